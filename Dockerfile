@@ -1,0 +1,30 @@
+# docker build --build-arg EXTRAS=cuda -t rlhf-exp .
+# docker run --gpus all -v "$PWD/outputs:/app/outputs" rlhf-exp algo=grpo task=countdown
+#
+# CUDA 13.0 is what torch 2.13 is built for. The devel image has nvcc, with which flash-attn compiles.
+FROM nvidia/cuda:13.0.2-devel-ubuntu24.04
+
+# Extras of pyproject.toml: "bitsandbytes", "bitsandbytes,flash-attn" (= "cuda"), and "dev" to run the tests.
+ARG EXTRAS=bitsandbytes
+# Compilers that flash-attn starts at once; each takes some 4 GB of memory.
+ARG MAX_JOBS=4
+
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends python3 python3-dev python3-venv \
+    && rm -rf /var/lib/apt/lists/*
+
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1
+WORKDIR /app
+# User 1000 comes with the base image ("ubuntu"), so that a mounted folder of most people's is writable.
+RUN python3 -m venv /opt/venv && install --directory --owner=1000 outputs multirun
+
+COPY requirements.lock ./
+RUN python -m pip install --no-cache-dir -r requirements.lock ninja==1.13.0 wheel==0.45.1
+
+COPY . .
+RUN python -m pip install --no-cache-dir --no-build-isolation -c requirements.lock -e ".[${EXTRAS}]"
+
+USER 1000
+ENTRYPOINT ["python", "-m", "rlhf_exp"]

@@ -1,0 +1,70 @@
+# Every target builds .venv first, once; only a change of requirements.lock or pyproject.toml installs again.
+#
+#   make run ARGS="seed=1 max_tokens=96"     overrides for the run
+#   make test ARGS="-k countdown"            options for pytest
+#   make study-NAME ARGS="seed=0,1,2"        sweeps/NAME.yaml
+#   make run PYTHON=/path/to/python3         builds .venv with this Python
+
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+PYTHONS = $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
+BENCH = $(sort $(wildcard bench/*.py))
+STUDIES = $(sort $(patsubst sweeps/%.yaml,%,$(wildcard sweeps/*.yaml)))
+IMAGE = rlhf-exp
+EXTRAS = bitsandbytes
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench sweep report tiny docker
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure again, report
+	$(PY) -m rlhf_exp algo=grpo task=countdown $(ARGS)
+
+test: $(INSTALLED) ## every test
+	$(PY) -m pytest $(ARGS)
+
+lint: $(INSTALLED) ## ruff: rules and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+bench: $(INSTALLED) ## every bench/*.py in turn; BENCH=bench/NAME.py for one
+	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
+
+sweep: ## the study named by STUDY=
+	$(if $(STUDY),,$(error which study? make sweep STUDY=NAME, one of: $(STUDIES)))
+	@$(MAKE) --no-print-directory study-$(STUDY)
+
+study-%: $(INSTALLED) ## the study sweeps/%.yaml
+	$(PY) -m rlhf_exp -cd sweeps -cn $* $(ARGS)
+
+report: $(INSTALLED) ## compare finished runs: RUNS="outputs/... outputs/..."
+	$(PY) -m rlhf_exp.report $(RUNS)
+
+tiny: $(INSTALLED) ## train the model that ships, from scratch
+	$(PY) -m rlhf_exp algo=sft task=countdown model=tiny_untrained $(ARGS)
+
+docker: ## build the CUDA image; EXTRAS=cuda adds flash-attn, which compiles for long
+	docker build --build-arg EXTRAS=$(EXTRAS) --tag $(IMAGE) .
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PY) -m pip --version > /dev/null 2>&1 || { \
+	    for python in $(PYTHONS); do \
+	        $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' > /dev/null 2>&1 || continue; \
+	        $$python -c 'import venv, ensurepip' > /dev/null 2>&1 && exec $$python -m venv --clear $(VENV); \
+	        bare=$$python; \
+	    done; \
+	    if [ "$$bare" ]; then \
+	        echo "$$bare has no venv module: install it (Debian, Ubuntu: apt install python3-venv)," \
+	            "or name another Python: make PYTHON=..."; \
+	    else \
+	        echo "no Python 3.11 or later among: $(PYTHONS). Install one, or name it: make PYTHON=..."; \
+	    fi >&2; \
+	    exit 1; \
+	}
+	$(PIP) install -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,1 @@
+"""rlhf_exp: a thin experiment layer over TRL."""

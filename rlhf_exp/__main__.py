@@ -1,0 +1,152 @@
+"""The command line: `python -m rlhf_exp algo=grpo task=countdown`.
+
+A user's mistake is one line on stderr and exit status 2; a failed run is status 1, its traceback in the run folder.
+Nothing here or in config.py imports an ML library: that happens once every check of our own has passed.
+"""
+
+import os
+import sys
+import traceback
+from argparse import Namespace
+from pathlib import Path
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rlhf_exp import device
+from rlhf_exp.config import ROOT, Config, ConfigError, parse
+from rlhf_exp.refusals import explain
+from rlhf_exp.usage import format_help
+
+FAILED, REFUSED, STOPPED = 1, 2, 130
+
+
+def main() -> int:
+    """Run what the command line asks for; returns the exit status."""
+    try:
+        args = _parse_arguments()
+        if args.help:
+            print(format_help(), end="")
+            return 0
+        return _run_jobs(args.overrides)
+    except ConfigError as error:
+        return _refuse(error.problems)
+    except KeyboardInterrupt:
+        _say("stopped")
+        return STOPPED
+
+
+def run_job(cfg: DictConfig) -> int:
+    """Check one composed config and run it; returns its exit status."""
+    settings = HydraConfig.get()
+    where = ""
+    if settings.mode == RunMode.MULTIRUN:
+        where = f"job {settings.job.num} ({' '.join(settings.overrides.task)}): "
+        cfg.output_dir = str(Path(settings.sweep.dir) / f"{settings.job.num:02d}_{_name_job(settings)}")
+    try:
+        config = parse(cfg)
+        if config.dry_run:
+            from rlhf_exp.dry_run import print_dry_run
+
+            print_dry_run(config)
+            return 0
+        from rlhf_exp.trl_args import build_args
+
+        build_args(config)  # before there is a folder
+        folder = _make_folder(config, cfg)
+    except ConfigError as error:
+        return _refuse(error.problems, where)
+    return _run(config, folder, where)
+
+
+def _parse_arguments() -> Namespace:
+    """Hydra's own parser, its errors in one line; `sweeps` is found where an installed package has it."""
+    parser = get_args_parser()
+
+    def refuse(message: str) -> None:
+        raise ConfigError([f"{message}; see --help"])
+
+    parser.error = refuse
+    args = parser.parse_args()
+    if args.config_dir == "sweeps" and not Path("sweeps").is_dir():
+        sys.argv.append(f"--config-dir={ROOT / 'sweeps'}")
+    # Of a sweep Hydra composes the folder before it applies the overrides of a job.
+    folders = [text.partition("=")[2] for text in args.overrides if text.startswith("output_dir=")]
+    sys.argv += [f"hydra.sweep.dir={folder}" for folder in folders]
+    return args
+
+
+def _run_jobs(overrides: list[str]) -> int:
+    """Hand over to Hydra, which composes one job or many and calls `run_job` for each."""
+    traced = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise to us: Hydra's own report is long and its status 1
+    device.register_resolvers()
+    statuses: list[int] = []
+
+    def job(cfg: DictConfig) -> int:
+        statuses.append(run_job(cfg))
+        return statuses[-1]
+
+    try:
+        hydra.main(config_path=str(ROOT / "conf"), config_name="config", version_base="1.3")(job)()
+    except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+        if traced:
+            raise
+        return _refuse([explain(error, overrides)])
+    bad = [status for status in statuses if status]
+    if bad and len(statuses) > 1:
+        _say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
+    return min(bad, default=0)
+
+
+def _run(config: Config, folder: Path, where: str) -> int:
+    try:
+        from rlhf_exp.run import run
+
+        return run(config, folder)
+    except ConfigError as error:
+        return _refuse(error.problems, where)
+    except Exception as error:  # whatever broke: the other jobs of a sweep still run
+        log = folder / "error.log"
+        log.write_text(traceback.format_exc(), encoding="utf-8")
+        reason = (str(error).splitlines() or [""])[0]
+        _say(f"{where}failed: {type(error).__name__}: {reason} (traceback in {log})")
+        return FAILED
+
+
+def _make_folder(config: Config, cfg: DictConfig) -> Path:
+    """Make the run folder with `.hydra`: the config with every interpolation resolved, and the overrides."""
+    folder = Path(config.output_dir)
+    settings = HydraConfig.get()
+    try:
+        (folder / ".hydra").mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(cfg, folder / ".hydra" / "config.yaml", resolve=True)
+        OmegaConf.save(settings, folder / ".hydra" / "hydra.yaml")
+        OmegaConf.save(settings.overrides.task, folder / ".hydra" / "overrides.yaml")
+    except OSError as error:
+        raise ConfigError([f"output_dir={folder}: cannot be written, {error.strerror}"]) from None
+    return folder
+
+
+def _name_job(settings: DictConfig) -> str:
+    """The overrides of a job as a folder's name; a path among them must not make folders of its own."""
+    return settings.job.override_dirname.replace("/", "_")[:100]
+
+
+def _refuse(problems: list[str], where: str = "") -> int:
+    for problem in problems:
+        _say(where + problem)
+    return REFUSED
+
+
+def _say(line: str) -> None:
+    print(f"rlhf_exp: {line}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The start model's completions on the held-out rows, kept under everything they depend on.
+
+A sweep over training settings and seeds measures its baseline once. Only token ids are kept: grades, rewards and
+intervals are computed anew, so a changed grader or reward can never meet a stale entry.
+"""
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformers import PreTrainedTokenizerBase
+
+from rlhf_exp.evaluate import HeldOut, encode_prompts
+from rlhf_exp.generation import choose_method
+from rlhf_exp.run_folder import write_json
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Row
+
+SAMPLER_VERSION = 1
+"""Goes up when sampling itself changes, so that earlier entries are no longer found."""
+
+
+def baseline_key(cfg: "Config", weights: str, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> str:
+    """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, batches, numerics."""
+    facts = {
+        "sampler": SAMPLER_VERSION,
+        "weights": weights,
+        "prompt_ids": encode_prompts(tokenizer, rows),
+        "max_tokens": cfg.max_tokens,
+        "sampling": [cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k, cfg.eval.seed, cfg.eval.batch_size],
+        "method": choose_method(cfg),
+        "numerics": [cfg.model.dtype, cfg.model.attn_implementation, cfg.device.use_cpu],
+        "versions": [version("torch"), version("transformers")],
+    }
+    return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def read_baseline(cache_dir: str | None, key: str) -> HeldOut | None:
+    """The cached completions, or None where there are none (or no cache is wanted)."""
+    if cache_dir is None or not (path := Path(cache_dir) / f"{key}.json").exists():
+        return None
+    return HeldOut(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def write_baseline(cache_dir: str | None, key: str, baseline: HeldOut) -> None:
+    """Keep the completions; two runs that write the same key at once write the same content."""
+    if cache_dir is not None:
+        Path(cache_dir).mkdir(parents=True, exist_ok=True)
+        write_json(Path(cache_dir) / f"{key}.json", asdict(baseline))

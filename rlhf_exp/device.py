@@ -1,0 +1,40 @@
+"""What the machine can do, found out without importing torch, for `device=auto`.
+
+    ${rlhf_exp.use_cpu:}  and  ${rlhf_exp.bf16:}     # in conf/device/auto.yaml
+"""
+
+import ctypes
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from omegaconf import OmegaConf
+
+_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h
+_AMPERE = 8  # the first with bfloat16
+
+
+@cache
+def cuda_major() -> int:
+    """Major compute capability of the first visible GPU; 0 where torch is a CPU build or the driver shows none.
+
+    The driver itself honours CUDA_VISIBLE_DEVICES.
+    """
+    try:
+        if version("torch").endswith("+cpu"):
+            return 0
+        driver = ctypes.CDLL("libcuda.so.1")
+    except (PackageNotFoundError, OSError):
+        return 0
+    count, major = ctypes.c_int(0), ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:
+        return 0
+    handle = ctypes.c_int(0)
+    if driver.cuDeviceGet(ctypes.byref(handle), 0) or driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, handle):
+        return 0
+    return major.value
+
+
+def register_resolvers() -> None:
+    """Make the resolvers of this module known to OmegaConf; a second call changes nothing."""
+    OmegaConf.register_new_resolver("rlhf_exp.use_cpu", lambda: cuda_major() == 0, replace=True)
+    OmegaConf.register_new_resolver("rlhf_exp.bf16", lambda: cuda_major() >= _AMPERE, replace=True)

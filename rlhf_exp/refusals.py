@@ -1,0 +1,56 @@
+"""What Hydra and OmegaConf refuse, in one line: the override, what is allowed, the nearest valid name.
+
+    explain(exception, ["leraning_rate=1"])  ->  "leraning_rate=1: no such key; did you mean model.learning_rate?"
+"""
+
+import re
+from collections.abc import Sequence
+
+from hydra.errors import MissingConfigException, OverrideParseException
+
+from rlhf_exp.checks import suggest
+from rlhf_exp.config import ROOT, refuse_key
+
+_UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
+_AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<override>.+)'")
+# Lines of Hydra's messages that help only someone who configures Hydra.
+_NOISE = re.compile(
+    r"See https|Config search path|\tprovider=|Error parsing override|LexerNoViableAlt"
+    r"|^\s*(\^|full_key\b|object_type\b|reference_type\b)"
+)
+
+
+def explain(error: Exception, overrides: Sequence[str]) -> str:
+    """One line for an exception that Hydra or OmegaConf raised while it composed the config from `overrides`."""
+    if isinstance(error, MissingConfigException):
+        return _explain_missing(error)
+    if isinstance(error, OverrideParseException):
+        reason = "".join(line for line in error.message.splitlines() if not _NOISE.search(line))[:120]
+        return f"{error.override}: cannot be read{reason and f' ({reason})'}; quote a value with special characters in it"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: cannot be written, {error.strerror}"
+    message = str(error) or str(error.__cause__)
+    if unknown := _UNKNOWN_KEY.match(message):
+        key = unknown["key"]
+        plus = f"with a plus it goes to TRL: +{key}=...; " if key.startswith("algo.args.") else ""
+        return f"{_find_override(key, overrides)}: {plus}{refuse_key(key)}"
+    if ambiguous := _AMBIGUOUS.match(message):
+        override = ambiguous["override"]
+        key, _, values = override.partition("=")
+        return f"{override}: several values; to run each add -m, for a list write {key}=[{values}]"
+    lines = [line.strip() for line in message.splitlines() if line.strip() and not _NOISE.search(line)]
+    return "; ".join(lines)
+
+
+def _explain_missing(error: MissingConfigException) -> str:
+    group, _, option = (error.missing_cfg_file or "").rpartition("/")
+    if not group:
+        studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
+        return f"config {option}: not found{suggest(option, studies)}; studies are in sweeps: -cd sweeps -cn {studies[0]}"
+    options = [name for name in error.options or () if not name.startswith("_")]
+    return f"{group}={option}: no such option; must be one of {', '.join(options)}{suggest(option, options)}"
+
+
+def _find_override(key: str, overrides: Sequence[str]) -> str:
+    """The override as it was typed."""
+    return next((text for text in overrides if text.lstrip("+~").split("=")[0] == key), key)

@@ -1,0 +1,31 @@
+"""Run folders in, tables, plots, report.md and report.html out; imports no torch.
+
+print(terminal_table(run_dir))
+write_report([run_dir], run_dir)           # one run, into its own folder
+write_report(run_dirs, Path("comparison"))  # several, compared and grouped over seeds
+"""
+
+from pathlib import Path
+
+from rlhf_exp.report.load import NotARun, find_runs, load_run
+from rlhf_exp.report.terminal import terminal_table
+
+__all__ = ["NotARun", "find_runs", "terminal_table", "write_report"]
+
+
+def write_report(run_dirs: list[Path], out: Path) -> Path:
+    """Write report.md, report.html and plots/ into `out` and return the path of report.html.
+
+    Raises:
+        NotARun: a folder holds no readable run.json, or a file in it is broken.
+        OSError: `out` cannot be written.
+    """
+    # Matplotlib takes half a second to import, and the terminal table does without.
+    from rlhf_exp.report.compare import describe_runs
+    from rlhf_exp.report.page import write_page
+    from rlhf_exp.report.single import describe_run
+
+    runs = [load_run(path) for path in run_dirs]
+    out.mkdir(parents=True, exist_ok=True)
+    blocks = describe_run(runs[0], out) if len(runs) == 1 else describe_runs(runs, out)
+    return write_page(blocks, out)

@@ -1,0 +1,128 @@
+"""Reads run folders. A run that failed, or has not got far, loads too: what is absent is empty.
+
+run = load_run(Path("outputs/2026-01-01/12-00-00"))
+run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy"]
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
+
+
+class NotARun(ValueError):
+    """A path from which no run can be read; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run folder holds; files that are absent are empty here."""
+
+    path: Path
+    info: dict  # run.json
+    metrics: list[dict]
+    evaluation: dict
+    samples: list[dict]
+    diagnosis: dict
+    config: dict  # as composed, interpolations not resolved
+    overrides: list[str]
+
+    @property
+    def status(self) -> str:
+        return self.info["status"]
+
+    def series(self, key: str) -> tuple[list[int], list[float]]:
+        """Steps and values of a metric, over the rows that hold it."""
+        rows = [row for row in self.metrics if row.get(key) is not None]
+        return [row["step"] for row in rows], [row[key] for row in rows]
+
+    def paired_samples(self) -> list[tuple[dict, dict]]:
+        """(baseline, trained) samples of the same row, in the order of the baseline's file."""
+        trained = {sample["id"]: sample for sample in self.samples if sample["which"] == "trained"}
+        baseline = [sample for sample in self.samples if sample["which"] == "baseline"]
+        return [(sample, trained[sample["id"]]) for sample in baseline if sample["id"] in trained]
+
+
+def find_runs(path: Path) -> list[Path]:
+    """The run folder itself, or those up to two levels below it (a sweep's), sorted.
+
+    Raises:
+        NotARun: there is none.
+    """
+    if not path.is_dir():
+        raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
+    for pattern in ("run.json", "*/run.json", "*/*/run.json"):
+        if found := sorted(path.glob(pattern), key=_natural):
+            return [file.parent for file in found]
+    raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
+
+
+def load_run(path: Path) -> Run:
+    """Read one run folder.
+
+    Raises:
+        NotARun: run.json is absent, or a file that is there cannot be read.
+    """
+    info = _read_json(path / "run.json")
+    if "status" not in info:
+        raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
+    return Run(
+        path=path,
+        info=info,
+        metrics=_read_lines(path / "metrics.jsonl"),
+        evaluation=_read_json(path / "evaluation.json"),
+        samples=_read_lines(path / "samples.jsonl"),
+        diagnosis=_read_json(path / "diagnosis.json"),
+        config=_read_yaml(path / ".hydra" / "config.yaml") or {},
+        overrides=_read_yaml(path / ".hydra" / "overrides.yaml") or [],
+    )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise NotARun(f"{path}: not UTF-8 text") from error
+
+
+def _read_json(path: Path) -> dict:
+    text = _read_text(path)
+    try:
+        content = json.loads(text) if text else {}
+    except ValueError as error:
+        raise NotARun(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise NotARun(f"{path}: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
+def _read_lines(path: Path) -> list[dict]:
+    """JSON lines; a last line without its newline was cut off by a crash and is left out."""
+    rows = []
+    for number, line in enumerate(_read_text(path).splitlines(keepends=True), start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if line.endswith("\n"):
+                raise NotARun(f"{path}, line {number}: not valid JSON ({error})") from error
+    return rows
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(_read_text(path))
+    except yaml.YAMLError as error:
+        raise NotARun(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Sorts a sweep's job folders 2 before 10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in path.parts]

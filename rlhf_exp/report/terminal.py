@@ -1,0 +1,80 @@
+"""The short plain-text table that a run ends with; ASCII, so that every terminal shows it.
+
+print(terminal_table(Path("outputs/2026-01-01/12-00-00")))
+"""
+
+import textwrap
+from pathlib import Path
+
+from rlhf_exp.report.load import Run, load_run
+from rlhf_exp.report.tables import (
+    SUMMARY_HEAD,
+    duration,
+    status_sentence,
+    summary_rows,
+    title,
+    verdict,
+    win_sentence,
+)
+
+
+def terminal_table(run_dir: Path) -> str:
+    """The run's figures before and after with 95% intervals, its cost, its health, and where the report is.
+
+    Raises:
+        NotARun: `run_dir` holds no readable run.
+    """
+    run = load_run(run_dir)
+    lines = [title(run)]
+    if sentence := status_sentence(run):
+        lines.append(sentence)
+    lines.append("")
+    if "baseline" in run.evaluation:
+        lines += _align([SUMMARY_HEAD, *summary_rows(run)])
+        lines += ["In brackets: 95% intervals. KL is to the start model, in nats per completion.", ""]
+    lines.append(verdict(run))
+    facts = [
+        ["win rate", win_sentence(run)],
+        ["training", _training(run)],
+        ["time", _phases(run)],
+        ["peak memory", f"{run.info['peak_memory_mb']:,.0f} MB" if run.info.get("peak_memory_mb") else None],
+        ["health", _health(run)],
+        ["report", str(run_dir / "report.html") if (run_dir / "report.html").exists() else None],
+    ]
+    lines += [f"{label:<12} {text}" for label, text in facts if text]
+    for finding in run.diagnosis.get("findings", []):
+        text = f"{finding['severity']} {finding['name']}: {finding['evidence']}; try {finding['remedy']}"
+        lines += textwrap.wrap(
+            text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+    return "\n".join(lines)
+
+
+def _align(rows: list[list[str]]) -> list[str]:
+    """First column to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _training(run: Run) -> str | None:
+    spent, steps = run.info.get("seconds", {}).get("train"), run.info.get("steps")
+    return f"{steps} steps in {duration(spent)}, {spent / steps:.3g} s per step" if spent and steps else None
+
+
+def _phases(run: Run) -> str:
+    phases = run.info.get("seconds", {}).items()
+    text = ", ".join(f"{phase} {duration(spent)}" for phase, spent in phases)
+    return text + (" (baseline from the cache)" if run.info.get("baseline_cached") else "")
+
+
+def _health(run: Run) -> str | None:
+    if not run.diagnosis:
+        return None
+    n = len(run.diagnosis["findings"])
+    return f"{run.diagnosis['health']}, {n} finding{'' if n == 1 else 's'}" + (":" if n else "")

@@ -1,0 +1,146 @@
+r"""Grade a completion of a Countdown problem: reach the target, using each given number exactly once.
+
+In: the completion's text, the given numbers, the target. Out: a `Grade`. Pure, exact, and linear in the
+completion's length whatever it holds: nothing is evaluated as code, no recursion, and only integers that
+the problem gives are ever converted.
+
+    grade("<think> 8 * 7 = 56 </think> <answer> ( 8 * 7 ) - 3 </answer>", [3, 7, 8], 53).score   # 1.0
+
+How an answer is read:
+
+- It is the text between the last `<answer>` that is closed and its `</answer>`.
+- Whitespace and `$` around it are dropped, and so is one `= value` at its end, true or false: the
+  expression counts. A value is an integer, a decimal or a fraction, boxed or not.
+- Where it holds a `\boxed{...}`, the content of the last one is the answer, read the same way.
+- An empty answer (nothing left but whitespace or `$`, or an empty box) is no answer: "failed".
+
+Anything else that is not integers, `+ - * /` (or `× · ⋅ ÷ −`, `\times`, `\cdot`, `\div`), parentheses and
+unary minus is a wrong answer: "partial". So is a number spelled otherwise than the problem would (`08`,
+`8.0`, `²`), and unary plus.
+"""
+
+import operator
+import re
+from fractions import Fraction
+
+from rlhf_exp.rewards.grade import Grade
+
+OPEN, CLOSE, BOX = "<answer>", "</answer>", "\\boxed{"
+
+# A character that belongs to no expression becomes a token of its own, which the evaluator refuses.
+# [0-9], not \d, which takes the digits of every script.
+TOKEN = re.compile(r"[0-9]+|\\times|\\cdot|\\div|\S")
+NUMBER = r"(?:[-−]\s*)?[0-9]+(?:[./][0-9]+)?"
+VALUE = re.compile(rf"{NUMBER}|\\boxed\{{\s*{NUMBER}\s*\}}")
+BRACE = re.compile(r"[{}]")
+
+SYMBOLS = {
+    **{symbol: "*" for symbol in ("*", "×", "·", "⋅", r"\times", r"\cdot")},
+    **{symbol: "/" for symbol in ("/", "÷", r"\div")},
+    **{"+": "+", "-": "-", "−": "-", "(": "(", ")": ")"},
+}
+NEGATE = "negate"
+# Fraction(a, b) is the exact quotient of two rationals; the other operators keep integers integers.
+BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": Fraction}
+PRECEDENCE = {"(": 0, ")": 1, "+": 2, "-": 2, "*": 3, "/": 3, NEGATE: 4}
+
+
+def grade(completion: str, numbers: list[int], target: int) -> Grade:
+    """Grade one completion.
+
+    Args:
+        completion: any text, of any length.
+        numbers: the given numbers, none negative; one that is given twice must be used twice.
+        target: the value to reach.
+
+    Returns:
+        "correct" (1.0): the answer equals the target and uses each given number exactly once.
+        "partial" (0.1): an answer that does not. "failed" (0.0): no answer.
+        `extracted` is the expression alone, without its box and its `= value`.
+    """
+    expression = _read_answer(completion)
+    if not expression:
+        return Grade("failed", 0.0, None)
+    if _evaluate(expression, numbers) == target:
+        return Grade("correct", 1.0, expression)
+    return Grade("partial", 0.1, expression)
+
+
+def _read_answer(completion: str) -> str:
+    """The expression in the last closed answer; empty where there is none."""
+    start = completion.rfind(OPEN, 0, max(completion.rfind(CLOSE), 0))
+    if start < 0:
+        return ""
+    start += len(OPEN)
+    answer = _drop_value(completion[start : completion.find(CLOSE, start)])
+    boxed = _read_box(answer)
+    return answer if boxed is None else _drop_value(boxed)
+
+
+def _drop_value(text: str) -> str:
+    """`text` without the `= value` at its end, and without whitespace and `$` around it."""
+    text = _strip(text)
+    expression, _, value = text.rpartition("=")
+    expression = _strip(expression)
+    return expression if expression and VALUE.fullmatch(_strip(value)) else text
+
+
+def _strip(text: str) -> str:
+    return text.strip().strip("$").strip()
+
+
+def _read_box(text: str) -> str | None:
+    """What the last box holds, nested braces and all; None where no box is opened and closed."""
+    _, box, content = text.rpartition(BOX)
+    depth = 1
+    for brace in BRACE.finditer(content if box else ""):
+        depth += 1 if brace.group() == "{" else -1
+        if depth == 0:
+            return content[: brace.start()]
+    return None
+
+
+def _evaluate(expression: str, numbers: list[int]) -> Fraction | int | None:
+    """The value of an expression that uses each of `numbers` exactly once; None where it has none.
+
+    Two stacks (Dijkstra's shunting yard): the depth of nesting costs memory, not recursion.
+    """
+    unused = [str(number) for number in numbers]
+    values: list[Fraction | int] = []
+    operators = ["("]
+    operand_next = True
+    for match in TOKEN.finditer(f"{expression})"):
+        token = match.group()
+        symbol = SYMBOLS.get(token)
+        if not operators:  # the parenthesis around the whole expression is closed already
+            return None
+        if operand_next:
+            if symbol == "(":
+                operators.append(symbol)
+            elif symbol == "-":
+                operators.append(NEGATE)
+            elif token in unused:
+                unused.remove(token)
+                values.append(int(token))
+                operand_next = False
+            else:
+                return None
+        elif symbol is None or symbol == "(":
+            return None
+        else:
+            try:
+                while PRECEDENCE[operators[-1]] >= PRECEDENCE[symbol]:
+                    _apply(operators.pop(), values)
+            except ZeroDivisionError:
+                return None
+            if symbol == ")":
+                operators.pop()
+            else:
+                operators.append(symbol)
+                operand_next = True
+    return None if operators or unused else values[0]
+
+
+def _apply(symbol: str, values: list[Fraction | int]) -> None:
+    right = values.pop()
+    values.append(-right if symbol == NEGATE else BINARY[symbol](values.pop(), right))

@@ -1,0 +1,29 @@
+"""The task's own grade as the reward: 1.0 correct, 0.1 an answer that is wrong, 0.0 no answer."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.rewards import RewardFunction, read_text
+
+if TYPE_CHECKING:
+    from rlhf_exp.tasks import Task
+
+
+def build(task: "Task") -> RewardFunction:
+    """The reward function `outcome`; in training it also logs the share of each outcome."""
+
+    def outcome(
+        prompts: list[Any],
+        completions: list[Any],
+        log_metric: Callable[[str, float], None] | None = None,
+        **columns: Any,
+    ) -> list[float]:
+        names = [name for name, values in columns.items() if isinstance(values, list)]
+        rows = [{name: columns[name][i] for name in names} for i in range(len(completions))]
+        grades = [task.grade(read_text(c), row) for c, row in zip(completions, rows, strict=True)]
+        if log_metric is not None:
+            for kind in ("correct", "partial", "failed"):
+                log_metric(f"outcome/{kind}", sum(g.outcome == kind for g in grades) / len(grades))
+        return [grade.score for grade in grades]
+
+    return outcome

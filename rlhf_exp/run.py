@@ -1,0 +1,195 @@
+"""One experiment, a call per stage: check, load, baseline, train, evaluate, diagnose, report.
+
+    status = run(cfg, Path("outputs/x"))     # 0: the folder holds a finished run
+
+Whatever ends it early, the folder says so in run.json and holds all that was measured until then.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import torch
+import transformers
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from rlhf_exp import baseline_cache
+from rlhf_exp.config import Config, ConfigError
+from rlhf_exp.diagnose import diagnose
+from rlhf_exp.evaluate import HeldOut, compare, describe_samples, encode_prompts, sample_held_out, summarise
+from rlhf_exp.models import (
+    count_unknown,
+    free_memory,
+    identify_weights,
+    load_policy,
+    load_tokenizer,
+    resolve_model,
+)
+from rlhf_exp.monitor import MetricsWriter, Probe, QuietProgress
+from rlhf_exp.report import terminal_table, write_report
+from rlhf_exp.report.load import load_run
+from rlhf_exp.rewards import build_rewards
+from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl
+from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trl_args import build_args
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, Trainer
+
+FAILED, STOPPED = 1, 130
+
+
+def run(cfg: Config, run_dir: Path) -> int:
+    """Run the experiment into `run_dir`; returns the exit status.
+
+    Raises:
+        ConfigError: a mistake of the user's that shows only with TRL, the data or the model at hand.
+        Exception: whatever broke; run.json already says so.
+    """
+    folder = RunFolder.create(run_dir, _list_facts(cfg))
+    try:
+        _run_stages(cfg, folder)
+    except KeyboardInterrupt:
+        folder.finish("stopped", "interrupted")
+        print(f"\nStopped. Go on with: python -m rlhf_exp resume={run_dir}")
+        return STOPPED
+    except Exception as error:
+        folder.finish("failed", f"{type(error).__name__}: {error}")
+        _write_report(folder)
+        raise
+    folder.finish("finished")
+    with folder.phase("report"):
+        _write_report(folder)
+    print(terminal_table(run_dir))
+    return 0
+
+
+def _run_stages(cfg: Config, folder: RunFolder) -> None:
+    run_dir = folder.path
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    if cfg.device.threads:
+        torch.set_num_threads(cfg.device.threads)
+    with folder.phase("load"):
+        args = build_args(cfg)
+        model_path = resolve_model(cfg, run_dir)
+        tokenizer = load_tokenizer(cfg, model_path)
+        task = load_task(cfg, tokenizer)
+        rewards = build_rewards(cfg, task)
+        _check_vocabulary(tokenizer, task)
+        start_model = load_policy(cfg, model_path)
+    for note in task.notes:
+        print(note)
+
+    def describe(which: str, held_out: HeldOut) -> list[dict[str, Any]]:
+        return describe_samples(which, cfg, task, tokenizer, rewards, held_out)
+
+    with folder.phase("baseline"):
+        key = baseline_cache.baseline_key(cfg, identify_weights(model_path), tokenizer, task.eval)
+        held_out = baseline_cache.read_baseline(cfg.eval.cache_dir, key)
+        folder.record["baseline_cached"] = held_out is not None
+        if held_out is None:
+            held_out = sample_held_out(start_model, tokenizer, task.eval, cfg, title="baseline")
+            baseline_cache.write_baseline(cfg.eval.cache_dir, key, held_out)
+        baseline = describe("baseline", held_out)
+        evaluation = {"baseline": summarise(baseline, cfg.max_tokens)}
+        write_json(run_dir / "evaluation.json", evaluation)
+        write_jsonl(run_dir / "samples.jsonl", baseline)
+        probe = _make_probe(cfg, start_model, tokenizer, task, held_out)
+    del start_model
+    free_memory()
+
+    with folder.phase("train"):
+        watch = MetricsWriter(run_dir, probe, cfg.monitor.every_steps, cfg.monitor.stop_on_nonfinite)
+        trainer = build_trainer(Parts(cfg, args, model_path, tokenizer, task, rewards, []))
+        _watch(trainer, watch)
+        _train(cfg, trainer, folder)
+        trainer.save_model(str(run_dir / "model"))
+        del trainer
+        free_memory()
+
+    with folder.phase("evaluate"):
+        start_model = load_policy(cfg, model_path)
+        policy = load_policy(cfg, str(run_dir / "model"), start_model.dtype)  # what was saved is what is measured
+        held_out = sample_held_out(policy, tokenizer, task.eval, cfg, start_model, title="evaluate")
+        trained = describe("trained", held_out)
+        evaluation["trained"] = summarise(trained, cfg.max_tokens)
+        evaluation["paired"] = compare(baseline, trained, cfg.eval.seed)
+        write_json(run_dir / "evaluation.json", evaluation)
+        write_jsonl(run_dir / "samples.jsonl", [*baseline, *trained])
+
+
+def _list_facts(cfg: Config) -> dict[str, Any]:
+    device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
+    return {
+        "algo": cfg.algo.name,
+        "task": cfg.task.name,
+        "model": cfg.model.name,
+        "loss_type": cfg.algo.args.get("loss_type"),
+        "seed": cfg.seed,
+        "max_tokens": cfg.max_tokens,
+        "device": f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device,
+    }
+
+
+def _check_vocabulary(tokenizer: "PreTrainedTokenizerBase", task: Task) -> None:
+    """Refuse prompts that the model cannot read: a word outside a closed vocabulary would become <unk> in silence."""
+    prompts = [row["prompt"] for row in [*task.train, *task.eval] if isinstance(row["prompt"], str)]
+    unknown = count_unknown(tokenizer, prompts)
+    if unknown:
+        words = ", ".join(f"{word!r} ({n})" for word, n in sorted(unknown.items(), key=lambda item: -item[1])[:5])
+        raise ConfigError(
+            [
+                f"task={task.name}: {len(unknown)} words of its prompts are not in the model's vocabulary: {words};"
+                " use ranges that the model knows, or another model"
+            ]
+        )
+
+
+def _make_probe(
+    cfg: Config, start_model: Any, tokenizer: "PreTrainedTokenizerBase", task: Task, held_out: HeldOut
+) -> Probe:
+    """The start model's own completions on the first held-out rows."""
+    rows = list(zip(encode_prompts(tokenizer, task.eval), held_out.completion_ids, strict=True))
+    return Probe.from_samples(
+        start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, tokenizer.pad_token_id
+    )
+
+
+def _watch(trainer: "Trainer", watch: MetricsWriter) -> None:
+    """Put our callbacks in: the writer first, so that every other one gets the probe's figures too."""
+    for printed in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(printed)
+    trainer.callback_handler.callbacks.insert(0, watch)
+    if not trainer.args.disable_tqdm:
+        trainer.add_callback(QuietProgress())
+
+
+def _train(cfg: Config, trainer: "Trainer", folder: RunFolder) -> None:
+    """Train, from the last checkpoint where the run is resumed; steps and tokens are recorded whatever happens."""
+    checkpoint = get_last_checkpoint(trainer.args.output_dir) if cfg.resume else None
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    finally:
+        folder.record["steps"] = trainer.state.global_step
+        folder.record.update(_count_tokens(load_run(folder.path).metrics, trainer))
+
+
+def _count_tokens(metrics: list[dict[str, Any]], trainer: "Trainer") -> dict[str, int]:
+    """Prompt and completion tokens that training processed: TRL counts them together, completions by their mean."""
+    total = int(max((row.get("num_tokens") or 0 for row in metrics), default=0))
+    per_log = trainer.args.world_size * getattr(trainer.args, "generation_batch_size", 0)
+    means = [row["completions/mean_length"] for row in metrics if row.get("completions/mean_length")]
+    completion = round(sum(means) * per_log) if means else 0
+    return {"prompt_tokens": total - completion, "completion_tokens": completion}
+
+
+def _write_report(folder: RunFolder) -> None:
+    """Findings and report from what the folder holds; a failed run has one too."""
+    run = load_run(folder.path)
+    write_json(folder.path / "diagnosis.json", diagnose(run.metrics, run.evaluation, run.config))
+    write_report([folder.path], folder.path)

@@ -1,0 +1,144 @@
+"""The run folder: what joins a run to its reports. Every file is whole at every moment.
+
+    folder = RunFolder.create(Path("outputs/x"), command=..., facts={"algo": "grpo", ...})
+    with folder.phase("train"):
+        ...
+    folder.finish("finished")
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: a reader sees the old one or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically. NaN and infinity, which JSON lacks, become null."""
+    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write one JSON object a line, atomically."""
+    write_text(path, "".join(json.dumps(_finite(row), ensure_ascii=False) + "\n" for row in rows))
+
+
+def append_jsonl(path: Path, row: dict[str, Any]) -> None:
+    """Append one line; a crash can cut only the last one."""
+    with path.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(_finite(row), ensure_ascii=False) + "\n")
+
+
+class RunFolder:
+    """`run.json` of one run: status, facts, and the seconds of each phase."""
+
+    def __init__(self, path: Path, record: dict[str, Any]) -> None:
+        self.path = path
+        self.record = record
+
+    @classmethod
+    def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
+        """Open `path` as a running run. A resumed run keeps the seconds it has already spent."""
+        path.mkdir(parents=True, exist_ok=True)
+        old = path / "run.json"
+        before = json.loads(old.read_text(encoding="utf-8")) if old.exists() else {}
+        folder = cls(
+            path,
+            {
+                "status": "running",
+                "error": None,
+                "command": " ".join([Path(sys.executable).name, "-m", "rlhf_exp", *sys.argv[1:]]),
+                **facts,
+                "steps": before.get("steps", 0),
+                "prompt_tokens": before.get("prompt_tokens", 0),
+                "completion_tokens": before.get("completion_tokens", 0),
+                "seconds": before.get("seconds", {}),
+                "peak_memory_mb": before.get("peak_memory_mb", 0.0),
+                "versions": _read_versions(),
+                "git_commit": _read_commit(),
+                "started": before.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
+                "finished": None,
+                "baseline_cached": False,
+            },
+        )
+        folder.save()
+        return folder
+
+    def save(self) -> None:
+        """Write `run.json`, with the peak memory up to now."""
+        self.record["peak_memory_mb"] = max(self.record["peak_memory_mb"], peak_memory_mb())
+        write_json(self.path / "run.json", self.record)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the seconds spent inside to `seconds[name]`, on success and on failure."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = self.record["seconds"]
+            seconds[name] = round(seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+            self.save()
+
+    def finish(self, status: str, error: str | None = None) -> None:
+        """Close the record: status is finished, failed or stopped."""
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        self.record.update(status=status, error=error, finished=finished)
+        self.save()
+
+
+def peak_memory_mb() -> float:
+    """The largest memory this process has held, in MB (10^6 bytes): on the GPU where torch used one, else resident."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 1e6, 1)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+
+
+def _read_versions() -> dict[str, str]:
+    found = {"python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _read_commit() -> str | None:
+    """The commit of the source checkout, with `-dirty` where files differ from it; None for an installed package."""
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value

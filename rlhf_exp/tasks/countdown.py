@@ -1,0 +1,176 @@
+"""Countdown: combine the given numbers, each exactly once, to reach the target.
+
+A row:
+
+    {"id": "3 7 8 > 53", "prompt": "use 8 7 3 make 53 .", "numbers": [8, 7, 3], "target": 53}
+
+Rows are generated (seeded, each proven solvable), or read from a local JSONL file with `nums` and `target`, or from
+the hub. A problem is its sorted numbers and its target. A hash of the problem alone puts it into one of four splits,
+so no seed and no source can carry a problem from one split to another:
+
+    sft         what demonstrations, and with them the shipped model, are made of
+    train       prompts for learning from own samples
+    validation  to choose settings by
+    test        for reported figures: used for no choice
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.rewards.countdown import grade
+from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.tasks import Row, Task
+from rlhf_exp.tasks.countdown_traces import reachable, write_trace
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from rlhf_exp.config import Config, Countdown
+
+SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
+"""Percent of all problems."""
+
+CHAT_PROMPT = (
+    "Using the numbers {numbers}, write an expression that equals {target}. You may use + - * / and parentheses, and"
+    " must use each number exactly once. Show your work in <think> </think> tags, then give the expression alone in"
+    " <answer> </answer> tags, for example <answer> (1 + 2) / 3 </answer>."
+)
+
+
+def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
+    """Load the rows of both sides. sft learns from written search traces, everything else from prompts."""
+    task, notes = cfg.task, []
+    chat = task.prompt == "chat" or (task.prompt == "auto" and tokenizer.chat_template is not None)
+    train_split = "sft" if cfg.algo.name == "sft" else "train"
+    if task.source == "generated":
+        train = draw_problems(task, train_split, task.train_rows, task.data_seed)
+        held_out = draw_problems(task, cfg.eval.split, cfg.eval.rows, cfg.eval.seed, distinct=True)
+    else:
+        problems = list(_read_file(task) if task.source == "file" else _read_hub(task))
+        by_split = {name: [p for p in problems if split_of(*p) == name] for name in SPLITS}
+        train, held_out = by_split["sft"] + by_split["train"], by_split[cfg.eval.split]
+        notes.append(f"{len(problems)} distinct problems: {len(train)} to train on, {len(held_out)} held out")
+        Random(task.data_seed).shuffle(train)
+        Random(cfg.eval.seed).shuffle(held_out)
+        train = train[: task.train_rows]
+        if not train or len(held_out) < cfg.eval.rows:
+            raise ConfigError(
+                [
+                    f"eval.rows={cfg.eval.rows}: {task.path or task.hub_id} has {len(train)} problems to train on and"
+                    f" {len(held_out)} in its {cfg.eval.split} split; allowed is 1 to {len(held_out)}"
+                ]
+            )
+        held_out = held_out[: cfg.eval.rows]
+    if cfg.algo.name == "sft":
+        rng = Random(task.data_seed)
+        rows = [{**_row(*p, chat), "completion": f" {write_trace(*p, task.traces, rng)}"} for p in train]
+        rows = [{"prompt": row["prompt"], "completion": row["completion"]} for row in rows]
+    else:
+        rows = [_row(*p, chat) for p in train]
+    return Task("countdown", rows, [_row(*p, chat) for p in held_out], grade_row, tuple(notes))
+
+
+def grade_row(completion: str, row: Row) -> Grade:
+    """Grade a completion for a row of this task."""
+    return grade(completion, row["numbers"], row["target"])
+
+
+def draw_problems(
+    task: "Countdown", split: str, n: int, seed: int, distinct: bool = False
+) -> list[tuple[list[int], int]]:
+    """Draw `n` solvable problems of `split`: numbers uniform, target uniform among those in range they can reach.
+
+    The same `seed` gives the same list, and a longer list begins with the shorter one. Problems to train on may
+    repeat; held-out ones are drawn `distinct`, so that n counts problems.
+
+    Raises:
+        ConfigError: the ranges leave too few problems in the split.
+    """
+    rng, problems, misses, seen = Random(f"{split} {seed}"), [], 0, set()
+    while len(problems) < n:
+        numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(task.numbers))]
+        targets = [t for t in sorted(reachable(numbers)) if task.target_low <= t <= task.target_high]
+        targets = [t for t in targets if t not in numbers]
+        target = rng.choice(targets) if targets else None
+        if target is not None and split_of(numbers, target) == split and (name := problem_id(numbers, target)) not in seen:
+            problems.append((numbers, target))
+            seen.update([name] if distinct else [])
+            misses = 0
+        elif (misses := misses + 1) == 10_000:
+            raise ConfigError(
+                [
+                    f"task: found {len(problems)} of {n} problems with {task.numbers} numbers from {task.low} to"
+                    f" {task.high} and a target from {task.target_low} to {task.target_high} in the {split} split;"
+                    " widen the ranges or ask for fewer rows"
+                ]
+            )
+    return problems
+
+
+def problem_id(numbers: list[int], target: int) -> str:
+    """The problem's name, the same for any order of its numbers: `3 7 8 > 53`."""
+    return f"{' '.join(map(str, sorted(numbers)))} > {target}"
+
+
+def split_of(numbers: list[int], target: int) -> str:
+    """The one split that this problem belongs to."""
+    digest = blake2b(problem_id(numbers, target).encode(), digest_size=4).digest()
+    bucket = int.from_bytes(digest, "big") % 100
+    return next(name for name, buckets in SPLITS.items() if bucket in buckets)
+
+
+def _row(numbers: list[int], target: int, chat: bool) -> Row:
+    prompt: Any = f"use {' '.join(map(str, numbers))} make {target} ."
+    if chat:
+        prompt = [{"role": "user", "content": CHAT_PROMPT.format(numbers=numbers, target=target)}]
+    return {"id": problem_id(numbers, target), "prompt": prompt, "numbers": list(numbers), "target": target}
+
+
+def _distinct(rows: Iterable[tuple[list[int], int]]) -> Iterator[tuple[list[int], int]]:
+    seen = set()
+    for numbers, target in rows:
+        if (name := problem_id(numbers, target)) not in seen:
+            seen.add(name)
+            yield numbers, target
+
+
+def _read_file(task: "Countdown") -> Iterator[tuple[list[int], int]]:
+    def rows() -> Iterator[tuple[list[int], int]]:
+        with Path(task.path).open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _parse_row(line, f"{task.path}, line {number}")
+
+    return _distinct(rows())
+
+
+def _parse_row(line: str, where: str) -> tuple[list[int], int]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ConfigError([f"{where}: not JSON ({error})"]) from None
+    numbers = row.get("nums") if isinstance(row, dict) else None
+    target = row.get("target") if isinstance(row, dict) else None
+    if not (isinstance(numbers, list) and 2 <= len(numbers) <= 6 and all(type(n) is int for n in [*numbers, target])):
+        raise ConfigError([f'{where}: expected {{"nums": [2 to 6 integers], "target": integer}}, got {line.strip()[:80]}'])
+    return numbers, target
+
+
+def _read_hub(task: "Countdown") -> Iterator[tuple[list[int], int]]:
+    from datasets import load_dataset
+
+    try:
+        rows = load_dataset(task.hub_id, split="train")
+    except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
+        raise ConfigError(
+            [
+                f"task.hub_id={task.hub_id}: cannot be loaded ({type(error).__name__}); without a network use"
+                " task.source=generated, or task.source=file task.path=FILE.jsonl"
+            ]
+        ) from None
+    return _distinct((list(row["nums"]), int(row["target"])) for row in rows)

@@ -1,0 +1,117 @@
+"""Countdown search: which values a set of numbers can reach, and written traces of a search for one.
+
+    reachable([8, 7, 3]) >= {53}                              # exact, over the rationals
+    write_trace([8, 7, 3], 53, Traces(), random.Random(0))    # "<think> 7 - 3 = 4 * 8 = 32 no ... </answer>"
+
+A trace holds no error: every equation is right, every `no` and `yes` is true, and an answer after `yes` is correct.
+The searcher has two habits that cost it: after a failed attempt it gives up with probability `give_up` and answers
+with its closest attempt, and before a correct answer it writes the solution again with probability `check`. Both are
+designed, so that a policy trained on the traces has something to unlearn.
+"""
+
+from fractions import Fraction
+from functools import cache
+from itertools import permutations
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Traces
+
+LARGEST_STEP = 200
+"""The largest value a trace writes: the tiny tokenizer has one token for each integer from 0 to this."""
+
+
+class Attempt(NamedTuple):
+    """One way to use all three numbers: its equations as written, its value, and its expression."""
+
+    steps: str
+    value: int
+    expression: str
+
+
+def reachable(numbers: list[int]) -> frozenset[int]:
+    """All positive integers that some expression over all of `numbers`, each used once, equals.
+
+    Exact: every pair of partial results is combined by + - * / over the rationals, to the end. 2 to 6 numbers; six
+    take seconds.
+    """
+    return frozenset(int(v) for v in _values(tuple(sorted(numbers))) if v.denominator == 1 and v > 0)
+
+
+@cache
+def _values(numbers: tuple[int, ...]) -> frozenset[Fraction]:
+    """Every value of every expression over all of the sorted `numbers`."""
+    if len(numbers) == 1:
+        return frozenset({Fraction(numbers[0])})
+    found: set[Fraction] = set()
+    for mask in range(1, 2 ** (len(numbers) - 1)):  # the last number stays on the right: each split in two once
+        left = tuple(n for i, n in enumerate(numbers) if mask >> i & 1)
+        right = tuple(n for i, n in enumerate(numbers) if not mask >> i & 1)
+        for a in _values(left):
+            for b in _values(right):
+                found.update((a + b, a - b, b - a, a * b))
+                if b:
+                    found.add(a / b)
+                if a:
+                    found.add(b / a)
+    return frozenset(found)
+
+
+def list_attempts(numbers: list[int]) -> list[Attempt]:
+    """Every attempt a trace can hold on three numbers: (a op b) op c and c op (a op b), each written once.
+
+    Steps are integers from 0 to LARGEST_STEP; sums and products have the larger number first.
+    """
+    found = {}
+    for i, j in permutations(range(3), 2):
+        a, b, c = numbers[i], numbers[j], numbers[3 - i - j]
+        for first in "+-*/":
+            v = _step(a, first, b)
+            if v is None:
+                continue
+            for second in "+-*/":
+                if (value := _step(v, second, c, ordered=False)) is not None:
+                    steps = f"{a} {first} {b} = {v} {second} {c} = {value}"
+                    found[steps] = Attempt(steps, value, f"( {a} {first} {b} ) {second} {c}")
+                if second in "-/" and (value := _step(c, second, v)) is not None:
+                    steps = f"{a} {first} {b} = {v} ; {c} {second} {v} = {value}"
+                    found[steps] = Attempt(steps, value, f"{c} {second} ( {a} {first} {b} )")
+    return list(found.values())
+
+
+def write_trace(numbers: list[int], target: int, habits: "Traces", rng: Random) -> str:
+    """Write one search: attempts in uniform random order without replacement, until one hits or the searcher stops.
+
+    The searcher stops after `habits.max_attempts` attempts, or after a failed one with probability `habits.give_up`.
+    """
+    attempts = list_attempts(numbers)
+    rng.shuffle(attempts)
+    words = ["<think>"]
+    tried: list[Attempt] = []
+    for attempt in attempts[: habits.max_attempts]:
+        tried.append(attempt)
+        words.append(attempt.steps)
+        if attempt.value == target:
+            words.append("yes")
+            if rng.random() < habits.check:
+                words.append(f"check {attempt.expression} = {target} yes")
+            break
+        words.append("no")
+        if rng.random() < habits.give_up:
+            break
+    answer = min(tried, key=lambda attempt: abs(attempt.value - target))
+    if answer.value != target:
+        words.append("give up")
+    return " ".join([*words, f"</think> <answer> {answer.expression} </answer>"])
+
+
+def _step(a: int, op: str, b: int, ordered: bool = True) -> int | None:
+    """`a op b`, or None where a trace does not write it: a sum or product with the smaller number first (if `ordered`),
+    a negative or fractional result, or one above LARGEST_STEP."""
+    if op in "+*" and ordered and a < b:
+        return None
+    if op == "/" and (b == 0 or a % b):
+        return None
+    value = {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0}[op]
+    return value if 0 <= value <= LARGEST_STEP else None

@@ -1,0 +1,43 @@
+"""The text of `--help`, made from the folder of configs alone: Hydra's own help composes first and takes 0.3 s more."""
+
+import re
+
+from rlhf_exp.config import ROOT
+
+_TEXT = """\
+usage: python -m rlhf_exp [GROUP=OPTION ...] [KEY=VALUE ...] [+algo.args.NAME=VALUE ...]
+
+Composes an experiment from named parts, checks it, trains with TRL, measures it before and after on held-out
+problems, and says how the run went.
+
+Groups (* is the default):
+{groups}
+
+Keys:
+  seed, max_tokens (budget of a completion, in training and evaluation), dry_run, resume (a run's folder), output_dir
+  any key of a group, such as eval.rows=1024 or model.path=ORG/NAME; `--cfg job` shows them all
+  any argument of TRL's config: algo.args.beta=0.1, or with a plus where the config does not set it
+
+Examples:
+  python -m rlhf_exp algo=grpo task=countdown
+  python -m rlhf_exp loss_type=dr_grpo max_tokens=64 dry_run=true
+  python -m rlhf_exp -m loss_type=grpo,dr_grpo max_tokens=32,64,96
+
+Studies: python -m rlhf_exp -cd sweeps -cn NAME, with NAME one of {studies}
+Hydra's own flags: --hydra-help
+"""
+
+
+def format_help() -> str:
+    """Usage, every group with its options, the keys, three examples."""
+    conf = ROOT / "conf"
+    entries = re.findall(r"^  - (?:optional )?(\w+): (\S+)", (conf / "config.yaml").read_text(encoding="utf-8"), re.M)
+    defaults = dict(entries)
+    lines = []
+    for group in sorted(folder.name for folder in conf.iterdir() if folder.is_dir()):
+        default = defaults[group].replace("${algo}", defaults["algo"])
+        options = sorted(path.stem for path in (conf / group).glob("*.yaml"))
+        shown = ", ".join(f"{option}*" if option == default else option for option in options)
+        lines.append(f"  {group:<11} {shown}")
+    studies = ", ".join(sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml")))
+    return _TEXT.format(groups="\n".join(lines), studies=studies)

@@ -1,0 +1,90 @@
+import json
+
+import pytest
+
+from rlhf_exp.report.load import NotARun, find_runs, load_run
+
+
+def test_a_run_loads_whole(run_dir):
+    run = load_run(run_dir)
+    assert run.status == "finished"
+    assert run.overrides[0] == "algo=grpo"
+    assert run.config["algo"]["args"]["beta"] == 0.05
+    assert len(run.paired_samples()) == 128
+    assert all(before["id"] == after["id"] for before, after in run.paired_samples())
+
+
+def test_series_leaves_out_rows_without_the_metric(run_dir):
+    run = load_run(run_dir)
+    steps, values = run.series("probe/kl")
+    assert steps == list(range(20, 241, 20))
+    assert len(values) == 12
+    assert run.series("absent") == ([], [])
+
+
+def test_a_run_that_has_only_begun_loads(tmp_path):
+    (tmp_path / "run.json").write_text('{"status": "running"}')
+    run = load_run(tmp_path)
+    assert (run.metrics, run.evaluation, run.samples, run.diagnosis, run.config, run.overrides) == (
+        [], {}, [], {}, {}, [],
+    )  # fmt: skip
+
+
+def test_a_last_line_cut_off_by_a_crash_is_left_out(run_dir):
+    metrics = run_dir / "metrics.jsonl"
+    whole = metrics.read_text()
+    metrics.write_text(whole + '{"step": 244, "rew')
+    assert load_run(run_dir).metrics[-1]["step"] == 240
+
+
+def test_a_broken_line_is_named_with_its_number(run_dir):
+    metrics = run_dir / "metrics.jsonl"
+    lines = metrics.read_text().splitlines()
+    lines[2] = "{nonsense"
+    metrics.write_text("\n".join(lines) + "\n")
+    with pytest.raises(NotARun, match=r"metrics\.jsonl, line 3: not valid JSON \(Expecting property name"):
+        load_run(run_dir)
+
+
+def test_find_runs_sorts_the_jobs_of_a_sweep_as_numbers(tmp_path):
+    for name in ("10", "2", "0"):
+        (tmp_path / "sweep" / name).mkdir(parents=True)
+        (tmp_path / "sweep" / name / "run.json").write_text('{"status": "running"}')
+    assert [path.name for path in find_runs(tmp_path / "sweep")] == ["0", "2", "10"]
+    assert [path.name for path in find_runs(tmp_path)] == ["0", "2", "10"]
+    assert find_runs(tmp_path / "sweep" / "2") == [tmp_path / "sweep" / "2"]
+
+
+EXPECTED = r"expected a run folder \(it holds run.json\) or a folder of run folders$"
+
+
+def test_what_is_no_run_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotARun, match=f"absent: no such folder; {EXPECTED}"):
+        find_runs(tmp_path / "absent")
+    with pytest.raises(NotARun, match=f"file: not a folder; {EXPECTED}"):
+        find_runs(tmp_path / "file")
+    with pytest.raises(NotARun, match=f": no run.json in it; {EXPECTED}"):
+        find_runs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "run.json: not valid JSON"),
+        (b"[]", "run.json: expected a JSON object, found list"),
+        (b"\xff\xfe", "run.json: not UTF-8 text"),
+        (json.dumps({"other": 1}).encode(), "no run.json with a status in it"),
+    ],
+)
+def test_a_run_json_that_is_none_is_named(tmp_path, content, message):
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(NotARun, match=message):
+        load_run(tmp_path)
+
+
+def test_broken_overrides_are_named_in_one_line(run_dir):
+    (run_dir / ".hydra" / "overrides.yaml").write_text("a: [1\nb: }")
+    with pytest.raises(NotARun, match="overrides.yaml: not valid YAML") as caught:
+        load_run(run_dir)
+    assert "\n" not in str(caught.value)

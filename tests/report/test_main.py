@@ -1,0 +1,54 @@
+import subprocess
+import sys
+
+import pytest
+from conftest import make_run
+
+from rlhf_exp.report.__main__ import main
+
+
+def test_one_run_writes_into_its_own_folder_and_prints_the_table(run_dir, capsys):
+    assert main([str(run_dir)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith(f"written: {run_dir / 'report.html'}\n")
+    assert "accuracy" in printed
+    assert f"report       {run_dir / 'report.html'}" in printed
+
+
+def test_a_sweep_folder_is_compared_in_place(tmp_path, capsys):
+    for seed in range(2):
+        make_run(tmp_path / "sweep" / str(seed), seed)
+    assert main([str(tmp_path / "sweep")]) == 0
+    assert "2 runs compared" in (tmp_path / "sweep" / "report.html").read_text()
+
+
+def test_a_run_named_twice_counts_once(run_dir, tmp_path):
+    assert main([str(run_dir), str(run_dir), "--out", str(tmp_path / "out")]) == 0
+    assert "grpo on countdown" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["absent"],
+            "absent: no such folder; expected a run folder (it holds run.json) or a folder of run folders",
+        ),
+        (["run", "other"], "2 runs to compare: say where the report goes, with --out FOLDER"),
+        (["run", "--out", "run/run.json"], "[Errno 17] File exists: 'run/run.json'"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+    make_run(tmp_path / "run")
+    make_run(tmp_path / "other", seed=1)
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == f"rlhf_exp.report: {message}\n"
+
+
+def test_the_command_exits_with_2_and_no_traceback(tmp_path):
+    command = [sys.executable, "-m", "rlhf_exp.report", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "no run.json in it" in done.stderr

@@ -1,0 +1,109 @@
+import json
+import re
+
+import pytest
+from conftest import edit_info
+
+from rlhf_exp.report import write_report
+from rlhf_exp.report.load import load_run
+from rlhf_exp.report.page import Pair
+from rlhf_exp.report.single import describe_run
+
+PLOTS = {"accuracy", "entropy", "kl", "length", "outcomes", "reward"}
+
+
+def edit_samples(run_dir, edit):
+    rows = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
+    for row in rows:
+        edit(row)
+    (run_dir / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_run_gets_its_report_and_every_plot(run_dir):
+    page = write_report([run_dir], run_dir)
+    html, markdown = page.read_text(), (run_dir / "report.md").read_text()
+    assert {path.stem for path in (run_dir / "plots").iterdir()} == PLOTS
+    assert html.count("data:image/png;base64,") == len(PLOTS)
+    assert set(re.findall(r"\(plots/(\w+)\.png\)", markdown)) == PLOTS
+    for text in (html, markdown):
+        assert "python -m rlhf_exp algo=grpo task=countdown loss_type=grpo seed=0" in text
+        assert "Held-out accuracy rose" in text
+    assert not re.search(r"<script|<link|src=.http|url\(", html)
+
+
+def test_the_same_run_gives_the_same_report(run_dir):
+    first = write_report([run_dir], run_dir).read_bytes()
+    assert write_report([run_dir], run_dir).read_bytes() == first
+
+
+def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir):
+    order = {"baseline": "pppcccpcp", "trained": "ccccpppcp"}
+    names = {"c": "correct", "p": "partial"}
+
+    def edit(row):
+        place = int(row["id"].removeprefix("row-"))
+        row["outcome"] = names[order[row["which"]][place]] if place < 9 else "failed"
+
+    edit_samples(run_dir, edit)
+    pairs = [block for block in describe_run(load_run(run_dir), run_dir) if isinstance(block, Pair)]
+    shown = [(pair.title, int(re.search(r"8 7 (\d+)", pair.prompt)[1])) for pair in pairs]
+    assert shown == [
+        ("Became correct", 0), ("Became correct", 1), ("Became correct", 2),
+        ("No longer correct", 4), ("No longer correct", 5),
+        ("Correct before and after", 3), ("Not correct before or after", 6),
+    ]  # fmt: skip
+
+
+def test_the_table_of_changes_counts_every_pair(run_dir):
+    edit_samples(
+        run_dir, lambda row: row.update(outcome="partial" if row["which"] == "baseline" else "correct")
+    )
+    write_report([run_dir], run_dir)
+    assert "| partial before | 128 | 0 | 0 |" in (run_dir / "report.md").read_text()
+
+
+def test_a_hostile_completion_stays_text(run_dir):
+    hostile = "</pre><script>alert(1)</script> ``` <img src=http://example.org/x.png>"
+    edit_samples(run_dir, lambda row: row.update(completion=hostile, prompt=hostile))
+    html = write_report([run_dir], run_dir).read_text()
+    assert "<script" not in html
+    assert "<img src=http" not in html
+    assert "````text\n</pre><script>" in (run_dir / "report.md").read_text()
+
+
+def test_findings_stand_in_the_report(run_dir):
+    finding = {"name": "kl_drift", "severity": "warning", "steps": [100, 240], "evidence": "KL reaches 1.50",
+               "cause": "beta is low", "remedy": "algo.args.beta=0.1"}  # fmt: skip
+    (run_dir / "diagnosis.json").write_text(json.dumps({"findings": [finding], "health": "warning"}))
+    html = write_report([run_dir], run_dir).read_text()
+    assert '<div class="callout warning"><b>Warning: kl drift, steps 100 to 240.</b> KL reaches 1.50.' in html
+    assert "<code>algo.args.beta=0.1</code>" in html
+
+
+def test_a_failed_run_without_measurements_still_gets_a_report(run_dir):
+    edit_info(run_dir, status="failed", error="loss is nan at step 120")
+    for name in ("evaluation.json", "samples.jsonl", "diagnosis.json", "metrics.jsonl"):
+        (run_dir / name).unlink()
+    html = write_report([run_dir], run_dir).read_text()
+    for sentence in (
+        "This run failed: loss is nan at step 120. No step was logged.",
+        "Held-out accuracy after training was not measured.",
+        "The run was not diagnosed.",
+        "No training metrics were logged.",
+        "No samples from before and after were recorded.",
+    ):
+        assert sentence in html
+
+
+@pytest.mark.parametrize("status", ["running", "failed", "stopped"])
+def test_a_folder_with_nothing_but_a_status_gets_a_report(tmp_path, status):
+    (tmp_path / "run.json").write_text(json.dumps({"status": status}))
+    assert write_report([tmp_path], tmp_path / "out") == tmp_path / "out" / "report.html"
+
+
+def test_one_logged_step_and_non_finite_metrics_can_be_drawn(run_dir):
+    row = {"step": 1, "reward": float("nan"), "kl": float("inf"), "entropy": 0.5, "outcome/correct": 0.5,
+           "outcome/partial": 0.5, "outcome/failed": 0.0, "completions/mean_length": 3.0}  # fmt: skip
+    (run_dir / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    write_report([run_dir], run_dir)
+    assert (run_dir / "plots" / "length.png").exists()

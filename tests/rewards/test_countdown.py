@@ -1,0 +1,350 @@
+import ast
+import itertools
+import json
+import operator
+import random
+import re
+import time
+from collections import Counter
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.rewards.countdown import grade
+from rlhf_exp.rewards.grade import Grade
+
+NUMBERS, TARGET = [3, 7, 8], 53  # 8 * 7 - 3
+PROBLEMS = Path(__file__).parents[2] / "../shared/data/countdown/countdown_cd3_256.jsonl"
+APPLY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": Fraction}
+PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
+SPELLINGS = {"+": "+", "-": "-−", "*": ["*", "×", "·", r"\times ", r"\cdot"], "/": ["/", "÷", r"\div"]}
+
+
+def outcome(answer, numbers=NUMBERS, target=TARGET):
+    return grade(f"<answer>{answer}</answer>", numbers, target).outcome
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "( 8 * 7 ) - 3",
+        "8*7-3",
+        "-3+8*7",
+        "7 * 8 - 3",
+        "((((8))*((7)))-(3))",
+        "-(3 - 8*7)",
+        "- - 8 * 7 - 3",
+        "8 * -(-7) - 3",
+        "\n 8 *\t7\n- 3 \n",
+        "8 × 7 − 3",
+        "8 · 7 - 3",
+        "8 ⋅ 7 - 3",
+        r"8 \times 7 - 3",
+        r"8\cdot7-3",
+        "$8*7-3$",
+        "$$ 8*7-3 $$",
+    ],
+)
+def test_a_right_answer_scores_one_in_every_spelling(answer):
+    assert outcome(answer) == "correct"
+
+
+@pytest.mark.parametrize("sign", ["/", "÷", r"\div"])
+def test_division_is_exact_and_steps_need_not_be_integers(sign):
+    assert outcome(f"8 {sign} (3 - 8 {sign} 3)", [8, 3, 8, 3], 24) == "correct"
+    assert outcome(f"1 {sign} 3 * 3", [1, 3, 3], 1) == "correct"
+    assert outcome(f"10000000 {sign} 9999999", [10000000, 9999999], 1) == "partial"
+
+
+def test_operators_of_one_rank_associate_to_the_left():
+    assert outcome("8 - 7 - 3", target=-2) == "correct"
+    assert outcome("24 / 4 / 3", [3, 4, 24], 2) == "correct"
+    assert outcome("24 / 4 * 3", [3, 4, 24], 18) == "correct"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "8*7-3 = 53",
+        "8*7-3=99",
+        "8*7-3 = -53",
+        "8*7-3 = − 53",
+        "8*7-3 = 53.0",
+        "8*7-3 = 106/2",
+        "$8*7-3 = 53$",
+        "$8*7-3$ = $53$",
+        r"\boxed{8*7-3}",
+        r"$\boxed{ 8 \times 7 - 3 }$",
+        r"\boxed{8*7-3 = 53}",
+        r"\boxed{8*7-3} = 53",
+        r"\boxed{$8*7-3$}",
+        r"8*7-3 = \boxed{53}",
+        r"\boxed{8*7-3} = \boxed{53}",
+        r"The answer is \boxed{8*7-3}.",
+        r"\boxed{\boxed{8*7-3}}",
+        r"\boxed{7} or rather \boxed{8*7-3}",
+    ],
+)
+def test_a_box_is_unwrapped_and_a_value_at_the_end_ignored(answer):
+    assert outcome(answer) == "correct"
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "<think> 8 * 7 = 56 </think> <answer>8*7-3</answer>",
+        "<answer>8+7+3</answer> no: <answer>8*7-3</answer>",
+        "<answer>8*7-3</answer> and <answer>8+7",
+        "<answer><answer>8*7-3</answer>",
+        "<answer>8*7-3</answer></answer>",
+        "</answer><answer>8*7-3</answer>",
+    ],
+)
+def test_the_last_closed_answer_counts(completion):
+    assert grade(completion, NUMBERS, TARGET) == Grade("correct", 1.0, "8*7-3")
+
+
+def test_the_expression_is_extracted_without_its_box_and_its_value():
+    assert grade(r"<answer> $\boxed{8*7 - 3} = 53$ </answer>", NUMBERS, TARGET).extracted == "8*7 - 3"
+    assert grade("<answer> no idea </answer>", NUMBERS, TARGET).extracted == "no idea"
+    assert grade(r"<answer>\boxed{\frac{8}{7} - 3}</answer>", NUMBERS, TARGET).extracted == r"\frac{8}{7} - 3"
+
+
+def test_a_grade_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        grade("", NUMBERS, TARGET).score = 1.0
+
+
+@pytest.mark.parametrize("answer", ["8+7+3", "8*7*3", "(8-7)*3", "8/7/3"])
+def test_a_wrong_value_scores_a_tenth(answer):
+    assert grade(f"<answer>{answer}</answer>", NUMBERS, TARGET) == Grade("partial", 0.1, answer)
+
+
+@pytest.mark.parametrize(
+    "answer", ["53", "8*7-3-0", "8*7-3+8-8", "7*7+7-3", "56-3", "50+3", "8*7", "7*8-3*1"]
+)
+def test_a_number_missing_or_used_twice_or_not_given_is_wrong(answer):
+    assert outcome(answer) == "partial"
+
+
+def test_a_number_that_is_given_twice_is_used_twice():
+    assert outcome("4 * 4 + 3", [4, 3, 4], 19) == "correct"
+    assert outcome("4 * 4 + 3", [4, 3], 19) == "partial"
+    assert outcome("4 * 4 + 3", [4, 3, 4, 4], 19) == "partial"
+    assert outcome("4 + 3", [4, 3, 4], 7) == "partial"
+
+
+@pytest.mark.parametrize(
+    "answer", ["1 2 + 3", "12 + 3", "1\n2 + 3", "1_2 + 3", "1(2) + 3", "(1)(2) + 3", "1$2 + 3"]
+)
+def test_digits_are_not_concatenated_nor_a_product_left_unwritten(answer):
+    assert outcome(answer, [1, 2, 3], 15) == "partial"
+    assert outcome(answer, [1, 2, 3], 5) == "partial"
+
+
+@pytest.mark.parametrize("answer", ["8/(7-7)", "8/0", "0/0", "8/7/(3-3)", "8/-(7-7)", "8/(7-7) = 53"])
+def test_division_by_zero_is_wrong(answer):
+    numbers = [int(number) for number in re.findall("[0-9]+", answer.partition("=")[0])]
+    assert outcome(answer, numbers) == "partial"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    r"""8**2 8//2 8%2 8^2 8,2 8.0+2 8.+2 .8+2 8e0+2 0x8+2 08+2 +8+2 8++2 8+*2 8*/2 8+ *8 ()8+2 8()+2 )8+2(
+    (8+2 8+2) 8&2 8|2 8<<2 ~8+2 8!+2 8x2 8=2 8+2= =8+2 =10 = == 10=8+2 8+2==10 8+2=10=10 8+2=ten 8+2;2 [8]+2
+    {8}+2 8+2} abs(8)+2 8if+2 lambda:8 __import__('os') ten \frac{8}{2} \boxed{8+2 \boxed{{8+2} 8\timesx2 8\div{2}
+    \left(8+2\right) ٨+٢ ８+２ ８+2 8+² 8²+2 ⑧+2 Ⅷ+2 8➕2 8∗2 8–2""".split()
+    + ["8+2\u200b", "8\0+2", "8+2\ud800"],
+)
+def test_whatever_is_no_expression_is_wrong_and_raises_nothing(answer):
+    for target in (2, 4, 6, 8, 10, 16, 64):
+        assert outcome(answer, [8, 2], target) == "partial"
+
+
+def test_a_power_or_a_floor_division_is_wrong_even_where_it_would_reach_the_target():
+    assert outcome("8**2", [8, 2], 64) == "partial"
+    assert outcome("8//2", [8, 2], 4) == "partial"
+    assert outcome("8%3", [8, 3], 2) == "partial"
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "",
+        "8*7-3",
+        r"\boxed{8*7-3}",
+        "<think> 8*7-3 </think>",
+        "<answer>8*7-3",
+        "8*7-3</answer>",
+        "</answer>8*7-3<answer>",
+        "<Answer>8*7-3</Answer>",
+        "<answer>8*7-3< /answer>",
+        "<answer></answer>",
+        "<answer> \n </answer>",
+        "<answer>\u00a0</answer>",
+        "<answer>$$</answer>",
+        r"<answer>\boxed{}</answer>",
+        r"<answer>\boxed{ }</answer>",
+        "<answer>8*7-3</answer><answer></answer>",
+    ],
+)
+def test_no_answer_or_an_empty_one_fails(completion):
+    assert grade(completion, NUMBERS, TARGET) == Grade("failed", 0.0, None)
+
+
+MILLION = 10**6
+HOSTILE = {  # what the tests below build only when they run: (text, outcome)
+    "openers": lambda n: ("<answer>" * n, "failed"),
+    "closers": lambda n: ("</answer>" * n, "failed"),
+    "openers and one closer": lambda n: ("<answer>" * n + "</answer>", "failed"),
+    "answers": lambda n: ("<answer>1</answer>" * n, "partial"),
+    "halves of tags": lambda n: ("<answer" * n + "</answer" * n, "failed"),
+    "parentheses": lambda n: (f"<answer>{'(' * n}8*7-3{')' * n}</answer>", "correct"),
+    "parentheses never closed": lambda n: (f"<answer>{'(' * n}</answer>", "partial"),
+    "parentheses never opened": lambda n: (f"<answer>8*7-3{')' * n}</answer>", "partial"),
+    "minus signs, even": lambda n: (f"<answer>{'-' * n}3+8*7</answer>", "partial"),
+    "minus signs, odd": lambda n: (f"<answer>-{'-' * n}3+8*7</answer>", "correct"),
+    "minus signs of mathematics": lambda n: (f"<answer>8*7-{'−' * n}3</answer>", "correct"),
+    "one number of many digits": lambda n: (f"<answer>{'9' * n}</answer>", "partial"),
+    "leading zeros": lambda n: (f"<answer>{'0' * n}8*7-3</answer>", "partial"),
+    "a value of many digits": lambda n: (f"<answer>8*7-3={'9' * n}.{'9' * n}</answer>", "correct"),
+    "no value, of many digits": lambda n: (f"<answer>8*7-3={'9' * n}.{'9' * n}x</answer>", "partial"),
+    "powers": lambda n: (f"<answer>8{'**8' * n}</answer>", "partial"),
+    "products": lambda n: (f"<answer>8{'*8' * n}</answer>", "partial"),
+    "equal signs": lambda n: (f"<answer>{'=' * n}</answer>", "partial"),
+    "values": lambda n: (f"<answer>8*7-3{'=53' * n}</answer>", "partial"),
+    "spaces": lambda n: (f"<answer>8*7-{' ' * n}3{' ' * n}=-{' ' * n}53</answer>", "correct"),
+    "spaces and no value": lambda n: (f"<answer>8*7-3=-{' ' * n}x</answer>", "partial"),
+    "spaces in a boxed value": lambda n: (f"<answer>8*7-3=\\boxed{{{' ' * n}1{' ' * n}x</answer>", "partial"),
+    "spaces and no boxed value": lambda n: (f"<answer>8*7-3=\\boxed{{{' ' * n}x</answer>", "partial"),
+    "dollars": lambda n: (f"<answer>{'$ ' * n}</answer>", "partial"),
+    "boxes": lambda n: ("<answer>" + "\\boxed{" * n + "8*7-3" + "}" * n + "</answer>", "correct"),
+    "boxes never closed": lambda n: ("<answer>" + "\\boxed{" * n + "</answer>", "partial"),
+    "braces": lambda n: (f"<answer>\\boxed{{{'{' * n}</answer>", "partial"),
+    "emoji": lambda n: ("<answer>" + "\U0001f600" * n + "</answer>", "partial"),
+}
+
+
+@pytest.mark.parametrize("build", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_completion_of_megabytes_is_graded_in_seconds(build):
+    completion, expected = build(MILLION)
+    start = time.perf_counter()
+    assert grade(completion, NUMBERS, TARGET).outcome == expected
+    assert time.perf_counter() - start < 30  # it takes up to a second; quadratic work would take hours
+
+
+def build_expression(rng, numbers):
+    """A random expression over `numbers` in order: (value, text, precedence of its outermost operator)."""
+    if len(numbers) == 1:
+        value, text, rank = Fraction(numbers[0]), str(numbers[0]), 4
+    else:
+        cut = rng.randrange(1, len(numbers))
+        left, right = build_expression(rng, numbers[:cut]), build_expression(rng, numbers[cut:])
+        symbol = rng.choice([symbol for symbol in APPLY if symbol != "/" or right[0]])
+        value, rank = APPLY[symbol](left[0], right[0]), PRECEDENCE[symbol]
+        first = left[1] if left[2] >= rank else f"({left[1]})"
+        second = right[1] if right[2] > rank else f"({right[1]})"
+        text = rng.choice(["", " "]).join([first, rng.choice(SPELLINGS[symbol]), second])
+    if rng.random() < 0.15:
+        value, text, rank = -value, f"-{text}" if rank >= 3 else f"-({text})", 3
+    if rng.random() < 0.15:
+        text, rank = f"( {text} )", 4
+    return value, text, rank
+
+
+def test_random_expressions_are_graded_by_their_exact_value():
+    rng = random.Random(0)
+    for _ in range(5000):
+        numbers = [rng.randint(0, 100) for _ in range(rng.randint(1, 8))]
+        value, text, _ = build_expression(rng, numbers)
+        shuffled = rng.sample(numbers, len(numbers))
+        assert outcome(text, shuffled, value) == "correct", text
+        assert outcome(f"{text} = {rng.randint(0, 9)}", shuffled, value) == "correct", text
+        assert outcome(text, shuffled, value + Fraction(1, 10**30)) == "partial", text
+        assert outcome(text, shuffled + [1], value) == "partial", text
+        assert outcome(text, shuffled[1:], value) == "partial", text
+
+
+def evaluate_slowly(text):
+    """The value of `text` by Python's own parser; None where our grammar does not allow it."""
+    binary = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+
+    def walk(node):
+        match node:
+            case ast.Constant(value=int()):
+                return Fraction(node.value)
+            case ast.UnaryOp(op=ast.USub()):
+                return -walk(node.operand)
+            case ast.BinOp() if type(node.op) in binary:
+                return APPLY[binary[type(node.op)]](walk(node.left), walk(node.right))
+        raise SyntaxError
+
+    try:
+        return walk(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ZeroDivisionError):
+        return None
+
+
+def test_random_token_strings_are_graded_as_python_reads_them():
+    rng = random.Random(1)
+    allowed = 0
+    for length in (1, 2, 3, 4, 5, 6, 7, 9):
+        for _ in range(4000):
+            tokens = rng.choices(["1", "2", "3", "+", "-", "*", "/", "(", ")", "**", "//"], k=length)
+            numbers = [int(token) for token in tokens if token.isdigit()]
+            value = evaluate_slowly(" ".join(tokens))
+            if value is None:
+                assert {outcome(" ".join(tokens), numbers, target) for target in (0, 1, 2)} == {"partial"}, (
+                    tokens
+                )
+            else:
+                allowed += 1
+                assert outcome("".join(tokens), numbers, value) == "correct", tokens
+                assert outcome("".join(tokens), numbers, value + 1) == "partial", tokens
+    assert allowed > 1000
+
+
+def solve(numbers, target):
+    """Every way to reach `target` by joining two parts at a time, as fully parenthesised text."""
+    found, stack = set(), [[(Fraction(number), str(number)) for number in numbers]]
+    while stack:
+        parts = stack.pop()
+        if len(parts) == 1:
+            found.update(text for value, text in parts if value == target)
+            continue
+        for (i, left), (j, right) in itertools.permutations(enumerate(parts), 2):
+            rest = [part for k, part in enumerate(parts) if k not in (i, j)]
+            for symbol in "+-*/":
+                if (symbol in "-/" or i < j) and not (symbol == "/" and right[0] == 0):
+                    value = APPLY[symbol](left[0], right[0])
+                    stack.append([*rest, (value, f"({left[1]} {symbol} {right[1]})")])
+    return found
+
+
+def test_every_solution_of_random_problems_scores_one():
+    rng = random.Random(2)
+    graded = Counter()
+    for count, problems in ((2, 40), (3, 40), (4, 4)):
+        for _ in range(problems):
+            numbers = [rng.randint(1, 12) for _ in range(count)]
+            for target in range(1, 30):
+                for solution in solve(numbers, target) if count < 4 or target == 24 else ():
+                    assert outcome(solution, numbers, target) == "correct", solution
+                    assert outcome(solution, numbers, target + 1) == "partial", solution
+                    graded[count] += 1
+    assert min(graded[2], graded[3], graded[4]) > 30, graded
+
+
+@pytest.mark.skipif(
+    not PROBLEMS.exists(), reason="the 256 problems with three numbers are not beside this checkout"
+)
+def test_every_solution_of_the_256_published_problems_scores_one():
+    rows = [json.loads(line) for line in PROBLEMS.read_text().splitlines()]
+    assert len(rows) == 256
+    for row in rows:
+        solutions = solve(row["nums"], row["target"])
+        assert solutions, row
+        for solution in solutions:
+            assert outcome(solution, row["nums"], row["target"]) == "correct", solution

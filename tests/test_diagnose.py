@@ -1,0 +1,177 @@
+import math
+import re
+
+import pytest
+
+from rlhf_exp.diagnose import CHECKS, diagnose
+
+CONFIG = {
+    "algo": {"name": "grpo", "args": {"learning_rate": 1e-3, "beta": 0.05, "num_generations": 16}},
+    "max_tokens": 64,
+}
+
+
+def make_metrics(rows=40, **series):
+    """Rows of a healthy run; a key's value replaces its course: a function from 0..1 to the value."""
+    courses = {
+        "loss": lambda x: 0.01,
+        "grad_norm": lambda x: 0.5,
+        "outcome/correct": lambda x: 0.25 + 0.2 * x,
+        "outcome/partial": lambda x: 0.5 - 0.1 * x,
+        "frac_reward_zero_std": lambda x: 0.1,
+        "completions/clipped_ratio": lambda x: 0.05,
+        "probe/kl": lambda x: 0.2 * x,
+        "probe/entropy": lambda x: 1.0 - 0.4 * x,
+    } | {key.replace("__", "/"): course for key, course in series.items()}
+    return [
+        {"step": 10 * (i + 1)} | {key: course(i / (rows - 1)) for key, course in courses.items()}
+        for i in range(rows)
+    ]
+
+
+def make_evaluation(difference=0.2, truncated=0.05):
+    interval = {"value": difference, "low": difference - 0.05, "high": difference + 0.05}
+    return {
+        "trained": {"truncation_rate": {"value": truncated, "low": 0, "high": 1}},
+        "paired": {"difference": interval, "n": 512},
+    }
+
+
+def find_only(metrics, evaluation=None, config=CONFIG):
+    findings = diagnose(metrics, make_evaluation() if evaluation is None else evaluation, config)["findings"]
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def test_a_healthy_run_has_no_findings():
+    assert diagnose(make_metrics(), make_evaluation(), CONFIG) == {"findings": [], "health": "ok"}
+
+
+def test_nothing_logged_and_nothing_evaluated_has_no_findings():
+    assert diagnose([], {}, CONFIG) == {"findings": [], "health": "ok"}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None])
+def test_nonfinite_loss_is_an_error(value):
+    metrics = make_metrics(loss=lambda x: value if x == 1 else 0.01)
+    finding = find_only(metrics)
+    assert diagnose(metrics, {}, CONFIG)["health"] == "error"
+    assert finding["name"] == "nonfinite_loss"
+    assert finding["steps"] == [400, 400]
+    assert finding["evidence"] == f"loss is {value} at step 400"
+    assert finding["remedy"] == "algo.args.learning_rate=0.00025"
+
+
+def test_kl_drift_reports_where_it_began():
+    finding = find_only(make_metrics(probe__kl=lambda x: x))
+    assert (finding["name"], finding["severity"], finding["steps"]) == ("kl_drift", "warning", [210, 400])
+    assert "reaches 1.00 nats per token, above 0.5 first at step 210" in finding["evidence"]
+    assert finding["remedy"] == "algo.args.beta=0.1"
+
+
+def test_kl_drift_without_beta_asks_for_one():
+    config = {"algo": {"name": "grpo", "args": {"beta": None}}, "max_tokens": 64}
+    assert find_only(make_metrics(probe__kl=lambda x: x), config=config)["remedy"] == "algo.args.beta=0.05"
+
+
+def test_entropy_collapse_is_measured_against_the_start():
+    finding = find_only(make_metrics(probe__entropy=lambda x: 2.0 * math.exp(-4 * x)))
+    assert finding["name"] == "entropy_collapse"
+    assert finding["evidence"].startswith("entropy on the probe set fell from 2.000 to 0.061 nats")
+    assert finding["steps"][0] == 170  # exp(-4 * 16/39) = 0.194
+    assert finding["remedy"] == "algo.args.entropy_coef=0.01"
+
+
+@pytest.mark.parametrize("algo", ["sft", "reward_model"])
+def test_supervised_training_may_leave_its_start(algo):
+    config = {"algo": {"name": algo, "args": {}}, "max_tokens": 64}
+    metrics = make_metrics(probe__kl=lambda x: 5 * x, probe__entropy=lambda x: 6 - 5.9 * x)
+    assert diagnose(metrics, {}, config)["findings"] == []
+
+
+def test_equal_rewards_on_hard_problems_ask_for_larger_groups():
+    finding = find_only(make_metrics(frac_reward_zero_std=lambda x: 0.9))
+    assert finding["name"] == "no_reward_variance"
+    assert finding["steps"] == [310, 400]
+    assert finding["evidence"] == "90% of the groups had equal rewards, with 43% of the completions correct"
+    assert finding["remedy"] == "algo.args.num_generations=32"
+
+
+def test_equal_rewards_on_solved_problems_ask_to_stop_earlier():
+    metrics = make_metrics(frac_reward_zero_std=lambda x: 0.9, outcome__correct=lambda x: 0.9 + 0.1 * x)
+    finding = find_only(metrics)
+    assert "nearly all solved" in finding["cause"]
+    assert finding["remedy"] == "algo.args.max_steps=310"
+
+
+def test_equal_rewards_early_in_training_are_no_finding():
+    metrics = make_metrics(frac_reward_zero_std=lambda x: 0.95 if x < 0.6 else 0.5)
+    assert diagnose(metrics, make_evaluation(), CONFIG)["findings"] == []
+
+
+def test_truncation_in_training_asks_for_a_larger_budget():
+    finding = find_only(make_metrics(completions__clipped_ratio=lambda x: 0.5))
+    assert (finding["name"], finding["steps"]) == ("truncation", [310, 400])
+    assert "50% of the completions at the end of training and 5% of the held-out ones" in finding["evidence"]
+    assert finding["remedy"] == "max_tokens=128"
+
+
+def test_truncation_on_held_out_rows_alone_names_no_steps():
+    finding = find_only(make_metrics(), make_evaluation(truncated=0.4))
+    assert (finding["name"], finding["steps"]) == ("truncation", None)
+
+
+def test_format_farming_needs_both_a_fall_and_a_rise():
+    falls = {"outcome__correct": lambda x: 0.3 - 0.2 * x}
+    rises = {"outcome__partial": lambda x: 0.5 + 0.4 * x}
+    finding = find_only(make_metrics(**falls, **rises))
+    assert finding["name"] == "format_farming"
+    assert "correct fell from 27.7% to 12.3%" in finding["evidence"]
+    assert "rose from 54.6% to 85.4%" in finding["evidence"]
+    assert diagnose(make_metrics(**falls), make_evaluation(), CONFIG)["findings"] == []
+    assert diagnose(make_metrics(**rises), make_evaluation(), CONFIG)["findings"] == []
+
+
+def test_accuracy_that_fell_is_a_warning():
+    finding = find_only(make_metrics(), make_evaluation(difference=-0.1))
+    assert (finding["name"], finding["severity"], finding["steps"]) == ("accuracy_fell", "warning", None)
+    assert finding["evidence"] == "held-out accuracy changed by -10.0 points, 95% interval -15.0 to -5.0"
+    assert finding["remedy"] == "algo.args.learning_rate=0.0005"
+
+
+def test_no_measurable_gain_is_information_and_leaves_health_ok():
+    evaluation = make_evaluation(difference=0.02)
+    finding = find_only(make_metrics(), evaluation)
+    assert (finding["name"], finding["severity"]) == ("no_measurable_gain", "info")
+    assert finding["remedy"] == "algo.args.max_steps=800"
+    assert diagnose(make_metrics(), evaluation, CONFIG)["health"] == "ok"
+
+
+def test_one_evaluated_row_has_no_interval_and_no_finding():
+    evaluation = {"paired": {"difference": {"value": 0.0, "low": None, "high": None}, "n": 1}}
+    assert diagnose(make_metrics(), evaluation, CONFIG)["findings"] == []
+
+
+def make_ruined_run():
+    metrics = make_metrics(
+        loss=lambda x: math.nan if x > 0.9 else 0.0,
+        probe__kl=lambda x: 3 * x,
+        probe__entropy=lambda x: 1.01 - x,
+        frac_reward_zero_std=lambda x: 0.99,
+        completions__clipped_ratio=lambda x: 0.9,
+        outcome__correct=lambda x: 0.3 * (1 - x),
+        outcome__partial=lambda x: 0.7 * x,
+    )
+    return diagnose(metrics, make_evaluation(difference=-0.2), CONFIG)
+
+
+def test_every_check_fires_on_a_ruined_run_worst_first():
+    findings = make_ruined_run()["findings"]
+    assert len(findings) == len(CHECKS)
+    assert [finding["severity"] for finding in findings] == ["error"] + ["warning"] * (len(CHECKS) - 1)
+
+
+def test_every_remedy_is_one_override_and_every_evidence_holds_a_number():
+    for finding in make_ruined_run()["findings"]:
+        assert re.fullmatch(r"[a-z_.]+=[0-9.e-]+", finding["remedy"]), finding["remedy"]
+        assert re.search(r"\d", finding["evidence"])

@@ -1,0 +1,193 @@
+"""What a fresh clone relies on: the lock, the Makefile, the Dockerfile and the wheel."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+CUDA_PACKAGES = re.compile(r"(nvidia|cuda|triton|flash)\b")
+
+
+@pytest.fixture(scope="module")
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def lock() -> dict[str, str]:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pins = [line.split("==") for line in lines if not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pins}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with what the install rule of the Makefile reads, and a Python of our choosing."""
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(["make", *arguments], cwd=folder, env=clean, capture_output=True, text=True)
+
+
+def write_script(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return path
+
+
+def test_every_line_of_the_lock_is_a_public_version_and_nothing_else() -> None:
+    lines = [x for x in (ROOT / "requirements.lock").read_text().splitlines() if not x.startswith("#")]
+    assert [x for x in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9]+[0-9a-z.]*", x)] == []
+    assert lines == sorted(lines, key=str.lower)
+    assert "torch==2.13.0" in lines
+    assert "trl==1.16.0" in lines
+
+
+def test_lock_names_no_package_of_cuda(lock: dict[str, str]) -> None:
+    assert [name for name in lock if CUDA_PACKAGES.match(name)] == []
+
+
+def test_lock_pins_every_dependency_inside_its_range(project: dict, lock: dict[str, str]) -> None:
+    extras = project["optional-dependencies"]
+    declared = [Requirement(line) for line in sum(extras.values(), project["dependencies"])]
+    wanted = [x for x in declared if x.name != project["name"] and not CUDA_PACKAGES.match(x.name)]
+    assert [str(x) for x in wanted if not x.specifier.contains(lock[canonicalize_name(x.name)])] == []
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_holds_all_that_its_packages_ask_for(python: str, lock: dict[str, str]) -> None:
+    target = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
+    missing = []
+    for name, version in lock.items():
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            continue
+        if package.version.split("+")[0] != version:
+            continue
+        for line in package.requires or []:
+            asked = Requirement(line)
+            if (asked.marker and not asked.marker.evaluate(target)) or CUDA_PACKAGES.match(asked.name):
+                continue
+            pinned = lock.get(canonicalize_name(asked.name))
+            if pinned is None or not asked.specifier.contains(pinned, prereleases=True):
+                missing.append(f"{name}: {line}")
+    assert missing == []
+
+
+def test_make_help_lists_every_target() -> None:
+    targets = set(re.findall(r"^([a-z][a-z%-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    listed = [line.split()[0] for line in make(ROOT, "help").stdout.splitlines()]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == targets
+    assert targets >= {"run", "test", "lint", "bench", "sweep", "study-%", "docker", "help"}
+
+
+def test_second_make_installs_nothing(checkout: Path) -> None:
+    stamp = checkout / ".venv" / ".installed"
+    stamp.parent.mkdir()
+    stamp.touch()
+    assert make(checkout, "-n", "test", "ARGS=-k grade").stdout == ".venv/bin/python -m pytest -k grade\n"
+
+
+@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml"])
+def test_make_installs_again_when_a_requirement_changes(changed: str, checkout: Path) -> None:
+    stamp = checkout / ".venv" / ".installed"
+    stamp.parent.mkdir()
+    stamp.touch()
+    later = stamp.stat().st_mtime + 10
+    os.utime(checkout / changed, (later, later))
+    assert "install -r requirements.lock" in make(checkout, "-n", "test").stdout
+
+
+def test_make_says_in_one_line_that_python_is_too_old(checkout: Path) -> None:
+    old = write_script(checkout / "old", "exit 1")
+    done = make(checkout, "test", f"PYTHON={old}")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == (
+        f"no Python 3.11 or later among: {old}. Install one, or name it: make PYTHON=..."
+    )
+
+
+def test_make_says_in_one_line_that_venv_is_missing(checkout: Path) -> None:
+    bare = write_script(checkout / "bare", 'case "$2" in *ensurepip*) exit 1;; esac')
+    done = make(checkout, "test", f"PYTHON={bare}")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == (
+        f"{bare} has no venv module: install it (Debian, Ubuntu: apt install python3-venv),"
+        " or name another Python: make PYTHON=..."
+    )
+
+
+def test_ci_runs_make_test() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "\nmake test" in script.read_text()
+
+
+def test_image_installs_from_the_same_lock(project: dict) -> None:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    installs = re.findall(r"^RUN python -m pip install (.*)$", text, flags=re.MULTILINE)
+    assert text.count("pip install") == len(installs) == 2
+    locked, extras = installs
+    words = [word for word in locked.split() if not word.startswith("-")]
+    assert "-r requirements.lock" in locked
+    assert [word for word in words if word != "requirements.lock" and "==" not in word] == []
+    assert "-c requirements.lock" in extras
+    assert '-e ".[${EXTRAS}]"' in extras
+    assert re.search(r"^ARG EXTRAS=(\S+)$", text, flags=re.MULTILINE)[1] in project["optional-dependencies"]
+
+
+def test_image_is_pinned_and_runs_as_no_root() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    assert re.search(r"^FROM nvidia/cuda:\d+\.\d+\.\d+-devel-ubuntu24\.04$", text, flags=re.MULTILINE)
+    assert re.findall(r"^USER (\S+)$", text, flags=re.MULTILINE) == ["1000"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
+    done = subprocess.run([*command, "--wheel-dir", folder, ROOT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return zipfile.ZipFile(next(folder.glob("rlhf_exp-*.whl")))
+
+
+def test_wheel_holds_the_package_its_configs_and_its_model(wheel: zipfile.ZipFile) -> None:
+    packed = {name for name in wheel.namelist() if name.startswith("rlhf_exp/")}
+    assert packed >= {"rlhf_exp/conf/config.yaml", "rlhf_exp/assets/tiny/model.safetensors"}
+    assert [name for name in packed if name.startswith("rlhf_exp/sweeps/") and name.endswith(".yaml")]
+    sources = {"rlhf_exp": "rlhf_exp", "conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"}
+    assert packed == {
+        f"{target}/{path.relative_to(ROOT / source)}"
+        for source, target in sources.items()
+        for path in (ROOT / source).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_installed_wheel_runs_from_another_folder(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path / "site")
+    (tmp_path / "elsewhere").mkdir()
+    command = [sys.executable, "-m", "rlhf_exp", "algo=grpo", "task=countdown", "dry_run=true"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(
+        command, cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(ROOT) not in done.stdout
