@@ -18,7 +18,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     PYTHONUNBUFFERED=1
 WORKDIR /app
 # User 1000 comes with the base image ("ubuntu"), so that a mounted folder of most people's is writable.
-RUN python3 -m venv /opt/venv && install --directory --owner=1000 outputs multirun
+RUN python3 -m venv /opt/venv && install --directory --owner=1000 outputs
 
 COPY requirements.lock ./
 RUN python -m pip install --no-cache-dir -r requirements.lock ninja==1.13.0 wheel==0.45.1

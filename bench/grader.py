@@ -3,10 +3,10 @@
 The other grader is the common one for this task (as in Jiayi-Pan/TinyZero): the last answer by a regular
 expression, a check of the digits in it, then `eval`. It is not safe: it is here to be measured.
 
-    python bench/grader.py
+    python -m bench.grader
 
-Prints the ratio of the rates (above 1: ours is faster) over interleaved repeats, and on how many completions
-the two agree, with the kinds on which they do not.
+Prints the ratio of the rates (above 1: ours is faster) in CPU time over interleaved repeats, and on how many
+completions the two agree, with the kinds on which they do not.
 """
 
 import random
@@ -46,9 +46,7 @@ def main() -> None:
     print_spread("grade, completions/s", [COMPLETIONS / time_s for time_s in ours], ",.0f")
     print_spread("regex + eval, completions/s", [COMPLETIONS / time_s for time_s in other], ",.0f")
     print_spread("ratio of the rates", [b / a for a, b in zip(ours, other, strict=True)], ".2f")
-    differing = Counter(
-        kind for kind, row in zip(kinds, rows, strict=True) if grade(*row).score != score_by_eval(*row)
-    )
+    differing = Counter(kind for kind, row in zip(kinds, rows, strict=True) if grade(*row).score != score_by_eval(*row))
     print(f"same score on {COMPLETIONS - differing.total()} of {COMPLETIONS}; differing: {dict(differing)}")
 
 
@@ -77,9 +75,7 @@ def build_row(rng: random.Random, kind: str) -> Row:
     if kind == "wrong numbers":
         answer = f"( {a} {first} {b} ) {second} {c + 1}"
     elif kind == "malformed":
-        answer = rng.choice(
-            [f"( {a} {first} {b} {second} {c}", f"{a} ** {b} {second} {c}", f"{a} {b} {c}", "yes"]
-        )
+        answer = rng.choice([f"( {a} {first} {b} {second} {c}", f"{a} ** {b} {second} {c}", f"{a} {b} {c}", "yes"])
     elif kind == "spelled":
         answer = rng.choice([f"{answer} = {target}", rf"\boxed{{{answer}}}", f"$ {answer} $"])
     attempts = [rng.sample(range(1, 31), 2) for _ in range(rng.choice([rng.randint(1, 6), LONG_THOUGHT]))]
@@ -93,16 +89,14 @@ def apply(symbol: str, left: int, right: int) -> int:
 
 
 def measure(grader: Callable[[str, list[int], int], object], rows: list[Row]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for row in rows:
         grader(*row)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def print_spread(name: str, values: list[float], form: str) -> None:
-    low, middle, high = (
-        format(value, form) for value in (min(values), statistics.median(values), max(values))
-    )
+    low, middle, high = (format(value, form) for value in (min(values), statistics.median(values), max(values)))
     print(f"{name}: median {middle} (min {low}, max {high}, n {len(values)})")
 
 

@@ -1,35 +1,37 @@
 """The command line: `python -m rlhf_exp algo=grpo task=countdown`.
 
-A user's mistake is one line on stderr and exit status 2; a failed run is status 1, its traceback in the run folder.
-Nothing here or in config.py imports an ML library: that happens once every check of our own has passed.
+A user's mistake is one line on stderr and exit status 2; a failed run is status 1, its traceback in the run's
+folder. Nothing here or in config.py imports an ML library: that waits until every check of our own has passed.
 """
 
 import os
+import re
 import sys
 import traceback
-from argparse import Namespace
 from pathlib import Path
 
 import hydra
-from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import env_override
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import device
+from rlhf_exp.arguments import prepare_arguments
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
 from rlhf_exp.refusals import explain
 from rlhf_exp.usage import format_help
 
 FAILED, REFUSED, STOPPED = 1, 2, 130
+TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
 
 
 def main() -> int:
     """Run what the command line asks for; returns the exit status."""
     try:
-        args = _parse_arguments()
+        args = prepare_arguments()
         if args.help:
             print(format_help(), end="")
             return 0
@@ -37,7 +39,6 @@ def main() -> int:
     except ConfigError as error:
         return _refuse(error.problems)
     except KeyboardInterrupt:
-        _say("stopped")
         return STOPPED
 
 
@@ -48,6 +49,7 @@ def run_job(cfg: DictConfig) -> int:
     if settings.mode == RunMode.MULTIRUN:
         where = f"job {settings.job.num} ({' '.join(settings.overrides.task)}): "
         cfg.output_dir = str(Path(settings.sweep.dir) / f"{settings.job.num:02d}_{_name_job(settings)}")
+        print(where.removesuffix(": "), flush=True)
     try:
         config = parse(cfg)
         if config.dry_run:
@@ -64,44 +66,33 @@ def run_job(cfg: DictConfig) -> int:
     return _run(config, folder, where)
 
 
-def _parse_arguments() -> Namespace:
-    """Hydra's own parser, its errors in one line; `sweeps` is found where an installed package has it."""
-    parser = get_args_parser()
-
-    def refuse(message: str) -> None:
-        raise ConfigError([f"{message}; see --help"])
-
-    parser.error = refuse
-    args = parser.parse_args()
-    if args.config_dir == "sweeps" and not Path("sweeps").is_dir():
-        sys.argv.append(f"--config-dir={ROOT / 'sweeps'}")
-    # Of a sweep Hydra composes the folder before it applies the overrides of a job.
-    folders = [text.partition("=")[2] for text in args.overrides if text.startswith("output_dir=")]
-    sys.argv += [f"hydra.sweep.dir={folder}" for folder in folders]
-    return args
-
-
 def _run_jobs(overrides: list[str]) -> int:
     """Hand over to Hydra, which composes one job or many and calls `run_job` for each."""
-    traced = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise to us: Hydra's own report is long and its status 1
     device.register_resolvers()
     statuses: list[int] = []
 
     def job(cfg: DictConfig) -> int:
-        statuses.append(run_job(cfg))
+        try:
+            statuses.append(run_job(cfg))
+        except Exception as error:  # a bug, before there was a folder: the other jobs of a sweep still run
+            traceback.print_exc()
+            _say(f"failed: {type(error).__name__}: {error}")
+            statuses.append(FAILED)
+        if statuses[-1] == STOPPED:  # Ctrl-C ends the sweep, not only its job
+            raise KeyboardInterrupt
         return statuses[-1]
 
     try:
-        hydra.main(config_path=str(ROOT / "conf"), config_name="config", version_base="1.3")(job)()
+        with env_override({"HYDRA_FULL_ERROR": "1"}):  # raise to us: Hydra's own report is long, its status 1
+            hydra.main(config_path=str(ROOT / "conf"), config_name="config", version_base="1.3")(job)()
     except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
-        if traced:
+        if TRACED:
             raise
         return _refuse([explain(error, overrides)])
     bad = [status for status in statuses if status]
     if bad and len(statuses) > 1:
         _say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
-    return min(bad, default=0)
+    return min(bad, default=0)  # a failure before a refusal
 
 
 def _run(config: Config, folder: Path, where: str) -> int:
@@ -134,8 +125,8 @@ def _make_folder(config: Config, cfg: DictConfig) -> Path:
 
 
 def _name_job(settings: DictConfig) -> str:
-    """The overrides of a job as a folder's name; a path among them must not make folders of its own."""
-    return settings.job.override_dirname.replace("/", "_")[:100]
+    """The overrides of a job as a folder's name, in letters that `resume=` takes without quotes."""
+    return re.sub(r"[^\w.+-]+", "_", settings.job.override_dirname)[:100]
 
 
 def _refuse(problems: list[str], where: str = "") -> int:

@@ -1,4 +1,4 @@
-"""Does a value fit: its type, its range, its name. Pure functions; the annotation is any type hint of a dataclass.
+"""Does a value fit: its type, its range, its name. Pure functions; an annotation is a field's type hint.
 
     find_problem("max_tokens", 0, int, ">= 1")  ->  "max_tokens=0: must be a whole number >= 1"
 
@@ -17,15 +17,24 @@ from typing import Any
 MANY = 12  # a message lists at most so many valid names
 
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    dict: "a mapping",
+    type(None): "null",
+}
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of `names`; of dotted names the last parts are compared, so `beta` finds `algo.args.beta`."""
+    """The most similar of `names`, compared by their last dotted part: `beta` finds `algo.args.beta`."""
     ends: dict[str, str] = {}
     for known in names:
         ends.setdefault(known.rpartition(".")[2], known)
-    near = get_close_matches(name.rpartition(".")[2], ends, n=1, cutoff=0.7)
+    end = name.rpartition(".")[2]
+    begun = [known for known in ends if len(end) > 2 and known.startswith(end)]
+    near = begun or get_close_matches(end, ends, n=1, cutoff=0.7)
     return ends[near[0]] if near else None
 
 
@@ -48,7 +57,7 @@ def find_problem(key: str, value: Any, annotation: Any, bounds: str | None = Non
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether `value`, as YAML or Hydra gives it, is of the type. True is not a number; 1 is a float, NaN is not."""
+    """Whether a value from YAML is of the type. True is not a number; 1 is a float, NaN is not."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is Any:
         return True
@@ -59,7 +68,7 @@ def fits(value: Any, annotation: Any) -> bool:
     if origin is list:
         return isinstance(value, list) and all(fits(item, args[0]) for item in value)
     if origin is dict:
-        return isinstance(value, dict) and all(fits(k, args[0]) and fits(v, args[1]) for k, v in value.items())
+        return isinstance(value, dict) and all(fits(item, args[1]) for item in value.values())
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return value in choices(annotation)
     if annotation is float:
@@ -92,11 +101,11 @@ def describe(annotation: Any, bounds: str | None = None) -> str:
         return f"one of {', '.join(options[:MANY])}{more}"
     if annotation in (int, float):
         return _WORDS[annotation] + limit
-    return _WORDS.get(annotation) or ("a mapping" if annotation is dict else getattr(annotation, "__name__", "a value"))
+    return _WORDS.get(annotation) or getattr(annotation, "__name__", "a value")
 
 
 def in_range(number: float, bounds: str) -> bool:
-    """Whether a finite number satisfies `bounds`: alternatives joined by "or", conditions joined by a comma."""
+    """Whether a finite number satisfies `bounds`: alternatives joined by "or", conditions by a comma."""
     return abs(number) != math.inf and any(
         all(_holds(number, condition) for condition in part.split(",")) for part in bounds.split(" or ")
     )
@@ -123,6 +132,6 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _closed(parts: tuple) -> list:
-    """The parts of a union. Beside an enum `str` only spells its members (`SchedulerType | str`): left out."""
+    """The parts of a union. Beside an enum `str` only spells its members, as in `SchedulerType | str`."""
     has_enum = any(isinstance(part, type) and issubclass(part, enum.Enum) for part in parts)
     return [part for part in parts if not (has_enum and part is str)]

@@ -1,15 +1,15 @@
-"""The experiment's own keys, each with a type and a range, and the way from YAML to a checked `Config`.
+"""From YAML to a checked `Config`.
 
     cfg = compose_config(["algo=grpo", "task=countdown", "max_tokens=64"])
     cfg.eval.rows, cfg.algo.args["beta"]
 
-TRL's arguments are not here: they go through `algo.args` untouched, and `trl_args.py` checks them.
+The keys stand in schema.py. TRL's arguments, under `algo.args`, are checked by trl_args.py.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
@@ -17,12 +17,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import combinations, device
 from rlhf_exp.checks import find_problem, show, suggest
+from rlhf_exp.schema import Config, Countdown, Traces
+
+__all__ = ["ROOT", "Config", "ConfigError", "Countdown", "Traces", "compose_config", "parse"]
 
 _PACKAGE = Path(__file__).resolve().parent
 # An installed wheel carries conf/ and sweeps/ inside the package; a checkout has them beside it.
 ROOT = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
-
-SEED_RANGE = ">= 0, <= 4294967295"  # what numpy takes
 
 
 class ConfigError(Exception):
@@ -31,117 +32,6 @@ class ConfigError(Exception):
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = list(problems)
         super().__init__("\n".join(self.problems))
-
-
-def within(bounds: str) -> Any:
-    """A key whose numbers must lie in `bounds` (see checks.py); of a list or mapping, each number."""
-    return field(metadata={"range": bounds})
-
-
-@dataclass(frozen=True)
-class Algo:
-    name: Literal["grpo", "sft", "dpo", "reward_model"]
-    args: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Traces:
-    """Habits of the written searches that demonstrations consist of."""
-
-    give_up: float = within(">= 0, <= 1")
-    check: float = within(">= 0, <= 1")
-    max_attempts: int = within(">= 1")
-
-
-@dataclass(frozen=True)
-class Countdown:
-    name: Literal["countdown"]
-    source: Literal["generated", "file", "hub"]
-    path: str | None
-    hub_id: str
-    numbers: list[int] = within(">= 2, <= 6")
-    low: int = within(">= 1")
-    high: int = within(">= 1")
-    target_low: int = within(">= 1")
-    target_high: int = within(">= 1")
-    train_rows: int = within(">= 1")
-    data_seed: int = within(SEED_RANGE)
-    prompt: Literal["auto", "plain", "chat"]
-    traces: Traces
-
-
-@dataclass(frozen=True)
-class Model:
-    name: str
-    path: str | None
-    init: dict[str, int | float | bool] | None = within("> 0")
-    learning_rate: dict[str, float] = within("> 0")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"]
-    attn_implementation: str | None
-    trust_remote_code: bool
-
-
-@dataclass(frozen=True)
-class Reward:
-    weights: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Generation:
-    method: Literal["auto", "trl", "compact"]
-
-
-@dataclass(frozen=True)
-class Device:
-    name: Literal["auto", "cpu", "cuda"]
-    use_cpu: bool
-    bf16: bool
-    threads: int | None = within(">= 1")
-
-
-@dataclass(frozen=True)
-class Logging:
-    report_to: list[str]
-    wandb_project: str
-    wandb_mode: Literal["auto", "online", "offline", "disabled"]
-
-
-@dataclass(frozen=True)
-class Monitor:
-    every_steps: int = within(">= 1")
-    probe_rows: int = within(">= 1")
-    probe_tokens: int = within(">= 1")
-    stop_on_nonfinite: bool
-
-
-@dataclass(frozen=True)
-class Eval:
-    split: Literal["validation", "test"]
-    rows: int = within(">= 1")
-    batch_size: int = within(">= 1")
-    temperature: float = within("> 0")
-    top_p: float = within("> 0, <= 1")
-    top_k: int = within(">= 0")
-    seed: int = within(SEED_RANGE)
-    cache_dir: str | None
-
-
-@dataclass(frozen=True)
-class Config:
-    seed: int = within(SEED_RANGE)
-    max_tokens: int = within(">= 1")
-    dry_run: bool
-    resume: str | None
-    output_dir: str
-    algo: Algo
-    task: Countdown
-    model: Model
-    reward: Reward
-    generation: Generation
-    device: Device
-    logging: Logging
-    monitor: Monitor
-    eval: Eval
 
 
 def compose_config(overrides: Iterable[str] = ()) -> Config:
@@ -155,8 +45,8 @@ def parse(cfg: DictConfig) -> Config:
     """Check everything that needs no ML library.
 
     Raises:
-        ConfigError: unknown keys, then wrong types, then values out of range; where there are none, impossible
-            combinations, then files that are missing or cannot be written.
+        ConfigError: unknown keys, then wrong types, then values out of range; where there are none, what does
+            not go together, then files that are missing or cannot be written.
     """
     try:
         values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)

@@ -1,6 +1,6 @@
 """What the machine can do, found out without importing torch, for `device=auto`.
 
-    ${rlhf_exp.use_cpu:}  and  ${rlhf_exp.bf16:}     # in conf/device/auto.yaml
+${rlhf_exp.use_cpu:}  and  ${rlhf_exp.bf16:}     # in conf/device/auto.yaml
 """
 
 import ctypes
@@ -9,13 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 from omegaconf import OmegaConf
 
-_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h
+_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h; a device's handle is its number
 _AMPERE = 8  # the first with bfloat16
 
 
 @cache
 def cuda_major() -> int:
-    """Major compute capability of the first visible GPU; 0 where torch is a CPU build or the driver shows none.
+    """Major compute capability of the first visible GPU; 0 if torch is a CPU build or the driver shows none.
 
     The driver itself honours CUDA_VISIBLE_DEVICES.
     """
@@ -28,8 +28,7 @@ def cuda_major() -> int:
     count, major = ctypes.c_int(0), ctypes.c_int(0)
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:
         return 0
-    handle = ctypes.c_int(0)
-    if driver.cuDeviceGet(ctypes.byref(handle), 0) or driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, handle):
+    if driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, 0):
         return 0
     return major.value
 

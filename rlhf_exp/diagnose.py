@@ -57,6 +57,11 @@ class Signals:
         value = self.config["algo"]["args"].get(name)
         return default if value is None else value
 
+    def set_arg(self, name: str, value: float) -> str:
+        """The override for one of TRL's own arguments; Hydra wants a + where the config does not have it."""
+        new = "" if name in self.config["algo"]["args"] else "+"
+        return f"{new}algo.args.{name}={value if isinstance(value, int) else f'{value:g}'}"
+
 
 def diagnose(metrics: list[dict], evaluation: dict, config: dict) -> dict:
     """Every check's finding, worst first, and the run's health: ok, warning or error.
@@ -74,7 +79,7 @@ def diagnose(metrics: list[dict], evaluation: dict, config: dict) -> dict:
 
 
 def find_nonfinite(run: Signals) -> Finding | None:
-    """Loss or gradient norm is NaN or infinite; None in a row counts, as JSON has no NaN."""
+    """Loss or gradient norm is NaN or infinite, which metrics.jsonl writes as null."""
     for row in run.metrics:
         for key in ("loss", "grad_norm"):
             if key in row and (row[key] is None or not math.isfinite(row[key])):
@@ -83,9 +88,9 @@ def find_nonfinite(run: Signals) -> Finding | None:
                     "nonfinite_loss",
                     "error",
                     [row["step"], run.metrics[-1]["step"]],
-                    f"{key} is {row[key]} at step {row['step']}",
+                    f"{key} is not finite at step {row['step']}",
                     f"the learning rate {learning_rate:g} is too high, or a half-precision value overflowed",
-                    f"algo.args.learning_rate={learning_rate / 4:g}",
+                    run.set_arg("learning_rate", learning_rate / 4),
                 )
     return None
 
@@ -102,7 +107,7 @@ def find_kl_drift(run: Signals) -> Finding | None:
         f"KL to the start model on the probe set reaches {max(kl for _, kl in above):.2f} nats per token, "
         f"above {KL_LIMIT:g} first at step {above[0][0]}",
         f"beta {beta:g} holds the policy too loosely for this learning rate and number of steps",
-        f"algo.args.beta={max(2 * beta, 0.05):g}",
+        run.set_arg("beta", max(2 * beta, 0.05)),
     )
 
 
@@ -118,10 +123,9 @@ def find_entropy_collapse(run: Signals) -> Finding | None:
         "entropy_collapse",
         "warning",
         [first_below, series[-1][0]],
-        f"entropy on the probe set fell from {start:.3f} to {end:.3f} nats per token, "
-        f"{end / start:.0%} of its start",
+        f"entropy on the probe set fell from {start:.3f} to {end:.3f} nats per token, {end / start:.0%} of its start",
         "the policy became nearly deterministic, so a group's completions are alike and teach little",
-        f"algo.args.entropy_coef={max(2 * run.arg('entropy_coef', 0.0), 0.01):g}",
+        run.set_arg("entropy_coef", max(2 * run.arg("entropy_coef", 0.0), 0.01)),
     )
 
 
@@ -135,10 +139,10 @@ def find_groups_without_variance(run: Signals) -> Finding | None:
         evidence += f", with {_mean(correct):.0%} of the completions correct"
     if correct and _mean(correct) > SOLVED_SHARE:
         cause = "training problems are nearly all solved: more steps cannot teach more"
-        remedy = f"algo.args.max_steps={quarter[0][0]}"
+        remedy = run.set_arg("max_steps", quarter[0][0])
     else:
         cause = "the problems are too hard, or the completions of a group too alike, for one to do better"
-        remedy = f"algo.args.num_generations={2 * run.arg('num_generations', 8)}"
+        remedy = run.set_arg("num_generations", 2 * run.arg("num_generations", 8))
     return _finding("no_reward_variance", "warning", _span(quarter), evidence, cause, remedy)
 
 
@@ -175,7 +179,7 @@ def find_format_farming(run: Signals) -> Finding | None:
         f"correct fell from {before:.1%} to {after:.1%} while wrong answers in the right format rose from "
         f"{partial_before:.1%} to {partial_after:.1%}",
         "an early wrong answer earns the partial reward more surely than a search earns the full one",
-        f"algo.args.beta={max(2 * run.arg('beta', 0.0), 0.05):g}",
+        run.set_arg("beta", max(2 * run.arg("beta", 0.0), 0.05)),
     )
 
 
@@ -188,14 +192,16 @@ def find_accuracy_change(run: Signals) -> Finding | None:
         f"held-out accuracy changed by {100 * difference['value']:+.1f} points, "
         f"95% interval {100 * difference['low']:+.1f} to {100 * difference['high']:+.1f}"
     )
+    rows = run.evaluation["paired"]["n"]
+    if difference["low"] == difference["high"] == 0:
+        evidence = f"not one of {rows} held-out rows went from wrong to correct or back"
     if difference["high"] < 0:
         cause = "training moved the policy away from what solved these problems"
-        remedy = f"algo.args.learning_rate={run.arg('learning_rate', 1e-6) / 2:g}"
+        remedy = run.set_arg("learning_rate", run.arg("learning_rate", 1e-6) / 2)
         return _finding("accuracy_fell", "warning", None, evidence, cause, remedy)
-    rows = run.evaluation["paired"]["n"]
     cause = f"too few steps, or a change too small for {rows} rows to show"
     steps = run.metrics[-1]["step"] if run.metrics else 0
-    remedy = f"algo.args.max_steps={2 * steps}" if steps else f"eval.rows={4 * rows}"
+    remedy = run.set_arg("max_steps", 2 * steps) if steps else f"eval.rows={4 * rows}"
     return _finding("no_measurable_gain", "info", None, evidence, cause, remedy)
 
 
@@ -210,9 +216,7 @@ CHECKS: tuple[Callable[[Signals], Finding | None], ...] = (
 )
 
 
-def _finding(
-    name: str, severity: str, steps: list[int] | None, evidence: str, cause: str, remedy: str
-) -> Finding:
+def _finding(name: str, severity: str, steps: list[int] | None, evidence: str, cause: str, remedy: str) -> Finding:
     return {
         "name": name,
         "severity": severity,

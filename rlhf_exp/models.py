@@ -1,8 +1,8 @@
 """Tokenizers and models: where they are, how they are loaded, and what identifies their weights.
 
-    path = resolve_model(cfg, run_dir)          # a folder or a hub id that from_pretrained takes
-    tokenizer = load_tokenizer(cfg, path)
-    model = load_policy(cfg, path)
+path = resolve_model(cfg, run_dir)          # a folder or a hub id that from_pretrained takes
+tokenizer = load_tokenizer(cfg, path)
+model = load_policy(cfg, path)
 """
 
 import re

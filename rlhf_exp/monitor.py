@@ -1,7 +1,7 @@
 """Callbacks that watch a training run: metrics.jsonl, KL and entropy on a fixed probe, and a stop at NaN.
 
-    probe = Probe.from_samples(start_model, prompt_ids, completion_ids, max_tokens=2048)
-    trainer = build_trainer(..., callbacks=[MetricsWriter(run_dir, probe, every_steps=5)])
+probe = Probe.from_samples(start_model, prompt_ids, completion_ids, max_tokens=2048)
+trainer = build_trainer(..., callbacks=[MetricsWriter(run_dir, probe, every_steps=5)])
 """
 
 import json

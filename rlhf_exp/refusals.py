@@ -1,6 +1,6 @@
 """What Hydra and OmegaConf refuse, in one line: the override, what is allowed, the nearest valid name.
 
-    explain(exception, ["leraning_rate=1"])  ->  "leraning_rate=1: no such key; did you mean model.learning_rate?"
+explain(exception, ["leraning_rate=1"])  ->  "leraning_rate=1: no such key; did you mean ...?"
 """
 
 import re
@@ -21,12 +21,13 @@ _NOISE = re.compile(
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> str:
-    """One line for an exception that Hydra or OmegaConf raised while it composed the config from `overrides`."""
+    """One line for what Hydra or OmegaConf raised while it composed the config from `overrides`."""
     if isinstance(error, MissingConfigException):
         return _explain_missing(error)
     if isinstance(error, OverrideParseException):
         reason = "".join(line for line in error.message.splitlines() if not _NOISE.search(line))[:120]
-        return f"{error.override}: cannot be read{reason and f' ({reason})'}; quote a value with special characters in it"
+        why = f" ({reason})" if reason else ""
+        return f"{error.override}: cannot be read{why}; quote a value with special characters in it"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: cannot be written, {error.strerror}"
     message = str(error) or str(error.__cause__)
@@ -46,7 +47,7 @@ def _explain_missing(error: MissingConfigException) -> str:
     group, _, option = (error.missing_cfg_file or "").rpartition("/")
     if not group:
         studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
-        return f"config {option}: not found{suggest(option, studies)}; studies are in sweeps: -cd sweeps -cn {studies[0]}"
+        return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
     options = [name for name in error.options or () if not name.startswith("_")]
     return f"{group}={option}: no such option; must be one of {', '.join(options)}{suggest(option, options)}"
 

@@ -55,6 +55,7 @@ def run(cfg: Config, run_dir: Path) -> int:
         _run_stages(cfg, folder)
     except KeyboardInterrupt:
         folder.finish("stopped", "interrupted")
+        _write_report(folder)
         print(f"\nStopped. Go on with: python -m rlhf_exp resume={run_dir}")
         return STOPPED
     except Exception as error:

@@ -1,9 +1,9 @@
 """The run folder: what joins a run to its reports. Every file is whole at every moment.
 
-    folder = RunFolder.create(Path("outputs/x"), command=..., facts={"algo": "grpo", ...})
-    with folder.phase("train"):
-        ...
-    folder.finish("finished")
+folder = RunFolder.create(Path("outputs/x"), command=..., facts={"algo": "grpo", ...})
+with folder.phase("train"):
+    ...
+folder.finish("finished")
 """
 
 import json

@@ -2,13 +2,14 @@
 
     args = build_args(cfg)     # a GRPOConfig, SFTConfig, ...
 
-TRL accepts `learning_rate="abc"`, `beta=-1` and `loss_type="nope"` and fails late or never; here each argument's name,
-type and range is checked first. Importing TRL's config takes seconds, so config.py has refused what it can before.
+TRL accepts `learning_rate="abc"`, `beta=-1` and `loss_type="nope"` and fails late or never; here the name, type
+and range of each argument are checked first. Importing TRL's config takes seconds, so config.py goes before.
 """
 
 import os
 from dataclasses import fields
 from importlib import import_module
+from importlib.util import find_spec
 from math import gcd
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
@@ -18,6 +19,8 @@ from rlhf_exp.config import Config, ConfigError
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
+
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config imports the hub's client
 
 CONFIG_CLASSES = {
     "grpo": ("trl.trainer.grpo_config", "GRPOConfig"),
@@ -99,6 +102,12 @@ CHOICES = {
     "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
 }
 
+# transformers 5 takes the new name where both are set, and ours is set: the old one would be ignored in silence.
+RENAMED = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
+
 
 def load_config_class(algo: str) -> type:
     """The TRL config class of an algorithm; the first call imports TRL's config module, and with it torch."""
@@ -118,11 +127,13 @@ def check_args(cfg: Config) -> list[str]:
                 f"{key}={show(value)}: no argument of TRL's {config_class.__name__}{suggest(name, known)}"
             )
             continue
+        if name in RENAMED:
+            problems["unknown"].append(f"{key}={show(value)}: renamed; use algo.args.{RENAMED[name]}")
         annotation = _narrow(cfg.algo.name, name, known[name].metadata.get("choices"), hints[name])
         if problem := find_problem(key, value, annotation, RANGES.get(name)):
             problems[problem[0]].append(problem[1])
     found = [line for lines in problems.values() for line in lines]
-    return found or [*_check_groups(cfg, known), *_check_device(cfg)]
+    return found or [*_check_groups(cfg, known), *_check_machine(cfg)]
 
 
 def build_args(cfg: Config) -> "TrainingArguments":
@@ -159,13 +170,16 @@ def _check_groups(cfg: Config, known: dict) -> list[str]:
     if args["generation_batch_size"]:
         key, repeats = "generation_batch_size", 1
     batch, group = args[key], args["num_generations"]
+    if group is None:
+        return ["algo.args.num_generations=null: must be a whole number >= 2"]
     total = batch * repeats
-    if group is None or total % group == 0:
+    if total % group == 0:
         return []
     step = group // gcd(group, repeats)
     batches = [n * step for n in (batch // step, batch // step + 1) if n]
     groups = sorted((n for n in range(2, total + 1) if total % n == 0), key=lambda n: abs(n - group))[:2]
-    remedies = [f"{key}={_either(batches)}"] + ([f"num_generations={_either(sorted(groups))}"] if groups else [])
+    remedies = [f"{key}={_either(batches)}"]
+    remedies += [f"num_generations={_either(sorted(groups))}"] if groups else []
     return [
         f"algo.args.{key}={batch}: makes {total} completions a step, not a multiple of"
         f" algo.args.num_generations={group}; nearest: {', or '.join(remedies)}"
@@ -176,9 +190,13 @@ def _either(numbers: list[int]) -> str:
     return " or ".join(str(number) for number in numbers)
 
 
-def _check_device(cfg: Config) -> list[str]:
+def _check_machine(cfg: Config) -> list[str]:
+    """What `device=auto` could only guess at, and packages that TRL looks for late."""
     import torch
 
+    problems = []
     if cfg.algo.args.get("use_cpu") is False and not torch.cuda.is_available():
-        return [f"device={cfg.device.name}: torch finds no usable GPU; use device=cpu"]
-    return []
+        problems.append("algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu")
+    if cfg.algo.args.get("use_vllm") and find_spec("vllm") is None:
+        problems.append("algo.args.use_vllm=true: the package is not installed; pip install vllm")
+    return problems

@@ -1,4 +1,4 @@
-"""The text of `--help`, made from the folder of configs alone: Hydra's own help composes first and takes 0.3 s more."""
+"""The text of `--help`, from the folder of configs alone: Hydra's own composes first and takes 0.3 s more."""
 
 import re
 
@@ -14,7 +14,7 @@ Groups (* is the default):
 {groups}
 
 Keys:
-  seed, max_tokens (budget of a completion, in training and evaluation), dry_run, resume (a run's folder), output_dir
+  seed, max_tokens (a completion's budget, in training and evaluation), dry_run, output_dir, resume (a run's folder)
   any key of a group, such as eval.rows=1024 or model.path=ORG/NAME; `--cfg job` shows them all
   any argument of TRL's config: algo.args.beta=0.1, or with a plus where the config does not set it
 
@@ -31,8 +31,8 @@ Hydra's own flags: --hydra-help
 def format_help() -> str:
     """Usage, every group with its options, the keys, three examples."""
     conf = ROOT / "conf"
-    entries = re.findall(r"^  - (?:optional )?(\w+): (\S+)", (conf / "config.yaml").read_text(encoding="utf-8"), re.M)
-    defaults = dict(entries)
+    text = (conf / "config.yaml").read_text(encoding="utf-8")
+    defaults = dict(re.findall(r"^  - (\w+): (\S+)", text, re.MULTILINE))
     lines = []
     for group in sorted(folder.name for folder in conf.iterdir() if folder.is_dir()):
         default = defaults[group].replace("${algo}", defaults["algo"])

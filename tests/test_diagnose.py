@@ -24,8 +24,7 @@ def make_metrics(rows=40, **series):
         "probe/entropy": lambda x: 1.0 - 0.4 * x,
     } | {key.replace("__", "/"): course for key, course in series.items()}
     return [
-        {"step": 10 * (i + 1)} | {key: course(i / (rows - 1)) for key, course in courses.items()}
-        for i in range(rows)
+        {"step": 10 * (i + 1)} | {key: course(i / (rows - 1)) for key, course in courses.items()} for i in range(rows)
     ]
 
 
@@ -58,7 +57,7 @@ def test_nonfinite_loss_is_an_error(value):
     assert diagnose(metrics, {}, CONFIG)["health"] == "error"
     assert finding["name"] == "nonfinite_loss"
     assert finding["steps"] == [400, 400]
-    assert finding["evidence"] == f"loss is {value} at step 400"
+    assert finding["evidence"] == "loss is not finite at step 400"
     assert finding["remedy"] == "algo.args.learning_rate=0.00025"
 
 
@@ -74,12 +73,17 @@ def test_kl_drift_without_beta_asks_for_one():
     assert find_only(make_metrics(probe__kl=lambda x: x), config=config)["remedy"] == "algo.args.beta=0.05"
 
 
+def test_a_remedy_adds_an_argument_that_the_config_does_not_have():
+    config = {"algo": {"name": "grpo", "args": {}}, "max_tokens": 64}
+    assert find_only(make_metrics(probe__kl=lambda x: x), config=config)["remedy"] == "+algo.args.beta=0.05"
+
+
 def test_entropy_collapse_is_measured_against_the_start():
     finding = find_only(make_metrics(probe__entropy=lambda x: 2.0 * math.exp(-4 * x)))
     assert finding["name"] == "entropy_collapse"
     assert finding["evidence"].startswith("entropy on the probe set fell from 2.000 to 0.061 nats")
     assert finding["steps"][0] == 170  # exp(-4 * 16/39) = 0.194
-    assert finding["remedy"] == "algo.args.entropy_coef=0.01"
+    assert finding["remedy"] == "+algo.args.entropy_coef=0.01"
 
 
 @pytest.mark.parametrize("algo", ["sft", "reward_model"])
@@ -101,7 +105,7 @@ def test_equal_rewards_on_solved_problems_ask_to_stop_earlier():
     metrics = make_metrics(frac_reward_zero_std=lambda x: 0.9, outcome__correct=lambda x: 0.9 + 0.1 * x)
     finding = find_only(metrics)
     assert "nearly all solved" in finding["cause"]
-    assert finding["remedy"] == "algo.args.max_steps=310"
+    assert finding["remedy"] == "+algo.args.max_steps=310"
 
 
 def test_equal_rewards_early_in_training_are_no_finding():
@@ -143,8 +147,14 @@ def test_no_measurable_gain_is_information_and_leaves_health_ok():
     evaluation = make_evaluation(difference=0.02)
     finding = find_only(make_metrics(), evaluation)
     assert (finding["name"], finding["severity"]) == ("no_measurable_gain", "info")
-    assert finding["remedy"] == "algo.args.max_steps=800"
+    assert finding["remedy"] == "+algo.args.max_steps=800"
     assert diagnose(make_metrics(), evaluation, CONFIG)["health"] == "ok"
+
+
+def test_no_change_at_all_is_not_told_as_an_interval_without_width():
+    evaluation = {"paired": {"difference": {"value": 0.0, "low": 0.0, "high": 0.0}, "n": 64}}
+    evidence = find_only(make_metrics(), evaluation)["evidence"]
+    assert evidence == "not one of 64 held-out rows went from wrong to correct or back"
 
 
 def test_one_evaluated_row_has_no_interval_and_no_finding():
@@ -173,5 +183,5 @@ def test_every_check_fires_on_a_ruined_run_worst_first():
 
 def test_every_remedy_is_one_override_and_every_evidence_holds_a_number():
     for finding in make_ruined_run()["findings"]:
-        assert re.fullmatch(r"[a-z_.]+=[0-9.e-]+", finding["remedy"]), finding["remedy"]
+        assert re.fullmatch(r"\+?[a-z_.]+=[0-9.e-]+", finding["remedy"]), finding["remedy"]
         assert re.search(r"\d", finding["evidence"])

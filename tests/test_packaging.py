@@ -1,5 +1,6 @@
 """What a fresh clone relies on: the lock, the Makefile, the Dockerfile and the wheel."""
 
+import ast
 import os
 import re
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,14 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(["make", *arguments], cwd=folder, env=clean, capture_output=True, text=True)
 
 
+def list_imports(path: Path) -> set[str]:
+    """The top-level modules that a file imports, wherever in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.partition(".")[0] for name in names}
+
+
 def write_script(path: Path, *lines: str) -> Path:
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     path.chmod(0o755)
@@ -67,6 +76,19 @@ def test_lock_pins_every_dependency_inside_its_range(project: dict, lock: dict[s
     declared = [Requirement(line) for line in sum(extras.values(), project["dependencies"])]
     wanted = [x for x in declared if x.name != project["name"] and not CUDA_PACKAGES.match(x.name)]
     assert [str(x) for x in wanted if not x.specifier.contains(lock[canonicalize_name(x.name)])] == []
+
+
+def test_package_declares_all_that_it_imports(project: dict) -> None:
+    extras = project["optional-dependencies"]
+    declared = {canonicalize_name(Requirement(line).name) for line in sum(extras.values(), project["dependencies"])}
+    owners = packages_distributions()
+    undeclared = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (ROOT / "rlhf_exp").rglob("*.py")
+        for name in list_imports(path) - sys.stdlib_module_names - {"rlhf_exp"}
+        if not declared & {canonicalize_name(owner) for owner in owners.get(name, [name])}
+    }
+    assert undeclared == set()
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -186,8 +208,6 @@ def test_installed_wheel_runs_from_another_folder(wheel: zipfile.ZipFile, tmp_pa
     (tmp_path / "elsewhere").mkdir()
     command = [sys.executable, "-m", "rlhf_exp", "algo=grpo", "task=countdown", "dry_run=true"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(
-        command, cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run(command, cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert str(ROOT) not in done.stdout

@@ -124,9 +124,7 @@ def test_intervals_cover_the_truth_about_95_times_in_100(name, lowest, monkeypat
     assert lowest <= covered / repeats <= 0.975
 
 
-@pytest.mark.parametrize(
-    "call", [lambda: wilson(0, 0), lambda: mean_interval([]), lambda: win_rate([], [], seed=0)]
-)
+@pytest.mark.parametrize("call", [lambda: wilson(0, 0), lambda: mean_interval([]), lambda: win_rate([], [], seed=0)])
 def test_no_values_are_refused(call):
     with pytest.raises(ValueError, match="^no values to measure: n is 0$"):
         call()

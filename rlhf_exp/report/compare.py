@@ -14,7 +14,22 @@ from rlhf_exp.report.tables import duration, number, percent, points, status_sen
 from rlhf_exp.stats import Interval, mean_interval
 
 IDENTITY = ("algo", "task", "model", "loss_type", "max_tokens")
-NOT_SETTINGS = ("seed", "output_dir", "resume", "dry_run")  # what may differ between the runs of one setting
+# What may differ between the runs of one setting.
+NOT_SETTINGS = (
+    "seed",
+    "output_dir",
+    "resume",
+    "dry_run",
+    "algo.args.seed",
+    "algo.args.output_dir",
+    "algo.args.report_to",
+    "eval.cache_dir",
+)
+SEEDS_NOTE = (
+    "Means over seeds with 95% t intervals; one seed has none. Baseline and trained are held-out accuracies, "
+    "the difference is in percentage points, tokens and KL (nats per completion) are of the trained model. "
+    "A seed that was run twice counts once, the later one."
+)
 FIGURES: dict[str, Callable[[dict], Interval]] = {
     "baseline": lambda evaluation: evaluation["baseline"]["accuracy"],
     "trained": lambda evaluation: evaluation["trained"]["accuracy"],
@@ -39,18 +54,13 @@ def describe_runs(runs: list[Run], out: Path) -> list[Block]:
     over_seeds = {label: _means(group) for label, group in measured.items()}
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(_shared_settings(runs))]
     if over_seeds:
-        blocks += [
-            Heading("Over seeds"),
-            Table(["setting", "seeds", *FIGURES], [
-                [label, str(len(measured[label])), *(FORMATS[name](mean[name]) for name in FIGURES)]
-                for label, mean in over_seeds.items()
-            ]),
-            Text("Means over seeds with 95% t intervals; one seed has none. Baseline and trained are held-out "
-                 "accuracies, the difference is in percentage points, tokens and KL (nats per completion) are of "
-                 "the trained model. A seed that was run twice counts once, the later one."),
-            Figures([plots.draw_accuracy(
-                [(label, mean["baseline"], mean["trained"]) for label, mean in over_seeds.items()], out)]),
-        ]  # fmt: skip
+        rows = [
+            [label, str(len(measured[label])), *(FORMATS[name](mean[name]) for name in FIGURES)]
+            for label, mean in over_seeds.items()
+        ]
+        dots = [(label, mean["baseline"], mean["trained"]) for label, mean in over_seeds.items()]
+        blocks += [Heading("Over seeds"), Table(["setting", "seeds", *FIGURES], rows), Text(SEEDS_NOTE)]
+        blocks.append(Figures([plots.draw_accuracy(dots, out)]))
     blocks += [Heading("Every run"), _runs_table(groups, names)]
     blocks.append(Text("In brackets: 95% intervals over the held-out rows."))
     blocks += [
@@ -80,18 +90,15 @@ def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
 
 
 def _settings(run: Run) -> dict[str, str]:
-    config = {name: value for name, value in run.config.items() if name not in NOT_SETTINGS}
-    return _flatten(config) | {name: str(run.info.get(name)) for name in IDENTITY}
+    flat = _flatten(run.config)
+    kept = {name: flat[name] for name in flat if name not in NOT_SETTINGS and not name.startswith("logging.")}
+    return kept | {name: str(run.info.get(name)) for name in IDENTITY}
 
 
 def _flatten(config: dict, prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for name, value in config.items():
-        flat |= (
-            _flatten(value, f"{prefix}{name}.")
-            if isinstance(value, dict)
-            else {f"{prefix}{name}": str(value)}
-        )
+        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
     return flat
 
 
@@ -113,10 +120,7 @@ def _one_run_a_seed(group: list[Run]) -> list[Run]:
 
 
 def _means(group: list[Run]) -> dict[str, Interval]:
-    return {
-        name: mean_interval([read(run.evaluation)["value"] for run in group])
-        for name, read in FIGURES.items()
-    }
+    return {name: mean_interval([read(run.evaluation)["value"] for run in group]) for name, read in FIGURES.items()}
 
 
 def _names(runs: list[Run]) -> dict[Path, str]:
@@ -131,7 +135,7 @@ def _runs_table(groups: dict[str, list[Run]], names: dict[Path, str]) -> Table:
         for run in group:
             evaluation = run.evaluation if "paired" in run.evaluation else None
             figures = [FORMATS[name](evaluation and read(evaluation)) for name, read in FIGURES.items()]
-            seed, health = str(run.info.get("seed")), run.diagnosis.get("health", "-")
+            health = run.diagnosis.get("health", "-") if run.status == "finished" else run.status
             train = duration(run.info.get("seconds", {}).get("train"))
-            rows.append([names[run.path], label, seed, run.status, *figures, train, health])
-    return Table(["run", "setting", "seed", "status", *FIGURES, "training", "health"], rows)
+            rows.append([names[run.path], label, str(run.info.get("seed")), *figures, train, health])
+    return Table(["run", "setting", "seed", *FIGURES, "training", "health"], rows)

@@ -5,6 +5,7 @@ run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ class Run:
     evaluation: dict
     samples: list[dict]
     diagnosis: dict
-    config: dict  # as composed, interpolations not resolved
+    config: dict  # every interpolation resolved
     overrides: list[str]
 
     @property
@@ -48,14 +49,14 @@ class Run:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folder itself, or those up to two levels below it (a sweep's), sorted.
+    """The run folder itself, or those nearest below it (a sweep's), sorted.
 
     Raises:
         NotARun: there is none.
     """
     if not path.is_dir():
         raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
-    for pattern in ("run.json", "*/run.json", "*/*/run.json"):
+    for pattern in ("run.json", "*/run.json", "*/*/run.json", "*/*/*/run.json"):
         if found := sorted(path.glob(pattern), key=_natural):
             return [file.parent for file in found]
     raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
@@ -123,6 +124,6 @@ def _read_yaml(path: Path) -> Any:
         raise NotARun(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def _natural(path: Path) -> list[str | int]:
     """Sorts a sweep's job folders 2 before 10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in path.parts]
+    return [int(part) if part.isdigit() else part for part in re.split("([0-9]+)", str(path))]

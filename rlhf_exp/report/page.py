@@ -1,4 +1,4 @@
-"""A report as a list of blocks, written twice: report.md, and report.html as one file with its pictures inside.
+"""A report as a list of blocks, written as report.md and as report.html, one file with its pictures inside.
 
 write_page([Heading("A run", 1), Text("It went well."), Figures([(out / "plots/kl.png", "KL")])], out)
 """
@@ -22,18 +22,21 @@ th { color: #57606a; font-weight: 600; border-bottom: 2px solid #d0d7de; }
 td.n, th.n { text-align: right; }
 td small { color: #6a737d; }
 table.dense th, table.dense td { padding: .3rem .5rem; } table.dense small { display: block; }
+table.dense td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 6rem; }
 @media (max-width: 48rem) { td small { display: block; } th, td { padding: .3rem .4rem; }
   td:first-child { white-space: normal; } }
 code, pre { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 code { background: #f3f5f7; padding: .1rem .3rem; border-radius: 3px; overflow-wrap: anywhere; }
 pre { background: #f3f5f7; border-radius: 6px; padding: .7rem .9rem; margin: .4rem 0; white-space: pre-wrap;
   overflow-wrap: anywhere; }
-.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); gap: 1rem 1.5rem; }
+.figures { display: grid; gap: 1rem 1.5rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); }
 figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .88rem; color: #57606a; }
 .callout { border-left: 4px solid #57606a; background: #f8f9fa; padding: .6rem 1rem; margin: .7rem 0; }
 .callout.error { border-color: #d55e00; } .callout.warning { border-color: #e69f00; }
 .callout.info { border-color: #0072b2; } .callout.ok { border-color: #009e73; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: .2rem 1.2rem; }
+.pair { display: grid; gap: .2rem 1.2rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
 .pair-title { font-weight: 600; margin-top: 1.6rem; } .label { font-size: .88rem; color: #57606a; }
 """
 
@@ -63,7 +66,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns whose cells all begin like numbers, or say - for none, stand to the right. `head` may be all empty."""
+    """Columns whose cells all begin like numbers, or say - for none, stand to the right."""
 
     head: list[str]
     rows: list[list[str]]
@@ -77,9 +80,7 @@ class Table:
         classes = [' class="n"' if numeric else "" for numeric in self._numeric()]
         head = "".join(f"<th{c}>{html.escape(cell)}</th>" for c, cell in zip(classes, self.head, strict=True))
         rows = (
-            "".join(
-                f"<td{c}>{_dim_bounds(html.escape(cell))}</td>" for c, cell in zip(classes, row, strict=True)
-            )
+            "".join(f"<td{c}>{_dim_bounds(html.escape(cell))}</td>" for c, cell in zip(classes, row, strict=True))
             for row in self.rows
         )
         body = "\n".join(f"<tr>{row}</tr>" for row in rows)
@@ -100,8 +101,7 @@ class Figures:
 
     def markdown(self, out: Path) -> str:
         return "\n\n".join(
-            f"![{_escape_markdown(caption)}]({path.relative_to(out).as_posix()})"
-            for path, caption in self.items
+            f"![{_escape_markdown(caption)}]({path.relative_to(out).as_posix()})" for path, caption in self.items
         )
 
     def html(self) -> str:
@@ -141,8 +141,8 @@ class Callout:
 
     def html(self) -> str:
         code = f" <code>{html.escape(self.code)}</code>" if self.code else ""
-        title = html.escape(self.title)
-        return f'<div class="callout {html.escape(self.kind)}"><b>{title}</b> {html.escape(self.text)}{code}</div>'
+        body = f"<b>{html.escape(self.title)}</b> {html.escape(self.text)}{code}"
+        return f'<div class="callout {html.escape(self.kind)}">{body}</div>'
 
 
 @dataclass(frozen=True)

@@ -49,20 +49,20 @@ Accuracies = list[tuple[str, Interval | None, Interval | None]]  # label, baseli
 
 def draw_run(run: Run, out: Path) -> list[Picture]:
     """The curves of one run."""
+    kl = {"kl": "TRL's kl, on its samples", "probe/kl": "probe set, exact"}
+    entropy = {"entropy": "TRL's entropy, on its samples", "probe/entropy": "probe set, exact"}
     drawn = [
-        _draw_lines(run, out, "reward", {"reward": ""}, "Mean reward of the completions in training", "reward"),
+        _draw_lines(run, out, "reward", {"reward": ""}, "Mean reward in training", "reward"),
         _draw_outcomes(run, out),
-        _draw_lines(run, out, "kl", {"kl": "TRL's kl, on its samples", "probe/kl": "probe set, exact"},
-                    "KL to the start model", "nats per token"),
-        _draw_lines(run, out, "entropy", {"entropy": "TRL's entropy, on its samples",
-                                          "probe/entropy": "probe set, exact"}, "Entropy of the policy", "nats per token"),
+        _draw_lines(run, out, "kl", kl, "KL to the start model", "nats per token"),
+        _draw_lines(run, out, "entropy", entropy, "Entropy of the policy", "nats per token"),
         _draw_length(run, out),
-    ]  # fmt: skip
+    ]
     return [picture for picture in drawn if picture is not None]
 
 
 def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
-    """Every curve of every run, one colour a group; groups of several seeds show their mean as a thick line."""
+    """Every curve of every run, a colour for each group, and the mean of its runs as a thick line."""
     pictures = []
     for key, name, caption, unit in CURVES:
         if not any(run.series(key)[0] for runs in groups.values() for run in runs):
@@ -88,7 +88,9 @@ def draw_accuracy(rows: Accuracies, out: Path) -> Picture:
                 if interval["low"] is not None:
                     axes.plot([100 * interval["low"], 100 * interval["high"]], [place, place], color=color)
             values = [100 * interval["value"] for _, interval in dots]
-            axes.plot(values, [place for place, _ in dots], marker, color=color, label=name, markersize=6)
+            axes.plot(
+                values, [place for place, _ in dots], marker, color=color, label=name, markersize=6, clip_on=False
+            )
         if len(rows) == 1:
             axes.set_yticks([side[3] for side in sides], [side[0] for side in sides])
         else:
@@ -99,9 +101,7 @@ def draw_accuracy(rows: Accuracies, out: Path) -> Picture:
     return _path(out, "accuracy"), "Held-out accuracy before and after training, with 95% intervals"
 
 
-def _draw_lines(
-    run: Run, out: Path, name: str, keys: dict[str, str], caption: str, unit: str
-) -> Picture | None:
+def _draw_lines(run: Run, out: Path, name: str, keys: dict[str, str], caption: str, unit: str) -> Picture | None:
     present = {key: label for key, label in keys.items() if run.series(key)[0]}
     if not present:
         return None
@@ -137,8 +137,9 @@ def _draw_length(run: Run, out: Path) -> Picture | None:
         _plot(upper, steps, lengths, color=BLUE)
         if budget := run.info.get("max_tokens"):
             upper.axhline(budget, color=VERMILLION, linestyle="--", linewidth=1.2)
-            upper.annotate(f"budget {budget}", (1, budget), xycoords=("axes fraction", "data"), ha="right",
-                           xytext=(0, -3), textcoords="offset points", va="top", color=VERMILLION)  # fmt: skip
+            place = {"xy": (1, budget), "xycoords": ("axes fraction", "data"), "xytext": (0, -3)}
+            style = {"textcoords": "offset points", "ha": "right", "va": "top", "color": VERMILLION}
+            upper.annotate(f"budget {budget}", **place, **style)
         upper.set(ylabel="mean tokens", ylim=(0, None))
         _plot(lower, clipped_steps, [100 * value for value in clipped], color=ORANGE)
         lower.set(ylabel="cut off, %", ylim=(0, max([5, *(105 * value for value in clipped)])), xlabel="step")
@@ -155,7 +156,7 @@ def _plot_group(axes: Axes, series: list[tuple[list[int], list[float]]], label: 
         complete = [dict(zip(steps, values, strict=True)) for steps, values in series if steps[-1] == last]
         shared = sorted(set.intersection(*map(set, complete)))
         mean = [sum(values[step] for values in complete) / len(complete) for step in shared]
-        _plot(axes, shared, mean, label=f"{label} (mean of {len(complete)})", **style)
+        _plot(axes, shared, mean, label=f"{label} (mean of {len(complete)} runs)", **style)
     elif series:
         _plot(axes, *series[0], label=label, **style)
 

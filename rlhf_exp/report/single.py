@@ -1,6 +1,6 @@
 """The report of one run, as blocks.
 
-describe_run(load_run(run_dir), out)  ->  [Heading(...), Text(...), Table(...), ...]; the plots lie in out/plots
+describe_run(load_run(run_dir), out)  ->  [Heading(...), Text(...), ...]; the plots lie in out/plots
 """
 
 from pathlib import Path
@@ -82,9 +82,7 @@ def _finding(finding: dict) -> Callout:
     name = finding["name"].replace("_", " ")
     evidence = finding["evidence"][:1].upper() + finding["evidence"][1:]
     text = f"{evidence}. Likely cause: {finding['cause']}. To try:"
-    return Callout(
-        finding["severity"], f"{finding['severity'].capitalize()}: {name}{steps}.", text, finding["remedy"]
-    )
+    return Callout(finding["severity"], f"{finding['severity'].capitalize()}: {name}{steps}.", text, finding["remedy"])
 
 
 def _samples(run: Run) -> list[Block]:
@@ -122,7 +120,7 @@ def _outcomes(pair: tuple[dict, dict]) -> tuple[str, str]:
 
 def _caption(when: str, sample: dict) -> str:
     cut = ", cut off" if sample["truncated"] else ""
-    return f"{when}: {sample['outcome']}, reward {sample['reward']:g}, {sample['tokens']} tokens{cut}"
+    return f"{when}: {sample['outcome']}, reward {sample['reward']}, {sample['tokens']} tokens{cut}"
 
 
 def _origin(run: Run) -> list[Block]:

@@ -14,7 +14,7 @@ SUMMARY_NOTE = (
     "those of shares are in percentage points. KL is to the start model, in nats per completion."
 )
 OUTCOMES = ("correct", "partial", "failed")
-# The difference of a figure that evaluation.json has no paired difference for, from a column of samples.jsonl.
+# Figures whose paired difference evaluation.json does not hold, and their columns in samples.jsonl.
 SAMPLE_COLUMNS = {"mean_tokens": "tokens", "truncation_rate": "truncated", "reward": "reward"}
 
 
@@ -28,17 +28,17 @@ def title(run: Run) -> str:
 
 def percent(interval: Interval | None) -> str:
     """25.2% [21.6, 29.1]"""
-    return "-" if interval is None else f"{100 * interval['value']:.1f}%" + _bounds(interval, 100, ".1f")
+    return _write(interval, 100, ".1f", "%")
 
 
 def points(interval: Interval | None) -> str:
     """+20.9 [+16.4, +25.4]"""
-    return "-" if interval is None else f"{100 * interval['value']:+.1f}" + _bounds(interval, 100, "+.1f")
+    return _write(interval, 100, "+.1f")
 
 
 def number(interval: Interval | None, spec: str) -> str:
     """35.42 [34.10, 36.74]"""
-    return "-" if interval is None else f"{interval['value']:{spec}}" + _bounds(interval, 1, spec)
+    return _write(interval, 1, spec)
 
 
 def duration(seconds: float | None) -> str:
@@ -78,19 +78,17 @@ def sample_differences(run: Run) -> dict[str, Interval]:
     if not pairs:
         return {}
     return {
-        name: paired_bootstrap(
-            [before[key] for before, _ in pairs], [after[key] for _, after in pairs], seed=0
-        )
+        name: paired_bootstrap([before[key] for before, _ in pairs], [after[key] for _, after in pairs], seed=0)
         for name, key in SAMPLE_COLUMNS.items()
     }
 
 
 def win_sentence(run: Run) -> str | None:
-    """58.0% [54.1, 61.9], 140 wins, 58 losses, 314 ties"""
+    """58.0% [54.1, 61.9], wins 140, losses 58, ties 314 (a tie is half a win)"""
     paired = run.evaluation.get("paired")
     if not paired:
         return None
-    counts = f"{paired['wins']} wins, {paired['losses']} losses, {paired['ties']} ties"
+    counts = f"wins {paired['wins']}, losses {paired['losses']}, ties {paired['ties']}"
     return f"{percent(paired['win_rate'])}, {counts} (a tie is half a win)"
 
 
@@ -129,9 +127,7 @@ def cost_rows(run: Run) -> list[list[str]]:
     seconds = info.get("seconds", {})
     rows = [[phase, duration(spent)] for phase, spent in seconds.items()]
     if info.get("baseline_cached"):
-        rows = [
-            [f"{phase} (from the cache)" if phase == "baseline" else phase, spent] for phase, spent in rows
-        ]
+        rows = [[f"{phase} (from the cache)" if phase == "baseline" else phase, spent] for phase, spent in rows]
     if seconds.get("train") and info.get("steps"):
         rows.append(["training, per step", f"{seconds['train'] / info['steps']:.3g} s"])
     if info.get("peak_memory_mb"):
@@ -142,10 +138,13 @@ def cost_rows(run: Run) -> list[list[str]]:
     return rows
 
 
-def _bounds(interval: Interval, scale: float, spec: str) -> str:
-    if interval["low"] is None or (interval["low"] == interval["high"] == interval["value"]):
-        return ""
-    return f" [{scale * interval['low']:{spec}}, {scale * interval['high']:{spec}}]"
+def _write(interval: Interval | None, scale: float, spec: str, unit: str = "") -> str:
+    """- for a value that is not finite (null in the files); no brackets around an interval without width."""
+    if interval is None or interval["value"] is None or not math.isfinite(interval["value"]):
+        return "-"
+    value, low, high = interval["value"], interval["low"], interval["high"]
+    bounds = "" if low is None or low == high else f" [{scale * low:{spec}}, {scale * high:{spec}}]"
+    return f"{scale * value:{spec}}{unit}{bounds}"
 
 
 def _get(side: dict | None, *keys: str) -> Interval | None:
@@ -159,6 +158,4 @@ def _counts(side: dict | None) -> str:
 
 
 def _utilisation(side: dict | None) -> str:
-    if side is None or not math.isfinite(side["utilisation"]):
-        return "-"
-    return f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}"
+    return "-" if side is None else f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}"

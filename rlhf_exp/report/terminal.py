@@ -38,15 +38,13 @@ def terminal_table(run_dir: Path) -> str:
         ["training", _training(run)],
         ["time", _phases(run)],
         ["peak memory", f"{run.info['peak_memory_mb']:,.0f} MB" if run.info.get("peak_memory_mb") else None],
-        ["health", _health(run)],
         ["report", str(run_dir / "report.html") if (run_dir / "report.html").exists() else None],
+        ["health", _health(run)],
     ]
     lines += [f"{label:<12} {text}" for label, text in facts if text]
     for finding in run.diagnosis.get("findings", []):
         text = f"{finding['severity']} {finding['name']}: {finding['evidence']}; try {finding['remedy']}"
-        lines += textwrap.wrap(
-            text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-        )
+        lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(lines)
 
 

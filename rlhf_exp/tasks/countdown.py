@@ -46,10 +46,11 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows of both sides. sft learns from written search traces, everything else from prompts."""
     task, notes = cfg.task, []
     chat = task.prompt == "chat" or (task.prompt == "auto" and tokenizer.chat_template is not None)
-    train_split = "sft" if cfg.algo.name == "sft" else "train"
+    demonstrate = cfg.algo.name == "sft"
     if task.source == "generated":
-        train = draw_problems(task, train_split, task.train_rows, task.data_seed)
-        held_out = draw_problems(task, cfg.eval.split, cfg.eval.rows, cfg.eval.seed, distinct=True)
+        counts, split = (task.traces.numbers, "sft") if demonstrate else (task.numbers, "train")
+        train = draw_problems(task, counts, split, task.train_rows or rows_needed(cfg), task.data_seed)
+        held_out = draw_problems(task, task.numbers, cfg.eval.split, cfg.eval.rows, cfg.eval.seed, distinct=True)
     else:
         problems = list(_read_file(task) if task.source == "file" else _read_hub(task))
         by_split = {name: [p for p in problems if split_of(*p) == name] for name in SPLITS}
@@ -66,7 +67,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
                 ]
             )
         held_out = held_out[: cfg.eval.rows]
-    if cfg.algo.name == "sft":
+    if demonstrate:
         rng = Random(task.data_seed)
         rows = [{**_row(*p, chat), "completion": f" {write_trace(*p, task.traces, rng)}"} for p in train]
         rows = [{"prompt": row["prompt"], "completion": row["completion"]} for row in rows]
@@ -80,11 +81,25 @@ def grade_row(completion: str, row: Row) -> Grade:
     return grade(completion, row["numbers"], row["target"])
 
 
+def rows_needed(cfg: "Config") -> int:
+    """How many rows training uses when it sees none twice.
+
+    Raises:
+        ConfigError: training goes by epochs, which says nothing about rows.
+    """
+    args = cfg.algo.args
+    if args.get("max_steps", -1) < 1:
+        raise ConfigError(["task.train_rows=null: means as many as algo.args.max_steps uses, and that is not set"])
+    per_step = args["per_device_train_batch_size"] * args.get("gradient_accumulation_steps", 1)
+    return -(-args["max_steps"] * per_step // args.get("num_generations", 1))
+
+
 def draw_problems(
-    task: "Countdown", split: str, n: int, seed: int, distinct: bool = False
+    task: "Countdown", counts: list[int], split: str, n: int, seed: int, distinct: bool = False
 ) -> list[tuple[list[int], int]]:
     """Draw `n` solvable problems of `split`: numbers uniform, target uniform among those in range they can reach.
 
+    `counts` is how many numbers a problem has, one of them drawn for each.
     The same `seed` gives the same list, and a longer list begins with the shorter one. Problems to train on may
     repeat; held-out ones are drawn `distinct`, so that n counts problems.
 
@@ -93,18 +108,22 @@ def draw_problems(
     """
     rng, problems, misses, seen = Random(f"{split} {seed}"), [], 0, set()
     while len(problems) < n:
-        numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(task.numbers))]
+        numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
         targets = [t for t in sorted(reachable(numbers)) if task.target_low <= t <= task.target_high]
         targets = [t for t in targets if t not in numbers]
         target = rng.choice(targets) if targets else None
-        if target is not None and split_of(numbers, target) == split and (name := problem_id(numbers, target)) not in seen:
+        if (
+            target is not None
+            and split_of(numbers, target) == split
+            and (name := problem_id(numbers, target)) not in seen
+        ):
             problems.append((numbers, target))
             seen.update([name] if distinct else [])
             misses = 0
         elif (misses := misses + 1) == 10_000:
             raise ConfigError(
                 [
-                    f"task: found {len(problems)} of {n} problems with {task.numbers} numbers from {task.low} to"
+                    f"task: found {len(problems)} of {n} problems with {counts} numbers from {task.low} to"
                     f" {task.high} and a target from {task.target_low} to {task.target_high} in the {split} split;"
                     " widen the ranges or ask for fewer rows"
                 ]
@@ -156,8 +175,10 @@ def _parse_row(line: str, where: str) -> tuple[list[int], int]:
         raise ConfigError([f"{where}: not JSON ({error})"]) from None
     numbers = row.get("nums") if isinstance(row, dict) else None
     target = row.get("target") if isinstance(row, dict) else None
-    if not (isinstance(numbers, list) and 2 <= len(numbers) <= 6 and all(type(n) is int for n in [*numbers, target])):
-        raise ConfigError([f'{where}: expected {{"nums": [2 to 6 integers], "target": integer}}, got {line.strip()[:80]}'])
+    whole = isinstance(numbers, list) and all(type(n) is int and n > 0 for n in [*numbers, target])
+    if not whole or not 2 <= len(numbers) <= 6:
+        form = '{"nums": [2 to 6 positive integers], "target": positive integer}'
+        raise ConfigError([f"{where}: expected {form}, got {line.strip()[:80]}"])
     return numbers, target
 
 

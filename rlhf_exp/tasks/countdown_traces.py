@@ -9,6 +9,7 @@ with its closest attempt, and before a correct answer it writes the solution aga
 designed, so that a policy trained on the traces has something to unlearn.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
@@ -23,7 +24,7 @@ LARGEST_STEP = 200
 
 
 class Attempt(NamedTuple):
-    """One way to use all three numbers: its equations as written, its value, and its expression."""
+    """One way to use all the numbers: its equations as written, its value, and its expression."""
 
     steps: str
     value: int
@@ -59,24 +60,19 @@ def _values(numbers: tuple[int, ...]) -> frozenset[Fraction]:
 
 
 def list_attempts(numbers: list[int]) -> list[Attempt]:
-    """Every attempt a trace can hold on three numbers: (a op b) op c and c op (a op b), each written once.
+    """Every attempt a trace can hold on two or three numbers: (a op b), then with c on either side, each written once.
 
-    Steps are integers from 0 to LARGEST_STEP; sums and products have the larger number first.
+    Steps are integers from 0 to LARGEST_STEP; sums and products have the larger number, or the earlier result, first.
     """
     found = {}
-    for i, j in permutations(range(3), 2):
-        a, b, c = numbers[i], numbers[j], numbers[3 - i - j]
-        for first in "+-*/":
-            v = _step(a, first, b)
-            if v is None:
-                continue
-            for second in "+-*/":
-                if (value := _step(v, second, c, ordered=False)) is not None:
-                    steps = f"{a} {first} {b} = {v} {second} {c} = {value}"
-                    found[steps] = Attempt(steps, value, f"( {a} {first} {b} ) {second} {c}")
-                if second in "-/" and (value := _step(c, second, v)) is not None:
-                    steps = f"{a} {first} {b} = {v} ; {c} {second} {v} = {value}"
-                    found[steps] = Attempt(steps, value, f"{c} {second} ( {a} {first} {b} )")
+    for i, j in permutations(range(len(numbers)), 2):
+        a, b, rest = numbers[i], numbers[j], [n for k, n in enumerate(numbers) if k not in (i, j)]
+        for op in "+-*/":
+            value = _step(a, op, b)
+            if value is not None:
+                first = Attempt(f"{a} {op} {b} = {value}", value, f"{a} {op} {b}")
+                for attempt in _extend(first, rest[0]) if rest else [first]:
+                    found[attempt.steps] = attempt
     return list(found.values())
 
 
@@ -104,6 +100,16 @@ def write_trace(numbers: list[int], target: int, habits: "Traces", rng: Random) 
     if answer.value != target:
         words.append("give up")
     return " ".join([*words, f"</think> <answer> {answer.expression} </answer>"])
+
+
+def _extend(first: Attempt, c: int) -> Iterator[Attempt]:
+    """The attempts that go on from a first step to the last number."""
+    steps, v, expression = first
+    for op in "+-*/":
+        if (value := _step(v, op, c, ordered=False)) is not None:
+            yield Attempt(f"{steps} {op} {c} = {value}", value, f"( {expression} ) {op} {c}")
+        if op in "-/" and (value := _step(c, op, v)) is not None:
+            yield Attempt(f"{steps} ; {c} {op} {v} = {value}", value, f"{c} {op} ( {expression} )")
 
 
 def _step(a: int, op: str, b: int, ordered: bool = True) -> int | None:

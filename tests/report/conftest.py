@@ -1,4 +1,4 @@
-"""A synthetic run folder, shaped as `python -m rlhf_exp` writes it."""
+"""A synthetic run folder, shaped as `python -m rlhf_exp` writes it; `make_run` and `edit_info` are fixtures."""
 
 import json
 import math
@@ -14,13 +14,34 @@ SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 ROWS, STEPS = 128, 240
 
 
-def make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 0.25) -> Path:
+@pytest.fixture
+def make_run():
+    return _make_run
+
+
+@pytest.fixture
+def edit_info():
+    return _edit_info
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    return _make_run(tmp_path / "run")
+
+
+def _make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 0.25) -> Path:
     """Write a finished run whose accuracy goes from about 0.25 to 0.25 + gain at a budget of 64 tokens."""
     rng = random.Random(f"{seed} {loss_type}")
     (path / ".hydra").mkdir(parents=True)
-    beta = 0.05
-    config = {"seed": seed, "max_tokens": 64, "output_dir": "${hydra:runtime.output_dir}",
-              "algo": {"name": "grpo", "args": {"beta": beta, "learning_rate": 5e-4, "loss_type": loss_type}}}  # fmt: skip
+    config = {
+        "seed": seed,
+        "max_tokens": 64,
+        "output_dir": str(path),
+        "algo": {
+            "name": "grpo",
+            "args": {"seed": seed, "beta": 0.05, "learning_rate": 5e-4, "loss_type": loss_type},
+        },
+    }
     overrides = ["algo=grpo", "task=countdown", f"loss_type={loss_type}", f"seed={seed}"]
     # JSON is YAML.
     (path / ".hydra" / "config.yaml").write_text(json.dumps(config))
@@ -31,9 +52,7 @@ def make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 0
         "trained": _make_samples(rng, "trained", gain),
     }
     evaluation = {which: _summarise(rows) for which, rows in samples.items()}
-    columns = {
-        key: [[row[key] for row in samples[which]] for which in samples] for key in ("outcome", "reward")
-    }
+    columns = {key: [[row[key] for row in samples[which]] for which in samples] for key in ("outcome", "reward")}
     correct = [[outcome == "correct" for outcome in side] for side in columns["outcome"]]
     evaluation["paired"] = {
         "difference": paired_bootstrap(*correct, seed=0),
@@ -41,7 +60,8 @@ def make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 0
     }
     info = {
         "status": "finished", "error": None, "command": " ".join(["python -m rlhf_exp", *overrides]),
-        "algo": "grpo", "task": "countdown", "model": "tiny", "loss_type": loss_type, "seed": seed, "max_tokens": 64,
+        "algo": "grpo", "task": "countdown", "model": "tiny", "loss_type": loss_type,
+        "seed": seed, "max_tokens": 64,
         "steps": STEPS, "prompt_tokens": 614_400, "completion_tokens": 2_457_600,
         "seconds": {"load": 3.1, "baseline": 11.8, "train": 228.4 + seed, "evaluate": 12.9, "report": 2.2},
         "peak_memory_mb": 1234.5, "device": "cpu", "versions": {"torch": "2.13.0", "trl": "1.16.0"},
@@ -50,15 +70,13 @@ def make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 0
     }  # fmt: skip
     (path / "run.json").write_text(json.dumps(info))
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in metrics))
-    (path / "samples.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for rows in samples.values() for row in rows)
-    )
+    (path / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for rows in samples.values() for row in rows))
     (path / "evaluation.json").write_text(json.dumps(evaluation))
     (path / "diagnosis.json").write_text(json.dumps(diagnose(metrics, evaluation, config)))
     return path
 
 
-def edit_info(path: Path, **changes: object) -> None:
+def _edit_info(path: Path, **changes: object) -> None:
     info = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps(info | changes))
 
@@ -70,9 +88,10 @@ def _make_metrics(rng: random.Random, gain: float) -> list[dict]:
         correct = 0.25 + gain * x + rng.gauss(0, 0.025)
         partial = 0.5 - 0.1 * x + rng.gauss(0, 0.02)
         row = {
-            "step": step, "time_s": step * 0.95, "loss": rng.gauss(0, 0.01), "grad_norm": abs(rng.gauss(0.6, 0.1)),
-            "learning_rate": 5e-4 * (1 - step / STEPS), "reward": correct + 0.1 * partial, "kl": 0.8 * gain * x,
-            "entropy": 0.9 - 0.3 * x + rng.gauss(0, 0.02), "completions/mean_length": 36 + 12 * x + rng.gauss(0, 0.8),
+            "step": step, "time_s": step * 0.95, "loss": rng.gauss(0, 0.01), "grad_norm": 0.6,
+            "learning_rate": 5e-4 * (1 - step / STEPS), "reward": correct + 0.1 * partial,
+            "kl": 0.8 * gain * x, "entropy": 0.9 - 0.3 * x + rng.gauss(0, 0.02),
+            "completions/mean_length": 36 + 12 * x + rng.gauss(0, 0.8),
             "completions/clipped_ratio": max(0.0, 0.04 + 0.08 * x + rng.gauss(0, 0.01)),
             "frac_reward_zero_std": 0.1 + 0.1 * x, "outcome/correct": correct, "outcome/partial": partial,
             "outcome/failed": 1 - correct - partial,
@@ -88,9 +107,7 @@ def _make_samples(rng: random.Random, which: str, gain: float) -> list[dict]:
     for i in range(ROWS):
         outcome = rng.choices(list(SCORES), (0.25 + gain, 0.5 - gain / 2, 0.25 - gain / 2))[0]
         answer = {"correct": "( 8 * 7 ) - 3", "partial": "8 + 7 * 3", "failed": None}[outcome]
-        search = " ".join(
-            f"8 * {k} = {8 * k} - 3 = {8 * k - 3} no" for k in range(2, 3 + rng.randrange(1, 4))
-        )
+        search = " ".join(f"8 * {k} = {8 * k} - 3 = {8 * k - 3} no" for k in range(2, 3 + rng.randrange(1, 4)))
         tail = f" yes </think> <answer> {answer} </answer>" if answer else ""
         tokens = len((search + tail).split()) + 2
         rows.append({
@@ -116,8 +133,3 @@ def _summarise(rows: list[dict]) -> dict:
         "kl": {"mean": mean_interval([row["kl"] for row in rows]), "std": 2.0},
         "max_tokens": 64,
     }
-
-
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
-    return make_run(tmp_path / "run")

@@ -2,7 +2,6 @@ import subprocess
 import sys
 
 import pytest
-from conftest import make_run
 
 from rlhf_exp.report.__main__ import main
 
@@ -15,7 +14,7 @@ def test_one_run_writes_into_its_own_folder_and_prints_the_table(run_dir, capsys
     assert f"report       {run_dir / 'report.html'}" in printed
 
 
-def test_a_sweep_folder_is_compared_in_place(tmp_path, capsys):
+def test_a_sweep_folder_is_compared_in_place(tmp_path, capsys, make_run):
     for seed in range(2):
         make_run(tmp_path / "sweep" / str(seed), seed)
     assert main([str(tmp_path / "sweep")]) == 0
@@ -38,7 +37,7 @@ def test_a_run_named_twice_counts_once(run_dir, tmp_path):
         (["run", "--out", "run/run.json"], "[Errno 17] File exists: 'run/run.json'"),
     ],
 )
-def test_a_mistake_is_answered_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+def test_a_mistake_is_answered_in_one_line(tmp_path, monkeypatch, capsys, arguments, message, make_run):
     make_run(tmp_path / "run")
     make_run(tmp_path / "other", seed=1)
     monkeypatch.chdir(tmp_path)

@@ -2,7 +2,6 @@ import json
 import re
 
 import pytest
-from conftest import edit_info
 
 from rlhf_exp.report import write_report
 from rlhf_exp.report.load import load_run
@@ -55,9 +54,7 @@ def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir):
 
 
 def test_the_table_of_changes_counts_every_pair(run_dir):
-    edit_samples(
-        run_dir, lambda row: row.update(outcome="partial" if row["which"] == "baseline" else "correct")
-    )
+    edit_samples(run_dir, lambda row: row.update(outcome="partial" if row["which"] == "baseline" else "correct"))
     write_report([run_dir], run_dir)
     assert "| partial before | 128 | 0 | 0 |" in (run_dir / "report.md").read_text()
 
@@ -80,7 +77,7 @@ def test_findings_stand_in_the_report(run_dir):
     assert "<code>algo.args.beta=0.1</code>" in html
 
 
-def test_a_failed_run_without_measurements_still_gets_a_report(run_dir):
+def test_a_failed_run_without_measurements_still_gets_a_report(run_dir, edit_info):
     edit_info(run_dir, status="failed", error="loss is nan at step 120")
     for name in ("evaluation.json", "samples.jsonl", "diagnosis.json", "metrics.jsonl"):
         (run_dir / name).unlink()

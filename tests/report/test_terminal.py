@@ -3,7 +3,6 @@ import subprocess
 import sys
 
 import pytest
-from conftest import edit_info
 
 from rlhf_exp.report.load import NotARun
 from rlhf_exp.report.terminal import terminal_table
@@ -76,7 +75,7 @@ def test_findings_stand_with_their_remedy(run_dir):
                           "The last logged step is 240."),
     ],
 )  # fmt: skip
-def test_a_run_that_did_not_finish_says_so(run_dir, status, error, sentence):
+def test_a_run_that_did_not_finish_says_so(run_dir, status, error, sentence, edit_info):
     edit_info(run_dir, status=status, error=error)
     for name in ("evaluation.json", "samples.jsonl", "diagnosis.json"):
         (run_dir / name).unlink()
@@ -110,3 +109,11 @@ def test_importing_the_report_brings_no_torch_and_the_table_no_matplotlib(run_di
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_figure_that_is_not_finite_shows_as_missing(run_dir):
+    evaluation = read(run_dir, "evaluation.json")
+    evaluation["trained"]["kl"]["mean"] = {"value": None, "low": None, "high": None}
+    (run_dir / "evaluation.json").write_text(json.dumps(evaluation))
+    line = next(line for line in terminal_table(run_dir).splitlines() if line.startswith("KL"))
+    assert line.split() == ["KL", "0.00", "-"]

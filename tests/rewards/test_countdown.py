@@ -122,9 +122,7 @@ def test_a_wrong_value_scores_a_tenth(answer):
     assert grade(f"<answer>{answer}</answer>", NUMBERS, TARGET) == Grade("partial", 0.1, answer)
 
 
-@pytest.mark.parametrize(
-    "answer", ["53", "8*7-3-0", "8*7-3+8-8", "7*7+7-3", "56-3", "50+3", "8*7", "7*8-3*1"]
-)
+@pytest.mark.parametrize("answer", ["53", "8*7-3-0", "8*7-3+8-8", "7*7+7-3", "56-3", "50+3", "8*7", "7*8-3*1"])
 def test_a_number_missing_or_used_twice_or_not_given_is_wrong(answer):
     assert outcome(answer) == "partial"
 
@@ -136,9 +134,7 @@ def test_a_number_that_is_given_twice_is_used_twice():
     assert outcome("4 + 3", [4, 3, 4], 7) == "partial"
 
 
-@pytest.mark.parametrize(
-    "answer", ["1 2 + 3", "12 + 3", "1\n2 + 3", "1_2 + 3", "1(2) + 3", "(1)(2) + 3", "1$2 + 3"]
-)
+@pytest.mark.parametrize("answer", ["1 2 + 3", "12 + 3", "1\n2 + 3", "1_2 + 3", "1(2) + 3", "(1)(2) + 3", "1$2 + 3"])
 def test_digits_are_not_concatenated_nor_a_product_left_unwritten(answer):
     assert outcome(answer, [1, 2, 3], 15) == "partial"
     assert outcome(answer, [1, 2, 3], 5) == "partial"
@@ -154,8 +150,8 @@ def test_division_by_zero_is_wrong(answer):
     "answer",
     r"""8**2 8//2 8%2 8^2 8,2 8.0+2 8.+2 .8+2 8e0+2 0x8+2 08+2 +8+2 8++2 8+*2 8*/2 8+ *8 ()8+2 8()+2 )8+2(
     (8+2 8+2) 8&2 8|2 8<<2 ~8+2 8!+2 8x2 8=2 8+2= =8+2 =10 = == 10=8+2 8+2==10 8+2=10=10 8+2=ten 8+2;2 [8]+2
-    {8}+2 8+2} abs(8)+2 8if+2 lambda:8 __import__('os') ten \frac{8}{2} \boxed{8+2 \boxed{{8+2} 8\timesx2 8\div{2}
-    \left(8+2\right) ٨+٢ ８+２ ８+2 8+² 8²+2 ⑧+2 Ⅷ+2 8➕2 8∗2 8–2""".split()
+    {8}+2 8+2} abs(8)+2 8if+2 lambda:8 __import__('os') ten \frac{8}{2} \boxed{8+2 \boxed{{8+2} 8\timesx2
+    8\div{2} \left(8+2\right) ٨+٢ ８+２ ８+2 8+² 8²+2 ⑧+2 Ⅷ+2 8➕2 8∗2 8–2""".split()
     + ["8+2\u200b", "8\0+2", "8+2\ud800"],
 )
 def test_whatever_is_no_expression_is_wrong_and_raises_nothing(answer):
@@ -296,9 +292,7 @@ def test_random_token_strings_are_graded_as_python_reads_them():
             numbers = [int(token) for token in tokens if token.isdigit()]
             value = evaluate_slowly(" ".join(tokens))
             if value is None:
-                assert {outcome(" ".join(tokens), numbers, target) for target in (0, 1, 2)} == {"partial"}, (
-                    tokens
-                )
+                assert {outcome(" ".join(tokens), numbers, target) for target in (0, 1, 2)} == {"partial"}, tokens
             else:
                 allowed += 1
                 assert outcome("".join(tokens), numbers, value) == "correct", tokens
@@ -337,9 +331,7 @@ def test_every_solution_of_random_problems_scores_one():
     assert min(graded[2], graded[3], graded[4]) > 30, graded
 
 
-@pytest.mark.skipif(
-    not PROBLEMS.exists(), reason="the 256 problems with three numbers are not beside this checkout"
-)
+@pytest.mark.skipif(not PROBLEMS.exists(), reason="the 256 problems with three numbers are not beside this checkout")
 def test_every_solution_of_the_256_published_problems_scores_one():
     rows = [json.loads(line) for line in PROBLEMS.read_text().splitlines()]
     assert len(rows) == 256

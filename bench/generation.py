@@ -1,0 +1,81 @@
+"""Sampling speed: our loop that drops finished sequences (compact) against transformers' generate (trl).
+
+    python bench/generation.py --repeats 5
+
+Same model, prompts and sampling, in turn. First a GRPO generation batch (256 completions, 16 a prompt), then the
+evaluation of 512 held-out rows as `rlhf_exp` does it (sorted by length, compact) against plain batches of generate in
+the order of the rows. The evaluation rows are prompts of two, three and four numbers, so that their lengths differ.
+"""
+
+import statistics
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlhf_exp.config import compose_config
+from rlhf_exp.evaluate import encode_prompts, sample_held_out
+from rlhf_exp.generation import Sampling, sample_completions
+from rlhf_exp.models import ASSETS
+from rlhf_exp.tasks import load_task
+
+
+def compare(name: str, ours: Callable[[], int], theirs: Callable[[], int], repeats: int) -> None:
+    """Time both in turn; each returns how many tokens it sampled."""
+    ratios, rates = [], []
+    for i in range(repeats + 1):
+        figures = []
+        for run in (ours, theirs):
+            torch.manual_seed(i)
+            start = time.perf_counter()
+            tokens = run()
+            figures.append((time.perf_counter() - start, tokens))
+        if i:  # the first pair warms up
+            ratios.append(figures[1][0] / figures[0][0])
+            rates.append([tokens / seconds for seconds, tokens in figures])
+    ratios.sort()
+    ours_rate, theirs_rate = (statistics.median(rate) for rate in zip(*rates, strict=True))
+    print(
+        f"{name}: {ours_rate:,.0f} against {theirs_rate:,.0f} tokens/s; speed-up median"
+        f" {statistics.median(ratios):.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f}, n={repeats}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    repeats = parser.parse_args().repeats
+    model = AutoModelForCausalLM.from_pretrained(ASSETS / "tiny").eval()
+    tokenizer = AutoTokenizer.from_pretrained(ASSETS / "tiny")
+
+    def sample(prompts: list[list[int]], max_tokens: int, method: str) -> int:
+        found = sample_completions(
+            model, prompts, Sampling(max_tokens), [tokenizer.eos_token_id], tokenizer.pad_token_id, method
+        )
+        return sum(map(len, found))
+
+    for max_tokens in (32, 64, 96):
+        cfg = compose_config([f"max_tokens={max_tokens}", "eval.split=validation", "generation=compact"])
+        prompts = [p for p in encode_prompts(tokenizer, load_task(cfg, tokenizer).train[:16]) for _ in range(16)]
+        compare(
+            f"generation batch of 256, {max_tokens} tokens",
+            lambda: sample(prompts, max_tokens, "compact"),  # noqa: B023 - called before the loop goes on
+            lambda: sample(prompts, max_tokens, "trl"),  # noqa: B023
+            repeats,
+        )
+        cfg = compose_config([f"max_tokens={max_tokens}", "task.numbers=[2,3,4]", "generation=compact"])
+        rows, size = load_task(cfg, tokenizer).eval, cfg.eval.batch_size
+        held_out = encode_prompts(tokenizer, rows)
+        compare(
+            f"evaluation of {len(rows)} rows, {max_tokens} tokens",
+            lambda: sum(map(len, sample_held_out(model, tokenizer, rows, cfg).completion_ids)),  # noqa: B023
+            lambda: sum(sample(held_out[i : i + size], max_tokens, "trl") for i in range(0, len(rows), size)),  # noqa: B023
+            repeats,
+        )
+
+
+if __name__ == "__main__":
+    main()

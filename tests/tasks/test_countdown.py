@@ -1,0 +1,167 @@
+import json
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.rewards.countdown import grade
+from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.countdown import SPLITS, draw_problems, problem_id, split_of
+
+PLAIN = SimpleNamespace(chat_template=None)
+CHAT = SimpleNamespace(chat_template="{{ messages }}")
+
+
+def load(*overrides, tokenizer=PLAIN):
+    return load_task(compose_config(overrides), tokenizer)
+
+
+def test_problems_are_seeded_and_a_longer_list_begins_with_the_shorter():
+    task = compose_config([]).task
+    short, long = (draw_problems(task, [3], "train", n, seed=3) for n in (20, 50))
+    assert long[:20] == short
+    assert draw_problems(task, [3], "train", 20, seed=4) != short
+
+
+@pytest.mark.parametrize("numbers", ["[3]", "[4]", "[3,4]"])
+def test_every_generated_problem_fits_the_ranges_and_has_a_solution(numbers):
+    cfg = compose_config([f"task.numbers={numbers}", "task.high=25", "task.target_high=60"])
+    for given, target in draw_problems(cfg.task, cfg.task.numbers, "test", 40, seed=0):
+        assert len(given) in cfg.task.numbers
+        assert all(1 <= n <= 25 for n in given) and 10 <= target <= 60
+        assert any(grade(f"<answer>{e}</answer>", given, target).score == 1.0 for e in solve(given, target))
+
+
+def solve(numbers, target):
+    """Every expression over `numbers` with that value, by brute force; independent of the package's solver."""
+    from fractions import Fraction
+
+    items = [(Fraction(n), str(n)) for n in numbers]
+
+    def combine(items):
+        if len(items) == 1:
+            if items[0][0] == target:
+                yield items[0][1]
+            return
+        for i, (a, x) in enumerate(items):
+            for j, (b, y) in enumerate(items):
+                if i != j:
+                    rest = [item for k, item in enumerate(items) if k not in (i, j)]
+                    results = [(a + b, "+"), (a - b, "-"), (a * b, "*")] + ([(a / b, "/")] if b else [])
+                    for value, op in results:
+                        yield from combine([*rest, (value, f"({x} {op} {y})")])
+
+    return combine(items)
+
+
+def test_splits_share_no_problem():
+    task = compose_config([]).task
+    drawn = {split: {problem_id(*p) for p in draw_problems(task, [3], split, 800, seed=0)} for split in SPLITS}
+    for one in SPLITS:
+        for other in SPLITS:
+            assert one == other or not drawn[one] & drawn[other]
+
+
+def test_a_problem_has_one_split_whatever_the_order_of_its_numbers():
+    assert split_of([8, 7, 3], 53) == split_of([3, 8, 7], 53)
+    shares = {name: 0 for name in SPLITS}
+    for a in range(1, 15):
+        for b in range(1, 15):
+            for target in range(10, 60):
+                shares[split_of([a, b, 5], target)] += 1
+    total = sum(shares.values())
+    for name, buckets in SPLITS.items():
+        assert shares[name] / total == pytest.approx(len(buckets) / 100, abs=0.02)
+
+
+@pytest.mark.parametrize("algo", ["grpo", "sft"])
+def test_training_rows_and_held_out_rows_share_no_problem(algo):
+    task = load(f"algo={algo}", "task.train_rows=2000")
+    plain = {row["prompt"] for row in task.eval}
+    assert not plain & {row["prompt"] for row in task.train}
+    assert len({row["id"] for row in task.eval}) == len(task.eval) == 512
+
+
+def test_the_shipped_models_problems_are_disjoint_from_prompts_and_from_held_out_rows():
+    shown = {row["prompt"] for row in load("algo=sft", "task.train_rows=4000").train}
+    ids = {problem_id(list(map(int, words[1:-3])), int(words[-2])) for words in (p.split() for p in shown)}
+    grpo = load("task.train_rows=2000")
+    assert not ids & {row["id"] for row in grpo.train}
+    assert not ids & {row["id"] for row in grpo.eval}
+
+
+def test_a_row_has_what_the_grader_needs():
+    row = load("eval.rows=1").eval[0]
+    assert set(row) == {"id", "prompt", "numbers", "target"}
+    assert row["prompt"] == f"use {' '.join(map(str, row['numbers']))} make {row['target']} ."
+
+
+def test_chat_models_get_messages_with_the_tags_spelled_out():
+    row = load("eval.rows=1", tokenizer=CHAT).eval[0]
+    assert [message["role"] for message in row["prompt"]] == ["user"]
+    text = row["prompt"][0]["content"]
+    assert str(row["target"]) in text and "<think>" in text and "<answer>" in text
+    assert isinstance(load("eval.rows=1", "task.prompt=plain", tokenizer=CHAT).eval[0]["prompt"], str)
+
+
+def test_local_rows_are_read_split_and_deduplicated(tmp_path):
+    problems = draw_problems(compose_config([]).task, [3], "train", 60, seed=0)
+    problems += draw_problems(compose_config([]).task, [3], "test", 30, seed=0, distinct=True)
+    Random(0).shuffle(problems)
+    lines = [json.dumps({"nums": numbers, "target": target}) for numbers, target in problems]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join([*lines, "", lines[0]]) + "\n")
+    task = load("task.source=file", f"task.path={path}", "eval.rows=30")
+    assert len(task.eval) == 30
+    assert {row["id"] for row in task.train} == {problem_id(*p) for p in problems if split_of(*p) == "train"}
+    assert "held out" in task.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"nums": [1, 2', "not JSON"),
+        ('{"nums": [1, 2]}', "expected"),
+        ('{"nums": [1, "2"], "target": 3}', "expected"),
+        ('{"nums": [1, -2], "target": 3}', "expected"),
+        ('{"nums": [1, 2, 3], "target": 2.5}', "expected"),
+        ("[1, 2]", "expected"),
+    ],
+)
+def test_a_broken_local_row_is_refused_with_its_line_number(tmp_path, line, reason):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"nums": [1, 2, 3], "target": 6}\n' + line + "\n")
+    with pytest.raises(ConfigError) as error:
+        load("task.source=file", f"task.path={path}")
+    assert error.value.problems[0].startswith(f"{path}, line 2: {reason}")
+    assert len(error.value.problems) == 1 and "\n" not in error.value.problems[0]
+
+
+def test_too_few_local_rows_are_refused_with_their_number(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"nums": [1, 2, 3], "target": 6}\n')
+    with pytest.raises(ConfigError, match=r"eval\.rows=512: .* has \d problems to train on and \d in its test split"):
+        load("task.source=file", f"task.path={path}")
+
+
+def test_ranges_that_leave_no_problem_are_refused():
+    with pytest.raises(ConfigError, match=r"found 0 of \d+ problems"):
+        load("task.low=1", "task.high=1", "task.target_low=50")
+
+
+def test_the_hub_out_of_reach_names_the_local_way(monkeypatch):
+    import datasets
+
+    def refuse(*args, **kwargs):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    with pytest.raises(ConfigError, match=r"without a network use task\.source=generated"):
+        load("task.source=hub")
+
+
+def test_by_default_training_sees_each_row_once():
+    assert len(load("algo.args.max_steps=10", "algo.args.per_device_train_batch_size=64").train) == 40
+    with pytest.raises(ConfigError, match="task.train_rows=null: means as many as algo.args.max_steps uses"):
+        load("algo.args.max_steps=-1")

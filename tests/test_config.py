@@ -1,0 +1,226 @@
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from rlhf_exp import combinations, device
+from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES, REWARDS, TASK_GIVES
+from rlhf_exp.config import ROOT, ConfigError, compose_config, known_keys
+
+CONF = ROOT / "conf"
+
+
+def list_options(group):
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def refuse(*overrides):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(overrides)
+    return caught.value.problems
+
+
+@pytest.fixture
+def any_machine(monkeypatch):
+    """A machine with a GPU and every optional package."""
+    monkeypatch.setattr(device, "cuda_major", lambda: 9)
+    monkeypatch.setattr(combinations, "find_spec", lambda name: name)
+
+
+def test_every_config_file_composes_and_checks(any_machine):
+    files = sorted([*CONF.rglob("*.yaml"), *(ROOT / "sweeps").rglob("*.yaml")])
+    assert len(files) == 37
+    checked = 0
+    for file in files:
+        group, option = file.parent.name, file.stem
+        if group in ("conf", "sweeps"):
+            continue
+        overrides = [f"{group}={option}"]
+        if group == "loss_type" and option in ALGO_NEEDS:
+            overrides.append(f"algo={option}")
+        if overrides[-1] in ("algo=dpo", "algo=reward_model"):
+            assert "needs preference pairs" in refuse(*overrides)[0]
+        else:
+            compose_config(overrides)
+        checked += 1
+    assert checked == 35
+
+
+def test_the_defaults_are_the_main_job():
+    cfg = compose_config()
+    assert (cfg.algo.name, cfg.task.name, cfg.model.name) == ("grpo", "countdown", "tiny")
+    assert cfg.algo.args["loss_type"] == "grpo"
+    assert (cfg.eval.rows, cfg.eval.split, cfg.max_tokens) == (512, "test", 96)
+
+
+def test_a_study_uses_the_main_config_as_its_base():
+    with initialize_config_dir(str(ROOT / "sweeps"), version_base="1.3"):
+        overrides = [f"hydra.searchpath=[file://{CONF}]"]
+        cfg = compose("countdown_loss_x_tokens", overrides, return_hydra_config=True)
+    assert cfg.algo.name == "grpo"
+    assert dict(cfg.hydra.sweeper.params) == {
+        "loss_type": "grpo,dr_grpo",
+        "max_tokens": "32,64,96",
+        "seed": "0,1,2",
+    }
+
+
+def test_what_trl_receives_follows_our_own_keys():
+    cfg = compose_config(["max_tokens=7", "seed=3", "device=cpu", "model=gpt2", "output_dir=outputs/x"])
+    args = cfg.algo.args
+    assert (args["max_completion_length"], args["seed"], args["use_cpu"]) == (7, 3, True)
+    assert args["learning_rate"] == cfg.model.learning_rate["grpo"] == 1e-5
+    assert args["output_dir"] == "outputs/x/checkpoints"
+
+
+def test_a_number_in_scientific_notation_is_a_number():
+    assert compose_config(["algo.args.learning_rate=1e-3"]).algo.args["learning_rate"] == 1e-3
+    assert compose_config().model.learning_rate["grpo"] == 5e-4
+
+
+def test_dr_grpo_does_not_scale_rewards():
+    assert compose_config(["loss_type=dr_grpo"]).algo.args["scale_rewards"] == "none"
+    assert "scale_rewards" not in compose_config(["loss_type=grpo"]).algo.args
+
+
+def test_names_tie_configs_tables_and_modules_together():
+    assert set(list_options("algo")) == set(ALGO_NEEDS)
+    assert set(list_options("task")) == set(TASK_GIVES)
+    assert set(list_options("loss_type")) == {*LOSS_TYPES["grpo"], *ALGO_NEEDS}
+    for task in TASK_GIVES:
+        assert find_spec(f"rlhf_exp.tasks.{task}")
+    for algo in LOSS_TYPES:
+        assert find_spec(f"rlhf_exp.trainers.{algo}")
+    for reward in REWARDS:
+        assert find_spec(f"rlhf_exp.rewards.{reward}")
+
+
+def test_known_keys_are_those_of_the_default_config():
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("config")
+    for group in cfg:
+        assert group in known_keys()
+        if hasattr(cfg[group], "keys"):
+            assert all(f"{group}.{key}" in known_keys() for key in cfg[group])
+
+
+def test_problems_come_in_order_all_at_once():
+    assert refuse("+task.lo=1", "dry_run=maybe", "seed=-1", "eval.top_p=0", "task.low=40") == [
+        "task.lo=1: no such key; did you mean task.low?",
+        "dry_run=maybe: must be true or false",
+        "seed=-1: must be a whole number >= 0, <= 4294967295",
+        "eval.top_p=0: must be a number > 0, <= 1",
+    ]
+
+
+def test_combinations_and_files_come_after_types():
+    assert refuse("task.low=40", "task.high=30", "output_dir=/dev/null/x") == [
+        "task.low=40: must be at most task.high=30",
+        "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["max_tokens=0"], "max_tokens=0: must be a whole number >= 1"),
+        (["max_tokens=abc"], "max_tokens=abc: must be a whole number >= 1"),
+        (["max_tokens=null"], "max_tokens=null: must be a whole number >= 1"),
+        (["max_tokens=12.5"], "max_tokens=12.5: must be a whole number >= 1"),
+        (["+modle=tiny"], "modle=tiny: no such key; did you mean model?"),
+        (
+            ["task.prompt=chta"],
+            "task.prompt=chta: must be one of auto, plain, chat; did you mean chat?",
+        ),
+        (["task.path=${nope}"], "task.path: Interpolation key 'nope' not found"),
+        (
+            ["algo=dpo"],
+            "algo=dpo: needs preference pairs, and task=countdown has none; tasks with pairs: none yet;"
+            " algorithms for task=countdown: grpo, sft",
+        ),
+        (
+            ["algo=sft", "loss_type=dapo"],
+            "loss_type=dapo: not a loss of algo=sft, must be one of nll, dft",
+        ),
+        (
+            ["+reward.weights.outcom=1"],
+            "reward.weights.outcom: no such reward; must be one of outcome; did you mean outcome?",
+        ),
+        (["task.source=file"], "task.source=file: needs task.path, a JSONL file with nums and target"),
+        (["task.source=file", "task.path=nope.jsonl"], "task.path=nope.jsonl: no such file"),
+        (["task.numbers=[]"], "task.numbers=[]: must hold how many numbers a problem has, such as [3]"),
+        (
+            ["model=tiny_untrained", "model.path=gpt2"],
+            "model.path=gpt2: not with model=tiny_untrained, which starts from random weights",
+        ),
+        (["model=gpt2", "model.path=null"], "model.path=null: model=gpt2 needs a hub id or a folder"),
+        (
+            ["model.path=./nope"],
+            "model.path=./nope: no such folder; must be a model's folder or a hub id like org/name",
+        ),
+        (
+            ["generation=compact", "+algo.args.use_vllm=true"],
+            "generation=compact: not with algo.args.use_vllm=true; use generation=trl",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(overrides, line):
+    assert refuse(*overrides) == [line]
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(device, "cuda_major", lambda: 0)
+    assert refuse("device=cuda") == [
+        "device=cuda: no usable GPU, or a CPU build of torch; use device=cpu or device=auto"
+    ]
+
+
+@pytest.mark.parametrize(("major", "use_cpu", "bf16"), [(0, True, False), (7, False, False), (9, False, True)])
+def test_device_auto_follows_the_machine(monkeypatch, major, use_cpu, bf16):
+    monkeypatch.setattr(device, "cuda_major", lambda: major)
+    cfg = compose_config()
+    assert (cfg.device.use_cpu, cfg.device.bf16) == (use_cpu, bf16)
+    assert (cfg.algo.args["use_cpu"], cfg.algo.args["bf16"]) == (use_cpu, bf16)
+
+
+def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):
+    monkeypatch.setattr(device, "version", lambda name: "2.13.0+cpu")
+    device.cuda_major.cache_clear()
+    assert device.cuda_major() == 0
+    device.cuda_major.cache_clear()
+
+
+def test_a_logger_that_is_not_installed_is_refused(monkeypatch):
+    monkeypatch.setattr(combinations, "find_spec", lambda name: None)
+    assert refuse("logging=wandb") == ["logging=wandb: not installed; pip install wandb, or logging=file"]
+
+
+def test_a_local_model_needs_its_config(tmp_path):
+    assert refuse(f"model.path={tmp_path}") == [
+        f"model.path={tmp_path}: has no config.json; must be a model's folder or a hub id like org/name"
+    ]
+    (tmp_path / "config.json").write_text("{}")
+    assert compose_config([f"model.path={tmp_path}"]).model.path == str(tmp_path)
+
+
+def test_a_hub_id_passes_unless_its_first_part_is_a_local_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert compose_config(["model.path=models/x"]).model.path == "models/x"
+    Path("models").mkdir()
+    assert refuse("model.path=models/x")[0].startswith("model.path=models/x: no such folder")
+
+
+def test_a_finished_run_is_not_overwritten(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    assert refuse(f"output_dir={tmp_path}") == [
+        f"output_dir={tmp_path}: already holds a run; use another folder, or resume={tmp_path}"
+    ]
+
+
+def test_resume_wants_a_run_with_a_checkpoint(tmp_path):
+    assert refuse(f"resume={tmp_path}") == [f"resume={tmp_path}: not a run's folder, it has no run.json"]
+    (tmp_path / "run.json").write_text("{}")
+    assert refuse(f"resume={tmp_path}") == [f"resume={tmp_path}: has no checkpoint to go on from"]
+    (tmp_path / "checkpoints" / "checkpoint-50").mkdir(parents=True)
+    assert compose_config([f"resume={tmp_path}"]).resume == str(tmp_path)

@@ -1,0 +1,228 @@
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp import __main__ as command_line
+from rlhf_exp import dry_run, run, trl_args
+from rlhf_exp.config import ROOT, ConfigError
+
+LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, luspo, reward_model, sapo, sft, vespo"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Call the command line in an empty folder: (status, lines on stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["rlhf_exp", *arguments])
+        status = command_line.main()
+        return status, capsys.readouterr().err.splitlines()
+
+    return call
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Stand-ins for TRL and the run, which other tests cover; the list of what was to be run."""
+    started = []
+
+    def record(cfg, folder):
+        started.append((cfg, folder))
+        return 0
+
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(run, "run", record)
+    return started
+
+
+@pytest.mark.parametrize(
+    ("argument", "line"),
+    [
+        ("leraning_rate=1", "leraning_rate=1: no such key; did you mean algo.args.learning_rate?"),
+        ("tsk=countdown", "tsk=countdown: no such key; did you mean task?"),
+        ("eval.row=9", "eval.row=9: no such key; did you mean eval.rows?"),
+        (
+            "algo.args.leraning_rate=1",
+            "algo.args.leraning_rate=1: with a plus it goes to TRL: +algo.args.leraning_rate=...;"
+            " no such key; did you mean algo.args.learning_rate?",
+        ),
+        ("task=foo", "task=foo: no such option; must be one of countdown"),
+        ("loss_type=nope", f"loss_type=nope: no such option; must be one of {LOSSES}"),
+        ("loss_type=drgrpo", f"loss_type=drgrpo: no such option; must be one of {LOSSES}; did you mean dr_grpo?"),
+        ("max_tokens=0", "max_tokens=0: must be a whole number >= 1"),
+        ("max_tokens=abc", "max_tokens=abc: must be a whole number >= 1"),
+        ("seed=1,2", "seed=1,2: several values; to run each add -m, for a list write seed=[1,2]"),
+        ("model.path=~/x", "model.path=~/x: cannot be read; quote a value with special characters in it"),
+        (
+            "seed",
+            "seed: cannot be read (missing EQUAL at '<EOF>'); quote a value with special characters in it",
+        ),
+        ("~nope", "Could not delete from config. 'nope' does not exist."),
+        ("--bogus", "unrecognized arguments: --bogus; see --help"),
+        ("--config-name=nope", "-cn nope: no such config; studies, with -cd sweeps: countdown_loss_x_tokens"),
+        ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
+        (
+            "model.path=./nope",
+            "model.path=./nope: no such folder; must be a model's folder or a hub id like org/name",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(command, argument, line):
+    assert command(argument) == (2, [f"rlhf_exp: {line}"])
+    assert os.listdir() == []
+
+
+def test_an_impossible_pair_is_refused(command):
+    assert command("algo=dpo", "task=countdown") == (
+        2,
+        [
+            "rlhf_exp: algo=dpo: needs preference pairs, and task=countdown has none; tasks with pairs:"
+            " none yet; algorithms for task=countdown: grpo, sft"
+        ],
+    )
+
+
+def test_a_run_gets_its_folder_with_the_resolved_config(command, runs):
+    assert command("output_dir=there", "max_tokens=7") == (0, [])
+    [(cfg, folder)] = runs
+    assert (folder, cfg.max_tokens) == (Path("there"), 7)
+    saved = OmegaConf.load("there/.hydra/config.yaml")
+    assert "${" not in Path("there/.hydra/config.yaml").read_text()
+    assert saved.algo.args == cfg.algo.args
+    assert OmegaConf.load("there/.hydra/overrides.yaml") == ["output_dir=there", "max_tokens=7"]
+
+
+def test_the_default_folder_is_named_by_task_algorithm_and_time(command, runs):
+    command()
+    assert re.fullmatch(r"outputs/countdown/grpo/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", str(runs[0][1]))
+
+
+def test_a_sweep_runs_every_job_in_a_folder_of_its_own(command, runs):
+    status, _ = command("-m", "loss_type=grpo,dr_grpo", "max_tokens=32,64,96", "output_dir=there")
+    assert status == 0
+    assert [str(folder) for _, folder in runs][:2] == [
+        "there/00_loss_type-grpo_max_tokens-32",
+        "there/01_loss_type-grpo_max_tokens-64",
+    ]
+    assert len({cfg.output_dir for cfg, _ in runs}) == 6
+    assert sorted(os.listdir("there"))[-1] == "multirun.yaml"
+
+
+def test_a_bad_job_does_not_stop_the_others_of_a_sweep(command, runs):
+    status, lines = command("-m", "max_tokens=8,0,16", "output_dir=there")
+    assert status == 2
+    assert lines == [
+        "rlhf_exp: job 1 (max_tokens=0 output_dir=there): max_tokens=0: must be a whole number >= 1",
+        "rlhf_exp: 1 of 3 jobs did not succeed",
+    ]
+    assert [cfg.max_tokens for cfg, _ in runs] == [8, 16]
+
+
+def test_a_study_runs_by_name_from_any_folder(command, runs):
+    status, _ = command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0")
+    assert status == 0
+    assert {(cfg.algo.args["loss_type"], cfg.max_tokens) for cfg, _ in runs} == {
+        (loss, budget) for loss in ("grpo", "dr_grpo") for budget in (32, 64, 96)
+    }
+    assert str(runs[0][1]).startswith("outputs/countdown_loss_x_tokens/")
+
+
+def test_a_path_among_the_overrides_makes_no_folders_of_its_own(command, runs):
+    status, _ = command("-m", "max_tokens=8,16", "model.path=org/name", "output_dir=there")
+    assert status == 0
+    assert str(runs[0][1]) == "there/00_max_tokens-8_model.path-org_name"
+
+
+def test_flags_may_stand_before_and_after_the_overrides(command, runs):
+    assert command("seed=0", "output_dir=there", "-cd", "sweeps", "-cn", "countdown_loss_x_tokens")[0] == 0
+    assert len(runs) == 6
+
+
+def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, monkeypatch):
+    def crash(cfg, folder):
+        raise RuntimeError("boom\nmore")
+
+    monkeypatch.setattr(run, "run", crash)
+    assert command("output_dir=there") == (
+        1,
+        ["rlhf_exp: failed: RuntimeError: boom (traceback in there/error.log)"],
+    )
+    assert "in crash" in Path("there/error.log").read_text()
+
+
+def test_control_c_ends_the_whole_sweep(command, runs, monkeypatch):
+    started = []
+    monkeypatch.setattr(run, "run", lambda cfg, folder: started.append(folder) or command_line.STOPPED)
+    assert command("-m", "max_tokens=8,16", "output_dir=there") == (130, [])
+    assert len(started) == 1
+
+
+def test_a_mistake_that_shows_late_is_still_one_line(command, runs, monkeypatch):
+    def refuse(cfg):
+        raise ConfigError(["algo.args.x=1: no argument of TRL's GRPOConfig"])
+
+    monkeypatch.setattr(trl_args, "build_args", refuse)
+    assert command("output_dir=there") == (2, ["rlhf_exp: algo.args.x=1: no argument of TRL's GRPOConfig"])
+    assert os.listdir() == []
+
+
+def test_a_dry_run_of_a_sweep_walks_through_every_job(command, monkeypatch):
+    walked = []
+    monkeypatch.setattr(dry_run, "print_dry_run", walked.append)
+    status, lines = command("-m", "max_tokens=8,0,-1,16", "dry_run=true")
+    assert status == 2
+    assert [cfg.max_tokens for cfg in walked] == [8, 16]
+    assert len(lines) == 3
+
+
+def test_resume_brings_the_overrides_of_the_run(command, runs):
+    command("output_dir=there", "max_tokens=7", "loss_type=dapo", "+algo.args.delta=2.0")
+    Path("there/run.json").write_text("{}")
+    Path("there/checkpoints/checkpoint-1").mkdir(parents=True)
+    assert command("resume=there", "max_tokens=9", "+algo.args.delta=3.0") == (0, [])
+    cfg, folder = runs[1]
+    assert folder == Path("there")
+    assert (cfg.max_tokens, cfg.algo.args["loss_type"], cfg.algo.args["delta"]) == (9, "dapo", 3.0)
+
+
+def test_resume_of_a_study_s_job_is_one_run(command, runs):
+    command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "output_dir=there")
+    folder = runs[4][1]
+    (folder / "run.json").write_text("{}")
+    (folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    assert command(f"resume={folder}") == (0, [])
+    assert len(runs) == 7
+    assert (runs[6][0].algo.args, runs[6][1]) == (runs[4][0].algo.args, folder)
+
+
+def test_help_names_every_group_option_and_key():
+    text = command_line.format_help()
+    for file in (ROOT / "conf").rglob("*/*.yaml"):
+        assert file.stem in text and file.parent.name in text
+    for key in ("seed", "max_tokens", "dry_run", "resume", "output_dir"):
+        assert key in text
+    assert len(text.splitlines()) < 40
+
+
+@pytest.mark.parametrize("argument", ["--help", "leraning_rate=1", "max_tokens=0", "algo=dpo"])
+def test_help_and_refusals_import_no_ml_library(argument):
+    code = (
+        "import sys; from rlhf_exp.__main__ import main; main();"
+        "print([name for name in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_python_m_gives_the_exit_status():
+    done = subprocess.run(
+        [sys.executable, "-m", "rlhf_exp", "max_tokens=0"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "rlhf_exp: max_tokens=0: must be a whole number >= 1\n"

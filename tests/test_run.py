@@ -1,0 +1,185 @@
+"""Whole runs of the shipped model, small enough for seconds."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+SMALL = [
+    "max_tokens=24",
+    "algo.args.max_steps=6",
+    "algo.args.save_steps=3",
+    "algo.args.per_device_train_batch_size=32",
+    "algo.args.num_generations=8",
+    "eval.rows=32",
+    "monitor.every_steps=2",
+    "device=cpu",
+    "device.threads=1",
+]
+TIMES = {"time_s", "step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
+
+
+def launch(*overrides, cwd):
+    command = [sys.executable, "-m", "rlhf_exp", *overrides]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def read_metrics(folder):
+    return [{k: v for k, v in row.items() if k not in TIMES} for row in read_lines(folder / "metrics.jsonl")]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def finished(workplace):
+    """One finished run: its folder and what the terminal showed."""
+    done = launch(*SMALL, "output_dir=first", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    return workplace / "first", done.stdout
+
+
+def test_a_run_leaves_every_file_of_the_design(finished):
+    folder, _ = finished
+    for name in ("run.json", "metrics.jsonl", "evaluation.json", "samples.jsonl", "diagnosis.json", "report.md"):
+        assert (folder / name).is_file(), name
+    for name in (".hydra/config.yaml", ".hydra/overrides.yaml", "report.html", "model/model.safetensors"):
+        assert (folder / name).is_file(), name
+    assert list((folder / "plots").glob("*.png"))
+
+
+def test_run_json_says_what_ran_and_what_it_cost(finished):
+    record = json.loads((finished[0] / "run.json").read_text())
+    assert record["status"] == "finished" and record["error"] is None
+    assert (record["algo"], record["task"], record["model"], record["seed"]) == ("grpo", "countdown", "tiny", 0)
+    assert record["steps"] == 6 and record["prompt_tokens"] == 6 * 32 * 6
+    assert 0 < record["completion_tokens"] <= 6 * 32 * 24
+    assert set(record["seconds"]) == {"load", "baseline", "train", "evaluate", "report"}
+    assert record["peak_memory_mb"] > 100 and record["versions"]["trl"]
+
+
+def test_metrics_have_trls_names_the_outcome_shares_and_the_probe(finished):
+    rows = read_lines(finished[0] / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(1, 7))
+    for row in rows:
+        assert {"loss", "reward", "rewards/outcome/mean", "entropy", "kl", "grad_norm"} <= set(row)
+        shares = [row[f"outcome/{kind}"] for kind in ("correct", "partial", "failed")]
+        assert sum(shares) == pytest.approx(1)
+        assert row["reward"] == pytest.approx(shares[0] + 0.1 * shares[1], abs=1e-5)
+    probed = [row for row in rows if "probe/kl" in row]
+    assert [row["step"] for row in probed] == [1, 2, 4, 6]
+    assert all(row["probe/kl"] >= 0 and row["probe/entropy"] >= 0 for row in probed)
+
+
+def test_the_probe_measures_kl_without_a_kl_term(workplace):
+    assert launch(*SMALL, "algo.args.beta=0", "output_dir=no_beta", cwd=workplace).returncode == 0
+    rows = read_lines(workplace / "no_beta" / "metrics.jsonl")
+    assert all("kl" not in row for row in rows)
+    assert rows[-1]["probe/kl"] > 0
+
+
+def test_evaluation_and_samples_agree(finished):
+    evaluation = json.loads((finished[0] / "evaluation.json").read_text())
+    samples = read_lines(finished[0] / "samples.jsonl")
+    for which in ("baseline", "trained"):
+        rows, section = [s for s in samples if s["which"] == which], evaluation[which]
+        assert len(rows) == section["n"] == 32 == sum(section["counts"].values())
+        assert section["accuracy"]["value"] == sum(s["outcome"] == "correct" for s in rows) / 32
+        assert section["accuracy"]["low"] <= section["accuracy"]["value"] <= section["accuracy"]["high"]
+        assert section["max_tokens"] == 24 and max(s["tokens"] for s in rows) <= 24
+    assert evaluation["baseline"]["kl"]["mean"]["value"] == 0 < evaluation["trained"]["kl"]["mean"]["value"]
+    paired = evaluation["paired"]
+    assert paired["wins"] + paired["losses"] + paired["ties"] == paired["n"] == 32
+
+
+def test_the_saved_model_loads_as_a_plain_model(finished):
+    model = AutoModelForCausalLM.from_pretrained(finished[0] / "model")
+    tokenizer = AutoTokenizer.from_pretrained(finished[0] / "model")
+    prompt = tokenizer("use 8 7 3 make 53 .", return_tensors="pt")
+    assert torch.isfinite(model(**prompt).logits).all()
+
+
+def test_the_terminal_shows_the_figures_and_where_the_report_is(finished):
+    folder, shown = finished
+    for word in ("accuracy", "baseline", "trained", "difference", "peak memory", "health", "report.html"):
+        assert word in shown
+
+
+def test_the_same_command_gives_the_same_metrics_and_finds_its_baseline_again(finished, workplace):
+    assert launch(*SMALL, "output_dir=second", cwd=workplace).returncode == 0
+    assert read_metrics(workplace / "second") == read_metrics(finished[0])
+    for name in ("evaluation.json", "samples.jsonl"):
+        assert (workplace / "second" / name).read_text() == (finished[0] / name).read_text()
+    assert json.loads((workplace / "second" / "run.json").read_text())["baseline_cached"] is True
+
+
+def test_a_resumed_run_ends_as_an_unbroken_one(finished, workplace):
+    broken = workplace / "broken"
+    shutil.copytree(finished[0], broken)
+    shutil.rmtree(broken / "model")
+    first, last = broken / "checkpoints" / "checkpoint-3", broken / "checkpoints" / "checkpoint-6"
+    if not first.exists():  # save_total_limit kept the last only
+        done = launch(*SMALL, "output_dir=kept", "algo.args.save_total_limit=2", cwd=workplace)
+        assert done.returncode == 0, done.stderr
+        shutil.rmtree(broken)
+        shutil.copytree(workplace / "kept", broken)
+        shutil.rmtree(broken / "model")
+    shutil.rmtree(last)
+    record = json.loads((broken / "run.json").read_text())
+    (broken / "run.json").write_text(json.dumps({**record, "status": "failed", "error": "killed"}))
+    done = launch("resume=broken", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    assert read_metrics(broken) == read_metrics(finished[0])
+    assert json.loads((broken / "run.json").read_text())["status"] == "finished"
+    assert (broken / "samples.jsonl").read_text() == (finished[0] / "samples.jsonl").read_text()
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folder(workplace):
+    done = launch(*SMALL, "algo.args.learning_rate=1e38", "algo.args.max_grad_norm=0", "output_dir=nan", cwd=workplace)
+    assert done.returncode == 1
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("rlhf_exp: failed: NonFiniteLoss: ") and "try a lower algo.args.learning_rate" in line
+    record = json.loads((workplace / "nan" / "run.json").read_text())
+    assert record["status"] == "failed" and "NonFiniteLoss" in record["error"]
+    for name in ("metrics.jsonl", "evaluation.json", "report.html"):
+        assert (workplace / "nan" / name).is_file(), name
+    findings = json.loads((workplace / "nan" / "diagnosis.json").read_text())["findings"]
+    assert "nonfinite_loss" in [finding["name"] for finding in findings]
+
+
+def test_prompts_outside_the_models_vocabulary_are_refused_in_one_line(workplace):
+    done = launch(*SMALL, "task.high=500", "output_dir=words", cwd=workplace)
+    assert done.returncode == 2
+    lines = [line for line in done.stderr.splitlines() if line.startswith("rlhf_exp: ")]
+    assert len(lines) == 1 and "not in the model's vocabulary" in lines[0] and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_recipe_of_the_shipped_model_learns_at_a_smaller_scale(workplace):
+    """`algo=sft model=tiny_untrained` in half a minute: the loss falls, and the model writes the format."""
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+             "num_key_value_heads": 2, "head_dim": 32}  # fmt: skip
+    overrides = [f"model.init.{key}={value}" for key, value in shape.items()]
+    done = launch(
+        "algo=sft", "task=countdown", "model=tiny_untrained", *overrides, "task.train_rows=8000", "eval.rows=64",
+        "max_tokens=64", "device=cpu", "output_dir=sft", cwd=workplace,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    folder = workplace / "sft"
+    losses = [row["loss"] for row in read_lines(folder / "metrics.jsonl") if "loss" in row]
+    assert losses[0] > 4 and losses[-1] < 1.6
+    evaluation = json.loads((folder / "evaluation.json").read_text())
+    assert evaluation["baseline"]["counts"]["failed"] == 64
+    assert evaluation["trained"]["counts"]["failed"] < 32
+    assert Path(folder / "model" / "tokenizer.json").exists()
