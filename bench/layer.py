@@ -61,7 +61,8 @@ def main() -> None:
             print(f"pair {i}: layer {layer:.3f} s, plain {plain:.3f} s a step, ratio {layer / plain:.3f}", flush=True)
     ratios = sorted(layer / plain for layer, plain in pairs)
     print(
-        f"ratio layer / plain: median {statistics.median(ratios):.3f}, {ratios[0]:.3f} to {ratios[-1]:.3f}, n={len(ratios)}"
+        f"ratio layer / plain: median {statistics.median(ratios):.3f},"
+        f" {ratios[0]:.3f} to {ratios[-1]:.3f}, n={len(ratios)}"
     )
 
 

@@ -35,7 +35,7 @@ TRACE_WORDS = "<pad> <eos> <unk> use make . <think> </think> <answer> </answer> 
 
 
 def resolve_model(cfg: "Config", run_dir: Path) -> str:
-    """The folder or hub id of the start model. An untrained one is first made, with seeded weights, in the run folder."""
+    """The folder or hub id of the start model. An untrained one is first made, seeded, in the run folder."""
     if cfg.model.init is not None:
         path = run_dir / "start_model"
         if not (path / "config.json").exists():
@@ -94,7 +94,9 @@ def load_tokenizer(cfg: "Config", path: str) -> PreTrainedTokenizerBase:
 
 
 def load_policy(cfg: "Config", path: str, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """Load a causal language model for measuring, in evaluation mode, on the run's device; `dtype` overrules the config.
+    """Load a causal language model for measuring, in evaluation mode, on the run's device.
+
+    `dtype` overrules the config's.
 
     Raises:
         ConfigError: it cannot be had, with the local option to use.

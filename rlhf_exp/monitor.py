@@ -24,7 +24,7 @@ class NonFiniteLoss(RuntimeError):
 
 
 class Probe:
-    """Completions of the start model, fixed for a run, on which the policy's whole next-token distribution is measured."""
+    """Completions of the start model, fixed for a run, on which the policy's next-token distributions are measured."""
 
     def __init__(self, rows: list[tuple[list[int], list[int]]], batch_size: int, pad_id: int) -> None:
         self._batches = [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]

@@ -6,6 +6,7 @@ Whatever ends it early, the folder says so in run.json and holds all that was me
 """
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from rlhf_exp.report.load import load_run
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl
 from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tracking import set_up_tracking
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
 
@@ -50,6 +52,8 @@ def run(cfg: Config, run_dir: Path) -> int:
         ConfigError: a mistake of the user's that shows only with TRL, the data or the model at hand.
         Exception: whatever broke; run.json already says so.
     """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(["WORLD_SIZE: several processes are not supported yet; start one, without torchrun"])
     folder = RunFolder.create(run_dir, _list_facts(cfg))
     try:
         _run_stages(cfg, folder)
@@ -73,6 +77,8 @@ def _run_stages(cfg: Config, folder: RunFolder) -> None:
     run_dir = folder.path
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL's own use of old names
+    set_up_tracking(cfg, run_dir)
     if cfg.device.threads:
         torch.set_num_threads(cfg.device.threads)
     with folder.phase("load"):
