@@ -116,6 +116,7 @@ def _run_stages(cfg: Config, folder: RunFolder) -> None:
         _watch(trainer, watch)
         _train(cfg, trainer, folder)
         trainer.save_model(str(run_dir / "model"))
+        (run_dir / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
         del trainer
         free_memory()
 

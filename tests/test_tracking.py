@@ -35,6 +35,7 @@ def test_wandb_is_online_with_a_key_in_the_environment(monkeypatch):
 
 def test_wandb_is_online_after_wandb_login(tmp_path):
     (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password key\n")
+    (tmp_path / ".netrc").chmod(0o600)
     assert mode() == "online"
 
 
