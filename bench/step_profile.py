@@ -30,7 +30,7 @@ def profile(overrides: list[str], steps: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         cfg = compose_config(
             [*overrides, f"output_dir={folder}", f"algo.args.max_steps={steps}", "algo.args.save_strategy=no",
-             "+algo.args.disable_tqdm=true"]
+             "algo.args.disable_tqdm=true"]
         )  # fmt: skip
         path = resolve_model(cfg, Path(folder))
         tokenizer = load_tokenizer(cfg, path)
