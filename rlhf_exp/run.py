@@ -10,8 +10,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-
 import torch
 import transformers
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
