@@ -23,6 +23,7 @@ NOT_SETTINGS = (
     "algo.args.seed",
     "algo.args.output_dir",
     "algo.args.report_to",
+    "algo.args.disable_tqdm",
     "eval.cache_dir",
 )
 SEEDS_NOTE = (
