@@ -76,7 +76,7 @@ def test_what_trl_receives_follows_our_own_keys():
 
 def test_a_number_in_scientific_notation_is_a_number():
     assert compose_config(["algo.args.learning_rate=1e-3"]).algo.args["learning_rate"] == 1e-3
-    assert compose_config().model.learning_rate["grpo"] == 5e-4
+    assert compose_config().model.learning_rate["grpo"] == 1e-3
 
 
 def test_dr_grpo_does_not_scale_rewards():

@@ -17,7 +17,12 @@ def no_weights(monkeypatch):
 
 
 def test_a_dry_run_prints_config_rows_tokens_and_memory(no_weights, capsys):
-    overrides = ["model=tiny_untrained", "model.init.num_hidden_layers=1", "max_tokens=10"]
+    overrides = [
+        "model=tiny_untrained",
+        "model.init.num_hidden_layers=1",
+        "max_tokens=10",
+        "algo.args.per_device_train_batch_size=256",
+    ]
     print_dry_run(compose_config([*SMALL, *overrides]))
     text = capsys.readouterr().out
     assert "max_completion_length: 10\n" in text
@@ -32,6 +37,7 @@ def test_parameters_and_memory_are_worked_out_by_hand(no_weights, capsys):
     shape |= {"num_key_value_heads": 2, "head_dim": 4}
     overrides = [f"++model.init.{name}={value}" for name, value in shape.items()]
     overrides += ["++model.init.tie_word_embeddings=true", "max_tokens=10", "algo.args.beta=0"]
+    overrides.append("algo.args.per_device_train_batch_size=256")
     print_dry_run(compose_config([*SMALL, "model=tiny_untrained", *overrides]))
     text = capsys.readouterr().out
     layer = 4 * 8 * 8 + 3 * 8 * 16 + 2 * 8 + 2 * 4  # attention, MLP, two norms, norms of query and key
