@@ -146,15 +146,15 @@ def test_a_resumed_run_ends_as_an_unbroken_one(finished, workplace):
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folder(workplace):
-    done = launch(*SMALL, "algo.args.learning_rate=1e38", "algo.args.max_grad_norm=0", "output_dir=nan", cwd=workplace)
+    done = launch(*SMALL, "algo.args.learning_rate=1e38", "output_dir=nonfinite", cwd=workplace)
     assert done.returncode == 1
     line = done.stderr.strip().splitlines()[-1]
     assert line.startswith("rlhf_exp: failed: NonFiniteLoss: ") and "try a lower algo.args.learning_rate" in line
-    record = json.loads((workplace / "nan" / "run.json").read_text())
+    record = json.loads((workplace / "nonfinite" / "run.json").read_text())
     assert record["status"] == "failed" and "NonFiniteLoss" in record["error"]
     for name in ("metrics.jsonl", "evaluation.json", "report.html"):
-        assert (workplace / "nan" / name).is_file(), name
-    findings = json.loads((workplace / "nan" / "diagnosis.json").read_text())["findings"]
+        assert (workplace / "nonfinite" / name).is_file(), name
+    findings = json.loads((workplace / "nonfinite" / "diagnosis.json").read_text())["findings"]
     assert "nonfinite_loss" in [finding["name"] for finding in findings]
 
 

@@ -24,7 +24,7 @@ def refuse(*overrides):
 def test_every_grpo_loss_builds(loss):
     args = build_args(compose_config(["device=cpu", f"loss_type={loss}"]))
     assert args.loss_type == loss
-    assert (args.generation_batch_size, args.use_cpu, args.bf16) == (256, True, False)
+    assert (args.generation_batch_size, args.use_cpu, args.bf16) == (128, True, False)
 
 
 @pytest.mark.parametrize(
