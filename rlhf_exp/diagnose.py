@@ -79,9 +79,9 @@ def diagnose(metrics: list[dict], evaluation: dict, config: dict) -> dict:
 
 
 def find_nonfinite(run: Signals) -> Finding | None:
-    """Loss or gradient norm is NaN or infinite, which metrics.jsonl writes as null."""
+    """Loss, gradient norm or the probe is NaN or infinite, which metrics.jsonl writes as null."""
     for row in run.metrics:
-        for key in ("loss", "grad_norm"):
+        for key in ("loss", "grad_norm", "probe/kl"):
             if key in row and (row[key] is None or not math.isfinite(row[key])):
                 learning_rate = run.arg("learning_rate", 1e-6)
                 return _finding(

@@ -21,6 +21,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+from rlhf_exp.monitor import NonFiniteLoss
+
 if TYPE_CHECKING:
     from trl import GRPOTrainer
 
@@ -132,7 +134,12 @@ def _sample_compact(
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]
-        next_tokens = torch.multinomial(warp(ids[alive], logits.float()).softmax(-1), 1).squeeze(1)
+        try:
+            next_tokens = torch.multinomial(warp(ids[alive], logits.float()).softmax(-1), 1).squeeze(1)
+        except RuntimeError as error:
+            if logits.isfinite().all():
+                raise
+            raise NonFiniteLoss("the policy's logits are not finite; try a lower algo.args.learning_rate") from error
         drawn[alive, step] = next_tokens
         lengths[alive] = step + 1
         going = ~torch.isin(next_tokens, stop)

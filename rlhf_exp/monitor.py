@@ -139,7 +139,7 @@ class MetricsWriter(TrainerCallback):
             logs.update(self._probe.measure(model))
         time_s = round(time.perf_counter() - self._start, 3)
         append_jsonl(self._path, {"step": state.global_step, "time_s": time_s, **logs})
-        for name in ("loss", "grad_norm"):
+        for name in ("loss", "grad_norm", "probe/kl"):  # the probe sees weights that the next step would sample from
             value = logs.get(name)
             if self._stop_on_nonfinite and value is not None and not math.isfinite(float(value)):
                 raise NonFiniteLoss(

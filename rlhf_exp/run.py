@@ -181,6 +181,9 @@ def _train(cfg: Config, trainer: "Trainer", folder: RunFolder) -> None:
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     finally:
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, QuietProgress) and callback.training_bar is not None:
+                callback.training_bar.close()  # left open by an error, it would be drawn over the message
         folder.record["steps"] = trainer.state.global_step
         folder.record.update(_count_tokens(load_run(folder.path).metrics, trainer))
 

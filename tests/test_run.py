@@ -149,7 +149,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folde
     done = launch(*SMALL, "algo.args.learning_rate=1e38", "output_dir=nonfinite", cwd=workplace)
     assert done.returncode == 1
     line = done.stderr.strip().splitlines()[-1]
-    assert line.startswith("rlhf_exp: failed: NonFiniteLoss: ") and "try a lower algo.args.learning_rate" in line
+    assert line.startswith("rlhf_exp: failed: NonFiniteLoss: "), done.stderr
+    assert "try a lower algo.args.learning_rate" in line
     record = json.loads((workplace / "nonfinite" / "run.json").read_text())
     assert record["status"] == "failed" and "NonFiniteLoss" in record["error"]
     for name in ("metrics.jsonl", "evaluation.json", "report.html"):
