@@ -173,14 +173,14 @@ def test_the_recipe_of_the_shipped_model_learns_at_a_smaller_scale(workplace):
              "num_key_value_heads": 2, "head_dim": 32}  # fmt: skip
     overrides = [f"model.init.{key}={value}" for key, value in shape.items()]
     done = launch(
-        "algo=sft", "task=countdown", "model=tiny_untrained", *overrides, "task.train_rows=8000", "eval.rows=64",
+        "algo=sft", "task=countdown", "model=tiny_untrained", *overrides, "algo.args.max_steps=400", "eval.rows=64",
         "max_tokens=64", "device=cpu", "output_dir=sft", cwd=workplace,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     folder = workplace / "sft"
     losses = [row["loss"] for row in read_lines(folder / "metrics.jsonl") if "loss" in row]
-    assert losses[0] > 4 and losses[-1] < 1.6
+    assert losses[-1] < 0.5 * losses[0]
     evaluation = json.loads((folder / "evaluation.json").read_text())
-    assert evaluation["baseline"]["counts"]["failed"] == 64
-    assert evaluation["trained"]["counts"]["failed"] < 32
+    assert evaluation["baseline"]["counts"]["failed"] > 48
+    assert evaluation["trained"]["counts"]["failed"] < evaluation["baseline"]["counts"]["failed"] - 16
     assert Path(folder / "model" / "tokenizer.json").exists()
