@@ -69,8 +69,9 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         held_out = held_out[: cfg.eval.rows]
     if demonstrate:
         rng = Random(task.data_seed)
-        rows = [{**_row(*p, chat), "completion": f" {write_trace(*p, task.traces, rng)}"} for p in train]
-        rows = [{"prompt": row["prompt"], "completion": row["completion"]} for row in rows]
+        rows = [
+            {"prompt": _row(*p, chat)["prompt"], "completion": f" {write_trace(*p, task.traces, rng)}"} for p in train
+        ]
     else:
         rows = [_row(*p, chat) for p in train]
     return Task("countdown", rows, [_row(*p, chat) for p in held_out], grade_row, tuple(notes))
