@@ -33,3 +33,7 @@ def test_training_logs_the_share_of_each_outcome():
 def test_the_evaluation_scores_with_the_same_function():
     scores = score_completions([build()], ROWS, COMPLETIONS)
     assert [score["outcome"] for score in scores] == [1.0, 0.1, 0.0]
+
+
+def test_the_configured_weights_are_what_trl_receives():
+    assert compose_config(["reward.weights.outcome=2.0"]).algo.args["reward_weights"] == [2.0]
