@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp import device
 from rlhf_exp.arguments import prepare_arguments
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
+from rlhf_exp.hub import prepare_hub
 from rlhf_exp.refusals import explain
 from rlhf_exp.usage import format_help
 
@@ -52,6 +53,7 @@ def run_job(cfg: DictConfig) -> int:
         print(where.removesuffix(": "), flush=True)
     try:
         config = parse(cfg)
+        prepare_hub(config)
         if config.dry_run:
             from rlhf_exp.dry_run import print_dry_run
 

@@ -1,4 +1,4 @@
-"""The start model's completions on the held-out rows, kept under everything they depend on.
+"""The start model's completions on held-out rows, or on those to learn from, kept under everything they depend on.
 
 A sweep over training settings and seeds measures its baseline once. Only token ids are kept: grades, rewards and
 intervals are computed anew, so a changed grader or reward can never meet a stale entry.
@@ -11,30 +11,28 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformers import PreTrainedTokenizerBase
-
-from rlhf_exp.evaluate import HeldOut, encode_prompts
+from rlhf_exp.evaluate import HeldOut
 from rlhf_exp.generation import choose_method
 from rlhf_exp.run_folder import write_json
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
-    from rlhf_exp.tasks import Row
 
-SAMPLER_VERSION = 1
+SAMPLER_VERSION = 2
 """Goes up when sampling itself changes, so that earlier entries are no longer found."""
 
 
-def baseline_key(cfg: "Config", weights: str, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> str:
+def baseline_key(cfg: "Config", weights: str, prompt_ids: list[list[int]]) -> str:
     """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, batches, numerics."""
     facts = {
         "sampler": SAMPLER_VERSION,
         "weights": weights,
-        "prompt_ids": encode_prompts(tokenizer, rows),
+        "prompt_ids": prompt_ids,
         "max_tokens": cfg.max_tokens,
         "sampling": [cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k, cfg.eval.seed, cfg.eval.batch_size],
+        "completions": [cfg.eval.completions, cfg.eval.greedy],
         "method": choose_method(cfg),
-        "numerics": [cfg.model.dtype, cfg.model.attn_implementation, cfg.device.use_cpu],
+        "numerics": [cfg.model.dtype, cfg.model.attn_implementation, cfg.peft.quantization, cfg.device.use_cpu],
         "versions": [version("torch"), version("transformers")],
     }
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -44,7 +42,8 @@ def read_baseline(cache_dir: str | None, key: str) -> HeldOut | None:
     """The cached completions, or None where there are none (or no cache is wanted)."""
     if cache_dir is None or not (path := Path(cache_dir) / f"{key}.json").exists():
         return None
-    return HeldOut(**json.loads(path.read_text(encoding="utf-8")))
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    return HeldOut(**{**kept, "greedy": HeldOut(**kept["greedy"]) if kept["greedy"] else None})
 
 
 def write_baseline(cache_dir: str | None, key: str, baseline: HeldOut) -> None:

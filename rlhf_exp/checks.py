@@ -115,6 +115,8 @@ def show(value: Any, most: int = 80) -> str:
     """A value as the command line would take it, on one line and not too long."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        value = f"[{', '.join(show(item) for item in value)}]"
     text = " ".join(str(value).split())
     return text if len(text) <= most else f"{text[: most - 3]}..."
 

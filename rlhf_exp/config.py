@@ -9,17 +9,17 @@ The keys stand in schema.py. TRL's arguments, under `algo.args`, are checked by 
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp import combinations, device
+from rlhf_exp import combinations, device, files
 from rlhf_exp.checks import find_problem, show, suggest
-from rlhf_exp.schema import Config, Countdown, Traces
+from rlhf_exp.schema import TASKS, Config
 
-__all__ = ["ROOT", "Config", "ConfigError", "Countdown", "Traces", "compose_config", "parse"]
+__all__ = ["ROOT", "Config", "ConfigError", "compose_config", "parse"]
 
 _PACKAGE = Path(__file__).resolve().parent
 # An installed wheel carries conf/ and sweeps/ inside the package; a checkout has them beside it.
@@ -55,7 +55,7 @@ def parse(cfg: DictConfig) -> Config:
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     config = _read(Config, values, "", problems)
     found = [line for lines in problems.values() for line in lines]
-    found = found or combinations.find_conflicts(config) + combinations.find_missing_files(config)
+    found = found or combinations.find_conflicts(config) + files.find_missing_files(config)
     if found:
         raise ConfigError(found)
     return config
@@ -88,8 +88,10 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]]) 
         key = path + item.name
         if item.name not in values:
             problems["unknown"].append(f"{key}: missing; it has no default")
-        elif is_dataclass(hints[item.name]):
-            read[item.name] = _read(hints[item.name], values[item.name], f"{key}.", problems)
+        elif schemas := _schemas(hints[item.name]):
+            nested = _choose(schemas, values[item.name])
+            absent = values[item.name] is None and type(None) in get_args(hints[item.name])
+            read[item.name] = None if absent else _read(nested, values[item.name], f"{key}.", problems)
         else:
             problem = find_problem(key, values[item.name], hints[item.name], item.metadata.get("range"))
             read[item.name] = values[item.name]
@@ -102,6 +104,17 @@ def _list_keys(schema: type, path: str) -> list[str]:
     hints, keys = get_type_hints(schema), []
     for item in fields(schema):
         keys.append(path + item.name)
-        if is_dataclass(hints[item.name]):
-            keys += _list_keys(hints[item.name], f"{path}{item.name}.")
-    return keys
+        for schema_of in _schemas(hints[item.name]):
+            keys += _list_keys(schema_of, f"{path}{item.name}.")
+    return list(dict.fromkeys(keys))
+
+
+def _schemas(hint: Any) -> list[type]:
+    """The dataclasses that a key may hold: one, several (a task's), or none."""
+    return [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
+
+
+def _choose(schemas: list[type], values: Any) -> type:
+    """Of several dataclasses the one that `name` means."""
+    name = values.get("name") if isinstance(values, dict) else None
+    return TASKS.get(name, schemas[0]) if len(schemas) > 1 else schemas[0]

@@ -1,4 +1,4 @@
-"""What the machine can do, found out without importing torch, for `device=auto`.
+"""What the machine can do, found out without importing torch, for `device=auto` and the attention that fits.
 
 ${rlhf_exp.use_cpu:}  and  ${rlhf_exp.bf16:}     # in conf/device/auto.yaml
 """
@@ -6,6 +6,7 @@ ${rlhf_exp.use_cpu:}  and  ${rlhf_exp.bf16:}     # in conf/device/auto.yaml
 import ctypes
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 from omegaconf import OmegaConf
 
@@ -33,7 +34,18 @@ def cuda_major() -> int:
     return major.value
 
 
+def has_flash_attention() -> bool:
+    """Whether flash_attention_2 can run: its package, and a GPU of Ampere or newer."""
+    return find_spec("flash_attn") is not None and cuda_major() >= _AMPERE
+
+
+def choose_attention(dtype: str, use_cpu: bool) -> str:
+    """flash_attention_2 where it can run, which needs half precision; else sdpa."""
+    return "flash_attention_2" if not use_cpu and dtype != "float32" and has_flash_attention() else "sdpa"
+
+
 def register_resolvers() -> None:
     """Make the resolvers of this module known to OmegaConf; a second call changes nothing."""
     OmegaConf.register_new_resolver("rlhf_exp.use_cpu", lambda: cuda_major() == 0, replace=True)
+    OmegaConf.register_new_resolver("rlhf_exp.attention", choose_attention, replace=True)
     OmegaConf.register_new_resolver("rlhf_exp.bf16", lambda: cuda_major() >= _AMPERE, replace=True)

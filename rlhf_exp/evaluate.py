@@ -1,15 +1,14 @@
 """Measuring a model on held-out rows: sample, grade, and compare with the start model.
 
-    held_out = sample_held_out(model, tokenizer, task.eval, cfg)
-    samples = describe_samples("baseline", cfg, task, tokenizer, rewards, held_out)
-    section = summarise(samples, cfg.max_tokens)
-    paired = compare(baseline_samples, trained_samples, seed=0)
+    prompt_ids = encode_prompts(tokenizer, task.eval)
+    held_out = sample_held_out(model, tokenizer, prompt_ids, cfg)
+    samples = describe_samples("baseline", cfg, task, tokenizer, rewards, held_out)     # samples.jsonl
+    section = summarise(samples, cfg.max_tokens, held_out)                              # sample_figures.py
 
 The same rows, budget and sampling serve the baseline and the trained model, so that their difference is paired.
 """
 
-import statistics
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,11 +18,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rlhf_exp.generation import Sampling, choose_method, sample_completions
 from rlhf_exp.monitor import completion_logps, token_kl
 from rlhf_exp.rewards import RewardFunction, score_completions
-from rlhf_exp.stats import mean_interval, paired_bootstrap, wilson, win_rate
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
-    from rlhf_exp.tasks import Row, Task
+    from rlhf_exp.tasks import Task
 
 KL_BATCH_TOKENS = 2**26
 """Completion positions times vocabulary in one batch of the KL measurement: 256 MiB of float32 logits a model."""
@@ -31,22 +29,19 @@ KL_BATCH_TOKENS = 2**26
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One completion for each held-out row, in their order: token ids, whether the budget cut it, and the sum over its
-    tokens of KL(policy || start), in nats."""
+    """`eval.completions` completions of each held-out row, row after row: those of row i are [i * k : (i + 1) * k].
+
+    Attributes:
+        completion_ids: (rows * k) lists of token ids, the end token among them.
+        truncated: (rows * k) whether the budget cut it.
+        kl: (rows * k) the sum over its tokens of KL(policy || start), in nats.
+        greedy: the greedy completion of each row, k = 1; None without `eval.greedy`.
+    """
 
     completion_ids: list[list[int]]
     truncated: list[bool]
     kl: list[float]
-
-
-def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> list[list[int]]:
-    """Token ids of each row's prompt, through the chat template where the prompt is a list of messages."""
-    if isinstance(rows[0]["prompt"], str):
-        return tokenizer([row["prompt"] for row in rows])["input_ids"]
-    return [
-        tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=True)["input_ids"]
-        for row in rows
-    ]
+    greedy: "HeldOut | None" = None
 
 
 def list_eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -59,38 +54,26 @@ def list_eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> 
 def sample_held_out(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    rows: "list[Row]",
+    prompt_ids: list[list[int]],
     cfg: "Config",
     start_model: PreTrainedModel | None = None,
     title: str = "evaluate",
 ) -> HeldOut:
-    """Sample one completion for each row, in batches sorted by prompt length, from `cfg.eval.seed`.
+    """Sample `cfg.eval.completions` completions of each prompt, in batches sorted by prompt length, from
+    `cfg.eval.seed`; with `cfg.eval.greedy` a greedy one besides.
 
     Torch's random state is put back afterwards: measuring does not change training. Without `start_model` the model is
     the start model, and its KL is 0.
     """
     sampling = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
-    prompt_ids, eos_ids = encode_prompts(tokenizer, rows), list_eos_ids(model, tokenizer)
-    order = sorted(range(len(rows)), key=lambda i: len(prompt_ids[i]))
-    completions: list[list[int]] = [[] for _ in rows]
-    training = model.training
-    model.eval()
-    devices = [] if model.device.type == "cpu" else [model.device]
-    with torch.random.fork_rng(devices), tqdm(total=len(rows), desc=title, unit="row", leave=False) as bar:
-        torch.manual_seed(cfg.eval.seed)
-        for start in range(0, len(order), cfg.eval.batch_size):
-            batch = order[start : start + cfg.eval.batch_size]
-            found = sample_completions(
-                model, [prompt_ids[i] for i in batch], sampling, eos_ids, tokenizer.pad_token_id, choose_method(cfg)
-            )
-            for i, completion in zip(batch, found, strict=True):
-                completions[i] = completion
-            bar.update(len(batch))
-    kl = [0.0] * len(rows)
-    if start_model is not None:
-        kl = measure_kl(model, start_model, list(zip(prompt_ids, completions, strict=True)), tokenizer.pad_token_id)
-    model.train(training)
-    return HeldOut(completions, [ids[-1] not in eos_ids for ids in completions], kl)
+    repeated = [ids for ids in prompt_ids for _ in range(cfg.eval.completions)]
+    sampled = _sample(model, tokenizer, repeated, cfg, sampling, start_model, title)
+    if not cfg.eval.greedy:
+        return sampled
+    greedy = _sample(
+        model, tokenizer, prompt_ids, cfg, replace(sampling, temperature=0.0), start_model, f"{title}, greedy"
+    )
+    return replace(sampled, greedy=greedy)
 
 
 @torch.no_grad()
@@ -124,57 +107,83 @@ def describe_samples(
     rewards: list[RewardFunction],
     held_out: HeldOut,
 ) -> list[dict[str, Any]]:
-    """The rows of samples.jsonl: each completion with its grade, every reward component, and the weighted reward."""
-    texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
-    components = score_completions(rewards, task.eval, texts)
-    samples = []
-    for row, text, ids, cut, kl, parts in zip(
-        task.eval, texts, held_out.completion_ids, held_out.truncated, held_out.kl, components, strict=True
-    ):
-        grade = task.grade(text, row)
-        prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"]
-        samples.append(
-            {
-                "which": which,
-                "id": row["id"],
-                "prompt": prompt,
-                "completion": text,
-                "tokens": len(ids),
-                "truncated": cut,
-                "outcome": grade.outcome,
-                "extracted": grade.extracted,
-                "rewards": parts,
-                "reward": sum(cfg.reward.weights[name] * value for name, value in parts.items()),
-                "kl": kl,
-            }
-        )
+    """The rows of samples.jsonl: each completion with its grade, every reward component, and the weighted reward.
+
+    Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`. `messages` is
+    there where the prompt is messages: `prompt` is the last one's text.
+    """
+    samples = _describe(which, "sampled", cfg, task, tokenizer, rewards, held_out)
+    if held_out.greedy is not None:
+        samples += _describe(which, "greedy", cfg, task, tokenizer, rewards, held_out.greedy)
     return samples
 
 
-def summarise(samples: list[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-    """One section of evaluation.json, from its samples."""
-    n = len(samples)
-    counts = {kind: sum(s["outcome"] == kind for s in samples) for kind in ("correct", "partial", "failed")}
-    tokens, rewards, kl = ([float(s[key]) for s in samples] for key in ("tokens", "reward", "kl"))
-    return {
-        "n": n,
-        "max_tokens": max_tokens,
-        "accuracy": wilson(counts["correct"], n),
-        "counts": counts,
-        "mean_tokens": mean_interval(tokens),
-        "utilisation": statistics.fmean(tokens) / max_tokens,
-        "truncation_rate": wilson(sum(s["truncated"] for s in samples), n),
-        "reward": {"mean": mean_interval(rewards), "std": _std(rewards)},
-        "kl": {"mean": mean_interval(kl), "std": _std(kl)},
-    }
+def _sample(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt_ids: list[list[int]],
+    cfg: "Config",
+    sampling: Sampling,
+    start_model: PreTrainedModel | None,
+    title: str,
+) -> HeldOut:
+    """One completion of each prompt, in their order."""
+    eos_ids = list_eos_ids(model, tokenizer)
+    order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
+    completions: list[list[int]] = [[] for _ in prompt_ids]
+    training = model.training
+    model.eval()
+    devices = [] if model.device.type == "cpu" else [model.device]
+    with torch.random.fork_rng(devices), tqdm(total=len(order), desc=title, unit="row", leave=False) as bar:
+        torch.manual_seed(cfg.eval.seed)
+        for start in range(0, len(order), cfg.eval.batch_size):
+            batch = order[start : start + cfg.eval.batch_size]
+            found = sample_completions(
+                model, [prompt_ids[i] for i in batch], sampling, eos_ids, tokenizer.pad_token_id, choose_method(cfg)
+            )
+            for i, completion in zip(batch, found, strict=True):
+                completions[i] = completion
+            bar.update(len(batch))
+    kl = [0.0] * len(order)
+    if start_model is not None:
+        kl = measure_kl(model, start_model, list(zip(prompt_ids, completions, strict=True)), tokenizer.pad_token_id)
+    model.train(training)
+    return HeldOut(completions, [ids[-1] not in eos_ids for ids in completions], kl)
 
 
-def compare(baseline: list[dict[str, Any]], trained: list[dict[str, Any]], seed: int) -> dict[str, Any]:
-    """`paired` of evaluation.json: trained minus baseline on the same rows. A win is a higher reward."""
-    correct = [[float(s["outcome"] == "correct") for s in samples] for samples in (baseline, trained)]
-    rewards = [[s["reward"] for s in samples] for samples in (baseline, trained)]
-    return {"difference": paired_bootstrap(*correct, seed), **win_rate(*rewards, seed)}
+def _describe(
+    which: str,
+    decoding: str,
+    cfg: "Config",
+    task: "Task",
+    tokenizer: PreTrainedTokenizerBase,
+    rewards: list[RewardFunction],
+    held_out: HeldOut,
+) -> list[dict[str, Any]]:
+    texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
+    k = len(texts) // len(task.eval)
+    rows = [row for row in task.eval for _ in range(k)]
+    components = score_completions(rewards, rows, texts)
+    samples = []
+    for i, (row, text, parts) in enumerate(zip(rows, texts, components, strict=True)):
+        sample = {
+            "which": which,
+            "id": row["id"],
+            "sample": i % k,
+            "decoding": decoding,
+            **_show_prompt(row["prompt"]),
+            "completion": text,
+            "tokens": len(held_out.completion_ids[i]),
+            "truncated": held_out.truncated[i],
+        }
+        if task.grade is not None:
+            sample |= {key: value for key, value in asdict(task.grade(text, row)).items() if key != "score"}
+        if rewards:
+            reward = sum(cfg.reward.weights[name] * value for name, value in parts.items())
+            sample |= {"rewards": parts, "reward": reward}
+        samples.append({**sample, "kl": held_out.kl[i]})
+    return samples
 
 
-def _std(values: list[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+def _show_prompt(prompt: "str | list[dict[str, str]]") -> dict[str, Any]:
+    return {"prompt": prompt} if isinstance(prompt, str) else {"prompt": prompt[-1]["content"], "messages": prompt}

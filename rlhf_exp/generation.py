@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn: at most `max_new_tokens` each; top_p=1 and top_k=0 leave the distribution whole."""
+    """How completions are drawn: at most `max_new_tokens` each; top_p=1 and top_k=0 leave the distribution whole.
+
+    temperature=0 draws nothing: each token is the most probable one (greedy), whatever top_p and top_k say.
+    """
 
     max_new_tokens: int
     temperature: float = 1.0
@@ -66,17 +69,22 @@ def sample_completions(
     """
     ids, mask = _pad_left(prompt_ids, pad_id, model.device)
     if method == "trl":
-        width = ids.shape[1]
+        width, drawn = ids.shape[1], {"do_sample": False}
+        if sampling.temperature > 0:
+            drawn = {
+                "do_sample": True,
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p,
+                "top_k": sampling.top_k,
+            }
         output = model.generate(
             input_ids=ids,
             attention_mask=mask,
-            do_sample=True,
             max_new_tokens=sampling.max_new_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
+            repetition_penalty=1.0,  # some checkpoints (Qwen2.5) bring another in their generation config
             eos_token_id=eos_ids,
             pad_token_id=pad_id,
+            **drawn,
         )
         return [_cut_at_eos(row, eos_ids) for row in output[:, width:].tolist()]
     return _sample_compact(model, ids, mask, sampling, eos_ids)
@@ -134,12 +142,15 @@ def _sample_compact(
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]
-        try:
-            next_tokens = torch.multinomial(warp(ids[alive], logits.float()).softmax(-1), 1).squeeze(1)
-        except RuntimeError as error:
-            if logits.isfinite().all():
+        if sampling.temperature == 0:
+            _require_finite(logits)  # argmax would take a NaN for the largest
+            next_tokens = logits.argmax(-1)
+        else:
+            try:
+                next_tokens = torch.multinomial(warp(ids[alive], logits.float()).softmax(-1), 1).squeeze(1)
+            except RuntimeError:
+                _require_finite(logits)
                 raise
-            raise NonFiniteLoss("the policy's logits are not finite; try a lower algo.args.learning_rate") from error
         drawn[alive, step] = next_tokens
         lengths[alive] = step + 1
         going = ~torch.isin(next_tokens, stop)
@@ -154,10 +165,15 @@ def _sample_compact(
     return [row[:n] for row, n in zip(drawn.tolist(), lengths.tolist(), strict=True)]
 
 
+def _require_finite(logits: torch.Tensor) -> None:
+    if not logits.isfinite().all():
+        raise NonFiniteLoss("the policy's logits are not finite; try a lower algo.args.learning_rate")
+
+
 def _build_warpers(sampling: Sampling) -> LogitsProcessorList:
     """The warpers that `generate` applies, in its order."""
     warp = LogitsProcessorList()
-    if sampling.temperature != 1.0:
+    if sampling.temperature not in (0.0, 1.0):
         warp.append(TemperatureLogitsWarper(sampling.temperature))
     if sampling.top_k > 0:
         warp.append(TopKLogitsWarper(sampling.top_k))

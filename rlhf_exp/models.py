@@ -3,112 +3,163 @@
 path = resolve_model(cfg, run_dir)          # a folder or a hub id that from_pretrained takes
 tokenizer = load_tokenizer(cfg, path)
 model = load_policy(cfg, path)
+
+Where `path` is an adapter's folder, its base is loaded and the adapter put on it.
 """
 
 import re
+import shutil
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from omegaconf import OmegaConf
+from peft import PeftModel
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3ForCausalLM,
     set_seed,
 )
 
+from rlhf_exp import adapters
+from rlhf_exp.adapters import AdapterError, is_adapter
+from rlhf_exp.checks import show
 from rlhf_exp.config import ConfigError
-from rlhf_exp.tasks.countdown_traces import LARGEST_STEP
+from rlhf_exp.loading import (
+    UNREADABLE,
+    explain,
+    find_named_base,
+    is_classifier,
+    is_folder,
+    load_config,
+    load_model,
+    locate_model,
+)
+from rlhf_exp.untrained import create_untrained
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
 
-ASSETS = Path(__file__).parent / "assets"
-
-TRACE_WORDS = "<pad> <eos> <unk> use make . <think> </think> <answer> </answer> yes no give up check ; = ( ) + - * /"
-"""The tiny model's vocabulary, before the integers from 0 to LARGEST_STEP: one token a word."""
-
 
 def resolve_model(cfg: "Config", run_dir: Path) -> str:
-    """The folder or hub id of the start model. An untrained one is first made, seeded, in the run folder."""
-    if cfg.model.init is not None:
-        path = run_dir / "start_model"
-        if not (path / "config.json").exists():
-            create_untrained(cfg.model.init, cfg.seed, path)
-        return str(path)
-    if cfg.model.path is None:
-        return str(ASSETS / cfg.model.name)
-    return str(Path(cfg.model.path).expanduser()) if is_folder(cfg.model.path) else cfg.model.path
+    """The folder or hub id of the start model, of full weights.
 
-
-def is_folder(path: str) -> bool:
-    """Whether a model path is a local folder, not a hub id."""
-    return Path(path).expanduser().is_dir()
-
-
-def create_untrained(init: dict, seed: int, path: Path) -> None:
-    """Write a randomly initialised Qwen3 of the shape `init`, with the word-level tokenizer of the search traces."""
-    tokenizer = build_trace_tokenizer()
-    set_seed(seed)
-    config = Qwen3Config(
-        **init,
-        vocab_size=len(tokenizer),
-        bos_token_id=None,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-
-
-def build_trace_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with one token for each word of a search trace, numbers included; words are parted by spaces."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = [*TRACE_WORDS.split(), *map(str, range(LARGEST_STEP + 1))]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", padding_side="left"
-    )
-
-
-def load_tokenizer(cfg: "Config", path: str) -> PreTrainedTokenizerBase:
-    """Load the tokenizer, with a pad token (EOS where it has none, as TRL does).
+    One that is not there yet is made in the run folder, once: an untrained one, seeded, or an adapter merged onto its
+    base (unquantised, in cfg.model.dtype).
 
     Raises:
-        ConfigError: it cannot be had, with the local option to use.
+        ConfigError: it cannot be made.
+    """
+    if cfg.model.init is None and not is_adapter(locate_model(cfg)):
+        return locate_model(cfg)
+    path, part = run_dir / "start_model", run_dir / "start_model.part"
+    if not path.exists():
+        shutil.rmtree(part, ignore_errors=True)  # of a run that ended while it was written
+        if cfg.model.init is not None:
+            create_untrained(cfg.model.init, cfg.seed, part)
+        else:
+            _merge(cfg, part)
+        part.rename(path)
+    return str(path)
+
+
+def load_tokenizer(cfg: "Config", path: str, key: str = "model.path") -> PreTrainedTokenizerBase:
+    """Load the tokenizer, with a pad token (EOS where it has none, as TRL does) and with the model's context as its
+    `model_max_length`, where that is shorter.
+
+    Raises:
+        ConfigError: it cannot be had, with the local option to use, or it has neither a pad nor an EOS token.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=cfg.model.trust_remote_code)
-    except (OSError, ValueError) as error:
-        raise ConfigError([_explain(path, error)]) from None
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
+        at = path
+        if is_adapter(path) and not (Path(path) / "tokenizer_config.json").is_file():
+            at = adapters.find_base(path, find_named_base(cfg, path))
+        tokenizer = AutoTokenizer.from_pretrained(at, trust_remote_code=cfg.model.trust_remote_code)
+    except (*UNREADABLE, AdapterError) as error:
+        raise ConfigError([explain(path, error, key)]) from None
+    if tokenizer.pad_token is None and tokenizer.eos_token is None:
+        raise ConfigError(
+            [f"{key}={path}: its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json"]
+        )
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    context = getattr(load_config(cfg, path, key).get_text_config(), "max_position_embeddings", None)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, context or tokenizer.model_max_length)
     return tokenizer
 
 
-def load_policy(cfg: "Config", path: str, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """Load a causal language model for measuring, in evaluation mode, on the run's device.
+def template_kwargs(cfg: "Config", tokenizer: PreTrainedTokenizerBase) -> dict[str, bool]:
+    """What the chat template is told beside the messages: thinking on or off, where cfg.model.enable_thinking says.
+
+    Raises:
+        ConfigError: it says, and the template does not know thinking.
+    """
+    thinking = cfg.model.enable_thinking
+    if thinking is None:
+        return {}
+    if "enable_thinking" not in str(tokenizer.chat_template):
+        lacks = "has no chat template" if tokenizer.chat_template is None else "has a chat template without thinking"
+        raise ConfigError([f"model.enable_thinking={show(thinking)}: model={cfg.model.name} {lacks}; must be null"])
+    return {"enable_thinking": thinking}
+
+
+def load_policy(cfg: "Config", path: str, dtype: torch.dtype | None = None) -> PreTrainedModel | PeftModel:
+    """Load a causal language model for measuring, in evaluation mode, on the run's device, quantised as cfg.peft says.
 
     `dtype` overrules the config's.
 
     Raises:
+        ConfigError: it cannot be had, with the local option to use, or is not a language model.
+    """
+    _refuse_classifier(cfg, path)
+    return load_model(AutoModelForCausalLM, cfg, path, "model.path", dtype or cfg.model.dtype, cfg.peft.quantization)
+
+
+def load_scorer(cfg: "Config", path: str) -> PreTrainedModel | PeftModel:
+    """Load a reward model of the run itself: a sequence classifier with one label, in evaluation mode.
+
+    A head that the weights lack is drawn after set_seed(cfg.seed), which makes it the one that RewardTrainer starts
+    from. The reward is read at the last token that is not padding; where EOS serves for padding (GPT-2), that is the
+    last one before EOS, in training and here alike.
+
+    Raises:
         ConfigError: it cannot be had, with the local option to use.
     """
-    kwargs = {"attn_implementation": cfg.model.attn_implementation} if cfg.model.attn_implementation else {}
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype or cfg.model.dtype, trust_remote_code=cfg.model.trust_remote_code, **kwargs
+    pad_id = load_tokenizer(cfg, path).pad_token_id
+    set_seed(cfg.seed)
+    return _load_scorer(cfg, path, "model.path", cfg.model.dtype, cfg.peft.quantization, pad_id)
+
+
+def load_reward_model(cfg: "Config") -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
+    """Load the reward model of cfg.reward.path, and its tokenizer: from a run's folder what that run saved, in its
+    dtype and quantised as there; else that folder or hub id, in cfg.model.dtype.
+
+    Raises:
+        ConfigError: it cannot be had, or is not a classifier with one label.
+    """
+    folder, key = Path(cfg.reward.path).expanduser(), "reward.path"
+    path, dtype, quantization = str(folder) if folder.is_dir() else cfg.reward.path, cfg.model.dtype, None
+    if (folder / ".hydra" / "config.yaml").is_file():
+        if not (folder / "model").is_dir():
+            raise ConfigError(
+                [f"{key}={cfg.reward.path}: a run that has saved no model; its run.json says how far it got"]
+            )
+        run = OmegaConf.load(folder / ".hydra" / "config.yaml")
+        path, dtype = str(folder / "model"), run.model.dtype
+        quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
+    if not is_classifier(cfg, path, key):
+        held = (load_config(cfg, path, key).architectures or ["of no named class"])[0]
+        raise ConfigError(
+            [
+                f"{key}={cfg.reward.path}: holds a language model ({held}), not a reward model;"
+                " train one with algo=reward_model"
+            ]
         )
-    except (OSError, ValueError) as error:
-        raise ConfigError([_explain(path, error)]) from None
-    return model.to("cpu" if cfg.device.use_cpu else "cuda").eval()
+    tokenizer = load_tokenizer(cfg, path, key)
+    return _load_scorer(cfg, path, key, dtype, quantization, tokenizer.pad_token_id), tokenizer
 
 
 def identify_weights(path: str) -> str:
@@ -144,7 +195,27 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _explain(path: str, error: Exception) -> str:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    where = "" if is_folder(path) else "; without a network use model=tiny, or model.path=FOLDER"
-    return f"model.path={path}: cannot be loaded ({first}){where}"
+def _merge(cfg: "Config", out: Path) -> None:
+    adapter = locate_model(cfg)
+    if cfg.algo.name != "reward_model":
+        _refuse_classifier(cfg, adapter)
+    try:
+        adapters.merge(adapter, out, cfg.model.base, cfg.model.dtype, cfg.model.trust_remote_code)
+    except AdapterError as error:
+        raise ConfigError([explain(adapter, error)]) from None
+
+
+def _refuse_classifier(cfg: "Config", path: str) -> None:
+    if is_classifier(cfg, path, "model.path"):
+        raise ConfigError([f"model.path={path}: holds a reward model; algo={cfg.algo.name} needs a language model"])
+
+
+def _load_scorer(
+    cfg: "Config", path: str, key: str, dtype: str | torch.dtype, quantization: dict | None, pad_id: int
+) -> PreTrainedModel | PeftModel:
+    labels = load_config(cfg, path, key).num_labels
+    if is_classifier(cfg, path, key) and not is_adapter(path) and labels != 1:
+        raise ConfigError([f"{key}={path}: holds a classifier with {labels} labels; a reward model has one"])
+    model = load_model(AutoModelForSequenceClassification, cfg, path, key, dtype, quantization, num_labels=1)
+    model.config.get_text_config().pad_token_id = pad_id
+    return model

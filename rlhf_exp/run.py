@@ -15,24 +15,21 @@ import transformers
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
 
-from rlhf_exp import baseline_cache
+from rlhf_exp.adapters import build_peft_config
+from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.diagnose import diagnose
-from rlhf_exp.evaluate import HeldOut, compare, describe_samples, encode_prompts, sample_held_out, summarise
-from rlhf_exp.models import (
-    count_unknown,
-    free_memory,
-    identify_weights,
-    load_policy,
-    load_tokenizer,
-    resolve_model,
-)
-from rlhf_exp.monitor import MetricsWriter, Probe, QuietProgress
+from rlhf_exp.measurements import PolicyMeasurement, ScorerMeasurement
+from rlhf_exp.models import free_memory, load_tokenizer, resolve_model
+from rlhf_exp.monitor import MetricsWriter, QuietProgress
+from rlhf_exp.prompts import check_context, check_vocabulary
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.report.load import load_run
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl
+from rlhf_exp.run_folder import RunFolder, write_json
+from rlhf_exp.sample import sample
 from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.tracking import set_up_tracking
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
@@ -60,6 +57,10 @@ def run(cfg: Config, run_dir: Path) -> int:
         _write_report(folder)
         print(f"\nStopped. Go on with: python -m rlhf_exp resume={run_dir}")
         return STOPPED
+    except ConfigError as error:
+        # Another run may write over a refused one, but never over one that was resumed.
+        folder.finish("failed" if cfg.resume else "refused", "; ".join(error.problems))
+        raise
     except Exception as error:
         folder.finish("failed", f"{type(error).__name__}: {error}")
         _write_report(folder)
@@ -79,38 +80,27 @@ def _run_stages(cfg: Config, folder: RunFolder) -> None:
     set_up_tracking(cfg, run_dir)
     if cfg.device.threads:
         torch.set_num_threads(cfg.device.threads)
+    if not cfg.device.use_cpu and cfg.model.attn_implementation != "flash_attention_2":
+        print(f"attention: {cfg.model.attn_implementation}; flash_attention_2 needs flash-attn and half precision")
     with folder.phase("load"):
         args = build_args(cfg)
         model_path = resolve_model(cfg, run_dir)
         tokenizer = load_tokenizer(cfg, model_path)
-        task = load_task(cfg, tokenizer)
+    task = _load_rows(cfg, folder, model_path, tokenizer)
+    with folder.phase("load"):
         rewards = build_rewards(cfg, task)
-        _check_vocabulary(tokenizer, task)
-        start_model = load_policy(cfg, model_path)
-    for note in task.notes:
-        print(note)
 
-    def describe(which: str, held_out: HeldOut) -> list[dict[str, Any]]:
-        return describe_samples(which, cfg, task, tokenizer, rewards, held_out)
-
+    if cfg.algo.name == "reward_model":
+        measurement = ScorerMeasurement(cfg, folder, model_path, tokenizer, task)
+    else:
+        measurement = PolicyMeasurement(cfg, folder, model_path, tokenizer, task, rewards)
     with folder.phase("baseline"):
-        key = baseline_cache.baseline_key(cfg, identify_weights(model_path), tokenizer, task.eval)
-        held_out = baseline_cache.read_baseline(cfg.eval.cache_dir, key)
-        folder.record["baseline_cached"] = held_out is not None
-        if held_out is None:
-            held_out = sample_held_out(start_model, tokenizer, task.eval, cfg, title="baseline")
-            baseline_cache.write_baseline(cfg.eval.cache_dir, key, held_out)
-        baseline = describe("baseline", held_out)
-        evaluation = {"baseline": summarise(baseline, cfg.max_tokens)}
-        write_json(run_dir / "evaluation.json", evaluation)
-        write_jsonl(run_dir / "samples.jsonl", baseline)
-        probe = _make_probe(cfg, start_model, tokenizer, task, held_out)
-    del start_model
+        probe = measurement.before()
     free_memory()
 
     with folder.phase("train"):
         watch = MetricsWriter(run_dir, probe, cfg.monitor.every_steps, cfg.monitor.stop_on_nonfinite)
-        trainer = build_trainer(Parts(cfg, args, model_path, tokenizer, task, rewards, []))
+        trainer = build_trainer(Parts(cfg, args, model_path, tokenizer, task, rewards, build_peft_config(cfg)))
         _watch(trainer, watch)
         _train(cfg, trainer, folder)
         trainer.save_model(str(run_dir / "model"))
@@ -119,14 +109,25 @@ def _run_stages(cfg: Config, folder: RunFolder) -> None:
         free_memory()
 
     with folder.phase("evaluate"):
-        start_model = load_policy(cfg, model_path)
-        policy = load_policy(cfg, str(run_dir / "model"), start_model.dtype)  # what was saved is what is measured
-        held_out = sample_held_out(policy, tokenizer, task.eval, cfg, start_model, title="evaluate")
-        trained = describe("trained", held_out)
-        evaluation["trained"] = summarise(trained, cfg.max_tokens)
-        evaluation["paired"] = compare(baseline, trained, cfg.eval.seed)
-        write_json(run_dir / "evaluation.json", evaluation)
-        write_jsonl(run_dir / "samples.jsonl", [*baseline, *trained])
+        measurement.after()  # what was saved is what is measured
+
+
+def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreTrainedTokenizerBase") -> Task:
+    """The task's rows; those to learn from are sampled from the start model first where the task gives none."""
+    with folder.phase("load"):
+        task = load_task(cfg, tokenizer)
+        check_vocabulary(tokenizer, task)
+        check_context(cfg, tokenizer, task)
+    if learns_from_samples(cfg):
+        samples = cfg.task.samples
+        if samples in (None, "self"):
+            with folder.phase("sample"):
+                samples = sample(cfg, folder.path / "samples", model_path, tokenizer)
+        task = learn_from(cfg, task, Path(samples))
+    for note in task.notes:
+        print(note)
+    write_json(folder.path / "data.json", task.facts)
+    return task
 
 
 def _list_facts(cfg: Config) -> dict[str, Any]:
@@ -140,30 +141,6 @@ def _list_facts(cfg: Config) -> dict[str, Any]:
         "max_tokens": cfg.max_tokens,
         "device": f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device,
     }
-
-
-def _check_vocabulary(tokenizer: "PreTrainedTokenizerBase", task: Task) -> None:
-    """Refuse prompts that the model cannot read: a word outside a closed vocabulary would become <unk> in silence."""
-    prompts = [row["prompt"] for row in [*task.train, *task.eval] if isinstance(row["prompt"], str)]
-    unknown = count_unknown(tokenizer, prompts)
-    if unknown:
-        words = ", ".join(f"{word!r} ({n})" for word, n in sorted(unknown.items(), key=lambda item: -item[1])[:5])
-        raise ConfigError(
-            [
-                f"task={task.name}: {len(unknown)} words of its prompts are not in the model's vocabulary: {words};"
-                " use ranges that the model knows, or another model"
-            ]
-        )
-
-
-def _make_probe(
-    cfg: Config, start_model: Any, tokenizer: "PreTrainedTokenizerBase", task: Task, held_out: HeldOut
-) -> Probe:
-    """The start model's own completions on the first held-out rows."""
-    rows = list(zip(encode_prompts(tokenizer, task.eval), held_out.completion_ids, strict=True))
-    return Probe.from_samples(
-        start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, tokenizer.pad_token_id
-    )
 
 
 def _watch(trainer: "Trainer", watch: MetricsWriter) -> None:
@@ -189,12 +166,12 @@ def _train(cfg: Config, trainer: "Trainer", folder: RunFolder) -> None:
 
 
 def _count_tokens(metrics: list[dict[str, Any]], trainer: "Trainer") -> dict[str, int]:
-    """Prompt and completion tokens that training processed: TRL counts them together, completions by their mean."""
+    """Tokens that training processed: TRL counts all together, and sampled completions by their mean."""
     total = int(max((row.get("num_tokens") or 0 for row in metrics), default=0))
     per_log = trainer.args.world_size * getattr(trainer.args, "generation_batch_size", 0)
     means = [row["completions/mean_length"] for row in metrics if row.get("completions/mean_length")]
     completion = round(sum(means) * per_log) if means else 0
-    return {"prompt_tokens": total - completion, "completion_tokens": completion}
+    return {"tokens": total, "prompt_tokens": total - completion, "completion_tokens": completion}
 
 
 def _write_report(folder: RunFolder) -> None:

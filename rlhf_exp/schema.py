@@ -31,6 +31,15 @@ class Traces:
 
 
 @dataclass(frozen=True)
+class SampledRows:
+    """What is sampled from the start model to learn from: prompts, completions of each, and how many of them are used."""
+
+    rows: int = within(">= 1")
+    completions: int = within(">= 1")
+    per_prompt: int = within(">= 1")
+
+
+@dataclass(frozen=True)
 class Countdown:
     name: Literal["countdown"]
     source: Literal["generated", "file", "hub"]
@@ -44,23 +53,81 @@ class Countdown:
     train_rows: int | None = within(">= 1")
     data_seed: int = within(SEED_RANGE)
     prompt: Literal["auto", "plain", "chat"]
+    samples: str | None
+    sampling: SampledRows
     traces: Traces
+
+
+@dataclass(frozen=True)
+class Gsm8k:
+    name: Literal["gsm8k"]
+    source: Literal["hub", "file", "generated"]
+    path: str | None
+    hub_id: str
+    train_rows: int | None = within(">= 1")
+    data_seed: int = within(SEED_RANGE)
+    prompt: Literal["auto", "plain", "chat"]
+    samples: str | None
+    sampling: SampledRows
+
+
+HH_RLHF_SUBSETS = ("harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled")
+
+
+@dataclass(frozen=True)
+class HhRlhf:
+    name: Literal["hh_rlhf"]
+    source: Literal["hub", "file", "generated"]
+    path: str | None
+    hub_id: str
+    subsets: list[Literal[HH_RLHF_SUBSETS]]
+    train_rows: int | None = within(">= 1")
+    data_seed: int = within(SEED_RANGE)
+    prompt: Literal["auto", "plain", "chat"]
+    max_length: int | None = within(">= 2")
+
+
+TASKS = {"countdown": Countdown, "gsm8k": Gsm8k, "hh_rlhf": HhRlhf}
 
 
 @dataclass(frozen=True)
 class Model:
     name: str
     path: str | None
-    init: dict[str, int | float | bool] | None = within("> 0")
+    base: str | None
+    init: dict[str, int | float | bool | str] | None = within("> 0")
     learning_rate: dict[str, float] = within("> 0")
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
-    attn_implementation: str | None
+    attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
+    enable_thinking: bool | None
     trust_remote_code: bool
+
+
+@dataclass(frozen=True)
+class Lora:
+    """The arguments of peft's LoraConfig that experiments vary."""
+
+    r: int = within(">= 1")
+    lora_alpha: int = within(">= 1")
+    lora_dropout: float = within(">= 0, < 1")
+    target_modules: str | list[str]
+
+
+@dataclass(frozen=True)
+class Peft:
+    name: Literal["none", "lora", "qlora"]
+    lora: Lora | None
+    quantization: dict[str, bool | str] | None
+    dtype: Literal["float32", "bfloat16", "float16"]
+    own_reference: bool
 
 
 @dataclass(frozen=True)
 class Reward:
     weights: dict[str, float]
+    path: str | None
+    normalize: bool
+    batch_size: int = within(">= 1")
 
 
 @dataclass(frozen=True)
@@ -95,6 +162,8 @@ class Monitor:
 class Eval:
     split: Literal["validation", "test"]
     rows: int = within(">= 1")
+    completions: int = within(">= 1")
+    greedy: bool
     batch_size: int = within(">= 1")
     temperature: float = within("> 0")
     top_p: float = within("> 0, <= 1")
@@ -111,8 +180,9 @@ class Config:
     resume: str | None
     output_dir: str
     algo: Algo
-    task: Countdown
+    task: Countdown | Gsm8k | HhRlhf
     model: Model
+    peft: Peft
     reward: Reward
     generation: Generation
     device: Device

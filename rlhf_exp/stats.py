@@ -1,10 +1,11 @@
-"""Intervals and paired comparisons: arrays in, plain numbers out; no model, no disk.
+"""Intervals, paired comparisons, and figures of several completions a row: arrays in, plain numbers out.
 
 Every interval is 95% and has the one shape used in all files: {"value", "low", "high"}.
 
     paired_bootstrap([0, 0, 1], [1, 0, 1], seed=0)  ->  {"value": 0.333, "low": 0.0, "high": 1.0}
 """
 
+import math
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -65,32 +66,81 @@ def mean_interval(values: Sequence[float]) -> Interval:
     return _interval(mean, mean - half, mean + half)
 
 
-def paired_bootstrap(baseline: Sequence[float], trained: Sequence[float], seed: int) -> Interval:
+def share_interval(shares: Sequence[float]) -> Interval:
+    """Mean of the rows' shares, each from 0 to 1: of its completions, say, that are correct.
+
+    Completions of one row are alike, so rows are what is counted. Where every share is 0 or 1 (one completion a row,
+    or rows that are all alike, of which a t interval would have no width) it is Wilson's interval; otherwise Student's
+    t interval, cut to [0, 1].
+
+    Raises:
+        ValueError: no shares.
+    """
+    if set(shares) <= {0, 1}:
+        return wilson(int(sum(shares)), len(shares))
+    found = mean_interval(shares)
+    if found["low"] is None:
+        return found
+    return _interval(found["value"], max(0.0, found["low"]), min(1.0, found["high"]))
+
+
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """The chance that at least one of `k` completions, drawn without replacement from the `n` of a row, is correct.
+
+    Its mean over rows is an unbiased estimate of pass@k; 1 - (1 - correct / n) ** k is not.
+
+    Raises:
+        ValueError: k lies outside 1..n, or `correct` outside 0..n.
+
+    Source: Chen et al. (2021), arXiv:2107.03374, equation 1, in exact integers instead of its product of floats.
+    """
+    if not (1 <= k <= n and 0 <= correct <= n):
+        raise ValueError(f"k must lie in 1..{n} and correct in 0..{n}, not {k} and {correct}")
+    return 1 - math.comb(n - correct, k) / math.comb(n, k)
+
+
+def distinct_n(completions: Sequence[Sequence[int]], n: int) -> float:
+    """Distinct n-grams over all n-grams of all completions; 0 where there is none.
+
+    It falls as there is more text, even of one and the same author: compare it between equal numbers of completions.
+
+    Source: Li et al. (2016), arXiv:1510.03055, section 5, over token ids instead of words.
+    """
+    grams = [tuple(ids[i : i + n]) for ids in completions for i in range(len(ids) - n + 1)]
+    return len(set(grams)) / len(grams) if grams else 0.0
+
+
+def paired_bootstrap(
+    baseline: Sequence[float] | np.ndarray, trained: Sequence[float] | np.ndarray, seed: int
+) -> Interval:
     """Mean of trained minus baseline over the same rows, with the percentile bootstrap over rows.
 
     Rows are resampled as pairs, so what makes a row hard cancels. Where every row moved by the same
     amount the interval has no width: resampling cannot show what it has never seen.
 
     Args:
-        baseline: (rows,) one value per row.
-        trained: (rows,) the same rows in the same order.
+        baseline: (rows,) one value per row, or (rows, completions), of which a row's mean counts.
+        trained: the same rows in the same order.
 
     Raises:
         ValueError: no rows, or different numbers of rows.
 
     Source: Efron and Tibshirani (1993), chapter 13, through `scipy.stats.bootstrap`.
     """
-    return _bootstrap_mean(_differences(baseline, trained), seed)
+    return _bootstrap_mean(_mean_by_row(_differences(baseline, trained)), seed)
 
 
-def win_rate(baseline_rewards: Sequence[float], trained_rewards: Sequence[float], seed: int) -> WinRate:
+def win_rate(
+    baseline_rewards: Sequence[float] | np.ndarray, trained_rewards: Sequence[float] | np.ndarray, seed: int
+) -> WinRate:
     """How often the trained reward beats the baseline's on the same row; a tie counts as half a win.
 
-    The interval is the percentile bootstrap over rows. Raises as `paired_bootstrap` does.
+    Of (rows, completions) the i-th completion meets the i-th of its row: wins, losses and ties count completions, `n`
+    rows. The interval is the percentile bootstrap over rows. Arguments and errors as `paired_bootstrap` has them.
     """
     signs = np.sign(_differences(baseline_rewards, trained_rewards))
     return {
-        "win_rate": _bootstrap_mean((signs + 1) / 2, seed),
+        "win_rate": _bootstrap_mean(_mean_by_row((signs + 1) / 2), seed),
         "wins": int((signs > 0).sum()),
         "losses": int((signs < 0).sum()),
         "ties": int((signs == 0).sum()),
@@ -98,7 +148,11 @@ def win_rate(baseline_rewards: Sequence[float], trained_rewards: Sequence[float]
     }
 
 
-def _differences(baseline: Sequence[float], trained: Sequence[float]) -> np.ndarray:
+def _mean_by_row(values: np.ndarray) -> np.ndarray:
+    return values if values.ndim == 1 else values.mean(axis=1)
+
+
+def _differences(baseline: Sequence[float] | np.ndarray, trained: Sequence[float] | np.ndarray) -> np.ndarray:
     if len(baseline) != len(trained):
         counts = f"{len(baseline)} baseline, {len(trained)} trained"
         raise ValueError(f"a paired test needs the same rows: {counts}")

@@ -15,7 +15,6 @@ from math import gcd
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from rlhf_exp.checks import find_problem, fits, show, suggest
-from rlhf_exp.combinations import LOSS_TYPES
 from rlhf_exp.config import Config, ConfigError
 
 if TYPE_CHECKING:
@@ -95,9 +94,8 @@ RANGES = {
     "save_total_limit": _COUNT,
 }
 
-# Closed choices that TRL annotates as plain text and looks at only while it trains.
+# Closed choices that TRL annotates as plain text and looks at only while it trains. Losses: combinations.py.
 CHOICES = {
-    "loss_type": LOSS_TYPES["grpo"],
     "scale_rewards": ("group", "batch", "none", True, False),
     "importance_sampling_level": ("token", "sequence"),
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
@@ -132,7 +130,7 @@ def check_args(cfg: Config) -> list[str]:
             continue
         if name in RENAMED:
             problems["unknown"].append(f"{key}={show(value)}: renamed; use algo.args.{RENAMED[name]}")
-        annotation = _narrow(cfg.algo.name, name, known[name].metadata.get("choices"), hints[name])
+        annotation = _narrow(name, known[name].metadata.get("choices"), hints[name])
         if problem := find_problem(key, value, annotation, RANGES.get(name)):
             problems[problem[0]].append(problem[1])
     found = [line for lines in problems.values() for line in lines]
@@ -153,10 +151,9 @@ def build_args(cfg: Config) -> "TrainingArguments":
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
 
 
-def _narrow(algo: str, name: str, choices: Any, hint: Any) -> Any:
+def _narrow(name: str, choices: Any, hint: Any) -> Any:
     """The annotation as a Literal where the choices are known, TRL's own (`choices` of the field) or ours."""
-    if algo == "grpo":
-        choices = CHOICES.get(name, choices)
+    choices = CHOICES.get(name, choices)
     if not choices:
         return hint
     closed = Literal[tuple(choices)]

@@ -22,6 +22,15 @@ Examples:
   python -m rlhf_exp algo=grpo task=countdown
   python -m rlhf_exp loss_type=dr_grpo max_tokens=64 dry_run=true
   python -m rlhf_exp -m loss_type=grpo,dr_grpo max_tokens=32,64,96
+  python -m rlhf_exp algo=dpo task=countdown
+  python -m rlhf_exp algo=reward_model task=hh_rlhf task.source=file task.path=FILE.jsonl.gz model=tiny_gpt2
+  python -m rlhf_exp experiment=hh_rlhf_gpt2_reward_model_tiny
+
+Other commands, each with --help:
+  python -m rlhf_exp.describe task=hh_rlhf    what is in the data
+  python -m rlhf_exp.sample task=countdown    completions of the start model, to learn from with task.samples=
+  python -m rlhf_exp.merge ADAPTER OUT        an adapter and its base as one model
+  python -m rlhf_exp.report DIR...            finished runs compared
 
 Studies: python -m rlhf_exp -cd sweeps -cn NAME, with NAME one of {studies}
 Hydra's own flags: --hydra-help
@@ -29,7 +38,7 @@ Hydra's own flags: --hydra-help
 
 
 def format_help() -> str:
-    """Usage, every group with its options, the keys, three examples."""
+    """Usage, every group with its options, the keys, examples, and the other commands."""
     conf = ROOT / "conf"
     text = (conf / "config.yaml").read_text(encoding="utf-8")
     defaults = dict(re.findall(r"^  - (\w+): (\S+)", text, re.MULTILINE))

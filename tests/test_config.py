@@ -30,7 +30,6 @@ def any_machine(monkeypatch):
 
 def test_every_config_file_composes_and_checks(any_machine):
     files = sorted([*CONF.rglob("*.yaml"), *(ROOT / "sweeps").rglob("*.yaml")])
-    assert len(files) == 37
     checked = 0
     for file in files:
         group, option = file.parent.name, file.stem
@@ -39,12 +38,12 @@ def test_every_config_file_composes_and_checks(any_machine):
         overrides = [f"{group}={option}"]
         if group == "loss_type" and option in ALGO_NEEDS:
             overrides.append(f"algo={option}")
-        if overrides[-1] in ("algo=dpo", "algo=reward_model"):
-            assert "needs preference pairs" in refuse(*overrides)[0]
+        if option in ("model", "none") and group == "reward" or overrides == ["task=hh_rlhf"]:
+            refuse(*overrides)  # grpo on hh_rlhf wants a trained reward model
         else:
             compose_config(overrides)
         checked += 1
-    assert checked == 35
+    assert checked == len(files) - 2  # config.yaml and the study
 
 
 def test_the_defaults_are_the_main_job():
@@ -135,20 +134,65 @@ def test_combinations_and_files_come_after_types():
         ),
         (["task.path=${nope}"], "task.path: Interpolation key 'nope' not found"),
         (
-            ["algo=dpo"],
-            "algo=dpo: needs preference pairs, and task=countdown has none; tasks with pairs: none yet;"
-            " algorithms for task=countdown: grpo, sft",
-        ),
-        (
             ["algo=sft", "loss_type=dapo"],
             "loss_type=dapo: not a loss of algo=sft, must be one of nll, dft",
         ),
         (
             ["+reward.weights.outcom=1"],
-            "reward.weights.outcom: no such reward; must be one of outcome; did you mean outcome?",
+            "reward.weights.outcom: no such reward; must be one of outcome, model; did you mean outcome?",
         ),
         (["task.source=file"], "task.source=file: needs task.path, a JSONL file with nums and target"),
         (["task.source=file", "task.path=nope.jsonl"], "task.path=nope.jsonl: no such file"),
+        (
+            ["task=hh_rlhf"],
+            "algo=grpo: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR, a run of"
+            " algo=reward_model",
+        ),
+        (
+            ["task=gsm8k", "reward=none"],
+            "algo=grpo: needs a reward, and reward=none has none; use reward=outcome, or reward=model"
+            " reward.path=RUN_DIR, a run of algo=reward_model",
+        ),
+        (
+            ["task=hh_rlhf", "reward=outcome", "algo=dpo"],
+            "reward.weights.outcome: task=hh_rlhf has no right answers to grade; use reward=model"
+            " reward.path=RUN_DIR, a run of algo=reward_model",
+        ),
+        (
+            ["reward=model"],
+            "reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id",
+        ),
+        (
+            ["reward.path=somebody/model"],
+            "reward.path=somebody/model: not with these rewards; add +reward.weights.model=1.0",
+        ),
+        (
+            ["reward=model", "reward.path=./nope"],
+            "reward.path=./nope: no such folder; must be the folder of a run of algo=reward_model",
+        ),
+        (
+            ["task.samples=self"],
+            "task.samples=self: algo=grpo learns from samples of its own; allowed with sft, dpo, reward_model",
+        ),
+        (
+            ["algo=sft", "task.samples=outputs/nope"],
+            "task.samples=outputs/nope: holds no samples.jsonl; must be self, or a folder that"
+            " `python -m rlhf_exp.sample task=countdown` has made",
+        ),
+        (
+            ["algo=dpo", "loss_type=grpo"],
+            "loss_type=grpo: not a loss of algo=dpo, must be one of sigmoid, hinge, ipo, exo_pair, nca_pair, robust,"
+            " bco_pair, sppo_hard, aot, aot_unpaired, apo_zero, apo_down, discopop, sft, sigmoid_norm",
+        ),
+        (
+            ["task=hh_rlhf", "algo=dpo", "task.subsets=[harmless]"],
+            "task.subsets=[harmless]: must be a list, each one of harmless-base, helpful-base, helpful-online,"
+            " helpful-rejection-sampled",
+        ),
+        (
+            ["model=tiny_gpt2", "model.init.architecture=gpt3"],
+            "model.init.architecture=gpt3: must be one of gpt2, qwen2, qwen3; did you mean gpt2?",
+        ),
         (["task.numbers=[]"], "task.numbers=[]: must hold how many numbers a problem has, such as [3]"),
         (
             ["model=tiny_untrained", "model.path=gpt2"],
@@ -194,6 +238,41 @@ def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):
 def test_a_logger_that_is_not_installed_is_refused(monkeypatch):
     monkeypatch.setattr(combinations, "find_spec", lambda name: None)
     assert refuse("logging=wandb") == ["logging=wandb: not installed; pip install wandb, or logging=file"]
+
+
+def test_4_bit_needs_bitsandbytes_and_half_precision_by_default(monkeypatch):
+    assert compose_config(["peft=qlora"]).model.dtype == "bfloat16"
+    monkeypatch.setattr(combinations, "find_spec", lambda name: None)
+    assert refuse("peft=qlora") == [
+        "peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora"
+    ]
+
+
+FLASH = "model.attn_implementation=flash_attention_2"
+
+
+def test_flash_attention_is_refused_where_it_cannot_run(monkeypatch):
+    monkeypatch.setattr(combinations, "find_spec", lambda name: None)
+    assert refuse(FLASH) == [
+        f"{FLASH}: flash-attn is not installed; pip install flash-attn, or model.attn_implementation=sdpa"
+    ]
+    monkeypatch.setattr(combinations, "find_spec", lambda name: name)
+    assert refuse(FLASH) == [f"{FLASH}: needs a GPU of Ampere or newer; use model.attn_implementation=sdpa"]
+
+
+def test_flash_attention_is_chosen_where_it_can_run(any_machine, monkeypatch):
+    monkeypatch.setattr(device, "find_spec", lambda name: name)
+    assert compose_config().model.attn_implementation == "sdpa"
+    assert compose_config(["peft=qlora"]).model.attn_implementation == "flash_attention_2"
+    assert refuse(FLASH) == [
+        f"{FLASH}: needs half precision; add model.dtype=bfloat16, or use model.attn_implementation=sdpa"
+    ]
+    assert compose_config([FLASH, "model.dtype=bfloat16"]).model.dtype == "bfloat16"
+
+
+def test_a_refused_run_may_be_written_over(tmp_path):
+    (tmp_path / "run.json").write_text('{"status": "refused"}')
+    assert compose_config([f"output_dir={tmp_path}"])
 
 
 def test_a_local_model_needs_its_config(tmp_path):

@@ -6,6 +6,7 @@ from scipy import stats
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp.generation import Sampling, sample_completions
+from rlhf_exp.monitor import NonFiniteLoss
 
 EOS, PAD = 1, 0
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13], [4, 4]]
@@ -99,6 +100,36 @@ def test_top_k_of_one_is_greedy_and_both_methods_agree(model):
         sample_completions(model, PROMPTS, Sampling(8, top_k=1), [EOS], PAD, method) for method in ("compact", "trl")
     ]
     assert greedy[0] == greedy[1]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("method", ["compact", "trl"])
+def test_temperature_0_takes_the_most_probable_token_and_no_random_number(model, method):
+    model.generation_config.update(do_sample=True, temperature=0.6, top_p=0.5, top_k=3)  # as a checkpoint can bring
+    state = torch.get_rng_state()
+    found = sample_completions(model, PROMPTS, Sampling(8, temperature=0.0, top_p=0.9), [EOS], PAD, method)
+    assert torch.equal(torch.get_rng_state(), state)
+    for prompt, completion in zip(PROMPTS, found, strict=True):
+        slow = []
+        while len(slow) < 8 and EOS not in slow:
+            slow.append(model(input_ids=torch.tensor([prompt + slow])).logits[0, -1].argmax().item())
+        assert completion == slow
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_finite_are_named(model, temperature):
+    with torch.no_grad():
+        model.get_output_embeddings().weight.fill_(torch.nan)
+    with pytest.raises(NonFiniteLoss, match="^the policy's logits are not finite; try a lower algo.args.learning_rate"):
+        sample_completions(model, PROMPTS, Sampling(4, temperature), [EOS], PAD)
+
+
+def test_a_checkpoints_own_repetition_penalty_is_not_applied(model):
+    plain = sample_completions(model, PROMPTS, Sampling(8, temperature=0.0), [EOS], PAD, "trl")
+    model.generation_config.repetition_penalty = 5.0
+    assert sample_completions(model, PROMPTS, Sampling(8, temperature=0.0), [EOS], PAD, "trl") == plain
+    drawn = [sample_completions(model, PROMPTS, Sampling(8, top_k=1), [EOS], PAD, m) for m in ("trl", "compact")]
+    assert drawn[0] == drawn[1] == plain
 
 
 def test_the_same_seed_gives_the_same_completions(model):

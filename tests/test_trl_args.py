@@ -131,7 +131,7 @@ def test_every_algorithm_has_its_config_class():
 def test_our_choices_are_those_of_the_installed_trl():
     source = (TRAINERS / "grpo_trainer.py").read_text()
     losses = re.findall(r"self\.loss_type (?:==|in) (\[[^\]]+\]|\"\w+\")", source)
-    assert {name for group in losses for name in re.findall(r"\w+", group)} == set(CHOICES["loss_type"])
+    assert {name for group in losses for name in re.findall(r"\w+", group)} == set(LOSS_TYPES["grpo"])
     for name in ("scale_rewards", "importance_sampling_level", "multi_objective_aggregation"):
         compared = re.findall(rf"self\.{name} (?:==|!=|in) (\[[^\]]+\]|\"\w+\")", source)
         found = {word for group in compared for word in re.findall(r"\w+", group)}
@@ -140,6 +140,11 @@ def test_our_choices_are_those_of_the_installed_trl():
     assert set(re.findall(r"'(\w+)'", modes)) == set(CHOICES["vllm_importance_sampling_mode"])
     config = (TRAINERS / "grpo_config.py").read_text()
     assert 'Must be one of `"server"` or\n            `"colocate"`' in config
+
+
+def test_our_dpo_losses_are_those_of_the_installed_trl():
+    source = (TRAINERS / "dpo_trainer.py").read_text()
+    assert tuple(re.findall(r'loss_type == "(\w+)":', source)) == LOSS_TYPES["dpo"]
 
 
 def test_our_sft_losses_are_those_of_the_installed_trl():

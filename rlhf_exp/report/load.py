@@ -6,6 +6,7 @@ run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy
 
 import json
 import re
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ class Run:
     metrics: list[dict]
     evaluation: dict
     samples: list[dict]
+    preferences: list[dict]
+    errors: dict
+    facts: dict  # data.json
     diagnosis: dict
     config: dict  # every interpolation resolved
     overrides: list[str]
@@ -41,11 +45,22 @@ class Run:
         rows = [row for row in self.metrics if row.get(key) is not None]
         return [row["step"] for row in rows], [row[key] for row in rows]
 
-    def paired_samples(self) -> list[tuple[dict, dict]]:
-        """(baseline, trained) samples of the same row, in the order of the baseline's file."""
-        trained = {sample["id"]: sample for sample in self.samples if sample["which"] == "trained"}
-        baseline = [sample for sample in self.samples if sample["which"] == "baseline"]
-        return [(sample, trained[sample["id"]]) for sample in baseline if sample["id"] in trained]
+    def paired_samples(self, decoding: str = "sampled") -> list[tuple[dict, dict]]:
+        """(baseline, trained) completions of the same row and number, in the order of the baseline's file.
+
+        Folders without `sample` and `decoding` hold one sampled completion a row.
+        """
+        kept = [sample for sample in self.samples if sample.get("decoding", "sampled") == decoding]
+        return _pair(kept, lambda sample: (sample["id"], sample.get("sample", 0)))
+
+    def paired_preferences(self) -> list[tuple[dict, dict]]:
+        """(baseline, trained) scores of the same held-out preference pair."""
+        return _pair(self.preferences, lambda row: row["id"])
+
+    def preference(self, which: str) -> dict:
+        """What was measured on the held-out pairs: a reward model's whole section, a part of a policy's; or {}."""
+        section = self.evaluation.get(which, {})
+        return section if self.info.get("algo") == "reward_model" else section.get("preference", {})
 
 
 def find_runs(path: Path) -> list[Path]:
@@ -77,10 +92,18 @@ def load_run(path: Path) -> Run:
         metrics=_read_lines(path / "metrics.jsonl"),
         evaluation=_read_json(path / "evaluation.json"),
         samples=_read_lines(path / "samples.jsonl"),
+        preferences=_read_lines(path / "preferences.jsonl"),
+        errors=_read_json(path / "errors.json"),
+        facts=_read_json(path / "data.json"),
         diagnosis=_read_json(path / "diagnosis.json"),
         config=_read_yaml(path / ".hydra" / "config.yaml") or {},
         overrides=_read_yaml(path / ".hydra" / "overrides.yaml") or [],
     )
+
+
+def _pair(rows: list[dict], key: Callable[[dict], Hashable]) -> list[tuple[dict, dict]]:
+    trained = {key(row): row for row in rows if row["which"] == "trained"}
+    return [(row, trained[key(row)]) for row in rows if row["which"] == "baseline" and key(row) in trained]
 
 
 def _read_text(path: Path) -> str:

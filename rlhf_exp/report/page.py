@@ -37,6 +37,7 @@ figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size:
 .callout.info { border-color: #0072b2; } .callout.ok { border-color: #009e73; }
 .pair { display: grid; gap: .2rem 1.2rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
+details { margin: .35rem 0; } summary { cursor: pointer; }
 .pair-title { font-weight: 600; margin-top: 1.6rem; } .label { font-size: .88rem; color: #57606a; }
 """
 
@@ -147,12 +148,16 @@ class Callout:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts side by side, each under its caption, and above them the text that both answer."""
+    """Two texts side by side, each under its caption, and above them the text that both answer.
+
+    `folded`: the page shows the title alone until the reader opens it.
+    """
 
     title: str
     prompt: str
     captions: tuple[str, str]
     texts: tuple[str, str]
+    folded: bool = False
 
     def markdown(self, out: Path) -> str:
         sides = zip(self.captions, self.texts, strict=True)
@@ -164,19 +169,21 @@ class Pair:
             f'<div><div class="label">{html.escape(caption)}</div>{Code(text).html()}</div>'
             for caption, text in zip(self.captions, self.texts, strict=True)
         )
-        top = f'<div class="pair-title">{html.escape(self.title)}</div>{Code(self.prompt).html()}'
-        return f'{top}<div class="pair">{sides}</div>'
+        body = f'{Code(self.prompt).html()}<div class="pair">{sides}</div>'
+        if self.folded:
+            return f"<details><summary>{html.escape(self.title)}</summary>{body}</details>"
+        return f'<div class="pair-title">{html.escape(self.title)}</div>{body}'
 
 
 Block = Heading | Text | Table | Figures | Code | Callout | Pair
 
 
-def write_page(blocks: list[Block], out: Path) -> Path:
-    """Write report.md and report.html into `out`; the first block is the title. Returns the HTML's path."""
+def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
+    """Write NAME.md and NAME.html into `out`; the first block is the title. Returns the HTML's path."""
     markdown = "\n\n".join(block.markdown(out) for block in blocks)
-    (out / "report.md").write_text(markdown + "\n", encoding="utf-8")
+    (out / f"{name}.md").write_text(markdown + "\n", encoding="utf-8")
     body = "\n".join(block.html() for block in blocks)
-    page = out / "report.html"
+    page = out / f"{name}.html"
     page.write_text(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

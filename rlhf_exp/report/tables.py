@@ -1,29 +1,29 @@
-"""Figures as text: the rows of the tables that the terminal and the pages share.
+"""Figures as text, and the tables that every kind of run has.
 
-summary_rows(run)  ->  [["accuracy", "25.2% [21.6, 29.1]", "46.1% [41.8, 50.4]", "+20.9 [+16.4, +25.4]"], ...]
+percent({"value": 0.252, "low": 0.216, "high": 0.291})  ->  "25.2% [21.6, 29.1]"
 """
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 from rlhf_exp.report.load import Run
-from rlhf_exp.stats import Interval, paired_bootstrap
-
-SUMMARY_HEAD = ["", "baseline", "trained", "difference"]
-SUMMARY_NOTE = (
-    "In brackets: 95% intervals. Differences are trained minus baseline on the same rows (paired bootstrap); "
-    "those of shares are in percentage points. KL is to the start model, in nats per completion."
-)
-OUTCOMES = ("correct", "partial", "failed")
-# Figures whose paired difference evaluation.json does not hold, and their columns in samples.jsonl.
-SAMPLE_COLUMNS = {"mean_tokens": "tokens", "truncation_rate": "truncated", "reward": "reward"}
+from rlhf_exp.stats import Interval
 
 
 def title(run: Run) -> str:
     """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0: finished"""
-    info = run.info
-    loss = f" loss_type={info['loss_type']}" if info.get("loss_type") else ""
-    names = " ".join(f"{key}={info.get(key)}" for key in ("task", "model", "max_tokens", "seed"))
-    return f"algo={info.get('algo')}{loss} {names}: {run.status}"
+    names = (
+        (key, write_name(run.info.get(key))) for key in ("algo", "loss_type", "task", "model", "max_tokens", "seed")
+    )
+    return f"{' '.join(f'{key}={name}' for key, name in names if name)}: {run.status}"
+
+
+def write_name(value: Any) -> str:
+    """A setting as the command line has it; none is empty, and several (dpo's losses) are joined."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
 
 
 def percent(interval: Interval | None) -> str:
@@ -53,74 +53,6 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def summary_rows(run: Run) -> list[list[str]]:
-    """Label, baseline, trained, difference; a side that was not measured shows as -."""
-    sides = [run.evaluation.get("baseline"), run.evaluation.get("trained")]
-    difference = run.evaluation.get("paired", {}).get("difference")
-    moved = sample_differences(run)
-    return [
-        ["accuracy", *(percent(_get(side, "accuracy")) for side in sides), points(difference)],
-        [" / ".join(OUTCOMES), *(_counts(side) for side in sides), ""],
-        ["mean tokens", *(number(_get(side, "mean_tokens"), ".1f") for side in sides),
-         number(moved.get("mean_tokens"), "+.1f")],
-        ["budget used", *(_utilisation(side) for side in sides), ""],
-        ["truncated", *(percent(_get(side, "truncation_rate")) for side in sides),
-         points(moved.get("truncation_rate"))],
-        ["reward", *(number(_get(side, "reward", "mean"), ".3f") for side in sides),
-         number(moved.get("reward"), "+.3f")],
-        ["KL", *(number(_get(side, "kl", "mean"), ".2f") for side in sides), ""],
-    ]  # fmt: skip
-
-
-def sample_differences(run: Run) -> dict[str, Interval]:
-    """Paired differences from the samples, by the name of the figure in evaluation.json."""
-    pairs = run.paired_samples()
-    if not pairs:
-        return {}
-    return {
-        name: paired_bootstrap([before[key] for before, _ in pairs], [after[key] for _, after in pairs], seed=0)
-        for name, key in SAMPLE_COLUMNS.items()
-    }
-
-
-def win_sentence(run: Run) -> str | None:
-    """58.0% [54.1, 61.9], wins 140, losses 58, ties 314 (a tie is half a win)"""
-    paired = run.evaluation.get("paired")
-    if not paired:
-        return None
-    counts = f"wins {paired['wins']}, losses {paired['losses']}, ties {paired['ties']}"
-    return f"{percent(paired['win_rate'])}, {counts} (a tie is half a win)"
-
-
-def verdict(run: Run) -> str:
-    """What the run did to held-out accuracy, in a sentence."""
-    evaluation = run.evaluation
-    if "paired" not in evaluation:
-        return "Held-out accuracy after training was not measured."
-    difference = evaluation["paired"]["difference"]
-    before, after = (100 * evaluation[side]["accuracy"]["value"] for side in ("baseline", "trained"))
-    word = "did not measurably change"
-    if difference["low"] is not None and difference["low"] > 0:
-        word = "rose"
-    if difference["high"] is not None and difference["high"] < 0:
-        word = "fell"
-    return (
-        f"Held-out accuracy {word}: {before:.1f}% before and {after:.1f}% after, a difference of "
-        f"{points(difference)} points on {evaluation['paired']['n']} rows."
-    )
-
-
-def status_sentence(run: Run) -> str | None:
-    """In words what kept the run from finishing; None for a finished run."""
-    if run.status == "finished":
-        return None
-    error = " ".join(str(run.info.get("error") or "no reason was recorded").split())[:500].rstrip(".")
-    reached = f"The last logged step is {run.metrics[-1]['step']}." if run.metrics else "No step was logged."
-    if run.status == "running":
-        return f"This run is still running, or was killed before it could say so. {reached}"
-    return f"This run {'was ' if run.status == 'stopped' else ''}{run.status}: {error}. {reached}"
-
-
 def cost_rows(run: Run) -> list[list[str]]:
     """Time by phase, memory and tokens, as far as run.json holds them."""
     info = run.info
@@ -138,6 +70,33 @@ def cost_rows(run: Run) -> list[list[str]]:
     return rows
 
 
+def fact_tables(facts: dict) -> list[tuple[list[str], list[list[str]]]]:
+    """data.json as (head, rows): counts by the parts that `read` names have a column each, the rest is a list.
+
+    What was counted and never found is left out.
+    """
+    parts = list(facts.get("read", {}))
+    by_part, plain = [], []
+    for label, value in _flatten(facts, parts):
+        if isinstance(value, dict):
+            counts = [value.get(part, 0) for part in parts]
+            by_part += [[label, *(f"{n:,}" for n in (*counts, sum(counts)))]] if any(counts) else []
+        elif value not in (0, None, {}):
+            plain.append([label, f"{value:,}" if isinstance(value, int) else str(value)])
+    tables = [(["", *parts, "all"], by_part), (["", ""], plain)]
+    return [(head, rows) for head, rows in tables if rows]
+
+
+def _flatten(facts: dict, parts: list[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(name, value), nested names joined by commas; a mapping from parts alone stays whole."""
+    for name, value in facts.items():
+        label = f"{prefix}{name.replace('_', ' ')}"
+        if isinstance(value, dict) and not (parts and set(value) <= set(parts)):
+            yield from _flatten(value, parts, f"{label}, ")
+        else:
+            yield label, value
+
+
 def _write(interval: Interval | None, scale: float, spec: str, unit: str = "") -> str:
     """- for a value that is not finite (null in the files); no brackets around an interval without width."""
     if interval is None or interval["value"] is None or not math.isfinite(interval["value"]):
@@ -145,17 +104,3 @@ def _write(interval: Interval | None, scale: float, spec: str, unit: str = "") -
     value, low, high = interval["value"], interval["low"], interval["high"]
     bounds = "" if low is None or low == high else f" [{scale * low:{spec}}, {scale * high:{spec}}]"
     return f"{scale * value:{spec}}{unit}{bounds}"
-
-
-def _get(side: dict | None, *keys: str) -> Interval | None:
-    for key in keys:
-        side = None if side is None else side.get(key)
-    return side
-
-
-def _counts(side: dict | None) -> str:
-    return "-" if side is None else " / ".join(str(side["counts"][outcome]) for outcome in OUTCOMES)
-
-
-def _utilisation(side: dict | None) -> str:
-    return "-" if side is None else f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}"

@@ -7,15 +7,9 @@ import textwrap
 from pathlib import Path
 
 from rlhf_exp.report.load import Run, load_run
-from rlhf_exp.report.tables import (
-    SUMMARY_HEAD,
-    duration,
-    status_sentence,
-    summary_rows,
-    title,
-    verdict,
-    win_sentence,
-)
+from rlhf_exp.report.summary import KL_NOTE, SUMMARY_HEAD, summary_rows
+from rlhf_exp.report.tables import duration, title
+from rlhf_exp.report.verdict import preference_sentence, status_sentence, verdict, win_sentence
 
 
 def terminal_table(run_dir: Path) -> str:
@@ -30,11 +24,13 @@ def terminal_table(run_dir: Path) -> str:
         lines.append(sentence)
     lines.append("")
     if "baseline" in run.evaluation:
-        lines += _align([SUMMARY_HEAD, *summary_rows(run)])
-        lines += ["In brackets: 95% intervals. KL is to the start model, in nats per completion.", ""]
-    lines.append(verdict(run))
+        rows = summary_rows(run)
+        lines += _align([SUMMARY_HEAD, *rows])
+        lines += ["In brackets: 95% intervals." + (f" {KL_NOTE}" if any(row[0] == "KL" for row in rows) else ""), ""]
+    lines.append(verdict(run).sentence)
     facts = [
         ["win rate", win_sentence(run)],
+        ["preferences", preference_sentence(run) if run.evaluation.get("paired") else None],  # else the verdict's
         ["training", _training(run)],
         ["time", _phases(run)],
         ["peak memory", f"{run.info['peak_memory_mb']:,.0f} MB" if run.info.get("peak_memory_mb") else None],

@@ -20,7 +20,7 @@ RewardFunction = Callable[..., list[float]]
 
 def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
     """Build every reward that `cfg.reward.weights` names; each lives in `rlhf_exp.rewards.<name>`."""
-    return [import_module(f"rlhf_exp.rewards.{name}").build(task) for name in cfg.reward.weights]
+    return [import_module(f"rlhf_exp.rewards.{name}").build(cfg, task) for name in cfg.reward.weights]
 
 
 def score_completions(

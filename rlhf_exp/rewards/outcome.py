@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.rewards import RewardFunction, read_text
 
 if TYPE_CHECKING:
+    from rlhf_exp.config import Config
     from rlhf_exp.tasks import Task
 
 
-def build(task: "Task") -> RewardFunction:
+def build(cfg: "Config", task: "Task") -> RewardFunction:
     """The reward function `outcome`; in training it also logs the share of each outcome."""
 
     def outcome(

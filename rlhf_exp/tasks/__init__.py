@@ -8,7 +8,7 @@ One module a task, named as in `task=`. Each has `load(cfg, tokenizer) -> Task`:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,21 +24,27 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """The rows of one experiment.
+    """The rows of one experiment. A text is a str, or for chat models a list of messages.
 
     Attributes:
         train: rows in the form the algorithm learns from. Prompts (grpo): `id`, `prompt` and the grader's columns.
-            Demonstrations (sft): `prompt` and `completion`.
-        eval: held-out rows, `id`, `prompt` and the grader's columns; no problem of theirs is in `train`.
-        grade: (completion, row) -> Grade. The reward and the evaluation both call it.
+            Demonstrations (sft): `prompt` and `completion`. Pairs (reward_model, dpo): `id`, `subset`, `prompt`,
+            `chosen` and `rejected`.
+        eval: held-out prompts to sample on: `id`, `prompt` and the grader's columns; none of them is in `train`.
+        grade: (completion, row) -> Grade; None where no answer is right or wrong. The reward and the evaluation both
+            call it.
+        pairs: held-out preference pairs, in the form of `train`'s; none of their prompts is in `train`.
         notes: what the loader counted or left out, a line each, for the user.
+        facts: the same as figures, for data.json of the run folder.
     """
 
     name: str
     train: list[Row]
     eval: list[Row]
-    grade: Callable[[str, Row], Grade]
+    grade: Callable[[str, Row], Grade] | None
+    pairs: list[Row] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
@@ -48,3 +54,13 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         ConfigError: rows that are missing, broken (file and line), or too few.
     """
     return import_module(f"rlhf_exp.tasks.{cfg.task.name}").load(cfg, tokenizer)
+
+
+def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
+    """Whether prompts are lists of messages: `task.prompt=auto` follows the tokenizer's chat template."""
+    return cfg.task.prompt == "chat" or (cfg.task.prompt == "auto" and tokenizer.chat_template is not None)
+
+
+def as_completion(text: str, chat: bool) -> str | list[dict[str, str]]:
+    """A completion in the form of its prompt: for a plain prompt the text itself, with the space that parts the two."""
+    return [{"role": "assistant", "content": text.strip()}] if chat else text

@@ -16,21 +16,22 @@ so no seed and no source can carry a problem from one split to another:
 
 import json
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
-from rlhf_exp.tasks import Row, Task
+from rlhf_exp.tasks import Row, Task, as_completion, splits, wants_chat
 from rlhf_exp.tasks.countdown_traces import reachable, write_trace
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config, Countdown
+    from rlhf_exp.config import Config
+    from rlhf_exp.schema import Countdown
 
 SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
 """Percent of all problems."""
@@ -43,22 +44,23 @@ CHAT_PROMPT = (
 
 
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
-    """Load the rows of both sides. sft learns from written search traces, everything else from prompts."""
+    """Load the rows of both sides. sft learns from written search traces, everything else from prompts; `train` is
+    empty where it is made of samples (tasks/sampled.py)."""
     task, notes = cfg.task, []
-    chat = task.prompt == "chat" or (task.prompt == "auto" and tokenizer.chat_template is not None)
+    chat, sampled = wants_chat(cfg, tokenizer), learns_from_samples(cfg)
     demonstrate = cfg.algo.name == "sft"
     if task.source == "generated":
         counts, split = (task.traces.numbers, "sft") if demonstrate else (task.numbers, "train")
-        train = draw_problems(task, counts, split, task.train_rows or rows_needed(cfg), task.data_seed)
+        count = 0 if sampled else task.train_rows or rows_needed(cfg)
+        train = draw_problems(task, counts, split, count, task.data_seed)
         held_out = draw_problems(task, task.numbers, cfg.eval.split, cfg.eval.rows, cfg.eval.seed, distinct=True)
     else:
-        problems = list(_read_file(task) if task.source == "file" else _read_hub(task))
-        by_split = {name: [p for p in problems if split_of(*p) == name] for name in SPLITS}
+        by_split = _read_splits(task)
         train, held_out = by_split["sft"] + by_split["train"], by_split[cfg.eval.split]
-        notes.append(f"{len(problems)} distinct problems: {len(train)} to train on, {len(held_out)} held out")
+        count = sum(map(len, by_split.values()))
+        notes.append(f"{count} distinct problems: {len(train)} to train on, {len(held_out)} held out")
         Random(task.data_seed).shuffle(train)
         Random(cfg.eval.seed).shuffle(held_out)
-        train = train[: task.train_rows]
         if not train or len(held_out) < cfg.eval.rows:
             raise ConfigError(
                 [
@@ -66,15 +68,31 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
                     f" {len(held_out)} in its {cfg.eval.split} split; allowed is 1 to {len(held_out)}"
                 ]
             )
-        held_out = held_out[: cfg.eval.rows]
+        train, held_out = [] if sampled else train[: task.train_rows], held_out[: cfg.eval.rows]
     if demonstrate:
         rng = Random(task.data_seed)
-        rows = [
-            {"prompt": _row(*p, chat)["prompt"], "completion": f" {write_trace(*p, task.traces, rng)}"} for p in train
-        ]
+        rows = [_demonstrate(*problem, task, rng, chat) for problem in train]
     else:
         rows = [_row(*p, chat) for p in train]
-    return Task("countdown", rows, [_row(*p, chat) for p in held_out], grade_row, tuple(notes))
+    return Task("countdown", rows, [_row(*p, chat) for p in held_out], grade_row, notes=tuple(notes))
+
+
+def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
+    """`n` different prompts of the train split, to sample completions of that are learned from.
+
+    Raises:
+        ConfigError: there are fewer.
+    """
+    task = cfg.task
+    if task.source == "generated":
+        problems = draw_problems(task, task.numbers, "train", n, task.data_seed, distinct=True)
+    else:
+        problems = _read_splits(task)["train"]
+        if len(problems) < n:
+            where = f"{task.path or task.hub_id} has {len(problems)} problems in its train split"
+            raise ConfigError([f"task.sampling.rows={n}: {where}; allowed is 1 to {len(problems)}"])
+        Random(task.data_seed).shuffle(problems)
+    return [_row(*p, wants_chat(cfg, tokenizer)) for p in problems[:n]]
 
 
 def grade_row(completion: str, row: Row) -> Grade:
@@ -139,9 +157,7 @@ def problem_id(numbers: list[int], target: int) -> str:
 
 def split_of(numbers: list[int], target: int) -> str:
     """The one split that this problem belongs to."""
-    digest = blake2b(problem_id(numbers, target).encode(), digest_size=4).digest()
-    bucket = int.from_bytes(digest, "big") % 100
-    return next(name for name, buckets in SPLITS.items() if bucket in buckets)
+    return splits.split_of(problem_id(numbers, target), SPLITS)
 
 
 def _row(numbers: list[int], target: int, chat: bool) -> Row:
@@ -149,6 +165,17 @@ def _row(numbers: list[int], target: int, chat: bool) -> Row:
     if chat:
         prompt = [{"role": "user", "content": CHAT_PROMPT.format(numbers=numbers, target=target)}]
     return {"id": problem_id(numbers, target), "prompt": prompt, "numbers": list(numbers), "target": target}
+
+
+def _demonstrate(numbers: list[int], target: int, task: "Countdown", rng: Random, chat: bool) -> Row:
+    trace = write_trace(numbers, target, task.traces, rng)
+    return {"prompt": _row(numbers, target, chat)["prompt"], "completion": as_completion(f" {trace}", chat)}
+
+
+def _read_splits(task: "Countdown") -> dict[str, list[tuple[list[int], int]]]:
+    """The distinct problems of the file or the hub, by split."""
+    problems = list(_read_file(task) if task.source == "file" else _read_hub(task))
+    return {name: [p for p in problems if split_of(*p) == name] for name in SPLITS}
 
 
 def _distinct(rows: Iterable[tuple[list[int], int]]) -> Iterator[tuple[list[int], int]]:

@@ -4,12 +4,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.positions import mend_positions
+
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback, TrainingArguments
+    from datasets import Dataset
+    from peft import PeftConfig
+    from transformers import PreTrainedTokenizerBase, Trainer, TrainingArguments
 
     from rlhf_exp.config import Config
     from rlhf_exp.rewards import RewardFunction
-    from rlhf_exp.tasks import Task
+    from rlhf_exp.tasks import Row, Task
 
 
 @dataclass
@@ -22,10 +26,21 @@ class Parts:
     tokenizer: "PreTrainedTokenizerBase"
     task: "Task"
     rewards: "list[RewardFunction]"
-    callbacks: "list[TrainerCallback]"
+    peft_config: "PeftConfig | None"
 
 
 def build_trainer(parts: Parts) -> "Trainer":
-    """Build the trainer of `algo=`."""
+    """Build the trainer of `algo=`; its models score left-padded rows as they would score them unpadded."""
     module: Any = import_module(f"rlhf_exp.trainers.{parts.cfg.algo.name}")
-    return module.build(parts)
+    trainer = module.build(parts)
+    for model in (trainer.model, getattr(trainer, "ref_model", None)):
+        if model is not None:
+            mend_positions(model)
+    return trainer
+
+
+def select_columns(rows: "list[Row]", *names: str) -> "Dataset":
+    """A dataset of the columns that TRL reads."""
+    from datasets import Dataset
+
+    return Dataset.from_list([{name: row[name] for name in names} for row in rows])

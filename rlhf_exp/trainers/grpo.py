@@ -19,6 +19,6 @@ def build(parts: Parts) -> GRPOTrainer:
         args=parts.args,
         train_dataset=Dataset.from_list(parts.task.train),
         processing_class=parts.tokenizer,
-        callbacks=parts.callbacks,
+        peft_config=parts.peft_config,
         rollout_func=build_rollout(parts.cfg),
     )

@@ -1,9 +1,8 @@
 """Supervised fine-tuning on demonstrations, by TRL's SFTTrainer; the loss is on the completion only."""
 
-from datasets import Dataset
 from trl import SFTTrainer
 
-from rlhf_exp.trainers import Parts
+from rlhf_exp.trainers import Parts, select_columns
 
 
 def build(parts: Parts) -> SFTTrainer:
@@ -11,7 +10,7 @@ def build(parts: Parts) -> SFTTrainer:
     return SFTTrainer(
         model=parts.model_path,
         args=parts.args,
-        train_dataset=Dataset.from_list(parts.task.train),
+        train_dataset=select_columns(parts.task.train, "prompt", "completion"),
         processing_class=parts.tokenizer,
-        callbacks=parts.callbacks,
+        peft_config=parts.peft_config,
     )

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.compare import group_runs
+from rlhf_exp.report.compare import group_runs, list_columns
+from rlhf_exp.report.curves import list_curves
 from rlhf_exp.report.load import load_run
 from rlhf_exp.stats import mean_interval
 
@@ -97,3 +98,33 @@ def test_runs_of_equal_name_are_told_apart(tmp_path, make_run):
     runs = [make_run(tmp_path / study / "0") for study in ("first", "second")]
     write_report(runs, tmp_path / "out")
     assert [row[0] for row in table_rows(tmp_path / "out", "Every run")] == ["first/0", "second/0"]
+
+
+def test_columns_are_those_that_some_run_has_data_for(tmp_path, make_run, make_reward_run, make_dpo_run):
+    grpo, reward, dpo = (
+        load_run(make(tmp_path / name))
+        for name, make in (("grpo", make_run), ("reward", make_reward_run), ("dpo", make_dpo_run))
+    )
+
+    def names(*runs):
+        return [column.name for column in list_columns(runs)]
+
+    assert names(grpo) == ["baseline", "trained", "difference", "win rate", "reward", "tokens", "KL"]
+    assert names(reward) == ["baseline", "trained", "difference"]
+    assert names(dpo) == ["implicit", "tokens", "KL"]
+    assert names(reward, dpo) == ["baseline", "trained", "difference", "implicit", "tokens", "KL"]
+
+
+def test_runs_of_different_algorithms_stand_beside_each_other(tmp_path, make_reward_run, make_dpo_run):
+    runs = [make_reward_run(tmp_path / "a"), make_dpo_run(tmp_path / "b")]
+    html = write_report(runs, tmp_path / "out").read_text()
+    rows = table_rows(tmp_path / "out", "Over seeds")
+    assert [row[0] for row in rows] == ["algo=reward_model", "algo=dpo loss_type=sigmoid"]
+    assert [[cell == "-" for cell in row[2:]] for row in rows] == [[False] * 3 + [True] * 3, [True] * 3 + [False] * 3]
+    assert "Mean margin between chosen and rejected in training" in html
+
+
+def test_losses_are_drawn_over_each_other_for_one_algorithm_only(tmp_path, make_reward_run, make_dpo_run):
+    reward, dpo = load_run(make_reward_run(tmp_path / "a")), load_run(make_dpo_run(tmp_path / "b"))
+    assert "loss" in [curve.name for curve in list_curves([reward, reward])]
+    assert "loss" not in [curve.name for curve in list_curves([reward, dpo])]

@@ -14,6 +14,26 @@ def test_a_run_loads_whole(run_dir):
     assert all(before["id"] == after["id"] for before, after in run.paired_samples())
 
 
+def test_completions_are_paired_by_row_and_number_apart_from_the_greedy_ones(tmp_path, make_run):
+    run = load_run(make_run(tmp_path / "run", completions=3))
+    sampled, greedy = run.paired_samples(), run.paired_samples("greedy")
+    assert (len(sampled), len(greedy)) == (3 * 128, 128)
+    for before, after in [*sampled, *greedy]:
+        assert (before["which"], after["which"]) == ("baseline", "trained")
+        assert all(before[key] == after[key] for key in ("id", "sample", "decoding"))
+
+
+def test_preferences_are_a_reward_model_s_whole_section_and_a_part_of_a_policy_s(reward_dir, dpo_dir, run_dir):
+    reward, dpo = load_run(reward_dir), load_run(dpo_dir)
+    assert reward.preference("trained") is reward.evaluation["trained"]
+    assert dpo.preference("trained") is dpo.evaluation["trained"]["preference"]
+    assert dpo.preference("baseline") == {} == load_run(run_dir).preference("trained")
+    assert len(reward.paired_preferences()) == 200
+    assert dpo.paired_preferences() == []
+    assert sum(reward.errors["counts"].values()) == reward.evaluation["trained"]["counts"]["wrong"]
+    assert reward.facts["limit_tokens"] == 512
+
+
 def test_series_leaves_out_rows_without_the_metric(run_dir):
     run = load_run(run_dir)
     steps, values = run.series("probe/kl")
@@ -25,9 +45,8 @@ def test_series_leaves_out_rows_without_the_metric(run_dir):
 def test_a_run_that_has_only_begun_loads(tmp_path):
     (tmp_path / "run.json").write_text('{"status": "running"}')
     run = load_run(tmp_path)
-    assert (run.metrics, run.evaluation, run.samples, run.diagnosis, run.config, run.overrides) == (
-        [], {}, [], {}, {}, [],
-    )  # fmt: skip
+    assert (run.metrics, run.samples, run.preferences, run.overrides) == ([], [], [], [])
+    assert (run.evaluation, run.errors, run.facts, run.diagnosis, run.config) == ({}, {}, {}, {}, {})
 
 
 def test_a_last_line_cut_off_by_a_crash_is_left_out(run_dir):

@@ -20,6 +20,7 @@ HOSTILE = '<script>alert("x")</script> | `code` ](http://example.org) *b*'
         Code(HOSTILE),
         Callout("warning", HOSTILE, HOSTILE, HOSTILE),
         Pair(HOSTILE, HOSTILE, (HOSTILE, HOSTILE), (HOSTILE, HOSTILE)),
+        Pair(HOSTILE, HOSTILE, (HOSTILE, HOSTILE), (HOSTILE, HOSTILE), folded=True),
     ],
 )
 def test_text_never_becomes_markup(block, tmp_path):

@@ -4,9 +4,6 @@ import re
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.load import load_run
-from rlhf_exp.report.page import Pair
-from rlhf_exp.report.single import describe_run
 
 PLOTS = {"accuracy", "entropy", "kl", "length", "outcomes", "reward"}
 
@@ -33,24 +30,6 @@ def test_a_run_gets_its_report_and_every_plot(run_dir):
 def test_the_same_run_gives_the_same_report(run_dir):
     first = write_report([run_dir], run_dir).read_bytes()
     assert write_report([run_dir], run_dir).read_bytes() == first
-
-
-def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir):
-    order = {"baseline": "pppcccpcp", "trained": "ccccpppcp"}
-    names = {"c": "correct", "p": "partial"}
-
-    def edit(row):
-        place = int(row["id"].removeprefix("row-"))
-        row["outcome"] = names[order[row["which"]][place]] if place < 9 else "failed"
-
-    edit_samples(run_dir, edit)
-    pairs = [block for block in describe_run(load_run(run_dir), run_dir) if isinstance(block, Pair)]
-    shown = [(pair.title, int(re.search(r"8 7 (\d+)", pair.prompt)[1])) for pair in pairs]
-    assert shown == [
-        ("Became correct", 0), ("Became correct", 1), ("Became correct", 2),
-        ("No longer correct", 4), ("No longer correct", 5),
-        ("Correct before and after", 3), ("Not correct before or after", 6),
-    ]  # fmt: skip
 
 
 def test_the_table_of_changes_counts_every_pair(run_dir):
@@ -104,3 +83,35 @@ def test_one_logged_step_and_non_finite_metrics_can_be_drawn(run_dir):
     (run_dir / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     write_report([run_dir], run_dir)
     assert (run_dir / "plots" / "length.png").exists()
+
+
+def test_a_reward_model_gets_its_report(reward_dir):
+    html = write_report([reward_dir], reward_dir).read_text()
+    assert {path.stem for path in (reward_dir / "plots").iterdir()} == {
+        "accuracy", "calibration", "loss", "margin", "pair_accuracy", "scores",
+    }  # fmt: skip
+    for text in ("Held-out preference accuracy rose", "under the untrained head", "<h2>Data</h2>"):
+        assert text in html
+    assert "<h2>Samples</h2>" not in html
+    assert "| dropped, equal answers | 0 | 7 | 7 |" in (reward_dir / "report.md").read_text()
+    assert "duplicate" not in html
+
+
+def test_a_policy_without_a_grader_gets_its_report(dpo_dir):
+    html = write_report([dpo_dir], dpo_dir).read_text()
+    assert {path.stem for path in (dpo_dir / "plots").iterdir()} == {
+        "calibration", "entropy", "implicit_rewards", "kl", "logps", "loss", "margin", "pair_accuracy",
+        "token_accuracy",
+    }  # fmt: skip
+    assert "algo=dpo loss_type=sigmoid task=hh_rlhf" in html
+    for text in ("The implicit reward puts the chosen answer first", "<h2>Samples</h2>", "<h2>Preferences</h2>"):
+        assert text in html
+    assert "correct / partial / failed" not in html
+
+
+def test_sft_shows_its_loss_and_token_accuracy(run_dir, edit_info):
+    edit_info(run_dir, algo="sft")
+    rows = [{"step": step, "loss": 1 / step, "mean_token_accuracy": 0.5} for step in (1, 2, 3)]
+    (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_report([run_dir], run_dir)
+    assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy", "loss", "token_accuracy"}

@@ -117,3 +117,19 @@ def test_a_figure_that_is_not_finite_shows_as_missing(run_dir):
     (run_dir / "evaluation.json").write_text(json.dumps(evaluation))
     line = next(line for line in terminal_table(run_dir).splitlines() if line.startswith("KL"))
     assert line.split() == ["KL", "0.00", "-"]
+
+
+def test_a_reward_model_s_table_is_narrow_too_and_has_no_kl(reward_dir):
+    lines = terminal_table(reward_dir).splitlines()
+    assert "In brackets: 95% intervals." in lines
+    assert max(len(line) for line in lines if not line.startswith(("report", "Held-out"))) <= 110
+
+
+def test_the_implicit_reward_stands_once(dpo_dir):
+    assert "preferences " not in terminal_table(dpo_dir)
+    evaluation = read(dpo_dir, "evaluation.json")
+    rate = {"value": 0.6, "low": 0.55, "high": 0.65}
+    evaluation["paired"] = {"n": 128, "win_rate": rate, "wins": 70, "losses": 40, "ties": 18}
+    (dpo_dir / "evaluation.json").write_text(json.dumps(evaluation))
+    lines = terminal_table(dpo_dir).splitlines()
+    assert [line[:12] for line in lines if "held-out pairs" in line] == ["preferences "]

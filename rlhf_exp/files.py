@@ -1,0 +1,88 @@
+"""Files that must be there, folders that must be writable; called by config.py after combinations.py.
+
+find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlhf_exp.schema import Config
+
+HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+def find_missing_files(cfg: "Config") -> list[str]:
+    """Files that must be there and are not, folders that cannot be written."""
+    problems = [*_check_model(cfg), *_check_task(cfg), *_check_resume(cfg)]
+    for key, folder in (("output_dir", cfg.output_dir), ("eval.cache_dir", cfg.eval.cache_dir)):
+        if folder is not None and (reason := _refuse_folder(Path(folder))):
+            problems.append(f"{key}={folder}: cannot be written, {reason}")
+    return problems
+
+
+def _check_model(cfg: "Config") -> list[str]:
+    problems = []
+    for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base)):
+        if path is None or is_hub_id(path):
+            continue
+        folder = Path(path).expanduser()
+        if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+            what = "has no config.json" if folder.is_dir() else "no such folder"
+            problems.append(f"{key}={path}: {what}; must be a model's folder or a hub id like org/name")
+    path = cfg.reward.path
+    if path is not None and not is_hub_id(path) and not Path(path).expanduser().is_dir():
+        problems.append(f"reward.path={path}: no such folder; must be the folder of a run of algo=reward_model")
+    return problems
+
+
+def _check_task(cfg: "Config") -> list[str]:
+    task, problems = cfg.task, []
+    if task.source == "file" and task.path is not None and not Path(task.path).exists():
+        problems.append(f"task.path={task.path}: no such file")
+    samples = getattr(task, "samples", None)
+    if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
+        problems.append(
+            f"task.samples={samples}: holds no samples.jsonl; must be self, or a folder that"
+            f" `python -m rlhf_exp.sample task={task.name}` has made"
+        )
+    return problems
+
+
+def _check_resume(cfg: "Config") -> list[str]:
+    if cfg.resume is not None:
+        if not (Path(cfg.resume) / "run.json").is_file():
+            return [f"resume={cfg.resume}: not a run's folder, it has no run.json"]
+        if not any(Path(cfg.resume).glob("checkpoints/checkpoint-*")):
+            return [f"resume={cfg.resume}: has no checkpoint to go on from"]
+    elif _holds_run(Path(cfg.output_dir)):
+        folder = cfg.output_dir
+        return [f"output_dir={folder}: already holds a run; use another folder, or resume={folder}"]
+    return []
+
+
+def _holds_run(folder: Path) -> bool:
+    """Whether a run is there to be lost; one that was refused has nothing."""
+    record = folder / "run.json"
+    try:
+        return record.exists() and json.loads(record.read_text(encoding="utf-8")).get("status") != "refused"
+    except ValueError:
+        return True
+
+
+def is_hub_id(path: str) -> bool:
+    """`org/name` or `name`, unless its first part is a local folder: then a local path is meant."""
+    return bool(HUB_ID.fullmatch(path)) and not os.path.isdir(path.split("/")[0])
+
+
+def _refuse_folder(folder: Path) -> str | None:
+    """Why `folder` cannot be made or written, judged by the nearest parent that exists."""
+    parent = folder
+    while not os.path.lexists(parent):
+        parent = parent.parent
+    if not parent.is_dir():
+        return f"{parent} is not a folder"
+    return None if os.access(parent, os.W_OK | os.X_OK) else f"{parent} is read-only"

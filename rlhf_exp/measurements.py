@@ -1,0 +1,129 @@
+"""What a run measures before and after training, by what it trains: a policy, or a reward model.
+
+    measurement = PolicyMeasurement(cfg, folder, model_path, tokenizer, task, rewards)
+    probe = measurement.before()
+    measurement.after()                  # of what was saved in run_dir/model
+
+Files are written as soon as there is something to write, so that a crash leaves what was measured.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedTokenizerBase
+
+from rlhf_exp import baseline_cache
+from rlhf_exp.evaluate import describe_samples, sample_held_out
+from rlhf_exp.models import identify_weights, load_policy, load_scorer, template_kwargs
+from rlhf_exp.monitor import Probe
+from rlhf_exp.preferences import (
+    compare_preferences,
+    describe_pairs,
+    find_errors,
+    implicit_rewards,
+    score_pairs,
+    summarise_preferences,
+)
+from rlhf_exp.prompts import encode_prompts
+from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl
+from rlhf_exp.sample_figures import compare, summarise
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.rewards import RewardFunction
+    from rlhf_exp.tasks import Task
+
+
+class PolicyMeasurement:
+    """Completions on held-out prompts, graded and rewarded; on held-out pairs, the policy's implicit rewards."""
+
+    def __init__(
+        self,
+        cfg: "Config",
+        folder: RunFolder,
+        model_path: str,
+        tokenizer: PreTrainedTokenizerBase,
+        task: "Task",
+        rewards: "list[RewardFunction]",
+    ) -> None:
+        self.cfg, self.folder, self.model_path = cfg, folder, model_path
+        self.tokenizer, self.task, self.rewards = tokenizer, task, rewards
+        self.prompt_ids = encode_prompts(tokenizer, task.eval, **template_kwargs(cfg, tokenizer))
+        self.samples: list[dict[str, Any]] = []
+        self.baseline: dict[str, Any] = {}
+
+    def before(self) -> Probe:
+        """Measure the start model, from the cache where it is there; returns the probe for training."""
+        cfg, task, run_dir = self.cfg, self.task, self.folder.path
+        start_model = load_policy(cfg, self.model_path)
+        key = baseline_cache.baseline_key(cfg, identify_weights(self.model_path), self.prompt_ids)
+        held_out = baseline_cache.read_baseline(cfg.eval.cache_dir, key)
+        self.folder.record["baseline_cached"] = held_out is not None
+        if held_out is None:
+            held_out = sample_held_out(start_model, self.tokenizer, self.prompt_ids, cfg, title="baseline")
+            baseline_cache.write_baseline(cfg.eval.cache_dir, key, held_out)
+        self.samples = describe_samples("baseline", cfg, task, self.tokenizer, self.rewards, held_out)
+        self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
+        write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
+        write_jsonl(run_dir / "samples.jsonl", self.samples)
+        rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
+        return Probe.from_samples(
+            start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, self.tokenizer.pad_token_id
+        )
+
+    def after(self) -> None:
+        """Measure what was saved, and how it differs from the start model."""
+        cfg, task, run_dir = self.cfg, self.task, self.folder.path
+        start_model = load_policy(cfg, self.model_path)
+        policy = load_policy(cfg, str(run_dir / "model"), start_model.dtype)
+        held_out = sample_held_out(policy, self.tokenizer, self.prompt_ids, cfg, start_model)
+        trained = describe_samples("trained", cfg, task, self.tokenizer, self.rewards, held_out)
+        sections = {
+            "baseline": self.baseline,
+            "trained": summarise(trained, cfg.max_tokens, held_out),
+        }
+        if paired := compare(self.samples, trained, cfg.eval.seed):
+            sections["paired"] = paired
+        if task.pairs:
+            scores = implicit_rewards(policy, start_model, self.tokenizer, task.pairs, cfg)
+            rows = describe_pairs("trained", task.pairs, scores, self.tokenizer)
+            sections["trained"]["preference"] = summarise_preferences(rows)
+            write_jsonl(run_dir / "preferences.jsonl", rows)
+            write_json(run_dir / "errors.json", find_errors(rows))
+        write_json(run_dir / "evaluation.json", sections)
+        write_jsonl(run_dir / "samples.jsonl", [*self.samples, *trained])
+
+
+class ScorerMeasurement:
+    """Rewards on held-out preference pairs. The baseline is the start model under the untrained head that training
+    begins with."""
+
+    def __init__(
+        self, cfg: "Config", folder: RunFolder, model_path: str, tokenizer: PreTrainedTokenizerBase, task: "Task"
+    ) -> None:
+        self.cfg, self.folder, self.model_path = cfg, folder, model_path
+        self.tokenizer, self.task = tokenizer, task
+        self.rows: list[dict[str, Any]] = []
+
+    def before(self) -> None:
+        """Measure the untrained reward model. There is no probe: a reward model has no next-token distribution."""
+        self.rows = self._score("baseline", self.model_path)
+        write_json(self.folder.path / "evaluation.json", {"baseline": summarise_preferences(self.rows)})
+        write_jsonl(self.folder.path / "preferences.jsonl", self.rows)
+
+    def after(self) -> None:
+        """Measure what was saved."""
+        run_dir = self.folder.path
+        trained = self._score("trained", str(run_dir / "model"))
+        sections = {
+            "baseline": summarise_preferences(self.rows),
+            "trained": summarise_preferences(trained),
+            "paired": compare_preferences(self.rows, trained, self.cfg.eval.seed),
+        }
+        write_json(run_dir / "evaluation.json", sections)
+        write_jsonl(run_dir / "preferences.jsonl", [*self.rows, *trained])
+        write_json(run_dir / "errors.json", find_errors(trained))
+
+    def _score(self, which: str, path: str) -> list[dict[str, Any]]:
+        pairs = self.task.pairs
+        scores = score_pairs(load_scorer(self.cfg, path), self.tokenizer, pairs, self.cfg)
+        return describe_pairs(which, pairs, scores, self.tokenizer)

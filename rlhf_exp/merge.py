@@ -1,0 +1,56 @@
+"""python -m rlhf_exp.merge ADAPTER OUT [--base FOLDER] [--dtype DTYPE]
+
+Adds an adapter to its base and writes one model of full weights, with its tokenizer.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code: 0, or 2 for a user's mistake, told in one line on stderr."""
+    parser = argparse.ArgumentParser(prog="python -m rlhf_exp.merge", description=__doc__.splitlines()[2])
+    parser.add_argument("adapter", type=Path, metavar="ADAPTER", help="an adapter's folder, or a run's with peft=lora")
+    parser.add_argument("out", type=Path, metavar="OUT", help="where the model goes: a new or empty folder")
+    parser.add_argument("--base", metavar="FOLDER", help="the base, where it is not where the adapter says")
+    parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="float32")
+    args = parser.parse_args(arguments)
+    adapter = args.adapter / "model" if (args.adapter / "run.json").is_file() else args.adapter
+    if problem := _find_problem(adapter, args.out):
+        return _refuse(problem)
+
+    import transformers
+
+    from rlhf_exp.adapters import AdapterError, WrongBase, find_base, merge
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        merge(adapter, args.out, args.base, args.dtype)
+    except WrongBase as error:
+        return _refuse(f"{error}; give the base it was trained on with --base FOLDER")
+    except AdapterError as error:
+        return _refuse(str(error))
+    print(f"written: {args.out} ({adapter} on {find_base(adapter, args.base)}, {args.dtype})")
+    return 0
+
+
+def _find_problem(adapter: Path, out: Path) -> str | None:
+    if not (adapter / "adapter_config.json").is_file():
+        full = (
+            "already a model of full weights" if (adapter / "config.json").is_file() else "no adapter_config.json there"
+        )
+        return f"{adapter}: {full}; must be an adapter's folder, or a run's with peft=lora or peft=qlora"
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        return f"{out}: is not empty; must be a new or empty folder"
+    return None
+
+
+def _refuse(problem: str) -> int:
+    print(f"rlhf_exp.merge: {problem}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Token ids of a prompt with its answer, exactly as TRL's RewardTrainer and DPOTrainer make them from the same row.
+
+    encode_answers(tokenizer, ["2 + 2 ="], [" 4"])      # [ids of "2 + 2 = 4<eos>"]
+    ids = encode_pair(tokenizer, {"prompt": "2 + 2 =", "chosen": " 4", "rejected": " 5"})
+    ids.prompt, ids.chosen, ids.rejected                # "2 + 2 =", " 4<eos>", " 5<eos>"
+
+A text is a str, which ends with the EOS text as in training; or a list of messages, which the chat template ends. A
+reward model reads one token, the last that is not padding: without the same end, it would be asked about another.
+"""
+
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedTokenizerBase
+from trl.data_utils import common_prefix_length
+
+Text = str | list[dict[str, str]]
+
+
+class PairIds(NamedTuple):
+    """Token ids of a pair; each answer goes on where the prompt stops."""
+
+    prompt: list[int]
+    chosen: list[int]
+    rejected: list[int]
+
+
+def encode_answers(tokenizer: PreTrainedTokenizerBase, prompts: list[Text], answers: list[Text]) -> list[list[int]]:
+    """Token ids of each prompt with its answer, of any length, as RewardTrainer makes them.
+
+    Args:
+        prompts, answers: of one form throughout, both str or both lists of messages.
+    """
+    if not isinstance(prompts[0], str):
+        return [_encode(tokenizer, prompt + answer) for prompt, answer in zip(prompts, answers, strict=True)]
+    ended = [prompt + _end(tokenizer, answer) for prompt, answer in zip(prompts, answers, strict=True)]
+    return tokenizer(ended)["input_ids"]
+
+
+def encode_pair(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any]) -> PairIds:
+    """Token ids of one pair, as DPOTrainer makes them: an answer starts where its text and the prompt's diverge.
+
+    That is not always at the end of the prompt: tokens can merge across it, and a chat template can write the prompt
+    alone otherwise than with an answer. Both answers start at the earlier of their two places.
+    """
+    prompt, chosen, rejected = row["prompt"], row["chosen"], row["rejected"]
+    if isinstance(prompt, str):
+        chosen, rejected = _end(tokenizer, chosen), _end(tokenizer, rejected)
+    alone = _encode(tokenizer, prompt, add_generation_prompt=True)
+    with_chosen, with_rejected = _encode(tokenizer, prompt + chosen), _encode(tokenizer, prompt + rejected)
+    start = min(common_prefix_length(alone, with_chosen), common_prefix_length(alone, with_rejected))
+    return PairIds(alone[:start], with_chosen[start:], with_rejected[start:])
+
+
+def _end(tokenizer: PreTrainedTokenizerBase, answer: str) -> str:
+    return answer if answer.endswith(tokenizer.eos_token) else answer + tokenizer.eos_token
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, text: Text, add_generation_prompt: bool = False) -> list[int]:
+    if isinstance(text, str):
+        return tokenizer(text)["input_ids"]
+    return tokenizer.apply_chat_template(text, add_generation_prompt=add_generation_prompt, return_dict=True)[
+        "input_ids"
+    ]

@@ -1,0 +1,44 @@
+"""Positions that count from the first real token, for models that learn a vector for each position.
+
+mend_positions(model)     # once, where the model is loaded; a second call changes nothing
+
+GPT-2, GPT-Neo and GPTBigCode number the columns of a batch from 0, padding included, unless the caller passes
+position ids. transformers' `generate` passes them and TRL 1.16 does not: a left-padded prompt is then scored at other
+positions than it was sampled at, off by several nats a token. Rotary models (Llama, Qwen) see only differences of
+positions, OPT and BioGPT count by the mask themselves, and RoBERTa counts from another origin: they are left as they
+are. The hook sits on the backbone, below whatever wraps it: the heads, TRL's fused head, PEFT, checkpointing.
+"""
+
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def mend_positions(model: nn.Module) -> None:
+    """Make every backbone in `model` that has GPT-2's table of learned positions, `wpe`, take its position ids from
+    the attention mask where the caller passes none."""
+    for module in model.modules():
+        if isinstance(getattr(module, "wpe", None), nn.Embedding):
+            if _fill_positions not in module._forward_pre_hooks.values():
+                module.register_forward_pre_hook(_fill_positions, with_kwargs=True)
+
+
+def count_positions(attention_mask: torch.Tensor, width: int) -> torch.Tensor:
+    """Positions of the last `width` columns, (batch, width) int64: the first real token of each row has 0, as has
+    the padding before it.
+
+    Args:
+        attention_mask: (batch, columns), 1 on real tokens; with a cache it has a column for each cached token too.
+    """
+    return (attention_mask.long().cumsum(-1) - 1).clamp(min=0)[:, -width:]
+
+
+def _fill_positions(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+    given = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    mask = given.get("attention_mask")
+    if given.get("position_ids") is not None or mask is None or mask.ndim != 2:
+        return None
+    tokens = given["input_ids"] if given.get("input_ids") is not None else given["inputs_embeds"]
+    return args, {**kwargs, "position_ids": count_positions(mask, tokens.shape[1])}

@@ -1,0 +1,153 @@
+"""Figures over rows of preferences.jsonl. Pure: rows in, numbers out.
+
+    section = summarise_preferences(rows)             # of evaluation.json
+    compare_preferences(baseline, trained, seed=0)    # {"difference": {"value": ...}, "n": 512}
+    find_errors(rows)                                 # the pairs ranked wrongly, each with its kind
+
+A pair's margin is the chosen answer's reward minus the rejected one's. Above 0 the pair is right, at 0 tied, which
+counts as half right. sigmoid(margin) is the probability that the chosen answer wins (Bradley and Terry 1952).
+"""
+
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from rlhf_exp.stats import CONFIDENCE, Interval, mean_interval, paired_bootstrap
+
+Rows = list[dict[str, Any]]
+
+BINS = 5
+LENGTH_BANDS = {
+    "shorter by more than 32": (-np.inf, -33),
+    "shorter by 1 to 32": (-32, -1),
+    "equal": (0, 0),
+    "longer by 1 to 32": (1, 32),
+    "longer by more than 32": (33, np.inf),
+}
+"""Tokens of the chosen answer minus the rejected one's. The bounds are fixed, so that runs can be compared."""
+
+KINDS = ("confident", "near_tie", "longer_wins", "other")
+SHOWN = 30
+
+
+def summarise_preferences(rows: Rows) -> dict[str, Any]:
+    """The figures of one model on held-out pairs.
+
+    `loss` is the mean of -log sigmoid(margin), without any centring term. The interval of the mean reward is over
+    pairs, since the two answers of a pair share a prompt; its standard deviation is over all answers.
+    """
+    margins = np.array([row["margin"] for row in rows], dtype=np.float64)
+    rewards = np.array([[row["chosen_reward"], row["rejected_reward"]] for row in rows], dtype=np.float64)
+    longer = np.array([row["chosen_tokens"] - row["rejected_tokens"] for row in rows])
+    right = _score_right(margins)
+    bins = _calibrate(margins, right)
+    by_subset = {name: [row["subset"] == name for row in rows] for name in sorted({row["subset"] for row in rows})}
+    by_length = {label: (longer >= low) & (longer <= high) for label, (low, high) in LENGTH_BANDS.items()}
+    return {
+        "n": len(rows),
+        "accuracy": _share(right),
+        "counts": {
+            "correct": int((margins > 0).sum()),
+            "tied": int((margins == 0).sum()),
+            "wrong": int((margins < 0).sum()),
+        },
+        "loss": mean_interval(np.logaddexp(0, -margins)),
+        "margin": {"mean": mean_interval(margins), "std": _std(margins)},
+        "reward": {"mean": mean_interval(rewards.mean(1)), "std": _std(rewards.ravel())},
+        "calibration": bins,
+        "calibration_error": sum(b["n"] * abs(b["observed"]["value"] - b["predicted"]) for b in bins) / len(rows),
+        "by_length": _group(right, by_length),
+        "by_subset": _group(right, by_subset),
+        "longer_wins": _share(_score_right(longer)),
+    }
+
+
+def compare_preferences(baseline: Rows, trained: Rows, seed: int) -> dict[str, Any]:
+    """`paired` of evaluation.json: the trained model's accuracy minus the baseline's, on the same pairs."""
+    right = [_score_right(np.array([row["margin"] for row in rows])) for rows in (baseline, trained)]
+    return {"difference": paired_bootstrap(*right, seed), "n": len(trained)}
+
+
+def find_errors(rows: Rows) -> dict[str, Any]:
+    """Pairs that were ranked wrongly (a tie is none), each of the first kind that fits, and up to `SHOWN` of them.
+
+    confident: the margin is as far from 0 as in the surest quarter of all pairs, right or wrong.
+    near_tie: as near to 0 as in the least sure quarter. longer_wins: the rejected answer has more tokens. other.
+    `thresholds` holds the two quartiles of |margin|. The pairs shown are taken from each kind in turn, worst first,
+    and listed worst first.
+    """
+    sizes = [abs(row["margin"]) for row in rows]
+    near, far = (float(q) for q in np.quantile(sizes, (0.25, 0.75)))
+    wrong = [{**row, "kind": _name_kind(row, near, far)} for row in rows if row["margin"] < 0]
+    wrong.sort(key=lambda row: row["margin"])
+    by_kind = [[row for row in wrong if row["kind"] == kind] for kind in KINDS]
+    in_turn = [row for turn in zip_longest(*by_kind) for row in turn if row is not None]
+    return {
+        "counts": {kind: len(found) for kind, found in zip(KINDS, by_kind, strict=True)},
+        "thresholds": {"near_tie": near, "confident": far},
+        "shown": sorted(in_turn[:SHOWN], key=lambda row: row["margin"]),
+    }
+
+
+def _name_kind(row: dict[str, Any], near: float, far: float) -> str:
+    size = abs(row["margin"])
+    if size >= far:
+        return "confident"
+    if size <= near:
+        return "near_tie"
+    return "longer_wins" if row["rejected_tokens"] > row["chosen_tokens"] else "other"
+
+
+def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
+    """How often the preferred answer is the chosen one, by the probability that the model gives it.
+
+    That probability is sigmoid(|margin|), from 0.5 to 1, in bins of equal width; empty bins are left out. The
+    calibration error is the mean of |observed - predicted| over the bins, weighted by their pairs.
+
+    Source: the expected calibration error of Guo et al. 2017 (arXiv:1706.04599).
+    """
+    confidence = 1 / (1 + np.exp(-np.abs(margins)))
+    edges = np.linspace(0.5, 1, BINS + 1)
+    bins = np.searchsorted(edges[1:-1], confidence, side="right")
+    return [
+        {
+            "low": float(edges[b]),
+            "high": float(edges[b + 1]),
+            "n": int((bins == b).sum()),
+            "predicted": float(confidence[bins == b].mean()),
+            "observed": _share(right[bins == b]),
+        }
+        for b in range(BINS)
+        if (bins == b).any()
+    ]
+
+
+def _group(right: np.ndarray, groups: dict[str, Any]) -> list[dict[str, Any]]:
+    parts = ((label, right[np.asarray(members)]) for label, members in groups.items())
+    return [{"label": label, "n": len(part), "accuracy": _share(part)} for label, part in parts if len(part)]
+
+
+def _score_right(values: np.ndarray) -> np.ndarray:
+    """1 above 0, 0.5 at 0, 0 below."""
+    return (np.sign(values) + 1) / 2
+
+
+def _share(scores: np.ndarray) -> Interval:
+    """Mean of scores of 0, 0.5 and 1, with Wilson's score interval; with no 0.5 it is `stats.wilson`.
+
+    A tie varies less than a win or a loss, so with ties the interval is wider than it need be; Student's would leave
+    [0, 1], and have no width where all are tied.
+
+    Source: Wilson (1927), with ties as half a success.
+    """
+    n, share = len(scores), scores.mean()
+    z2 = stats.norm.ppf((1 + CONFIDENCE) / 2) ** 2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return {"value": float(share), "low": float(middle - half), "high": float(middle + half)}
+
+
+def _std(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0

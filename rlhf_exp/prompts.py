@@ -1,0 +1,64 @@
+"""Prompts as the model reads them: their token ids, and a refusal of what it cannot read.
+
+prompt_ids = encode_prompts(tokenizer, task.eval)
+check_vocabulary(tokenizer, task)
+check_context(cfg, tokenizer, task)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedTokenizerBase
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.models import count_unknown, template_kwargs
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Row, Task
+
+
+def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: "list[Row]", **template_kwargs: Any) -> list[list[int]]:
+    """Token ids of each row's prompt; through the chat template, with `template_kwargs`, where it is messages."""
+    if not rows:
+        return []
+    if isinstance(rows[0]["prompt"], str):
+        return tokenizer([row["prompt"] for row in rows])["input_ids"]
+    return [
+        tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=True, **template_kwargs)[
+            "input_ids"
+        ]
+        for row in rows
+    ]
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
+    """Refuse prompts that the model cannot read: a word outside a closed vocabulary would become <unk> in silence."""
+    prompts = [row["prompt"] for row in [*task.train, *task.eval] if isinstance(row["prompt"], str)]
+    unknown = count_unknown(tokenizer, prompts)
+    if unknown:
+        words = ", ".join(f"{word!r} ({n})" for word, n in sorted(unknown.items(), key=lambda item: -item[1])[:5])
+        raise ConfigError(
+            [
+                f"task={task.name}: {len(unknown)} words of its prompts are not in the model's vocabulary: {words};"
+                " use ranges that the model knows, or another model"
+            ]
+        )
+
+
+def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
+    """Refuse a budget that the longest prompt leaves no room for; a reward model samples nothing."""
+    if cfg.algo.name != "reward_model":
+        check_budget(cfg, tokenizer, task.eval)
+
+
+def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
+    """Refuse a budget that the longest prompt of these rows leaves no room for."""
+    longest = max(map(len, encode_prompts(tokenizer, rows, **template_kwargs(cfg, tokenizer))), default=0)
+    room = tokenizer.model_max_length - longest
+    if cfg.max_tokens > room:
+        raise ConfigError(
+            [
+                f"max_tokens={cfg.max_tokens}: the model's context is {tokenizer.model_max_length} tokens and the"
+                f" longest prompt of task={cfg.task.name} has {longest}; allowed is at most {max(room, 0)}"
+            ]
+        )

@@ -1,0 +1,168 @@
+"""Training curves: TRL's own metrics and the monitor's against the step, as PNG files.
+
+draw_run(run, out)   ->  [(out/plots/reward.png, "Mean reward ..."), ...], only what the run has data for
+draw_runs(groups, out), where groups maps a label to its runs, draws the same curves over each other
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+
+from rlhf_exp.report.figure import (
+    BLUE,
+    DASHES,
+    GREEN,
+    ORANGE,
+    PALETTE,
+    VERMILLION,
+    Picture,
+    add_axes,
+    open_figure,
+    plot_path,
+)
+from rlhf_exp.report.load import Run
+from rlhf_exp.report.summary import OUTCOMES
+
+
+class Curve(NamedTuple):
+    """One plot, of metrics of the same unit; those without a label are one figure, which trainers name differently."""
+
+    name: str
+    caption: str
+    unit: str
+    keys: dict[str, str]  # metric: its label
+
+
+# Algorithms whose loss says how training goes; a policy gradient's stays near 0 whatever happens.
+LOSS_ALGOS = ("sft", "reward_model", "dpo")
+LOSS = Curve("loss", "Loss in training", "nats", {"loss": ""})
+CURVES = (
+    Curve("reward", "Mean reward in training", "reward", {"reward": ""}),
+    Curve("token_accuracy", "Share of the tokens that the policy ranks first", "share", {"mean_token_accuracy": ""}),
+    Curve("pair_accuracy", "Share of the training pairs with the chosen answer first", "share",
+          {"accuracy": "", "rewards/accuracies": ""}),
+    Curve("margin", "Mean margin between chosen and rejected in training", "reward",
+          {"margin": "", "rewards/margins": ""}),
+    Curve("scores", "Rewards in training, over the answers of a batch", "reward",
+          {"mean_reward": "mean", "min_reward": "lowest", "max_reward": "highest"}),
+    Curve("implicit_rewards", "Implicit rewards in training: beta times the log ratio to the reference", "nats",
+          {"rewards/chosen": "chosen", "rewards/rejected": "rejected"}),
+    Curve("logps", "Log-probability of an answer in training", "nats per answer",
+          {"logps/chosen": "chosen", "logps/rejected": "rejected"}),
+    Curve("correct", "Correct share of the completions in training", "share", {"outcome/correct": ""}),
+    Curve("kl", "KL to the start model", "nats per token",
+          {"probe/kl": "probe set, exact", "kl": "TRL's kl, on its samples"}),
+    Curve("entropy", "Entropy of the policy", "nats per token",
+          {"probe/entropy": "probe set, exact", "entropy": "TRL's, on what it trained on"}),
+    Curve("length", "Mean completion length in training", "tokens", {"completions/mean_length": ""}),
+)  # fmt: skip
+
+
+def draw_run(run: Run, out: Path) -> list[Picture]:
+    """The curves of one run; outcomes and length have plots of their own, with more in them."""
+    pictures = []
+    for curve in list_curves([run]):
+        if curve.name == "correct":
+            picture = _draw_outcomes(run, out)
+        elif curve.name == "length":
+            picture = _draw_length(run, out)
+        else:
+            picture = _draw_lines(run, out, curve)
+        pictures += [picture] if picture else []
+    return pictures
+
+
+def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
+    """Every curve of every run, a colour for each group, and the mean of its runs as a thick line."""
+    pictures = []
+    for curve in list_curves([run for runs in groups.values() for run in runs]):
+        series = {label: [_main_series(run, curve) for run in runs] for label, runs in groups.items()}
+        if not any(steps for group in series.values() for steps, _ in group):
+            continue
+        with open_figure(out, curve.name) as figure:
+            axes = add_axes(figure, "step", curve.unit)
+            for index, (label, group) in enumerate(series.items()):
+                style = {"color": PALETTE[index % 7], "linestyle": DASHES[index // 7 % 4]}
+                _plot_group(axes, group, label, style)
+            figure.legend(loc="outside lower left", ncols=2 if len(groups) > 3 else 1, fontsize=8)
+        which = next(iter(curve.keys.values()))
+        pictures.append((plot_path(out, curve.name), f"{curve.caption}{which and f' ({which})'}"))
+    return pictures
+
+
+def list_curves(runs: list[Run]) -> list[Curve]:
+    """What may be drawn of these runs. Losses of different algorithms cannot be compared, so there is one or none."""
+    algos = {run.info.get("algo") for run in runs}
+    return [*([LOSS] if len(algos) == 1 and algos <= set(LOSS_ALGOS) else []), *CURVES]
+
+
+def _main_series(run: Run, curve: Curve) -> tuple[list[int], list[float]]:
+    """What a comparison draws of a curve: its first metric, by the name that the run's trainer has for it."""
+    first, *others = curve.keys
+    named = [first, *(key for key in others if not curve.keys[key])]
+    return next((series for key in named if (series := run.series(key))[0]), ([], []))
+
+
+def _draw_lines(run: Run, out: Path, curve: Curve) -> Picture | None:
+    present = {key: label for key, label in curve.keys.items() if run.series(key)[0]}
+    if not present:
+        return None
+    with open_figure(out, curve.name) as figure:
+        axes = add_axes(figure, "step", curve.unit)
+        for color, (key, label) in zip((BLUE, ORANGE, GREEN), present.items(), strict=False):
+            _plot(axes, *run.series(key), color=color, label=label)
+        if any(present.values()):
+            figure.legend(loc="outside upper left", ncols=3)
+    return plot_path(out, curve.name), curve.caption
+
+
+def _draw_outcomes(run: Run, out: Path) -> Picture | None:
+    series = [run.series(f"outcome/{outcome}") for outcome in OUTCOMES]
+    if not series[0][0]:
+        return None
+    with open_figure(out, "outcomes") as figure:
+        axes = add_axes(figure, "step", "% of the completions")
+        shares = [[100 * value for value in values] for _, values in series]
+        axes.stackplot(series[0][0], shares, labels=OUTCOMES, colors=(GREEN, ORANGE, "#d0d7de"))
+        axes.set(xlim=(series[0][0][0], max(series[0][0][-1], series[0][0][0] + 1)), ylim=(0, 100))
+        figure.legend(loc="outside upper left", ncols=3)
+    return plot_path(out, "outcomes"), "Correct, partial and failed completions in training"
+
+
+def _draw_length(run: Run, out: Path) -> Picture | None:
+    steps, lengths = run.series("completions/mean_length")
+    if not steps:
+        return None
+    clipped_steps, clipped = run.series("completions/clipped_ratio")
+    with open_figure(out, "length", height=4.2) as figure:
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+        _plot(upper, steps, lengths, color=BLUE)
+        if budget := run.info.get("max_tokens"):
+            upper.axhline(budget, color=VERMILLION, linestyle="--", linewidth=1.2)
+            place = {"xy": (1, budget), "xycoords": ("axes fraction", "data"), "xytext": (0, -3)}
+            style = {"textcoords": "offset points", "ha": "right", "va": "top", "color": VERMILLION}
+            upper.annotate(f"budget {budget}", **place, **style)
+        upper.set(ylabel="mean tokens", ylim=(0, None))
+        _plot(lower, clipped_steps, [100 * value for value in clipped], color=ORANGE)
+        lower.set(ylabel="cut off, %", ylim=(0, max([5, *(105 * value for value in clipped)])), xlabel="step")
+    return plot_path(out, "length"), "Completion length in training, and the share cut off at the budget"
+
+
+def _plot_group(axes: Axes, series: list[tuple[list[int], list[float]]], label: str, style: dict) -> None:
+    """The mean is over the runs that got as far as the furthest, so that it does not jump where one ends."""
+    series = [(steps, values) for steps, values in series if steps]
+    if len(series) > 1:
+        for steps, values in series:
+            axes.plot(steps, values, linewidth=0.7, alpha=0.45, **style)
+        last = max(steps[-1] for steps, _ in series)
+        complete = [dict(zip(steps, values, strict=True)) for steps, values in series if steps[-1] == last]
+        shared = sorted(set.intersection(*map(set, complete)))
+        mean = [sum(values[step] for values in complete) / len(complete) for step in shared]
+        _plot(axes, shared, mean, label=f"{label} (mean of {len(complete)} runs)", **style)
+    elif series:
+        _plot(axes, *series[0], label=label, **style)
+
+
+def _plot(axes: Axes, steps: list[int], values: list[float], **style: str) -> None:
+    axes.plot(steps, values, marker="o" if len(steps) < 30 else None, markersize=3, **style)

@@ -1,0 +1,107 @@
+"""The part of a report on held-out preference pairs: of a reward model, or of a policy's implicit reward.
+
+describe_preferences(run, out)  ->  [Heading("Preferences"), Text(...), Table(...), ...], or [] without pairs
+"""
+
+from pathlib import Path
+
+from rlhf_exp.report import plots
+from rlhf_exp.report.load import Run
+from rlhf_exp.report.page import Block, Callout, Figures, Heading, Pair, Table, Text
+from rlhf_exp.report.summary import RANKINGS
+from rlhf_exp.report.tables import number, percent
+from rlhf_exp.stats import Interval
+
+IMPLICIT_NOTE = (
+    "The implicit reward of an answer is beta times its log-probability under the policy, minus that under the start"
+    " model, in nats (Rafailov et al. 2023). Before training it is 0 for every answer."
+)
+CALIBRATION_NOTE = (
+    "By Bradley and Terry the answer that the model ranks first is the chosen one with probability sigmoid(|margin|)."
+    " A dot below the diagonal: it is so less often than the model says. The calibration error is the mean distance to"
+    " the diagonal, weighted by n."
+)
+ERROR_KINDS = {
+    "confident": ("Sure", "the margin is among the surest quarter of all pairs"),
+    "near_tie": ("Nearly a tie", "the margin is among the least sure quarter"),
+    "longer_wins": ("The longer answer", "neither, and the rejected answer has more tokens"),
+    "other": ("Other", "none of these"),
+}
+
+
+def describe_preferences(run: Run, out: Path) -> list[Block]:
+    """Blocks from the figures down to the pairs that the model ranked wrongly."""
+    section = run.preference("trained")
+    if not section:
+        return []
+    blocks: list[Block] = [Heading("Preferences")]
+    if run.info.get("algo") != "reward_model":
+        blocks += [Table(["", "trained"], _figure_rows(section)), Text(IMPLICIT_NOTE)]
+    blocks += [_compare_with_length(section), Text(CALIBRATION_NOTE)]
+    blocks.append(Figures([plots.draw_calibration(section["calibration"], out)]))
+    for title, key in (("chosen is, in tokens", "by_length"), ("subset", "by_subset")):
+        blocks.append(_accuracy_table(title, [run.preference(which).get(key, []) for which in ("baseline", "trained")]))
+    return [*blocks, *_list_errors(run)]
+
+
+def _figure_rows(section: dict) -> list[list[str]]:
+    return [
+        ["accuracy", percent(section["accuracy"])],
+        [" / ".join(RANKINGS), " / ".join(str(section["counts"][name]) for name in RANKINGS)],
+        ["loss", number(section["loss"], ".3f")],
+        ["margin", number(section["margin"]["mean"], ".3f")],
+        ["calibration error", f"{section['calibration_error']:.3f}"],
+    ]
+
+
+def _compare_with_length(section: dict) -> Callout:
+    """Whether the model does better than to look at the length alone."""
+    longer, accuracy = section["longer_wins"], section["accuracy"]
+    rule = "longer"
+    if longer["value"] < 0.5:
+        longer, rule = _complement(longer), "shorter"
+    text = f"Always taking the {rule} answer is right in {percent(longer)}, the model in {percent(accuracy)}"
+    if None in (longer["low"], accuracy["low"]):
+        return Callout("info", "Length alone.", f"{text} of {section['n']} pairs.")
+    if accuracy["low"] > longer["high"]:
+        return Callout("ok", "Better than length alone.", f"{text} of {section['n']} pairs.")
+    if accuracy["high"] < longer["low"]:
+        return Callout("warning", "Worse than length alone.", f"{text} of {section['n']} pairs.")
+    told = f"{text}: the intervals overlap, so {section['n']} pairs do not show that the model knows more than length."
+    return Callout("warning", "Not told apart from length alone.", told)
+
+
+def _complement(share: Interval) -> Interval:
+    low, high = (None if end is None else 1 - end for end in (share["high"], share["low"]))
+    return {"value": 1 - share["value"], "low": low, "high": high}
+
+
+def _accuracy_table(title: str, sides: list[list[dict]]) -> Table:
+    """Accuracy by kind of pair; a policy has no baseline, whose implicit rewards are all 0."""
+    before, after = ({entry["label"]: entry for entry in side} for side in sides)
+    head = [title, "n", *(["baseline"] if before else []), "trained"]
+    rows = []
+    for label, entry in after.items():
+        accuracies = [*([before.get(label, {}).get("accuracy")] if before else []), entry["accuracy"]]
+        rows.append([label, str(entry["n"]), *(percent(accuracy) for accuracy in accuracies)])
+    return Table(head, rows)
+
+
+def _list_errors(run: Run) -> list[Block]:
+    counts, shown = run.errors.get("counts"), run.errors.get("shown")
+    if not counts:
+        return []
+    rows = [[*ERROR_KINDS[kind], str(n)] for kind, n in counts.items()]
+    blocks: list[Block] = [Heading("Wrongly ranked pairs"), Table(["kind", "rule, the first that fits", "pairs"], rows)]
+    if shown:
+        blocks.append(Text(f"{len(shown)} of them, worst first, to open one by one. Their texts may offend."))
+    return blocks + [_show_error(place, error) for place, error in enumerate(shown, start=1)]
+
+
+def _show_error(place: int, error: dict) -> Pair:
+    title = f"{place}. {ERROR_KINDS[error['kind']][0]}: margin {error['margin']:+.2f}, {error['subset']}"
+    captions = tuple(
+        f"{side.capitalize()}: reward {error[f'{side}_reward']:.2f}, {error[f'{side}_tokens']} tokens"
+        for side in ("chosen", "rejected")
+    )
+    return Pair(title, error["prompt"], captions, (error["chosen"], error["rejected"]), folded=True)

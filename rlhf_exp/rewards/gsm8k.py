@@ -1,0 +1,251 @@
+r"""Grade a completion of a GSM8K word problem: its answer is one number, compared exactly.
+
+In: the completion's text, the gold answer. Out: a `Gsm8kGrade`. Pure, and linear in the completion's length whatever
+it holds: nothing is evaluated as code, and no timer runs.
+
+    grade("48 / 2 = 24 and 48 + 24 = 72.\n#### 72", "72")  ->  correct, score 1.0, strict, lenient
+
+Strict reading: the last marker in the text that begins an answer.
+
+- `#### 72`: the number (or the expression) right behind it, as in the code of Cobbe et al. 2021. A `####` before
+  anything else is a heading. Text behind the number on its line does not count: `#### 72 clips (48 + 24)` is 72.
+- `\boxed{72}` and `<answer>72</answer>`, closed and not blank: the one number in it, whatever words are around
+  (`x = 72 \text{ clips}`); behind an `=` where there is one. Several numbers with no operator are no number: a wrong
+  answer, so that listing guesses does not pay.
+
+Lenient reading: the strict one where it gives a number, else the last number in the text.
+
+A number has its thousands' commas, currency sign, percent sign and trailing point dropped: `$1,234.50`, `50%` is 50,
+`18.0` is 18, `3/4` is 0.75, `−5` and `–5` are -5. Digits of other scripts are no digits, `1/0` and a number of more
+than 300 digits equal nothing. Only what this cannot read inside a strict answer goes to math-verify, at most 50
+characters of arithmetic: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`.
+"""
+
+import logging
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+
+from math_verify import LatexExtractionConfig, parse
+from sympy import Float, Rational
+
+from rlhf_exp.rewards.grade import Grade
+
+# math-verify warns that it runs without its timeout. The timeout is an alarm signal: it works in the main thread only,
+# does not interrupt a big power, and would tie a grade to the clock; EXPRESSION admits nothing slow instead.
+logging.getLogger("math_verify").setLevel(logging.ERROR)
+
+MAX_DIGITS = 300
+MAX_EXPRESSION = 50
+"""Characters that math-verify is given at most."""
+
+SPELLINGS = {"{,}": ",", r"\!": "", r"\,": "", r"\$": "$", r"\%": "%", "−": "-", "–": "-"} | dict.fromkeys(
+    (r"\(", r"\)", r"\[", r"\]"), ""
+)
+
+# Possessive quantifiers (++) never give back what they took: that keeps the search linear. A minus behind a word, a
+# bracket or another minus is an operator or a dash, not a sign.
+DECIMAL = r"(?:[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?|(?<![0-9.])\.[0-9]++)"
+NUMBER = re.compile(rf"((?<![\w)\]}}%-])-)?[$€£¥₹]?({DECIMAL})(?:/({DECIMAL}))?")
+
+DECORATION = " \t\r\n$€£¥₹*_~="
+HASHES = re.compile(r"####(?=[ \t$€£¥₹*_~=(-]*+(?:\.?[0-9]|\\[a-z]))")
+BRACES = re.compile(r"\\boxed\{|[{}]")
+UNIT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{[^{}0-9]*\}(?:\^(?:[23]|\{[23]\}))?|\^(?:\\circ|\{\\circ\})")
+
+# A command or sign that makes another number of the one beside it: \frac12, \sqrt{16}, 2^4, 18\pi.
+COMPUTES = re.compile(r"\\(?!(?:text|textbf|mathrm|mathbf|mbox|left|right|approx|quad)(?![a-z]))[a-zA-Z]|[\^√]")
+OPERATOR = re.compile(r"[-+*/^×·÷]|\\[a-z]")
+# Digits, operators and commands that math-verify works out at once: no letters, no power above 99, and no root in a
+# root, at which it can stop for minutes.
+EXPRESSION = re.compile(
+    r"(?:[-+*/×·÷=(){}\s]|[0-9.]|\\(?:[dt]?frac|times|cdot|div|left(?=\()|right(?=\)))(?![a-z])"
+    r"|\\sqrt(?:\[[0-9]\])?\{[-+*/0-9. ]*+\}|\^(?:[0-9](?![0-9])|\{[0-9]{1,2}\}))*+"
+)
+
+
+@dataclass(frozen=True)
+class Gsm8kGrade(Grade):
+    """The verdict on one completion, by both readings.
+
+    Attributes:
+        outcome: "correct": the strict answer is right, since the reward shall teach the form too. "partial": a marked
+            answer that is wrong, or a right number that is not marked, which is one step from full marks. "failed": no
+            marked answer and no right number. A wrong last number alone is no answer: nearly every text holds some
+            number, one that was cut off too.
+        extracted: the answer as read: the strict one, else the last number in the text; None where there is neither.
+        strict: whether the strict reading is right.
+        lenient: whether the lenient reading is right; true wherever `strict` is.
+    """
+
+    strict: bool
+    lenient: bool
+
+
+def grade(completion: str, answer: str) -> Gsm8kGrade:
+    """Grade one completion.
+
+    Args:
+        completion: any text, of any length.
+        answer: a row's gold answer with its `#### 72`, or the number alone.
+
+    Raises:
+        ValueError: `answer` has no number.
+    """
+    gold, text = read_gold(answer), _respell(completion)
+    extracted, value = _read_strict(text)
+    marked, strict = extracted is not None, value == gold
+    lenient = strict
+    if value is None:
+        last, number = _read_last(text)
+        extracted, lenient = extracted or last, number == gold
+    if strict:
+        return Gsm8kGrade("correct", 1.0, extracted, True, True)
+    if marked or lenient:
+        return Gsm8kGrade("partial", 0.1, extracted, False, lenient)
+    return Gsm8kGrade("failed", 0.0, extracted, False, False)
+
+
+def read_gold(answer: str) -> Fraction:
+    """The number of a gold answer: behind its last `####`, or all of it.
+
+    Raises:
+        ValueError: there is none.
+    """
+    number = _match_whole(_respell(answer.rpartition("####")[2]))
+    value = _evaluate(number) if number else None
+    if value is None:
+        raise ValueError(f"not a number, nor an answer that ends with #### and a number: {answer[-80:]!r}")
+    return value
+
+
+def _respell(text: str) -> str:
+    for spelling, plain in SPELLINGS.items():
+        text = text.replace(spelling, plain)
+    return text
+
+
+def _read_strict(text: str) -> tuple[str | None, Fraction | None]:
+    """The marked answer and its value; no value where it is no number, no text where nothing is marked."""
+    hashes = -1
+    for match in HASHES.finditer(text):
+        hashes = match.start()
+    enclosed = max(_find_box(text), _find_tags(text))
+    if hashes > enclosed[0]:
+        line = text[hashes + len("####") :].partition("\n")[0].partition("</answer>")[0]
+        return _read_line(line)
+    return _read_enclosed(enclosed[1]) if enclosed[1].strip() else (None, None)
+
+
+def _find_box(text: str) -> tuple[int, str]:
+    """Where the last closed box begins and what it holds; (-1, "") without one."""
+    found, opened = (-1, -1, -1), []
+    for match in BRACES.finditer(text) if r"\boxed{" in text else ():
+        if match.group() != "}":
+            opened.append(match)
+        elif opened and (box := opened.pop()).group() != "{":
+            found = max(found, (box.start(), box.end(), match.start()))
+    return found[0], text[found[1] : found[2]]
+
+
+def _find_tags(text: str) -> tuple[int, str]:
+    """Where the last closed <answer> begins and what it holds; (-1, "") without one."""
+    start = text.rfind("<answer>", 0, max(text.rfind("</answer>"), 0))
+    content = start + len("<answer>")
+    return (start, text[content : text.find("</answer>", content)]) if start >= 0 else (-1, "")
+
+
+def _read_line(line: str) -> tuple[str, Fraction | None]:
+    """The answer behind `####`: the value of an expression, else the number at its beginning."""
+    left, _, right = line.rpartition("=")
+    if OPERATOR.search(left) and EXPRESSION.fullmatch(left):  # 48 + 24 = 72
+        line = right
+    bare = UNIT.sub(" ", line)
+    number = _match_whole(bare)
+    if number is None and (value := _compute(bare)) is not None:
+        return line.strip(), value
+    if number is None:
+        bare = bare.lstrip(DECORATION + "(")
+        number = NUMBER.match(bare)
+        if number and (_touches_numeral(number) or COMPUTES.match(bare[number.end() :].lstrip())):
+            number = None
+    return (_spell(number), _evaluate(number)) if number else (line.strip(), None)
+
+
+def _read_enclosed(content: str) -> tuple[str, Fraction | None]:
+    """The answer in a box or in tags: the one number in it, else the value of an expression."""
+    right = content.rpartition("=")[2]
+    bare = UNIT.sub(" ", right if re.search("[0-9]", right) else content)
+    number = _match_whole(bare)
+    if number is None and not COMPUTES.search(bare):
+        numbers = list(islice(_find_numbers(bare), 2))
+        number = numbers[0] if len(numbers) == 1 else None
+    return (_spell(number), _evaluate(number)) if number else (content.strip(), _compute(bare))
+
+
+def _read_last(text: str) -> tuple[str | None, Fraction | None]:
+    """The last number in the text and its value."""
+    last = deque(_find_numbers(text), maxlen=1)
+    return (_spell(last[0]), _evaluate(last[0])) if last else (None, None)
+
+
+def _find_numbers(text: str) -> Iterator[re.Match[str]]:
+    return (number for number in NUMBER.finditer(text) if not _touches_numeral(number))
+
+
+def _touches_numeral(number: re.Match[str]) -> bool:
+    """Whether a digit of another kind makes another number of it: 4², 3½, 1٢."""
+    text, start, end = number.string, number.start(), number.end()
+    return text[start - 1 : start].isnumeric() or text[end : end + 1].isnumeric()
+
+
+def _match_whole(content: str) -> re.Match[str] | None:
+    """The number that `content` is, but for decoration around it."""
+    return NUMBER.fullmatch(re.sub(r"^-\s+", "-", _undecorate(content)))
+
+
+def _undecorate(content: str) -> str:
+    return content.strip(DECORATION).rstrip(DECORATION + ".%")
+
+
+def _spell(number: re.Match[str]) -> str:
+    """The number as it stands in the text, without its currency sign."""
+    sign, numerator, denominator = number.groups(default="")
+    return f"{sign}{numerator}/{denominator}" if denominator else sign + numerator
+
+
+def _evaluate(number: re.Match[str]) -> Fraction | None:
+    """The number's value; None where it has none, or more than MAX_DIGITS digits."""
+    sign, numerator, denominator = number.groups(default="")
+    above, below = _to_fraction(numerator), _to_fraction(denominator or "1")
+    if above is None or not below:
+        return None
+    return -above / below if sign else above / below
+
+
+def _to_fraction(decimal: str) -> Fraction | None:
+    whole, _, part = decimal.replace(",", "").partition(".")
+    whole, part = whole.lstrip("0"), part.rstrip("0")
+    if len(whole) + len(part) > MAX_DIGITS:
+        return None
+    return Fraction(int(whole + part or "0"), 10 ** len(part))
+
+
+def _compute(content: str) -> Fraction | None:
+    """The value of an arithmetic expression, as math-verify parses it; None where it is none, or not rational."""
+    content = _undecorate(content)
+    if len(content) > MAX_EXPRESSION or content.count("^") > 1 or not OPERATOR.search(content):
+        return None
+    content = re.sub("(?<=[0-9]),(?=[0-9]{3})", "", content)
+    if not EXPRESSION.fullmatch(content):
+        return None
+    for sign, command in (("×", r"\times "), ("·", r"\cdot "), ("÷", r"\div "), (r"\left", ""), (r"\right", "")):
+        content = content.replace(sign, command)
+    parsed = parse(f"${content}$", [LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=None)
+    value = parsed[0].doit() if parsed else None
+    if isinstance(value, Rational):
+        return Fraction(int(value.p), int(value.q))
+    return Fraction(str(value)) if isinstance(value, Float) else None

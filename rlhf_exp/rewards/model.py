@@ -1,0 +1,122 @@
+"""The score of a trained reward model, `reward=model reward.path=RUN_DIR`, on the tokens that it was trained on.
+
+    model = build(cfg, task)
+    model(prompts=["\\n\\nHuman: Hi!\\n\\nAssistant:"], completions=[" Hello."])    # [0.31]
+
+Every completion is scored as a whole answer: its end is added to it as in training (pair_tokens.py), also where the
+token budget cut it off, since a reward sees text alone. A plain completion gets the space that parts it from its prompt
+where it has none: tokenizers of words lose it in decoding, and the answers of pairs begin with it.
+
+A text longer than the reward model's context is scored on its first tokens, without its end. Training logs the share
+of these completions as `reward_model/cut`; the first time, a warning says so.
+"""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import OmegaConf
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.models import count_unknown, load_reward_model
+from rlhf_exp.pair_scores import score_sequences
+from rlhf_exp.pair_tokens import Text, encode_answers
+from rlhf_exp.rewards import RewardFunction, read_text
+from rlhf_exp.tasks import as_completion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Task
+
+
+def build(cfg: "Config", task: "Task") -> RewardFunction:
+    """The reward function `model`. With `reward.normalize` its unit is a standard deviation over held-out answers.
+
+    Raises:
+        ConfigError: no reward model, one that cannot read these prompts, or no held-out rewards to normalise by.
+    """
+    mean, std = _read_normalisation(cfg) if cfg.reward.normalize else (0.0, 1.0)
+    scorer, tokenizer = load_reward_model(cfg)
+    _check_prompts(cfg, tokenizer, [row["prompt"] for row in [*task.train, *task.eval]])
+    context, warned = tokenizer.model_max_length, False
+
+    def model(
+        prompts: list[Text],
+        completions: list[Text],
+        log_metric: Callable[[str, float], None] | None = None,
+        **columns: Any,
+    ) -> list[float]:
+        nonlocal warned
+        answers = [_as_answer(prompt, read_text(c)) for prompt, c in zip(prompts, completions, strict=True)]
+        sequences = encode_answers(tokenizer, prompts, answers)
+        cut = sum(len(ids) > context for ids in sequences)
+        if log_metric is not None:
+            log_metric("reward_model/cut", cut / len(sequences))
+        if cut and not warned:
+            warned = True
+            warnings.warn(
+                f"reward=model: {cut} of {len(sequences)} texts are longer than the reward model's context and are"
+                f" scored on their first {context} tokens",
+                stacklevel=2,
+            )
+        scores = score_sequences(scorer, [ids[:context] for ids in sequences], cfg.reward.batch_size)
+        return [(score - mean) / std for score in scores]
+
+    return model
+
+
+def _as_answer(prompt: Text, text: str) -> Text:
+    """A completion's text in the form of the answers of pairs."""
+    if isinstance(prompt, list):
+        return as_completion(text, chat=True)
+    return text if prompt[-1:].isspace() or text[:1].isspace() else f" {text}"
+
+
+def _read_normalisation(cfg: "Config") -> tuple[float, float]:
+    """Mean and standard deviation of the trained model's rewards of held-out answers."""
+    file = Path(cfg.reward.path).expanduser() / "evaluation.json"
+    key = f"reward.normalize=true: reward.path={cfg.reward.path}"
+    if not file.is_file():
+        raise ConfigError(
+            [f"{key} has no evaluation.json; must be the folder of a run of algo=reward_model, or use false"]
+        )
+    reward = json.loads(file.read_text(encoding="utf-8")).get("trained", {}).get("reward", {})
+    mean, std = reward.get("mean", {}).get("value"), reward.get("std")
+    if mean is None or not std:  # null is NaN
+        raise ConfigError([f"{key} has no held-out rewards that vary in its evaluation.json; use false"])
+    return mean, std
+
+
+def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts: list[Text]) -> None:
+    """Refuse prompts in another form, or of other words, than the reward model's: its scores would mean nothing."""
+    forms, chat = {True: "messages", False: "plain text"}, not isinstance(prompts[0], str)
+    trained_on_chat = _reads_chat(cfg, tokenizer)
+    if trained_on_chat not in (None, chat):
+        raise ConfigError(
+            [
+                f"reward.path={cfg.reward.path}: reads {forms[trained_on_chat]}, and the prompts of"
+                f" task={cfg.task.name} are {forms[chat]} here; use task.prompt={'plain' if chat else 'chat'}, or"
+                " another reward model"
+            ]
+        )
+    unknown = {} if chat else count_unknown(tokenizer, prompts)
+    if unknown:
+        words = ", ".join(map(repr, sorted(unknown, key=unknown.get, reverse=True)[:5]))
+        raise ConfigError(
+            [
+                f"reward.path={cfg.reward.path}: {len(unknown)} words of the prompts of task={cfg.task.name} are not in"
+                f" its vocabulary: {words}; use another reward model"
+            ]
+        )
+
+
+def _reads_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool | None:
+    """Whether the reward model was trained on messages; None where it has a chat template and no run tells."""
+    if tokenizer.chat_template is None:
+        return False
+    config = Path(cfg.reward.path).expanduser() / ".hydra" / "config.yaml"
+    return OmegaConf.load(config).task.prompt != "plain" if config.is_file() else None

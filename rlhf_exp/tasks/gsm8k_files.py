@@ -1,0 +1,127 @@
+"""Word problems as they lie on the disk, on the hub or in our own generator, checked and divided into splits.
+
+    splits, facts = read_splits(cfg.task)
+    splits["test"][0].question, splits["test"][0].answer    # "Ann has 12 pens. ...?", "...\\n#### 17"
+    facts["duplicates"]                                     # how many were dropped
+
+A file holds one JSON object a line, `{"question": text, "answer": text}`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.rewards.gsm8k import read_gold
+from rlhf_exp.tasks.gsm8k_written import write_problems
+from rlhf_exp.tasks.hh_rlhf_files import HALF_CHARACTER, read_lines
+from rlhf_exp.tasks.splits import SHARES, split_of
+
+if TYPE_CHECKING:
+    from rlhf_exp.schema import Gsm8k
+
+FORM = '{"question": text, "answer": text}'
+
+WRITTEN, WRITTEN_SEED = 10_000, 0
+"""How many problems source=generated has. One fixed set: task.data_seed must not move what is held out."""
+
+
+class Problem(NamedTuple):
+    """A question and its gold answer, stripped of the white space around them."""
+
+    question: str
+    answer: str
+
+    def name(self) -> str:
+        """The row's id: a hash of the question, the same in every source."""
+        return blake2b(self.question.encode(), digest_size=8).hexdigest()
+
+
+def read_splits(task: "Gsm8k") -> tuple[dict[str, list[Problem]], dict[str, Any]]:
+    """The problems of train, validation and test, no question twice; and the counts of what was read and dropped.
+
+    Raises:
+        ConfigError: a file or a row that cannot be read.
+    """
+    parts, read = defaultdict(dict), Counter()
+    for part, where, row in _read_rows(task):
+        problem = _check_row(row, where)
+        read[part] += 1
+        parts[part].setdefault(problem.question, problem)
+    test = parts.pop("test", {})
+    splits: dict[str, list[Problem]] = {"train": [], "validation": [], "test": list(test.values())}
+    for part, problems in parts.items():
+        for question, problem in problems.items():
+            split = split_of(question, SHARES)
+            if question not in test:
+                splits["train" if part == "train" and split == "test" else split].append(problem)
+    distinct = len(test) + sum(map(len, parts.values()))
+    facts = {
+        "read": dict(read),
+        "duplicates": sum(read.values()) - distinct,
+        "in_both_parts": distinct - sum(map(len, splits.values())),
+        "splits": {name: len(problems) for name, problems in splits.items()},
+    }
+    return splits, facts
+
+
+def _read_rows(task: "Gsm8k") -> Iterator[tuple[str, str, Any]]:
+    """Every row with the source's part (train, test, or `all` where it has none) and its place."""
+    path = Path(task.path or "")
+    if task.source == "generated":
+        for number, (question, answer) in enumerate(write_problems(WRITTEN, WRITTEN_SEED), 1):
+            yield "all", f"written problem {number}", {"question": question, "answer": answer}
+    elif task.source == "hub":
+        yield from _read_hub(task)
+    elif path.is_dir():
+        for part in ("train", "test"):
+            if not (path / f"{part}.jsonl").is_file():
+                form = "a folder with train.jsonl and test.jsonl, or one JSONL file"
+                raise ConfigError([f"task.path={path}: holds no {part}.jsonl; must be {form}"])
+            yield from _read_file(path / f"{part}.jsonl", part)
+    else:
+        yield from _read_file(path, "all")
+
+
+def _read_file(path: Path, part: str) -> Iterator[tuple[str, str, Any]]:
+    where = None
+    for where, row in read_lines(path):
+        yield part, where, row
+    if where is None:
+        raise ConfigError([f"{path}: holds no rows; expected {FORM} on each line"])
+
+
+def _read_hub(task: "Gsm8k") -> Iterator[tuple[str, str, Any]]:
+    from datasets import load_dataset
+
+    try:
+        dataset = load_dataset(task.hub_id, "main")
+        parts = {part: dataset[part] for part in ("train", "test")}
+    except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
+        raise ConfigError(
+            [
+                f"task.hub_id={task.hub_id}: cannot be loaded ({type(error).__name__}); without a network use"
+                " task.source=generated, or task.source=file task.path=FOLDER"
+            ]
+        ) from None
+    for part, rows in parts.items():
+        for number, row in enumerate(rows, 1):
+            yield part, f"{task.hub_id}, {part}, row {number}", row
+
+
+def _check_row(row: Any, where: str) -> Problem:
+    texts = [row.get(key) for key in ("question", "answer")] if isinstance(row, dict) else []
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise ConfigError([f"{where}: expected {FORM}, got {str(row)[:80]!r}"])
+    if any(map(HALF_CHARACTER.search, texts)):
+        raise ConfigError([f"{where}: holds half a character (a lone surrogate), which is no text"])
+    question, answer = map(str.strip, texts)
+    try:
+        if "####" not in answer:
+            raise ValueError
+        read_gold(answer)
+    except ValueError:
+        raise ConfigError([f'{where}: the answer must end with "#### number", got {answer[-60:]!r}']) from None
+    return Problem(question, answer)

@@ -1,0 +1,143 @@
+"""Preference pairs as they lie on the disk, on the hub or in our own generator, before anything is judged.
+
+    for raw in read_raw(cfg.task):
+        raw.subset, raw.part, raw.chosen, raw.rejected     # "harmless-base", "test", "\\n\\nHuman: ...", ...
+
+A file holds one JSON object a line, `{"chosen": text, "rejected": text}`, and may be gzipped. Its subset and its part
+(train or test) stand in its name or its folder's: `harmless-base-test.jsonl.gz`, `harmless-base/test.jsonl.gz`.
+"""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.schema import HH_RLHF_SUBSETS
+from rlhf_exp.tasks.hh_rlhf_written import write_pairs
+
+if TYPE_CHECKING:
+    from rlhf_exp.schema import HhRlhf
+
+ENDINGS = (".jsonl", ".jsonl.gz")
+FORM = '{"chosen": text, "rejected": text}'
+PART = re.compile(r"(?<![a-z])(train|test)(?![a-z])")
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can spell it, UTF-8 and so every tokenizer cannot
+
+WRITTEN, WRITTEN_SEED = 8000, 0
+"""How many pairs source=generated has. One fixed set: task.data_seed must not move what is held out."""
+
+
+class RawPair(NamedTuple):
+    """One row. `part` is the source's own split, train or test, or None; `where` is for error lines."""
+
+    where: str
+    subset: str
+    part: str | None
+    chosen: str
+    rejected: str
+
+
+def read_raw(task: "HhRlhf") -> Iterator[RawPair]:
+    """Every pair of `task.subsets` that the source has.
+
+    Raises:
+        ConfigError: a file, a line or a subset that cannot be read.
+    """
+    if task.source == "generated":
+        for number, (subset, chosen, rejected) in enumerate(write_pairs(WRITTEN, WRITTEN_SEED), 1):
+            if subset in task.subsets:
+                yield RawPair(f"written pair {number}", subset, None, chosen, rejected)
+    elif task.source == "file":
+        for path, subset, part in find_pair_files(Path(task.path), task.subsets):
+            for where, row in read_lines(path):
+                yield RawPair(where, subset, part, *_check_texts(row, where))
+    else:
+        yield from _read_hub(task)
+
+
+def find_pair_files(path: Path, subsets: list[str]) -> list[tuple[Path, str, str | None]]:
+    """The files to read, each with its subset and its part. A lone file that names no subset is subset `file`.
+
+    Raises:
+        ConfigError: a subset that is asked for and not there.
+    """
+    if path.is_file():
+        subset = _subset_of(path) or "file"
+        if subset not in (*subsets, "file"):
+            raise ConfigError([f"task.subsets={subsets}: {path} is {subset}; use task.subsets=[{subset}]"])
+        return [(path, subset, _part_of(path))]
+    files = sorted(file for file in path.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
+    found = sorted({subset for file in files if (subset := _subset_of(file))})
+    if missing := [subset for subset in subsets if subset not in found]:
+        has = f"it holds {', '.join(found)}: use task.subsets=[{','.join(found)}]" if found else "it holds none of them"
+        endings = " or ".join(ENDINGS)
+        raise ConfigError([f"task.subsets: no {endings} file of {', '.join(missing)} in task.path={path}; {has}"])
+    return [(file, subset, _part_of(file)) for file in files if (subset := _subset_of(file)) in subsets]
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """The JSON values of a .jsonl or .jsonl.gz file, each with its place.
+
+    Raises:
+        ConfigError: not UTF-8, not JSON, or a gzip file that is broken or breaks off.
+    """
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as lines:
+        number = 0
+        try:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield f"{path}, line {number}", json.loads(line.decode())
+        except UnicodeDecodeError as error:
+            raise ConfigError([f"{path}, line {number}: not UTF-8 (byte {error.start + 1} of the line)"]) from None
+        except ValueError as error:
+            raise ConfigError([f"{path}, line {number}: not JSON ({error})"]) from None
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise ConfigError(
+                [f"{path}: not a whole gzip file, broken or cut off after line {number}; fetch it again"]
+            ) from None
+
+
+def _check_texts(row: Any, where: str) -> tuple[str, str]:
+    if not isinstance(row, dict):
+        raise ConfigError([f"{where}: expected {FORM}, got {str(row)[:40]}"])
+    for key in ("chosen", "rejected"):
+        if key not in row:
+            raise ConfigError([f'{where}: has no "{key}"; expected {FORM}'])
+        if not isinstance(row[key], str):
+            raise ConfigError([f'{where}: "{key}" is a {type(row[key]).__name__}; expected {FORM}'])
+        if HALF_CHARACTER.search(row[key]):
+            raise ConfigError([f'{where}: "{key}" holds half a character (a lone surrogate), which is no text'])
+    return row["chosen"], row["rejected"]
+
+
+def _subset_of(file: Path) -> str | None:
+    named = (subset for subset in HH_RLHF_SUBSETS if subset in file.name or subset == file.absolute().parent.name)
+    return next(named, None)
+
+
+def _part_of(file: Path) -> str | None:
+    match = PART.search(file.name) or PART.fullmatch(file.absolute().parent.name)
+    return match[1] if match else None
+
+
+def _read_hub(task: "HhRlhf") -> Iterator[RawPair]:
+    from datasets import load_dataset
+
+    for subset in task.subsets:
+        try:
+            parts = load_dataset(task.hub_id, data_dir=subset)
+        except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
+            raise ConfigError(
+                [
+                    f"task.hub_id={task.hub_id}: {subset} cannot be loaded ({type(error).__name__}); without a network"
+                    " use task.source=file task.path=FOLDER, or task.source=generated"
+                ]
+            ) from None
+        for part, rows in parts.items():
+            for number, row in enumerate(rows, 1):
+                where = f"{task.hub_id}, {subset}, {part}, row {number}"
+                yield RawPair(where, subset, part, *_check_texts(row, where))

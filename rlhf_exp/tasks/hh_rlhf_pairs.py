@@ -1,0 +1,164 @@
+"""From two dialogues to a prompt with two answers, by the rules that hh_rlhf.py states; no tokenizer needed.
+
+pairs, read, odd = read_pairs(cfg)
+pairs[0].prompt, pairs[0].chosen      # "\\n\\nHuman: Hi!\\n\\nAssistant:", "Hello."
+odd["equal_answers"]["helpful-base"]  # how many
+splits, in_test = split_pairs(pairs)
+"""
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from tqdm.auto import tqdm
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.tasks.hh_rlhf_files import RawPair, read_raw
+from rlhf_exp.tasks.splits import SHARES, bucket, split_of
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+
+DROPPED = (
+    "not_ending_on_assistant",
+    "histories_differ",
+    "not_asked_by_human",
+    "empty_chosen",
+    "empty_rejected",
+    "equal_answers",
+    "duplicate",
+)
+"""Odd pairs that are left out, each counted under the first kind that fits."""
+
+KEPT = ("inline_speaker", "same_speaker_twice", "empty_turn")
+"""Odd pairs that stay, each counted under every kind that fits."""
+
+TURN = re.compile(r"\n\n(Human|Assistant):")
+INLINE = re.compile(r"\b(?:Human|Assistant):")
+ROLES = {"Human": "user", "Assistant": "assistant"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two answers to one prompt. Every text is stripped of the white space around it.
+
+    Attributes:
+        id: the subset and a hash of prompt and answers: the same in every source and order.
+        part: the split that the source put it in, train or test; None where it says nothing.
+        history: (speaker, text) in turn, Human first and last, never the same speaker twice in a row.
+        prompt: the history as plain text, ending on "\\n\\nAssistant:".
+    """
+
+    id: str
+    subset: str
+    part: str | None
+    history: tuple[tuple[str, str], ...]
+    prompt: str
+    chosen: str
+    rejected: str
+
+    def messages(self) -> list[dict[str, str]]:
+        """The prompt in chat form."""
+        return [{"role": ROLES[speaker], "content": text} for speaker, text in self.history]
+
+
+def read_pairs(cfg: "Config") -> tuple[list[Pair], Counter[str], dict[str, Counter[str]]]:
+    """Read `cfg.task` whole.
+
+    Returns:
+        the pairs that stay, how many were read of each subset, and for each kind of odd pair (DROPPED and KEPT) how
+        many there are of each subset.
+
+    Raises:
+        ConfigError: a file, a line or a subset that cannot be read, or a text without a Human turn.
+    """
+    pairs, read, seen = [], Counter(), set()
+    odd: dict[str, Counter[str]] = {kind: Counter() for kind in (*DROPPED, *KEPT)}
+    for raw in tqdm(read_raw(cfg.task), desc="reading pairs", unit="pair", leave=False, delay=2):
+        read[raw.subset] += 1
+        pair, kinds = parse_pair(raw)
+        if pair is not None:
+            # A pair that the source puts into both of its parts is no duplicate: split_pairs takes it out of train.
+            name = (pair.part, pair.id.removeprefix(pair.subset))
+            if name in seen:
+                pair, kinds = None, ["duplicate"]
+            seen.add(name)
+        for kind in kinds:
+            odd[kind][raw.subset] += 1
+        if pair is not None:
+            pairs.append(pair)
+    return pairs, read, odd
+
+
+def parse_pair(raw: RawPair) -> tuple[Pair | None, list[str]]:
+    """The pair, None where it is dropped, and the kinds in which it is odd."""
+    opening, chosen_turns = _parse_turns(raw.chosen, f'{raw.where}: "chosen"')
+    other_opening, rejected_turns = _parse_turns(raw.rejected, f'{raw.where}: "rejected"')
+    (speaker, chosen), (other_speaker, rejected) = chosen_turns.pop(), rejected_turns.pop()
+    if not speaker == other_speaker == "Assistant":
+        return None, ["not_ending_on_assistant"]
+    if (opening, chosen_turns) != (other_opening, rejected_turns):
+        return None, ["histories_differ"]
+    if opening or not chosen_turns[0][0] == chosen_turns[-1][0] == "Human":
+        return None, ["not_asked_by_human"]
+    if not chosen or not rejected:
+        return None, ["empty_rejected" if chosen else "empty_chosen"]
+    if chosen == rejected:
+        return None, ["equal_answers"]
+    history = _join_turns(chosen_turns)
+    prompt = "".join(f"\n\n{speaker}: {text}".rstrip() for speaker, text in history) + "\n\nAssistant:"
+    texts = [*(text for _, text in history), chosen, rejected]
+    fits = (any(map(INLINE.search, texts)), len(history) < len(chosen_turns), not all(texts))
+    digest = blake2b("\0".join((prompt, chosen, rejected)).encode(), digest_size=8).hexdigest()
+    pair = Pair(f"{raw.subset} {digest}", raw.subset, raw.part, history, prompt, chosen, rejected)
+    return pair, [kind for kind, fit in zip(KEPT, fits, strict=True) if fit]
+
+
+def split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]]:
+    """Train, validation and test, no prompt in two of them.
+
+    Returns:
+        the pairs of each split, in their order, and of each subset how many were left out of train and validation
+        because their prompt is in test.
+    """
+    parts = defaultdict(set)
+    for pair in pairs:
+        parts[pair.subset].add(pair.part)
+    divided = {subset for subset, found in parts.items() if {"train", "test"} <= found}
+    splits: dict[str, list[Pair]] = {name: [] for name in SHARES}
+    for pair in pairs:
+        splits[_divide(pair) if pair.subset in divided else split_of(pair.prompt, SHARES)].append(pair)
+    held, in_test = {pair.prompt for pair in splits["test"]}, Counter()
+    for name in ("train", "validation"):
+        in_test.update(pair.subset for pair in splits[name] if pair.prompt in held)
+        splits[name] = [pair for pair in splits[name] if pair.prompt not in held]
+    return splits, in_test
+
+
+def _divide(pair: Pair) -> str:
+    """The split where the source has a test part. The same buckets validate as elsewhere: no prompt can be in both."""
+    if pair.part == "test":
+        return "test"
+    return "validation" if bucket(pair.prompt) in SHARES["validation"] else "train"
+
+
+def _parse_turns(text: str, where: str) -> tuple[str, list[tuple[str, str]]]:
+    """What stands before the first turn, and the turns."""
+    opening, *parts = TURN.split(f"\n\n{text.strip()}")
+    speakers = parts[::2]
+    if "Human" not in speakers:
+        raise ConfigError([f'{where} has no turn of "Human:"; expected "\\n\\nHuman: ...\\n\\nAssistant: ..."'])
+    return opening.strip(), [(speaker, text.strip()) for speaker, text in zip(speakers, parts[1::2], strict=True)]
+
+
+def _join_turns(turns: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The turns with those of one speaker in a row made one, as chat templates want them."""
+    joined: list[tuple[str, str]] = []
+    for speaker, text in turns:
+        if joined and joined[-1][0] == speaker:
+            joined[-1] = (speaker, f"{joined[-1][1]}\n\n{text}".strip())
+        else:
+            joined.append((speaker, text))
+    return tuple(joined)

@@ -1,0 +1,169 @@
+"""Rows to learn from, made of graded completions: correct ones for sft, pairs of a correct and a wrong one for others.
+
+    task = learn_from(cfg, load_task(cfg, tokenizer), Path("outputs/samples/countdown/..."))
+    task.train[0]     # {"id": "3 7 8 > 53 #1", "subset": "partial", "prompt": ..., "chosen": ..., "rejected": ...}
+
+The folder is one that rlhf_exp.sample has made. A completion that the budget cut is left out: trained on, it would be
+taught as one that ends there. So are repetitions of one text. Of a prompt the i-th correct completion is paired with
+the i-th wrong one, `task.sampling.per_prompt` times at most; `subset` is the outcome of the wrong one. A prompt whose
+completions are all correct or all wrong gives no pair, and is counted.
+
+Pairs are split by prompt: a hash of the row's id, other than the one that made it a row to train on, puts 80 of 100
+prompts into train, 8 into validation and 12 into test.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from omegaconf import OmegaConf
+
+from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS
+from rlhf_exp.config import ConfigError
+from rlhf_exp.tasks import Row, Task, as_completion
+from rlhf_exp.tasks.splits import SHARES, split_of
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+
+Sample = dict[str, Any]
+
+
+class Sorted(NamedTuple):
+    """The completions of one prompt that ended by themselves: each text once, in the order they were sampled."""
+
+    correct: list[Sample]
+    wrong: list[Sample]
+
+
+def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
+    """The task with `train`, and for pairs `pairs`, made of the samples in `folder`; `eval` stays.
+
+    Raises:
+        ConfigError: samples of another task, of held-out rows, in another form, or with nothing to learn from.
+    """
+    where = f"task.samples={cfg.task.samples or 'self'}"
+    samples = _read_samples(cfg, task, folder, where)
+    prompts, facts = sort_samples(samples), count_samples(samples)
+    per_prompt = cfg.task.sampling.per_prompt
+    if ALGO_NEEDS[cfg.algo.name] == DEMONSTRATIONS:
+        train, held_out, made = _make_demonstrations(prompts, per_prompt), [], "demonstrations"
+        _require(train, f"{where}: no completion to learn from", facts)
+    else:
+        pairs = {name: _make_pairs(prompts, per_prompt, name) for name in SHARES}
+        train, held_out, made = pairs["train"], pairs[cfg.eval.split], "pairs"
+        _require(train, f"{where}: no pair in the train split", facts)
+        _require(held_out, f"{where}: no pair in the {cfg.eval.split} split", facts)
+    Random(cfg.task.data_seed).shuffle(train)
+    train = train[: cfg.task.train_rows]
+    facts |= {f"{made}_train": len(train)} | ({f"{made}_{cfg.eval.split}": len(held_out)} if held_out else {})
+    note = f"samples: {describe_counts(facts)}; {len(train)} {made} to train on"
+    note += f", {len(held_out)} held out" if held_out else ""
+    return replace(task, train=train, pairs=held_out, notes=(*task.notes, note), facts={**task.facts, "samples": facts})
+
+
+def sort_samples(samples: list[Sample]) -> dict[str, Sorted]:
+    """For each prompt, by the row's id, its correct and its wrong completions."""
+    prompts: dict[str, Sorted] = {sample["id"]: Sorted([], []) for sample in samples}
+    seen = set()
+    for sample in samples:
+        if not sample["truncated"] and (text := (sample["id"], sample["completion"].strip())) not in seen:
+            seen.add(text)
+            sides = prompts[sample["id"]]
+            (sides.correct if sample["outcome"] == "correct" else sides.wrong).append(sample)
+    return prompts
+
+
+def count_samples(samples: list[Sample]) -> dict[str, int]:
+    """What there is to learn from. Each prompt is one of with_pairs, all_correct, all_wrong and none_ended, by those of
+    its completions that ended; `truncated` counts the others."""
+    prompts = sort_samples(samples).values()
+    return {
+        "prompts": len(prompts),
+        "with_pairs": sum(bool(p.correct and p.wrong) for p in prompts),
+        "all_correct": sum(bool(p.correct and not p.wrong) for p in prompts),
+        "all_wrong": sum(bool(p.wrong and not p.correct) for p in prompts),
+        "none_ended": sum(not p.correct and not p.wrong for p in prompts),
+        "completions": len(samples),
+        "truncated": sum(sample["truncated"] for sample in samples),
+    }
+
+
+def describe_counts(counts: dict[str, int]) -> str:
+    """16 prompts: 9 with correct and wrong completions, 1 all correct, 6 all wrong, 0 without one that ended; ..."""
+    shown = [
+        f"{counts['with_pairs']} with correct and wrong completions",
+        f"{counts['all_correct']} all correct",
+        f"{counts['all_wrong']} all wrong",
+        f"{counts['none_ended']} without one that ended",
+    ]
+    cut = f"{counts['truncated']} of {counts['completions']} completions cut off and left out"
+    return f"{counts['prompts']} prompts: {', '.join(shown)}; {cut}"
+
+
+def _read_samples(cfg: "Config", task: Task, folder: Path, where: str) -> list[Sample]:
+    """The completions in the folder, once it is sure that this task may learn from them."""
+    make = f"python -m rlhf_exp.sample task={task.name}"
+    try:
+        config = OmegaConf.load(folder / ".hydra" / "config.yaml")
+        evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+        lines = (folder / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        lacks = Path(error.filename).relative_to(folder)
+        raise ConfigError([f"{where}: has no {lacks}; make a folder that has: {make}"]) from None
+    if config.task.name != task.name:
+        raise ConfigError([f"{where}: holds samples of task={config.task.name}, not of task={task.name}"])
+    if evaluation["baseline"].get("split") != "train":
+        held_out = f"its prompts are held out (eval.split={config.eval.split}), not to be learned from"
+        raise ConfigError([f"{where}: {held_out}; make others: {make}"])
+    samples = [json.loads(line) for line in lines]
+    found, wanted = ("chat messages" if chat else "plain text" for chat in ("messages" in samples[0], _is_chat(task)))
+    if found != wanted:
+        raise ConfigError([f"{where}: its prompts are {found}, those of this run {wanted}; see task.prompt"])
+    return samples
+
+
+def _is_chat(task: Task) -> bool:
+    return not isinstance(task.eval[0]["prompt"], str)
+
+
+def _make_demonstrations(prompts: dict[str, Sorted], per_prompt: int) -> list[Row]:
+    return [
+        {"id": f"{name} #{i}", "prompt": _read_prompt(sample), "completion": _read_completion(sample)}
+        for name, sides in prompts.items()
+        for i, sample in enumerate(sides.correct[:per_prompt], 1)
+    ]
+
+
+def _make_pairs(prompts: dict[str, Sorted], per_prompt: int, split: str) -> list[Row]:
+    return [
+        {
+            "id": f"{name} #{i}",
+            "subset": rejected["outcome"],
+            "prompt": _read_prompt(chosen),
+            "chosen": _read_completion(chosen),
+            "rejected": _read_completion(rejected),
+        }
+        for name, sides in prompts.items()
+        # The id's own hash may have decided that the row is one to train on: of Countdown it then says train again.
+        if split_of(f"pairs of {name}", SHARES) == split
+        for i, (chosen, rejected) in enumerate(zip(sides.correct[:per_prompt], sides.wrong, strict=False), 1)
+    ]
+
+
+def _read_prompt(sample: Sample) -> str | list[dict[str, str]]:
+    return sample.get("messages", sample["prompt"])
+
+
+def _read_completion(sample: Sample) -> str | list[dict[str, str]]:
+    """In the form of its prompt. A tokenizer of words loses the space before the first word as it decodes."""
+    text = sample["completion"]
+    return as_completion(text if text[:1].isspace() else f" {text}", "messages" in sample)
+
+
+def _require(rows: list[Row], problem: str, facts: dict[str, int]) -> None:
+    if not rows:
+        more = "sample more with task.sampling.rows, task.sampling.completions or max_tokens"
+        raise ConfigError([f"{problem}, of {describe_counts(facts)}; {more}"])

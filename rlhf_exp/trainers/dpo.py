@@ -1,0 +1,19 @@
+"""Direct preference optimization (Rafailov et al. 2023, arXiv:2305.18290), by TRL's DPOTrainer, untouched.
+
+The reference is the start model, or with adapters the base with them switched off.
+"""
+
+from trl import DPOTrainer
+
+from rlhf_exp.trainers import Parts, select_columns
+
+
+def build(parts: Parts) -> DPOTrainer:
+    """Build the trainer on preference pairs."""
+    return DPOTrainer(
+        model=parts.model_path,
+        args=parts.args,
+        train_dataset=select_columns(parts.task.train, "prompt", "chosen", "rejected"),
+        processing_class=parts.tokenizer,
+        peft_config=parts.peft_config,
+    )

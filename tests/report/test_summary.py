@@ -1,0 +1,61 @@
+import json
+import math
+
+import pytest
+
+from rlhf_exp.report.load import load_run
+from rlhf_exp.report.summary import sample_differences, summary_rows
+from rlhf_exp.stats import paired_bootstrap
+
+
+def rows_of(run_dir):
+    return {row[0]: row[1:] for row in summary_rows(load_run(run_dir))}
+
+
+def test_several_completions_and_both_readings_have_their_rows(tmp_path, make_run):
+    assert list(rows_of(make_run(tmp_path / "run", completions=4))) == [
+        "accuracy, strict", "accuracy, lenient", "greedy accuracy, strict", "greedy accuracy, lenient", "pass@2",
+        "pass@4", "majority@4", "correct / partial / failed", "mean tokens", "budget used", "truncated", "reward",
+        "KL", "distinct-1 / -2",
+    ]  # fmt: skip
+
+
+def test_what_was_not_measured_on_either_side_has_no_row(dpo_dir):
+    assert list(rows_of(dpo_dir)) == ["mean tokens", "budget used", "truncated", "KL", "distinct-1 / -2"]
+
+
+def test_a_reward_model_has_its_own_rows(reward_dir):
+    rows = rows_of(reward_dir)
+    assert list(rows) == [
+        "accuracy", "correct / tied / wrong", "loss", "margin", "reward", "its deviation", "calibration error",
+    ]  # fmt: skip
+    section = json.loads((reward_dir / "evaluation.json").read_text())["trained"]
+    assert rows["correct / tied / wrong"][1] == " / ".join(str(n) for n in section["counts"].values())
+    assert rows["loss"][1].startswith(f"{section['loss']['value']:.3f} [")
+    assert rows["calibration error"] == [rows["calibration error"][0], f"{section['calibration_error']:.3f}", ""]
+
+
+def test_the_difference_in_loss_is_the_one_of_the_two_losses(reward_dir):
+    evaluation = json.loads((reward_dir / "evaluation.json").read_text())
+    change = evaluation["trained"]["loss"]["value"] - evaluation["baseline"]["loss"]["value"]
+    assert float(rows_of(reward_dir)["loss"][2].split()[0]) == pytest.approx(change, abs=5e-4)
+
+
+def test_a_row_counts_once_however_many_completions_it_has(run_dir):
+    rows = [
+        {"which": which, "id": name, "sample": i, "decoding": "sampled", "tokens": tokens, "truncated": False}
+        for which, lengths in (("baseline", [[1, 3], [10, 10]]), ("trained", [[2, 6], [10, 12]]))
+        for name, of_row in zip("ab", lengths, strict=True)
+        for i, tokens in enumerate(of_row)
+    ]
+    (run_dir / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    differences = sample_differences(load_run(run_dir))
+    assert differences[("mean_tokens",)] == paired_bootstrap([2, 10], [4, 11], seed=0)
+    assert ("reward", "mean") not in differences
+
+
+def test_a_margin_far_from_zero_does_not_overflow(reward_dir):
+    lines = (reward_dir / "preferences.jsonl").read_text().splitlines()
+    rows = [json.loads(line) | {"margin": -1e4 if "trained" in line else 1e4} for line in lines]
+    (reward_dir / "preferences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert math.isclose(float(rows_of(reward_dir)["loss"][2].split()[0]), 1e4)

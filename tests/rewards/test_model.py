@@ -1,0 +1,195 @@
+import json
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from datasets import Dataset
+from omegaconf import OmegaConf
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from trl import GRPOConfig, GRPOTrainer, RewardConfig, RewardTrainer
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.preferences import score_pairs
+from rlhf_exp.rewards import build_rewards, score_completions
+from rlhf_exp.tasks import Task
+from rlhf_exp.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer
+
+INIT = {"architecture": "gpt2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "max_position_embeddings": 64, "initializer_range": 0.3}  # fmt: skip
+TRAINING = compose_config(["algo=reward_model", "task=hh_rlhf", "reward=none"])
+USE = compose_config(["algo=grpo", "task=hh_rlhf", "reward=model", "reward.path=.", "reward.batch_size=3"])
+TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<eos>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+PAIRS = [
+    {"id": "0", "subset": "a", "prompt": "Human: Hi!\n\nAssistant:", "chosen": " Hello, friend.", "rejected": " No"},
+    {"id": "1", "subset": "a", "prompt": "Human: why?\n\nAssistant:", "chosen": " So.", "rejected": " Because it is"},
+]
+CHAT_PAIRS = [
+    {**pair, "prompt": [{"role": "user", "content": pair["prompt"][7:-12]}],
+     **{key: [{"role": "assistant", "content": pair[key].strip()}] for key in ("chosen", "rejected")}}
+    for pair in PAIRS
+]  # fmt: skip
+
+
+def make_tokenizer(chat=False):
+    tokenizer = build_byte_tokenizer()
+    tokenizer.chat_template = TEMPLATE if chat else None
+    return tokenizer
+
+
+def make_run(path, tokenizer, prompt="auto", kind=AutoModelForSequenceClassification):
+    """The folder that a run of algo=reward_model leaves."""
+    torch.manual_seed(0)
+    config = build_config(INIT, tokenizer)
+    if kind is AutoModelForSequenceClassification:
+        config.num_labels = 1
+    kind.from_config(config).save_pretrained(path / "model")
+    tokenizer.save_pretrained(path / "model")
+    (path / ".hydra").mkdir()
+    config = OmegaConf.create(asdict(TRAINING))
+    config.task.prompt = prompt
+    OmegaConf.save(config, path / ".hydra" / "config.yaml")
+    return path
+
+
+def build(run, pairs, normalize=False):
+    cfg = replace(USE, reward=replace(USE.reward, path=str(run), normalize=normalize))
+    rows = [{"id": pair["id"], "prompt": pair["prompt"]} for pair in pairs]
+    return build_rewards(cfg, Task("hh_rlhf", rows, rows, None))[0]
+
+
+@pytest.mark.parametrize("pairs", [PAIRS, CHAT_PAIRS], ids=["plain", "chat"])
+def test_the_reward_of_a_training_pair_is_its_score_in_training(pairs, tmp_path):
+    tokenizer = make_tokenizer(chat=pairs is CHAT_PAIRS)
+    run = make_run(tmp_path / "run", tokenizer)
+    model = build(run, pairs)
+    assert model.__name__ == "model"
+    prompts = [pair["prompt"] for pair in pairs]
+    rewards = [model(prompts=prompts, completions=[pair[key] for pair in pairs]) for key in ("chosen", "rejected")]
+
+    scorer = AutoModelForSequenceClassification.from_pretrained(run / "model")
+    scores = score_pairs(scorer, tokenizer, pairs, TRAINING)
+    assert list(zip(*rewards, strict=True)) == [pytest.approx(pair, abs=1e-5) for pair in scores]
+
+    args = RewardConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True)
+    trainer = RewardTrainer(scorer, args, train_dataset=Dataset.from_list(pairs), processing_class=tokenizer)
+    batch = trainer.data_collator(list(trainer.train_dataset))
+    with torch.no_grad():
+        logits = trainer.compute_loss(trainer.model.eval(), batch, return_outputs=True)[1].logits
+    assert rewards[0] + rewards[1] == pytest.approx(logits.squeeze(-1).tolist(), abs=1e-5)
+
+
+def test_the_evaluation_scores_with_the_same_function(tmp_path):
+    model = build(make_run(tmp_path / "run", make_tokenizer(chat=True)), CHAT_PAIRS)
+    texts = ["Hello, friend.", " So.\n"]  # the evaluation passes text, TRL messages
+    rewards = model(prompts=[p["prompt"] for p in CHAT_PAIRS], completions=[p["chosen"] for p in CHAT_PAIRS])
+    assert score_completions([model], CHAT_PAIRS, texts) == [{"model": pytest.approx(r, abs=1e-6)} for r in rewards]
+
+
+def test_a_completion_gets_the_space_that_its_tokenizer_lost(tmp_path):
+    model = build(make_run(tmp_path / "run", make_tokenizer()), PAIRS)
+    prompts = ["Human: Hi!\n\nAssistant:"] * 3 + ["Answer:\n"] * 2
+    spaced, bare, other, after_line, after_line_spaced = model(
+        prompts=prompts, completions=[" Hello", "Hello", "\nHello", "4", " 4"]
+    )
+    assert spaced == pytest.approx(bare, abs=1e-6)
+    assert abs(spaced - other) > 1e-3
+    assert abs(after_line - after_line_spaced) > 1e-3
+
+
+def test_normalised_rewards_are_in_deviations_of_the_held_out_ones(tmp_path):
+    run = make_run(tmp_path / "run", make_tokenizer())
+    reward = {"mean": {"value": 3.0, "low": 2.0, "high": 4.0}, "std": 0.5}
+    (run / "evaluation.json").write_text(json.dumps({"baseline": {}, "trained": {"reward": reward}}))
+    columns = {"prompts": [PAIRS[0]["prompt"]], "completions": [" Hello"]}
+    raw, normalised = (build(run, PAIRS, normalize)(**columns)[0] for normalize in (False, True))
+    assert normalised == pytest.approx((raw - 3.0) / 0.5)
+
+
+def test_normalising_needs_held_out_rewards(tmp_path):
+    run = make_run(tmp_path / "run", make_tokenizer())
+    with pytest.raises(ConfigError) as error:
+        build(run, PAIRS, normalize=True)
+    key = f"reward.normalize=true: reward.path={run}"
+    assert error.value.problems == [
+        f"{key} has no evaluation.json; must be the folder of a run of algo=reward_model, or use false"
+    ]
+    (run / "evaluation.json").write_text(json.dumps({"trained": {"reward": {"mean": {"value": None}, "std": None}}}))
+    with pytest.raises(ConfigError) as error:
+        build(run, PAIRS, normalize=True)
+    assert error.value.problems == [f"{key} has no held-out rewards that vary in its evaluation.json; use false"]
+
+
+def test_a_text_longer_than_the_context_is_cut_and_counted(tmp_path):
+    model = build(make_run(tmp_path / "run", make_tokenizer()), PAIRS)
+    logged = {}
+    columns = {"prompts": ["p"] * 4, "completions": [" " + "a" * 80, " " + "a" * 80 + "b", " " + "a" * 61, " b"]}
+    with pytest.warns(UserWarning) as warned:
+        scores = model(log_metric=logged.__setitem__, **columns)
+        model(**columns)
+    assert [str(w.message) for w in warned] == [
+        "reward=model: 2 of 4 texts are longer than the reward model's context and are scored on their first 64 tokens"
+    ]
+    assert logged == {"reward_model/cut": 0.5}
+    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+    assert abs(scores[0] - scores[2]) > 1e-3  # 63 tokens and an end
+
+
+def test_prompts_in_a_form_that_the_reward_model_does_not_read_are_refused(tmp_path):
+    plain = make_run(tmp_path / "plain", make_tokenizer())
+    chat = make_run(tmp_path / "chat", make_tokenizer(chat=True))
+    both = make_run(tmp_path / "both", make_tokenizer(chat=True), prompt="plain")
+    with pytest.raises(ConfigError) as error:
+        build(plain, CHAT_PAIRS)
+    assert error.value.problems == [
+        f"reward.path={plain}: reads plain text, and the prompts of task=hh_rlhf are messages here;"
+        " use task.prompt=plain, or another reward model"
+    ]
+    with pytest.raises(ConfigError) as error:
+        build(chat, PAIRS)
+    assert error.value.problems == [
+        f"reward.path={chat}: reads messages, and the prompts of task=hh_rlhf are plain text here;"
+        " use task.prompt=chat, or another reward model"
+    ]
+    build(both, PAIRS)
+    build(chat / "model", PAIRS)  # no run that tells
+
+
+def test_prompts_of_unknown_words_are_refused(tmp_path):
+    run = make_run(tmp_path / "run", build_trace_tokenizer())
+    with pytest.raises(ConfigError) as error:
+        build(run, [{"id": "0", "prompt": "use 3 apples make apples ."}])
+    assert error.value.problems == [
+        f"reward.path={run}: 1 words of the prompts of task=hh_rlhf are not in its vocabulary: 'apples';"
+        " use another reward model"
+    ]
+
+
+def test_a_language_model_is_refused(tmp_path):
+    run = make_run(tmp_path / "run", make_tokenizer(), kind=AutoModelForCausalLM)
+    with pytest.raises(ConfigError) as error:
+        build(run, PAIRS)
+    assert error.value.problems == [
+        f"reward.path={run}: holds a language model (GPT2LMHeadModel), not a reward model;"
+        " train one with algo=reward_model"
+    ]
+
+
+@pytest.mark.parametrize("pairs", [PAIRS, CHAT_PAIRS], ids=["plain", "chat"])
+def test_grpo_trains_on_it(pairs, tmp_path):
+    tokenizer = make_tokenizer(chat=pairs is CHAT_PAIRS)
+    model = build(make_run(tmp_path / "run", tokenizer), pairs)
+    policy = AutoModelForCausalLM.from_config(build_config(INIT, tokenizer))
+    args = GRPOConfig(
+        output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True, max_steps=1,
+        per_device_train_batch_size=4, num_generations=2, max_completion_length=4, logging_steps=1,
+        save_strategy="no",
+    )  # fmt: skip
+    rows = Dataset.from_list([{"id": pair["id"], "prompt": pair["prompt"]} for pair in pairs])
+    trainer = GRPOTrainer(policy, [model], args, train_dataset=rows, processing_class=tokenizer)
+    trainer.train()
+    logged = trainer.state.log_history[0]
+    assert logged["rewards/model/mean"] == logged["reward"] != 0.0
+    assert logged["reward_model/cut"] == 0.0

@@ -1,0 +1,268 @@
+import gzip
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.hh_rlhf_pairs import read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf_written import write_pairs
+
+SHARED = ROOT.parent / "shared" / "data"
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def build_byte_tokenizer(chat_template=None, context=512):
+    vocab = {symbol: i for i, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=chat_template, model_max_length=context)
+
+
+PLAIN, CHAT = build_byte_tokenizer(), build_byte_tokenizer(TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    """Composes a config with changes; its pairs are 800 written ones in a file, unless `path` says otherwise."""
+    folder = tmp_path_factory.mktemp("hh_rlhf")
+    write(folder / "pairs.jsonl.gz", [texts for _, *texts in write_pairs(800, seed=0)])
+    (folder / "config.json").write_text("{}")  # what the check of reward.path looks for
+
+    @cache
+    def compose(algo):
+        by_algo = ["reward=model", f"reward.path='{folder}'"] if algo == "grpo" else []
+        return compose_config([f"algo={algo}", "task=hh_rlhf", "eval.rows=20", *by_algo])
+
+    def change(algo, changes=(), path=folder / "pairs.jsonl.gz"):
+        cfg = compose(algo)
+        for key, value in ({"task.source": "file", "task.path": str(path)} | dict(changes)).items():
+            group, _, name = key.rpartition(".")
+            cfg = replace(cfg, **({group: replace(getattr(cfg, group), **{name: value})} if group else {name: value}))
+        return cfg
+
+    return change
+
+
+def write(path, rows):
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"chosen": chosen, "rejected": rejected}) + "\n" for chosen, rejected in rows)
+
+
+def write_many(path, n, padding=0):
+    ask = "\n\nHuman: question {}" + "?" * padding + "\n\nAssistant:"
+    write(path, [(f"{ask.format(i)} yes", f"{ask.format(i)} no") for i in range(n)])
+
+
+@pytest.mark.parametrize("algo", ["dpo", "reward_model"])
+def test_pairs_have_prompt_chosen_and_rejected_as_texts(config, algo):
+    task = load_task(config(algo, {"task.train_rows": 30}), PLAIN)
+    assert len(task.train) == 30 and len(task.pairs) == 20
+    for row in task.train + task.pairs:
+        assert list(row) == ["id", "prompt", "subset", "chosen", "rejected"]
+        assert row["subset"] == "file" and row["id"].startswith("file ")
+        assert row["prompt"].startswith("\n\nHuman: ") and row["prompt"].endswith("\n\nAssistant:")
+        assert all(row[key].startswith(" ") and row[key][1] != " " for key in ("chosen", "rejected"))
+    assert task.grade is None
+    assert [list(row) for row in task.eval] == ([] if algo == "reward_model" else [["id", "prompt"]] * 20)
+
+
+def test_demonstrations_are_the_chosen_answers_of_the_same_pairs(config):
+    pairs, demonstrations = (load_task(config(algo, {"task.train_rows": 30}), PLAIN).train for algo in ("dpo", "sft"))
+    assert demonstrations == [{"prompt": row["prompt"], "completion": row["chosen"]} for row in pairs]
+
+
+def test_prompts_are_sampled_on_once_each(config, tmp_path):
+    path = tmp_path / "pairs.jsonl.gz"
+    ask = "\n\nHuman: question {}\n\nAssistant:"
+    write(path, [(f"{ask.format(i % 100)} {i}", f"{ask.format(i % 100)} no") for i in range(300)])
+    grpo, dpo = (load_task(config(algo, {"eval.rows": 5}, path=path), PLAIN) for algo in ("grpo", "dpo"))
+    assert all(list(row) == ["id", "prompt"] for row in grpo.train)
+    assert len({row["prompt"] for row in grpo.train}) == len(grpo.train) == len(dpo.train) / 3
+    assert grpo.facts["train"]["repeated_prompts"] == 2 * len(grpo.train)
+    assert grpo.eval == dpo.eval and grpo.pairs == dpo.pairs
+    assert len({row["prompt"] for row in grpo.eval}) == 5
+
+
+def test_a_model_with_a_template_gets_messages(config):
+    cfg = config("dpo", {"task.train_rows": 30})
+    plain, chat = load_task(cfg, PLAIN), load_task(cfg, CHAT)
+    assert [row["id"] for row in chat.train] == [row["id"] for row in plain.train]
+    for row, text in zip(chat.train + chat.pairs, plain.train + plain.pairs, strict=True):
+        assert row["prompt"][0]["role"] == row["prompt"][-1]["role"] == "user"
+        assert row["prompt"][-1]["content"] in text["prompt"]
+        assert row["chosen"] == [{"role": "assistant", "content": text["chosen"].strip()}]
+    assert isinstance(load_task(config("grpo", {"task.train_rows": 5}), CHAT).eval[0]["prompt"], list)
+    assert isinstance(load_task(config("sft", {"task.train_rows": 5}), CHAT).train[0]["completion"], list)
+    assert isinstance(
+        load_task(config("sft", {"task.train_rows": 5, "task.prompt": "plain"}), CHAT).train[0]["prompt"], str
+    )
+
+
+def test_chat_form_without_a_template_is_refused(config):
+    with pytest.raises(ConfigError) as error:
+        load_task(config("dpo", {"task.prompt": "chat"}), PLAIN)
+    assert error.value.problems == ["task.prompt=chat: model=tiny has no chat template; use task.prompt=plain"]
+
+
+def test_rows_are_seeded_and_more_rows_begin_with_the_fewer(config):
+    few, many, others = (
+        load_task(config("dpo", {"task.train_rows": 20} | changes), PLAIN)
+        for changes in ({}, {"task.train_rows": 40, "eval.rows": 30}, {"task.data_seed": 1, "eval.seed": 1})
+    )
+    assert many.train[:20] == few.train and many.eval[:20] == few.eval
+    assert others.train != few.train and others.eval != few.eval
+
+
+def test_no_prompt_to_learn_from_is_held_out(config):
+    for split in ("validation", "test"):
+        task = load_task(config("dpo", {"eval.split": split, "eval.rows": 50}), PLAIN)
+        assert not {row["prompt"] for row in task.train} & {row["prompt"] for row in task.eval}
+
+
+def test_only_as_many_rows_are_tokenized_as_are_needed(config):
+    facts = load_task(config("dpo", {"task.train_rows": 50, "task.max_length": 200, "max_tokens": 20}), PLAIN).facts
+    for side, rows in (("train", 50), ("held_out", 20)):
+        assert facts[side]["rows"] == rows
+        assert facts[side]["looked_at"] == rows + facts[side]["over_long"] < 150
+        assert facts[side]["over_long"] > 0
+
+
+def test_nothing_longer_than_the_limit_is_left(config):
+    changes = {"task.max_length": 160, "max_tokens": 80}
+    task = load_task(config("dpo", changes), PLAIN)
+    assert max(len(row["prompt"]) + max(len(row["chosen"]), len(row["rejected"])) + 1 for row in task.train) == 160
+    assert all(len(row["prompt"]) <= 80 for row in task.eval)
+    prompts = [len(row["prompt"]) for row in load_task(config("grpo", changes), PLAIN).train]
+    assert max(prompts) == 80
+    # Who samples nothing needs no room for a completion.
+    scored = load_task(config("reward_model", changes | {"eval.rows": 40}), PLAIN).pairs
+    assert any(len(row["prompt"]) > 80 for row in scored) and any(len(row["prompt"]) > 80 for row in task.train)
+
+
+@pytest.mark.parametrize(("max_length", "context", "limit"), [(None, 300, 300), (250, 300, 250), (400, 300, 300)])
+def test_the_limit_is_the_smaller_of_max_length_and_context(config, max_length, context, limit):
+    cfg = config("dpo", {"task.max_length": max_length, "task.train_rows": 5})
+    assert load_task(cfg, build_byte_tokenizer(context=context)).facts["limit_tokens"] == limit
+
+
+def test_enable_thinking_reaches_the_template(config):
+    tokenizer = build_byte_tokenizer(TEMPLATE[: -len("{% endif %}")] + "{{ '!' * 500 * enable_thinking }}{% endif %}")
+    cfg = config("dpo", {"task.train_rows": 5})
+    thinking = replace(cfg, model=replace(cfg.model, enable_thinking=True))
+    silent = replace(cfg, model=replace(cfg.model, enable_thinking=False))
+    assert load_task(silent, tokenizer).facts["train"]["over_long"] == 0
+    with pytest.raises(ConfigError):
+        load_task(thinking, tokenizer)
+
+
+def test_facts_and_notes_count_everything(config, tmp_path):
+    folder = tmp_path / "helpful-base"
+    folder.mkdir()
+    ask = "\n\nHuman: question {}\n\nAssistant:"
+    rows = [(f"{ask.format(i)} yes", f"{ask.format(i)} no") for i in range(100)]
+    write(
+        folder / "train.jsonl.gz", [*rows, (f"{ask.format(1)} x", f"{ask.format(1)} x"), (ask.format(1), "\n\nHuman:")]
+    )
+    write(folder / "test.jsonl.gz", [*rows[:20], (f"{ask.format(200)} a Human: b", f"{ask.format(200)} {'c' * 600}")])
+    cfg = config("dpo", {"task.subsets": ["helpful-base"]}, path=folder)
+    task = load_task(cfg, PLAIN)
+    facts = task.facts
+    validation = facts["splits"]["validation"]["helpful-base"]
+    train = facts["splits"]["train"]["helpful-base"]
+    assert train + validation == 80
+    assert facts == {
+        "read": {"helpful-base": 123},
+        "dropped": {
+            "not_ending_on_assistant": {"helpful-base": 1},
+            "histories_differ": {},
+            "not_asked_by_human": {},
+            "empty_chosen": {},
+            "empty_rejected": {},
+            "equal_answers": {"helpful-base": 1},
+            "duplicate": {},
+            "prompt_in_test": {"helpful-base": 20},
+        },
+        "kept": {"inline_speaker": {"helpful-base": 1}, "same_speaker_twice": {}, "empty_turn": {}},
+        "splits": {
+            "train": {"helpful-base": train},
+            "validation": {"helpful-base": validation},
+            "test": {"helpful-base": 21},
+        },
+        "limit_tokens": 512,
+        "train": {"repeated_prompts": 0, "looked_at": train, "over_long": 0, "rows": train},
+        "held_out": facts["held_out"],
+    }
+    assert facts["held_out"]["rows"] == 20 and facts["held_out"]["over_long"] in (0, 1)
+    assert task.notes == (
+        "123 pairs read; dropped: 1 not ending on assistant, 1 equal answers, 20 prompt in test; odd but kept: 1 inline"
+        " speaker",
+        f"{train} rows to train on, 20 held out (test); longer than 512 tokens and left out: 0 and"
+        f" {facts['held_out']['over_long']}",
+    )
+    json.dumps(facts)
+
+
+def test_too_few_rows_are_named_with_the_allowed_number(config, tmp_path):
+    path = tmp_path / "pairs.jsonl.gz"
+    write_many(path, 100)
+    cfg = config("dpo", {"task.train_rows": 1000}, path=path)
+    splits = split_pairs(read_pairs(cfg)[0])[0]
+    train, test = len(splits["train"]), len(splits["test"])
+    assert 0 < test < 20
+    with pytest.raises(ConfigError) as error:
+        load_task(cfg, PLAIN)
+    assert error.value.problems == [
+        f"task.train_rows=1000: {path} has {train} rows in its train split that fit into 512 tokens; allowed is 1 to"
+        f" {train}",
+        f"eval.rows=20: {path} has {test} rows in its test split that fit into 512 tokens; allowed is 1 to {test}",
+    ]
+
+
+def test_an_empty_split_is_named(config, tmp_path):
+    path = tmp_path / "pairs.jsonl.gz"
+    write(path, [])
+    with pytest.raises(ConfigError) as error:
+        load_task(config("dpo", {"eval.split": "validation"}, path=path), PLAIN)
+    assert error.value.problems == [f"{path}: its train split is empty", f"{path}: its validation split is empty"]
+
+
+def test_a_limit_that_leaves_nothing_is_named(config, tmp_path):
+    path = tmp_path / "pairs.jsonl.gz"
+    write_many(path, 100, padding=100)
+    cfg = config("dpo", {"task.max_length": 100}, path=path)
+    splits = split_pairs(read_pairs(cfg)[0])[0]
+    with pytest.raises(ConfigError) as error:
+        load_task(cfg, PLAIN)
+    remedy = "raise task.max_length, lower max_tokens, or take a model with a longer context"
+    assert error.value.problems == [
+        f"{path}: none of the {len(splits[name])} rows of its {name} split fits into 100 tokens; {remedy}"
+        for name in ("train", "test")
+    ]
+
+
+def test_the_written_pairs_serve_without_a_file(config):
+    task = load_task(
+        config("dpo", {"task.source": "generated", "task.path": None, "task.train_rows": 100, "eval.rows": 512}), PLAIN
+    )
+    assert task.facts["read"] == {"helpful-base": 4000, "harmless-base": 4000}
+    assert len(task.train) == 100 and len(task.eval) == 512
+    assert sum(task.facts["splits"]["train"].values()) > 6000
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no real data at {SHARED}")
+@pytest.mark.parametrize(("algo", "name"), [("dpo", "gpt2"), ("sft", "qwen3")])
+def test_real_pairs_are_prepared_in_either_form(config, algo, name):
+    tokenizer = AutoTokenizer.from_pretrained(SHARED / "tokenizers" / name)
+    path = SHARED / "hh-rlhf" / "harmless-base-test.jsonl.gz"
+    task = load_task(config(algo, {"task.train_rows": 40}, path=path), tokenizer)
+    assert len(task.train) == 40 and len(task.eval) == len(task.pairs) == 20
+    assert {type(row["prompt"]) for row in task.train + task.eval + task.pairs} == {str if name == "gpt2" else list}
+    assert task.facts["read"] == {"harmless-base": 2312}

@@ -1,0 +1,166 @@
+import gzip
+import json
+import sys
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.schema import HH_RLHF_SUBSETS
+from rlhf_exp.tasks.hh_rlhf_files import WRITTEN, find_pair_files, read_raw
+
+ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
+LINE = json.dumps(ROW)
+
+
+def read(path, subsets=("harmless-base",), source="file", hub_id="Anthropic/hh-rlhf"):
+    return list(read_raw(SimpleNamespace(source=source, path=str(path), hub_id=hub_id, subsets=list(subsets))))
+
+
+def refuse(*args, **kwargs):
+    with pytest.raises(ConfigError) as error:
+        read(*args, **kwargs)
+    assert len(error.value.problems) == 1
+    return error.value.problems[0]
+
+
+def write(path, text=LINE + "\n"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wb") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.jsonl.gz"])
+def test_a_lone_file_without_a_name_is_read_as_subset_file(tmp_path, name):
+    path = write(tmp_path / name, f"{LINE}\n\n{LINE}")
+    first, second = read(path)
+    assert first == (f"{path}, line 1", "file", None, ROW["chosen"], ROW["rejected"])
+    assert second.where == f"{path}, line 3"
+
+
+def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
+    write(tmp_path / "harmless-base-test.jsonl.gz")
+    write(tmp_path / "deep" / "helpful-base" / "train.jsonl")
+    write(tmp_path / "deep" / "helpful-base" / "test.jsonl.gz")
+    write(tmp_path / "helpful-online.jsonl")
+    write(tmp_path / "red-team-attempts" / "red_team_attempts.jsonl.gz", "of another form")
+    write(tmp_path / "helpful-base" / "notes.txt", "no pairs")
+    write(tmp_path / "helpful-rejection-sampled" / "attestation.jsonl")  # no "test" in it but as part of a word
+    found = Counter((raw.subset, raw.part) for raw in read(tmp_path, HH_RLHF_SUBSETS))
+    assert found == {
+        ("harmless-base", "test"): 1,
+        ("helpful-base", "train"): 1,
+        ("helpful-base", "test"): 1,
+        ("helpful-online", None): 1,
+        ("helpful-rejection-sampled", None): 1,
+    }
+
+
+def test_only_the_subsets_asked_for_are_read(tmp_path):
+    for subset in HH_RLHF_SUBSETS:
+        write(tmp_path / f"{subset}.jsonl")
+    assert [raw.subset for raw in read(tmp_path, ["helpful-base"])] == ["helpful-base"]
+
+
+def test_a_lone_file_needs_no_other_subset_but_its_own(tmp_path):
+    path = write(tmp_path / "harmless-base" / "test.jsonl")
+    assert find_pair_files(path, list(HH_RLHF_SUBSETS)) == [(path, "harmless-base", "test")]
+    assert refuse(path, ["helpful-base"]) == (
+        f"task.subsets=['helpful-base']: {path} is harmless-base; use task.subsets=[harmless-base]"
+    )
+
+
+def test_a_subset_that_the_folder_lacks_is_named_with_those_it_has(tmp_path):
+    write(tmp_path / "harmless-base.jsonl")
+    write(tmp_path / "helpful-base.jsonl")
+    assert refuse(tmp_path, ["harmless-base", "helpful-online"]) == (
+        f"task.subsets: no .jsonl or .jsonl.gz file of helpful-online in task.path={tmp_path}; it holds harmless-base,"
+        " helpful-base: use task.subsets=[harmless-base,helpful-base]"
+    )
+
+
+def test_a_folder_without_pairs_is_refused(tmp_path):
+    assert refuse(tmp_path, ["harmless-base", "helpful-base"]) == (
+        "task.subsets: no .jsonl or .jsonl.gz file of harmless-base, helpful-base in"
+        f" task.path={tmp_path}; it holds none of them"
+    )
+
+
+def test_a_gzip_file_that_breaks_off_is_refused(tmp_path):
+    path = write(tmp_path / "pairs.jsonl.gz", f"{LINE}\n" * 3)
+    path.write_bytes(path.read_bytes()[:-12])
+    line = refuse(path)
+    assert line.startswith(f"{path}: not a whole gzip file, broken or cut off after line ")
+    assert line.endswith("; fetch it again")
+
+
+@pytest.mark.parametrize("content", [b"plain text", b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20])
+def test_what_is_no_gzip_file_is_refused(tmp_path, content):
+    path = tmp_path / "pairs.jsonl.gz"
+    path.write_bytes(content)
+    assert refuse(path) == f"{path}: not a whole gzip file, broken or cut off after line 0; fetch it again"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
+        (b"\xff\xfe", "not UTF-8 (byte 1 of the line)"),
+        ("[1, 2]", 'expected {"chosen": text, "rejected": text}, got [1, 2]'),
+        ('{"rejected": "x"}', 'has no "chosen"; expected {"chosen": text, "rejected": text}'),
+        ('{"chosen": "x"}', 'has no "rejected"; expected {"chosen": text, "rejected": text}'),
+        ('{"chosen": [], "rejected": "x"}', '"chosen" is a list; expected {"chosen": text, "rejected": text}'),
+        ('{"chosen": "x", "rejected": null}', '"rejected" is a NoneType; expected {"chosen": text, "rejected": text}'),
+        (
+            r'{"chosen": "\ud83d", "rejected": "x"}',
+            '"chosen" holds half a character (a lone surrogate), which is no text',
+        ),
+    ],
+)
+def test_a_broken_line_is_named_by_file_and_number(tmp_path, line, says):
+    line = line if isinstance(line, bytes) else line.encode()
+    path = write(tmp_path / "pairs.jsonl", LINE.encode() + b"\n" + line)
+    assert refuse(path) == f"{path}, line 2: {says}"
+
+
+def test_a_character_spelled_by_two_halves_is_text(tmp_path):
+    path = write(tmp_path / "pairs.jsonl", r'{"chosen": "\ud83d\ude00", "rejected": "x"}')
+    assert read(path)[0].chosen == "\U0001f600"
+
+
+def test_hub_subsets_are_loaded_by_data_dir_with_their_parts(monkeypatch):
+    calls = []
+
+    def load_dataset(name, data_dir):
+        calls.append((name, data_dir))
+        return {"train": [ROW, ROW], "test": [ROW]}
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    rows = read(None, ["helpful-base", "harmless-base"], source="hub")
+    assert calls == [("Anthropic/hh-rlhf", "helpful-base"), ("Anthropic/hh-rlhf", "harmless-base")]
+    assert [(raw.subset, raw.part) for raw in rows[:3]] == [
+        ("helpful-base", "train"),
+        ("helpful-base", "train"),
+        ("helpful-base", "test"),
+    ]
+    assert rows[1].where == "Anthropic/hh-rlhf, helpful-base, train, row 2"
+
+
+def test_a_hub_that_cannot_be_reached_names_the_local_options(monkeypatch):
+    def load_dataset(name, data_dir):
+        raise ConnectionError("no route")
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    assert refuse(None, source="hub") == (
+        "task.hub_id=Anthropic/hh-rlhf: harmless-base cannot be loaded (ConnectionError); without a network use"
+        " task.source=file task.path=FOLDER, or task.source=generated"
+    )
+
+
+def test_the_written_set_is_one_and_is_read_by_subset():
+    whole, half = (read(None, subsets, source="generated") for subsets in (HH_RLHF_SUBSETS, ["helpful-base"]))
+    assert len(whole) == WRITTEN and len(half) == WRITTEN // 2
+    assert half == [raw for raw in whole if raw.subset == "helpful-base"]

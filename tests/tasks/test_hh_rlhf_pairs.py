@@ -1,0 +1,192 @@
+import gzip
+import json
+from collections import Counter
+
+import pytest
+
+from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.tasks.hh_rlhf_files import RawPair
+from rlhf_exp.tasks.hh_rlhf_pairs import DROPPED, KEPT, Pair, parse_pair, read_pairs, split_pairs
+from rlhf_exp.tasks.splits import SHARES, bucket
+
+REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
+ASK = "\n\nHuman: Hi!\n\nAssistant:"
+
+
+def parse(chosen, rejected):
+    return parse_pair(RawPair("FILE, line 1", "helpful-base", None, chosen, rejected))
+
+
+def configure(path, *overrides):
+    return compose_config(["algo=dpo", "task=hh_rlhf", "task.source=file", f"task.path='{path}'", *overrides])
+
+
+def write(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"chosen": chosen, "rejected": rejected}) + "\n" for chosen, rejected in rows)
+
+
+def test_the_prompt_is_the_shared_history_with_the_last_assistant_mark():
+    ask = "\n\nHuman:  Hi! \n\nAssistant: Hello.\n\nHuman: And\n\nnow?\n\nAssistant:"
+    pair, kinds = parse(f"{ask} Now this. ", f"{ask}That.\n")
+    assert kinds == []
+    assert pair.prompt == "\n\nHuman: Hi!\n\nAssistant: Hello.\n\nHuman: And\n\nnow?\n\nAssistant:"
+    assert pair.history == (("Human", "Hi!"), ("Assistant", "Hello."), ("Human", "And\n\nnow?"))
+    assert (pair.chosen, pair.rejected) == ("Now this.", "That.")
+    assert pair.messages() == [
+        {"role": "user", "content": "Hi!"},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "And\n\nnow?"},
+    ]
+
+
+def test_a_dialogue_may_begin_without_the_blank_lines():
+    assert parse("Human: Hi!\n\nAssistant: A", "Human: Hi!\n\nAssistant: B")[0].prompt == ASK
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "kind"),
+    [
+        (f"{ASK} A", f"{ASK} A\n\nHuman: B", "not_ending_on_assistant"),
+        (f"{ASK} A", "\n\nHuman: Hi!", "not_ending_on_assistant"),
+        (f"{ASK} A", f"{ASK} B\n\nAssistant: C", "histories_differ"),
+        (f"{ASK} A", "\n\nHuman: Ho!\n\nAssistant: A", "histories_differ"),
+        (f"Title{ASK} A", f"Title{ASK} B", "not_asked_by_human"),
+        (f"\n\nAssistant: Yes?{ASK} A", f"\n\nAssistant: Yes?{ASK} B", "not_asked_by_human"),
+        (f"{ASK} A\n\nAssistant: B", f"{ASK} A\n\nAssistant: C", "not_asked_by_human"),
+        (f"{ASK} \n", f"{ASK} A", "empty_chosen"),
+        (ASK, ASK, "empty_chosen"),
+        (f"{ASK} A", ASK, "empty_rejected"),
+        (f"{ASK} A", f"{ASK}  A\n", "equal_answers"),
+    ],
+)
+def test_an_odd_pair_is_dropped_under_the_first_kind_that_fits(chosen, rejected, kind):
+    assert parse(chosen, rejected) == (None, [kind])
+
+
+@pytest.mark.parametrize("text", ["A  Human: B", "Human: B", "A\nAssistant: B"])
+def test_a_speaker_inside_a_turn_is_kept_and_counted(text):
+    for pair in (parse(f"{ASK} {text}", f"{ASK} C"), parse(f"{ASK} C", f"{ASK} {text}")):
+        assert text in (pair[0].chosen, pair[0].rejected) and pair[1] == ["inline_speaker"]
+    ask = f"{ASK} {text}{ASK}"
+    pair, kinds = parse(f"{ask} A", f"{ask} B")
+    assert pair.history[1] == ("Assistant", text) and kinds == ["inline_speaker"]
+
+
+def test_turns_of_one_speaker_in_a_row_become_one_and_empty_turns_stay():
+    ask = "\n\nHuman: A\n\nHuman: B\n\nAssistant:\n\nHuman:C\n\nAssistant:"
+    pair, kinds = parse(f"{ask} D", f"{ask} E")
+    assert pair.history == (("Human", "A\n\nB"), ("Assistant", ""), ("Human", "C"))
+    assert pair.prompt == "\n\nHuman: A\n\nB\n\nAssistant:\n\nHuman: C\n\nAssistant:"
+    assert kinds == ["same_speaker_twice", "empty_turn"]
+
+
+@pytest.mark.parametrize(("chosen", "rejected", "key"), [("Hi", f"{ASK} A", "chosen"), (f"{ASK} A", "", "rejected")])
+def test_a_text_without_a_human_turn_is_refused(chosen, rejected, key):
+    with pytest.raises(ConfigError) as error:
+        parse(chosen, rejected)
+    assert error.value.problems == [
+        f'FILE, line 1: "{key}" has no turn of "Human:"; expected "\\n\\nHuman: ...\\n\\nAssistant: ..."'
+    ]
+
+
+def test_reading_counts_every_kind_by_subset_and_drops_duplicates(tmp_path):
+    good, other = (f"{ASK} A", f"{ASK} B"), (f"{ASK} B", f"{ASK} A")
+    write(tmp_path / "helpful-base.jsonl.gz", [good, good, other, (f"{ASK} A", f"{ASK} A")])
+    write(tmp_path / "harmless-base.jsonl.gz", [good, (f"{ASK} A Human: x", f"{ASK} B")])
+    pairs, read, odd = read_pairs(configure(tmp_path, "task.subsets=[helpful-base,harmless-base]"))
+    assert read == {"helpful-base": 4, "harmless-base": 2}
+    assert list(odd) == [*DROPPED, *KEPT]
+    assert {kind: dict(counts) for kind, counts in odd.items() if counts} == {
+        "equal_answers": {"helpful-base": 1},
+        "duplicate": {"helpful-base": 2},  # one of them a copy of harmless-base's, which is read first
+        "inline_speaker": {"harmless-base": 1},
+    }
+    assert [(pair.subset, pair.chosen) for pair in pairs] == [
+        ("harmless-base", "A"),
+        ("harmless-base", "A Human: x"),
+        ("helpful-base", "B"),
+    ]
+
+
+def test_an_id_names_the_subset_and_the_texts_alone(tmp_path):
+    write(tmp_path / "helpful-base" / "train.jsonl.gz", [(f"{ASK} A", f"{ASK} B")])
+    write(tmp_path / "helpful-base" / "test.jsonl.gz", [(f"{ASK} C", f"{ASK} D"), (f"{ASK} A", f"{ASK} B")])
+    pairs = read_pairs(configure(tmp_path, "task.subsets=[helpful-base]"))[0]
+    by_part = {(pair.part, pair.chosen): pair.id for pair in pairs}
+    assert by_part["train", "A"] == by_part["test", "A"] != by_part["test", "C"]
+    assert by_part["test", "A"].startswith("helpful-base ")
+
+
+def make_pair(prompt, subset="helpful-base", part=None, answer="A"):
+    return Pair(f"{subset} {prompt} {answer}", subset, part, (("Human", prompt),), prompt, answer, "B")
+
+
+def test_without_a_test_part_the_hash_of_the_prompt_splits():
+    pairs = [make_pair(f"prompt {i}", part="test", answer=answer) for i in range(1000) for answer in "AC"]
+    splits, in_test = split_pairs(pairs)
+    assert not in_test
+    assert [len(splits[name]) / 2 for name in ("train", "validation", "test")] == pytest.approx([800, 80, 120], abs=40)
+    for name, rows in splits.items():
+        assert all(bucket(pair.prompt) in SHARES[name] for pair in rows)
+
+
+def test_a_test_part_stays_the_test_split_and_its_prompts_leave_the_others():
+    train = [make_pair(f"prompt {i}", part="train") for i in range(500)]
+    test = [make_pair(f"prompt {i}", part="test", answer="C") for i in range(490, 600)]
+    splits, in_test = split_pairs([*train, *test])
+    assert splits["test"] == test
+    assert in_test == {"helpful-base": 10}
+    assert sorted(pair.prompt for name in ("train", "validation") for pair in splits[name]) == sorted(
+        f"prompt {i}" for i in range(490)
+    )
+    assert 20 <= len(splits["validation"]) <= 60
+
+
+def test_no_prompt_is_in_two_splits_where_only_one_subset_has_a_test_part():
+    divided = [make_pair(f"prompt {i}", "helpful-base", "test" if i % 5 == 0 else "train") for i in range(600)]
+    hashed = [make_pair(f"prompt {i}", "harmless-base", "train") for i in range(300, 900)]
+    splits, in_test = split_pairs([*divided, *hashed])
+    prompts = {name: {pair.prompt for pair in rows} for name, rows in splits.items()}
+    assert all(prompts.values())
+    assert not prompts["train"] & prompts["test"]
+    assert not prompts["validation"] & prompts["test"]
+    assert not prompts["train"] & prompts["validation"]
+    assert set(in_test) == {"helpful-base", "harmless-base"}
+    assert sum(map(len, splits.values())) + in_test.total() == 1200
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
+def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
+    pairs, read, odd = read_pairs(configure(REAL))
+    assert read == {
+        "harmless-base": 2312,
+        "helpful-base": 2354,
+        "helpful-online": 1137,
+        "helpful-rejection-sampled": 2749,
+    }
+    # No pair is odd in two of the kinds that are dropped: these are the counts of the data's own MANIFEST.md.
+    assert {kind: dict(counts) for kind, counts in odd.items() if kind in DROPPED} == {
+        "not_ending_on_assistant": {"helpful-online": 2},
+        "histories_differ": {"harmless-base": 5, "helpful-base": 9, "helpful-rejection-sampled": 3},
+        "not_asked_by_human": {},
+        "empty_chosen": {"harmless-base": 4},
+        "empty_rejected": {"helpful-base": 4, "helpful-online": 3},
+        "equal_answers": {"helpful-base": 2, "helpful-online": 2, "helpful-rejection-sampled": 32},
+        "duplicate": {},
+    }
+    assert {kind: odd[kind].total() for kind in KEPT} == {
+        "inline_speaker": 117,
+        "same_speaker_twice": 10,
+        "empty_turn": 1,
+    }
+    assert len(pairs) == 8552 - 66 == len({pair.id for pair in pairs})
+    assert all(pair.part == "test" for pair in pairs)
+    splits, in_test = split_pairs(pairs)
+    assert not in_test
+    assert {name: len(rows) for name, rows in splits.items()} == {"train": 6732, "validation": 711, "test": 1043}
+    homes = Counter(prompt for rows in splits.values() for prompt in {pair.prompt for pair in rows})
+    assert max(homes.values()) == 1
+    in_chat = {json.dumps(pair.messages()) for pair in pairs}
+    assert len(in_chat) == len(homes)

@@ -1,0 +1,112 @@
+"""Every algorithm with every task, model and peft: what composes, and with which words the rest is refused."""
+
+import itertools
+import json
+import math
+import shutil
+import subprocess
+import sys
+
+import pytest
+from transformers import AutoTokenizer, GPT2Config, Qwen2Config, Qwen3Config
+
+from rlhf_exp.combinations import ALGO_NEEDS, TASK_GIVES
+from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.dry_run import print_dry_run
+from rlhf_exp.untrained import build_byte_tokenizer
+
+TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
+HUB_MODELS = {"gpt2": "gpt2", "qwen2_5_0_5b": "qwen2", "qwen2_5_3b": "qwen2", "qwen3_1_7b": "qwen3"}
+CONFIGS = {"gpt2": GPT2Config, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
+LOCAL_MODELS = ("tiny", "tiny_untrained", "tiny_gpt2", "tiny_qwen2", "tiny_qwen3")
+CLOSED = ("tiny", "tiny_untrained")  # these read Countdown and nothing else
+PEFTS = ("none", "lora", "qlora")
+FEW = {
+    "countdown": ["task.train_rows=8", "eval.rows=4"],
+    "gsm8k": ["task.source=generated", "task.train_rows=8", "eval.rows=4"],
+    "hh_rlhf": ["task.source=generated", "task.train_rows=8", "eval.rows=4"],
+}
+NO_REWARD = (
+    "algo=grpo: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR, a run of"
+    " algo=reward_model"
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """For each model of the hub a folder with its architecture in miniature and its tokenizer, and no weights."""
+    made = {}
+    for name, shape in {*HUB_MODELS.items()}:
+        folder = tmp_path_factory.mktemp(name)
+        real = TOKENIZERS / shape
+        tokenizer = AutoTokenizer.from_pretrained(real) if real.is_dir() else build_byte_tokenizer()
+        tokenizer.save_pretrained(folder)
+        sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": len(tokenizer)}
+        CONFIGS[shape](**sizes).save_pretrained(folder)
+        made[name] = folder
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algo", "task"), itertools.product(ALGO_NEEDS, TASK_GIVES))
+def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(folders, algo, task, capsys):
+    for model, peft in itertools.product((*LOCAL_MODELS, *HUB_MODELS), PEFTS):
+        overrides = [f"algo={algo}", f"task={task}", f"model={model}", f"peft={peft}", "device=cpu", *FEW[task]]
+        overrides += [f"model.path={folders[model]}"] if model in folders else []
+        try:
+            print_dry_run(compose_config(overrides))
+            refusal = None
+        except ConfigError as error:
+            (refusal,) = error.problems
+        if algo == "grpo" and task == "hh_rlhf":
+            assert refusal == NO_REWARD
+        elif task != "countdown" and model in CLOSED:
+            assert refusal.startswith(f"task={task}: ") and "words of its prompts are not in the model's" in refusal
+        else:
+            assert refusal is None, (overrides, refusal)
+            out = capsys.readouterr().out
+            assert "all checks passed" in out and ("of them trained" in out) == (peft != "none")
+
+
+STEPS = [
+    *("algo.args.max_steps=2", "algo.args.per_device_train_batch_size=4", "algo.args.logging_steps=1"),
+    *(
+        "eval.rows=4",
+        "eval.cache_dir=null",
+        "max_tokens=16",
+        "device=cpu",
+        "device.threads=1",
+        "algo.args.warmup_steps=0",
+    ),
+]
+
+
+def sweep(folder, *overrides):
+    command = [sys.executable, "-m", "rlhf_exp", "-m", *overrides, f"output_dir={folder}"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return sorted(path.parent for path in folder.glob("*/run.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ["sft", "reward_model", "dpo", "grpo"])
+def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, tmp_path):
+    task = ["task=countdown", "algo.args.num_generations=4"] if algo == "grpo" else ["task=hh_rlhf"]
+    task += ["task.source=generated", "task.train_rows=8"]
+    runs = sweep(
+        tmp_path, f"algo={algo}", *task, *STEPS, "model=tiny_gpt2,tiny_qwen2,tiny_qwen3", "peft=none,lora,qlora"
+    )
+    assert len(runs) == 9
+    for run in runs:
+        record = json.loads((run / "run.json").read_text())
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        evaluation = json.loads((run / "evaluation.json").read_text())
+        assert record["status"] == "finished" and record["steps"] == 2
+        losses = [row["loss"] for row in rows]
+        assert len(losses) == 2 and all(math.isfinite(loss) for loss in losses)
+        assert evaluation["trained"]["n"] == 4
+        adapter = (run / "model" / "adapter_config.json").is_file()
+        assert adapter == ("peft-none" not in run.name)
+        if algo == "dpo":
+            assert losses[0] == pytest.approx(math.log(2), abs=1e-6)
+        shutil.rmtree(run)

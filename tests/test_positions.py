@@ -1,0 +1,200 @@
+import warnings
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+from rlhf_exp.positions import count_positions, mend_positions
+from rlhf_exp.untrained import build_byte_tokenizer, build_config
+
+PROMPTS = ["a", "A much longer prompt than the others here", "two words", "and a fourth one"]
+TOKENIZER = build_byte_tokenizer()
+SHAPE = {
+    "tokenizer": "bytes", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "max_position_embeddings": 128,
+}  # fmt: skip
+
+
+def make_model(architecture="gpt2", kind=AutoModelForCausalLM, **changes):
+    """Random weights, far larger than at the start of training, so that a wrong position shows."""
+    torch.manual_seed(0)
+    model = kind.from_config(build_config({"architecture": architecture, **SHAPE, **changes}, TOKENIZER))
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            parameter.data *= 20.0 if "wpe" in name else 5.0
+    return model.eval()
+
+
+def pad_left(rows, width=None):
+    width = width or max(map(len, rows))
+    ids = torch.tensor([[TOKENIZER.pad_token_id] * (width - len(row)) + row for row in rows])
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+    return ids, mask
+
+
+ROWS = TOKENIZER(PROMPTS)["input_ids"]
+
+
+def padding_error(model):
+    """The largest difference of the last token's logits, left-padded in a batch against each row alone."""
+    ids, mask = pad_left(ROWS)
+    with torch.no_grad():
+        padded = model(input_ids=ids, attention_mask=mask).logits
+        alone = [model(input_ids=torch.tensor([row])).logits for row in ROWS]
+    last = [row[0] if row.dim() == 2 else row[0, -1] for row in alone]
+    padded = padded if padded.dim() == 2 else padded[:, -1]
+    return max((a - b).abs().max().item() for a, b in zip(padded, last, strict=True))
+
+
+def test_positions_count_from_the_first_real_token():
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 0]])
+    assert count_positions(mask, 4).tolist() == [[0, 0, 0, 1], [0, 1, 2, 3], [0, 0, 1, 1], [0, 0, 0, 0]]
+    assert count_positions(mask, 1).tolist() == [[1], [3], [1], [0]]
+
+
+@pytest.mark.parametrize("kind", [AutoModelForCausalLM, AutoModelForSequenceClassification])
+def test_left_padding_changes_gpt2_without_the_mend_and_not_with_it(kind):
+    model = make_model(kind=kind)
+    assert padding_error(model) > 0.1
+    mend_positions(model)
+    assert padding_error(model) < 1e-4
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
+def test_a_rotary_model_needs_no_mend_and_gets_none(architecture):
+    model = make_model(architecture, num_key_value_heads=1)
+    assert padding_error(model) < 1e-4
+    mend_positions(model)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_second_mend_changes_nothing():
+    model = make_model()
+    mend_positions(model)
+    mend_positions(model)
+    assert len(model.transformer._forward_pre_hooks) == 1
+
+
+def test_positions_that_the_caller_passes_are_kept():
+    model = make_model()
+    ids, mask = pad_left(ROWS)
+    positions = torch.arange(ids.shape[1]).repeat(len(ids), 1)
+    with torch.no_grad():
+        wanted = model(input_ids=ids, attention_mask=mask, position_ids=positions).logits
+        mend_positions(model)
+        assert torch.equal(model(input_ids=ids, attention_mask=mask, position_ids=positions).logits, wanted)
+
+
+def test_without_a_mask_nothing_is_filled_in():
+    model = make_model()
+    with torch.no_grad():
+        wanted = model(input_ids=torch.tensor([ROWS[1]])).logits
+        mend_positions(model)
+        assert torch.equal(model(input_ids=torch.tensor([ROWS[1]])).logits, wanted)
+
+
+@torch.no_grad()
+def test_with_a_cache_only_the_new_columns_get_positions():
+    model = make_model()
+    mend_positions(model)
+    ids, mask = pad_left(ROWS)
+    whole = model(input_ids=ids, attention_mask=mask).logits[:, -3:]
+    cache = model(input_ids=ids[:, :-3], attention_mask=mask[:, :-3], use_cache=True).past_key_values
+    step = model(input_ids=ids[:, -3:], attention_mask=mask, past_key_values=cache, use_cache=True).logits
+    assert torch.allclose(step[1:], whole[1:], atol=1e-4)  # row 0 is padding there but for its last token
+    assert torch.allclose(step[0, -1], whole[0, -1], atol=1e-4)
+
+
+def test_generate_is_the_same_with_the_mend():
+    model = make_model()
+    ids, mask = pad_left(ROWS)
+    kwargs = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": TOKENIZER.pad_token_id}
+    wanted = model.generate(input_ids=ids, attention_mask=mask, **kwargs)
+    mend_positions(model)
+    assert torch.equal(model.generate(input_ids=ids, attention_mask=mask, **kwargs), wanted)
+
+
+@pytest.mark.parametrize("wrapped_first", [True, False])
+def test_the_mend_reaches_the_backbone_below_peft(wrapped_first):
+    model = make_model()
+    config = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    if not wrapped_first:
+        mend_positions(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adapted = get_peft_model(model, config).eval()
+    if wrapped_first:
+        assert padding_error(adapted) > 0.1
+        mend_positions(adapted)
+    assert padding_error(adapted) < 1e-4
+
+
+def test_checkpointing_sees_the_same_positions_twice():
+    """With gradient checkpointing each block runs again in the backward pass: loss and gradient stay the same."""
+    found = {}
+    for checkpointing in (False, True):
+        model = make_model(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+        mend_positions(model)
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        model.train()
+        ids, mask = pad_left(ROWS)
+        loss = model(input_ids=ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100), use_cache=False).loss
+        loss.backward()
+        found[checkpointing] = [loss.detach(), *(p.grad for p in model.parameters())]
+    for plain, checkpointed in zip(found[False], found[True], strict=True):
+        assert torch.allclose(plain, checkpointed, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["full", "lora"])
+def trainer(request, tmp_path_factory):
+    """A real GRPOTrainer of TRL's on a tiny GPT-2, loaded from a path as runs do."""
+    from trl import GRPOConfig, GRPOTrainer
+
+    folder = tmp_path_factory.mktemp("gpt2")
+    make_model().save_pretrained(folder)
+    TOKENIZER.save_pretrained(folder)
+    args = GRPOConfig(
+        output_dir=str(folder / "run"), use_cpu=True, bf16=False, per_device_train_batch_size=4, num_generations=2,
+        max_completion_length=4, activation_checkpointing=False, report_to=[], beta=0.1, disable_dropout=True,
+    )  # fmt: skip
+    peft_config = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return GRPOTrainer(
+            model=str(folder),
+            reward_funcs=lambda completions, **kwargs: [0.0] * len(completions),
+            args=args,
+            train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
+            processing_class=TOKENIZER,
+            peft_config=peft_config if request.param else None,
+        )
+
+
+def score_error(trainer, model):
+    """The largest error, in nats, of TRL's log-probabilities of completions after left-padded prompts of different
+    lengths, against a float64 pass over each row alone."""
+    completion = TOKENIZER("done")["input_ids"]
+    rows = [row + completion for row in ROWS]
+    logps, _, _ = trainer._get_per_token_logps_and_entropies(model, *pad_left(rows), logits_to_keep=len(completion))
+    model.double()
+    found = []
+    for row, scored in zip(rows, logps, strict=True):
+        logits = model(input_ids=torch.tensor([row])).logits[0, -len(completion) - 1 : -1]
+        exact = torch.log_softmax(logits, -1)[range(len(completion)), completion]
+        found.append((exact - scored).abs().max().item())
+    model.float()
+    return max(found)
+
+
+@torch.no_grad()
+def test_trl_scores_left_padded_rows_right_with_the_mend_and_wrong_without(trainer):
+    for model in (trainer.model, trainer.ref_model):
+        if model is None:  # with adapters the reference is the base below them
+            continue
+        model.eval()
+        assert score_error(trainer, model) > 0.1
+        mend_positions(model)
+        assert score_error(trainer, model) < 1e-5

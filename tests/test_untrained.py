@@ -1,0 +1,107 @@
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.models import identify_weights
+from rlhf_exp.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer, create_untrained
+
+SHAPE = {
+    "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 512,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
+@pytest.mark.parametrize("tokenizer", ["words", "bytes"])
+def test_any_architecture_takes_the_same_shape_and_either_tokenizer(architecture, tokenizer, tmp_path):
+    heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2}
+    create_untrained({"architecture": architecture, "tokenizer": tokenizer, **SHAPE, **heads}, 0, tmp_path)
+    model, loaded = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    assert model.config.model_type == architecture
+    for name, value in SHAPE.items():
+        if name != "intermediate_size":
+            assert getattr(model.config, name) == value, name
+    mlp = model.transformer.h[0].mlp.c_fc.nf if architecture == "gpt2" else model.config.intermediate_size
+    assert mlp == SHAPE["intermediate_size"]
+    assert model.config.vocab_size == len(loaded)
+    assert (
+        (model.config.pad_token_id, model.config.eos_token_id) == (loaded.pad_token_id, loaded.eos_token_id) == (0, 1)
+    )
+    assert model(input_ids=torch.tensor([[2, 3, 4]])).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["tiny_untrained", "tiny_gpt2", "tiny_qwen2", "tiny_qwen3"])
+def test_the_shipped_shapes_can_be_made(name, tmp_path):
+    cfg = compose_config(["algo=sft", f"model={name}"])
+    create_untrained(cfg.model.init, cfg.seed, tmp_path)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path).config.model_type == cfg.model.init["architecture"]
+
+
+def test_the_seed_alone_decides_the_weights(tmp_path):
+    init = {"architecture": "gpt2", "tokenizer": "bytes", **SHAPE}
+    found = []
+    for folder, seed in (("a", 3), ("b", 3), ("c", 4)):
+        torch.rand(3)
+        create_untrained(init, seed, tmp_path / folder)
+        found.append(identify_weights(str(tmp_path / folder)))
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "\n\nHuman: Hi!\n\nAssistant: yes", "na\u00efve \u65e5\u672c \U0001f600", "a\tb  c\r\n", "\x00'\"<unk>"],
+)
+def test_the_byte_tokenizer_gives_any_text_back(text, tmp_path):
+    build_byte_tokenizer().save_pretrained(tmp_path)
+    for tokenizer in (build_byte_tokenizer(), AutoTokenizer.from_pretrained(tmp_path)):
+        ids = tokenizer(text)["input_ids"]
+        assert len(ids) == len(text.encode())
+        assert tokenizer.decode(ids) == text
+        assert tokenizer.unk_token_id is None and tokenizer.padding_side == "left"
+
+
+def test_the_byte_tokenizer_has_a_symbol_for_each_byte_and_two_more():
+    tokenizer = build_byte_tokenizer()
+    assert len(tokenizer) == 258
+    assert tokenizer.convert_tokens_to_ids(["<pad>", "<eos>"]) == [0, 1]
+    assert tokenizer.decode(tokenizer("yes<eos>")["input_ids"], skip_special_tokens=True) == "yes"
+
+
+def test_words_are_tokens_of_the_trace_tokenizer():
+    tokenizer = build_trace_tokenizer()
+    assert tokenizer.convert_ids_to_tokens(tokenizer("use 8 7 make 56 .")["input_ids"]) == "use 8 7 make 56 .".split()
+    assert tokenizer("use 8x")["input_ids"][-1] == tokenizer.unk_token_id
+
+
+GPT2_KEYS = (
+    "intermediate_size, hidden_size, max_position_embeddings, num_attention_heads, num_hidden_layers,"
+    " activation_function, resid_pdrop, embd_pdrop, attn_pdrop, layer_norm_epsilon, initializer_range, summary_type,"
+    " summary_use_proj, summary_activation, summary_proj_to_labels, summary_first_dropout, scale_attn_weights,"
+    " use_cache, scale_attn_by_inverse_layer_idx, reorder_and_upcast_attn, add_cross_attention, tie_word_embeddings"
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("hiden_size", "; did you mean hidden_size?"), ("num_key_value_heads", ""), ("vocab_size", ""), ("n_embd", "")],
+)
+def test_a_key_that_the_architecture_lacks_is_refused_in_one_line(key, hint):
+    init = {"architecture": "gpt2", "tokenizer": "bytes", **SHAPE, key: 3}
+    with pytest.raises(ConfigError) as error:
+        build_config(init, build_byte_tokenizer())
+    line = f"model.init.{key}=3: gpt2 has no such key{hint}; must be one of architecture, tokenizer, {GPT2_KEYS}"
+    assert error.value.problems == [line]
+
+
+def test_a_shape_that_cannot_be_is_refused_in_one_line(tmp_path):
+    init = {"architecture": "gpt2", "tokenizer": "bytes", **SHAPE}
+    for changes, message in (
+        ({"num_attention_heads": 5}, "model.init: not a shape of gpt2 (`embed_dim` must be divisible by num_heads"),
+        ({"hidden_size": 64.5}, "model.init: not a shape of gpt2 (Validation error for field 'n_embd': TypeError:"),
+        ({"architecture": "qwen2", "num_key_value_heads": 3}, "model.init: not a shape of qwen2 (The size of tensor"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            create_untrained(init | changes, 0, tmp_path)
+        assert len(error.value.problems) == 1 and error.value.problems[0].startswith(message)
+    assert not any(tmp_path.iterdir())
