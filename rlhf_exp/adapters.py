@@ -6,6 +6,7 @@ merge("outputs/x/model", "merged")                                     # a model
 
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ def find_base(adapter: str | Path, base: str | None = None) -> str:
     Adapters of a run whose start model was made in its own folder look for it there, so that a run can be moved.
 
     Raises:
-        AdapterError: it is an adapter too.
+        WrongBase: it is an adapter too.
     """
     recorded = base or _read_config(adapter)["base_model_name_or_path"]
     if base is None and Path(recorded).name == "start_model":
@@ -103,8 +104,8 @@ def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
     """The adapter on its base, not trained further.
 
     Raises:
-        WrongBase: the adapter is for a model of other layers or sizes. (Of the same shape and other weights, nothing
-            tells.)
+        WrongBase: the adapter is for a model of other modules or sizes. (Other weights of the same shape cannot be
+            told, nor more layers of it.)
     """
     at = model.name_or_path
     try:
@@ -125,6 +126,16 @@ def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
             f" {len(wanted)} tensors there, and has {len(saved - wanted)} more)"
         )
     return adapted
+
+
+def keep_dtype_on_resume(model: PeftModel) -> None:
+    """Make a resumed run go on in the dtype that its adapters had.
+
+    TRL trains adapters on a quantised base in bfloat16. A resuming Trainer calls `load_adapter`, which by default casts
+    them to float32: the run would go on in another way than without the stop.
+    """
+    if getattr(model, "is_quantized", False):
+        model.load_adapter = partial(model.load_adapter, autocast_adapter_dtype=False)
 
 
 def merge(

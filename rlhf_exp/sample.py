@@ -67,6 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STOPPED
     except Exception as error:
+        if folder is None:
+            raise
         log = folder / "error.log"
         folder.mkdir(parents=True, exist_ok=True)
         log.write_text(traceback.format_exc(), encoding="utf-8")

@@ -1,14 +1,20 @@
+import json
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp import baseline_cache
 from rlhf_exp.config import compose_config
-from rlhf_exp.evaluate import compare, describe_samples, measure_kl, sample_held_out, summarise
-from rlhf_exp.models import build_trace_tokenizer
+from rlhf_exp.evaluate import HeldOut, describe_samples, measure_kl, sample_held_out
+from rlhf_exp.generation import Sampling, sample_completions
 from rlhf_exp.monitor import completion_logps
+from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.rewards import build_rewards
+from rlhf_exp.sample_figures import summarise
 from rlhf_exp.tasks import load_task
+from rlhf_exp.untrained import build_trace_tokenizer
 
 TOKENIZER = build_trace_tokenizer()
 
@@ -26,24 +32,67 @@ def make_config(*overrides):
     return compose_config(["max_tokens=12", "eval.rows=40", "eval.batch_size=16", "task.numbers=[2,3]", *overrides])
 
 
+def load_prompts(cfg):
+    return encode_prompts(TOKENIZER, load_task(cfg, TOKENIZER).eval)
+
+
 def test_held_out_samples_come_back_in_the_order_of_the_rows():
     cfg = make_config("eval.top_k=1")  # greedy: what each row gets does not depend on its batch
-    model, rows = make_model(), load_task(cfg, TOKENIZER).eval
-    assert len({len(row["prompt"].split()) for row in rows}) > 1
-    together = sample_held_out(model, TOKENIZER, rows, cfg)
-    apart = [sample_held_out(model, TOKENIZER, [row], cfg).completion_ids[0] for row in rows]
+    model, prompts = make_model(), load_prompts(cfg)
+    assert len(set(map(len, prompts))) > 1
+    together = sample_held_out(model, TOKENIZER, prompts, cfg)
+    apart = [sample_held_out(model, TOKENIZER, [ids], cfg).completion_ids[0] for ids in prompts]
     assert together.completion_ids == apart
 
 
 def test_measuring_is_seeded_and_leaves_the_random_state_alone():
     cfg = make_config()
-    model, rows = make_model(), load_task(cfg, TOKENIZER).eval
+    model, prompts = make_model(), load_prompts(cfg)
     state = torch.get_rng_state()
-    first = sample_held_out(model, TOKENIZER, rows, cfg)
+    first = sample_held_out(model, TOKENIZER, prompts, cfg)
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(99)
-    assert sample_held_out(model, TOKENIZER, rows, cfg) == first
-    assert sample_held_out(model, TOKENIZER, rows, make_config("eval.seed=1")) != first
+    assert sample_held_out(model, TOKENIZER, prompts, cfg) == first
+    assert sample_held_out(model, TOKENIZER, prompts, make_config("eval.seed=1")) != first
+
+
+def test_one_completion_a_row_is_drawn_as_ever():
+    """Batches of rows sorted by length, from eval.seed: the figures of earlier runs can be had again."""
+    cfg = make_config()
+    model, prompts = make_model(), load_prompts(cfg)
+    order, slow = sorted(range(40), key=lambda i: len(prompts[i])), [None] * 40
+    torch.manual_seed(0)
+    for batch in (order[:16], order[16:32], order[32:]):
+        eos, pad = TOKENIZER.eos_token_id, TOKENIZER.pad_token_id
+        found = sample_completions(model, [prompts[i] for i in batch], Sampling(12), [eos], pad)
+        for i, ids in zip(batch, found, strict=True):
+            slow[i] = ids
+    held_out = sample_held_out(model, TOKENIZER, prompts, cfg)
+    assert held_out.completion_ids == slow and held_out.greedy is None
+
+
+def test_several_completions_of_a_row_lie_side_by_side_and_differ():
+    cfg = make_config("eval.completions=3", "eval.rows=10")
+    model, prompts = make_model(), load_prompts(cfg)
+    held_out = sample_held_out(model, TOKENIZER, prompts, cfg, make_model(1))
+    assert len(held_out.completion_ids) == len(held_out.truncated) == len(held_out.kl) == 30
+    assert len({tuple(ids) for ids in held_out.completion_ids[:3]}) == 3
+    rows = [(prompts[i // 3], ids) for i, ids in enumerate(held_out.completion_ids)]
+    assert held_out.kl == pytest.approx(measure_kl(model, make_model(1), rows, 0))
+    top = sample_held_out(model, TOKENIZER, prompts, make_config("eval.completions=3", "eval.top_k=1"))
+    assert all(top.completion_ids[i] == top.completion_ids[i - i % 3] for i in range(30))
+
+
+def test_greedy_completions_come_beside_the_sampled_ones_and_leave_them_as_they_are():
+    cfg, plain = make_config("eval.greedy=true"), make_config()
+    model, prompts = make_model(), load_prompts(cfg)
+    both = sample_held_out(model, TOKENIZER, prompts, cfg)
+    assert replace(both, greedy=None) == sample_held_out(model, TOKENIZER, prompts, plain)
+    top = sample_held_out(model, TOKENIZER, prompts, make_config("eval.top_k=1"))
+    assert both.greedy.completion_ids == top.completion_ids
+    assert (
+        both.greedy == sample_held_out(model, TOKENIZER, prompts, make_config("eval.greedy=true", "eval.seed=7")).greedy
+    )
 
 
 @torch.no_grad()
@@ -62,58 +111,77 @@ def test_kl_of_a_completion_is_the_exact_sum_over_its_tokens():
 def test_the_exact_kl_agrees_with_the_sampled_log_ratio_of_the_policys_own_completions():
     """Both estimate KL(policy || start) of whole completions; the exact one has the smaller variance."""
     cfg = make_config("eval.rows=200", "eval.batch_size=200")
-    model, start, rows = make_model(0), make_model(1), load_task(make_config("eval.rows=200"), TOKENIZER).eval
+    model, start, prompts = make_model(0), make_model(1), load_prompts(cfg)
     for parameter in model.parameters():
         parameter.data *= 2.0 if parameter.dim() > 1 else 1.0
-    held_out = sample_held_out(model, TOKENIZER, rows, cfg, start)
-    prompts = TOKENIZER([row["prompt"] for row in rows])["input_ids"]
+    held_out = sample_held_out(model, TOKENIZER, prompts, cfg, start)
     sampled = []
     for prompt, completion in zip(prompts, held_out.completion_ids, strict=True):
         picked = torch.tensor(completion)[:, None]
         p, q = (completion_logps(m, [(prompt, completion)], 0).gather(1, picked).sum() for m in (model, start))
         sampled.append((p - q).item())
     sampled, exact = torch.tensor(sampled), torch.tensor(held_out.kl)
-    error = ((sampled - exact).std() / len(rows) ** 0.5).item()
+    error = ((sampled - exact).std() / len(prompts) ** 0.5).item()
     assert abs((sampled - exact).mean().item()) < 4 * error
     assert exact.std() < sampled.std() and exact.min() >= 0
 
 
-def test_a_summary_counts_what_the_samples_hold():
-    cfg = make_config("eval.rows=4")
-    task = load_task(cfg, TOKENIZER)
-    right = [f"<answer>{row['target']}</answer>" for row in task.eval]
-    held_out = sample_held_out(make_model(), TOKENIZER, task.eval, cfg)
-    samples = describe_samples("baseline", cfg, task, TOKENIZER, build_rewards(cfg, task), held_out)
-    for sample, text, outcome in zip(samples, right, ["correct", "partial", "partial", "failed"], strict=True):
-        sample.update(completion=text, outcome=outcome, reward={"correct": 1.0, "partial": 0.1, "failed": 0.0}[outcome])
-    section = summarise(samples, max_tokens=12)
-    assert section["counts"] == {"correct": 1, "partial": 2, "failed": 1}
-    assert section["accuracy"]["value"] == 0.25 and section["n"] == 4
-    assert section["reward"]["mean"]["value"] == pytest.approx(0.3)
-    assert section["utilisation"] == pytest.approx(sum(s["tokens"] for s in samples) / 48)
+def describe(cfg, task=None, rewards=None):
+    task = task or load_task(cfg, TOKENIZER)
+    held_out = sample_held_out(make_model(), TOKENIZER, encode_prompts(TOKENIZER, task.eval), cfg)
+    rewards = build_rewards(cfg, task) if rewards is None else rewards
+    return describe_samples("baseline", cfg, task, TOKENIZER, rewards, held_out), held_out
 
 
 def test_samples_hold_every_reward_component_and_their_weighted_sum():
-    cfg = make_config("reward.weights.outcome=2.0")
-    task = load_task(cfg, TOKENIZER)
-    held_out = sample_held_out(make_model(), TOKENIZER, task.eval, cfg)
-    for sample in describe_samples("baseline", cfg, task, TOKENIZER, build_rewards(cfg, task), held_out):
+    samples, _ = describe(make_config("reward.weights.outcome=2.0"))
+    for sample in samples:
         assert set(sample["rewards"]) == {"outcome"}
         assert sample["reward"] == 2 * sample["rewards"]["outcome"]
         assert sample["tokens"] == 12 or not sample["truncated"]
 
 
-def test_comparing_a_model_with_itself_shows_no_difference():
-    samples = [{"outcome": "correct" if i % 3 else "failed", "reward": float(i % 3 > 0)} for i in range(30)]
-    paired = compare(samples, samples, seed=0)
-    assert paired["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
-    assert (paired["wins"], paired["losses"], paired["ties"]) == (0, 0, 30)
-    assert paired["win_rate"]["value"] == 0.5
+def test_samples_say_which_of_a_rows_completions_they_are_and_how_they_were_decoded():
+    cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5")
+    samples, held_out = describe(cfg)
+    ids = [row["id"] for row in load_task(cfg, TOKENIZER).eval]
+    assert [(s["id"], s["sample"], s["decoding"]) for s in samples] == [
+        *((name, i, "sampled") for name in ids for i in range(3)),
+        *((name, 0, "greedy") for name in ids),
+    ]
+    assert [s["completion"] for s in samples[:15]] == TOKENIZER.batch_decode(held_out.completion_ids, True)
+    assert set(samples[0]) == {
+        "which", "id", "sample", "decoding", "prompt", "completion", "tokens", "truncated", "outcome", "extracted",
+        "rewards", "reward", "kl",
+    }  # fmt: skip
+
+
+def test_without_a_grader_or_rewards_their_keys_are_absent():
+    cfg = make_config("eval.completions=2", "eval.greedy=true", "eval.rows=5")
+    samples, held_out = describe(cfg, replace(load_task(cfg, TOKENIZER), grade=None), rewards=[])
+    absent = {"outcome", "extracted", "rewards", "reward"}
+    assert not any(absent & set(sample) for sample in samples)
+    section = summarise(samples, 12, held_out)
+    assert set(section) == {
+        "n", "completions", "max_tokens", "mean_tokens", "truncation_rate", "utilisation", "kl", "distinct", "greedy"
+    }  # fmt: skip
+    assert set(section["greedy"]) == {"mean_tokens", "truncation_rate"}
+
+
+def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last():
+    cfg = make_config("eval.rows=2")
+    task = load_task(cfg, TOKENIZER)
+    messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": "use 8 7 3 make 53 ."}]
+    chat = replace(task, eval=[{**row, "prompt": messages} for row in task.eval])
+    held_out = sample_held_out(make_model(), TOKENIZER, load_prompts(cfg), cfg)
+    sample = describe_samples("baseline", cfg, chat, TOKENIZER, [], held_out)[0]
+    assert sample["prompt"] == "use 8 7 3 make 53 ." and sample["messages"] == messages
 
 
 CHANGES = [
     ("max_tokens=13",), ("eval.temperature=0.9",), ("eval.top_p=0.9",), ("eval.top_k=5",), ("eval.seed=1",),
     ("eval.rows=39",), ("eval.split=validation",), ("task.high=19",), ("generation=trl",), ("eval.batch_size=8",),
+    ("eval.completions=2",), ("eval.greedy=true",), ("model.dtype=bfloat16",),
 ]  # fmt: skip
 
 
@@ -122,9 +190,9 @@ def test_a_cached_baseline_is_not_used_once_anything_it_depends_on_changes(chang
     keys = []
     for overrides in ((), change):
         cfg = make_config(*overrides)
-        keys.append(baseline_cache.baseline_key(cfg, "weights", TOKENIZER, load_task(cfg, TOKENIZER).eval))
+        keys.append(baseline_cache.baseline_key(cfg, "weights", load_prompts(cfg)))
     assert keys[0] != keys[1]
-    held_out = sample_held_out(make_model(), TOKENIZER, load_task(make_config(), TOKENIZER).eval, make_config())
+    held_out = HeldOut([[5, 1]], [False], [0.0], HeldOut([[6]], [True], [0.0]))
     baseline_cache.write_baseline(str(tmp_path), keys[0], held_out)
     assert baseline_cache.read_baseline(str(tmp_path), keys[0]) == held_out
     assert baseline_cache.read_baseline(str(tmp_path), keys[1]) is None
@@ -132,8 +200,17 @@ def test_a_cached_baseline_is_not_used_once_anything_it_depends_on_changes(chang
 
 def test_a_cached_baseline_is_not_used_for_other_weights_and_is_shared_over_training_settings():
     cfg = make_config()
-    rows = load_task(cfg, TOKENIZER).eval
-    key = baseline_cache.baseline_key(cfg, "weights", TOKENIZER, rows)
-    assert key != baseline_cache.baseline_key(cfg, "others", TOKENIZER, rows)
+    prompts = load_prompts(cfg)
+    key = baseline_cache.baseline_key(cfg, "weights", prompts)
+    assert key != baseline_cache.baseline_key(cfg, "others", prompts)
     other = make_config("seed=5", "algo.args.learning_rate=1e-5", "loss_type=dr_grpo")
-    assert key == baseline_cache.baseline_key(other, "weights", TOKENIZER, rows)
+    assert key == baseline_cache.baseline_key(other, "weights", prompts)
+
+
+def test_a_cached_baseline_holds_all_completions_and_the_greedy_ones(tmp_path):
+    cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5")
+    held_out = sample_held_out(make_model(), TOKENIZER, load_prompts(cfg), cfg)
+    baseline_cache.write_baseline(str(tmp_path), "key", held_out)
+    kept = json.loads((tmp_path / "key.json").read_text())
+    assert len(kept["completion_ids"]) == 15 and len(kept["greedy"]["completion_ids"]) == 5
+    assert baseline_cache.read_baseline(str(tmp_path), "key") == held_out

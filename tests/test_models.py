@@ -1,32 +1,78 @@
 import json
+from types import SimpleNamespace
 
 import pytest
+import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.adapters import build_peft_config
+from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.loading import ASSETS
 from rlhf_exp.models import (
-    ASSETS,
-    build_trace_tokenizer,
     count_unknown,
     identify_weights,
+    load_policy,
+    load_reward_model,
+    load_scorer,
     load_tokenizer,
     resolve_model,
+    template_kwargs,
 )
+from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trl_args import build_args
+from rlhf_exp.untrained import build_trace_tokenizer
+
+TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
+ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
+INIT = {"hidden_size": 64, "intermediate_size": 64, "max_position_embeddings": 64}
+SMALL = ["device=cpu", *(f"model.init.{name}={size}" for name, size in INIT.items())]
+ROWS = [{"prompt": "ab", "completion": f" c{i}", "chosen": f" yes {i}", "rejected": f" no{i}"} for i in range(4)]
+IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
 
 
-def test_the_shipped_model_is_small_and_loads_with_its_tokenizer_alone():
+def compose(architecture, *overrides):
+    return compose_config([f"model=tiny_{architecture}", *SMALL, *overrides])
+
+
+def of_folder(folder, *overrides):
+    return compose_config(["model=gpt2", f"model.path={folder}", "device=cpu", *overrides])
+
+
+def refusal(attempt, *arguments):
+    """The one line of the ConfigError that a call ends with."""
+    with pytest.raises(ConfigError) as error:
+        attempt(*arguments)
+    (line,) = error.value.problems
+    assert "\n" not in line
+    return line
+
+
+@torch.no_grad()
+def logits(model):
+    return model(input_ids=IDS).logits.float()
+
+
+# The model that ships.
+
+
+def test_the_shipped_model_is_small_and_loads_with_its_tokenizer_alone(tmp_path):
     folder = ASSETS / "tiny"
     assert sum(file.stat().st_size for file in folder.iterdir()) < 6_000_000
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     assert model.config.model_type == "qwen3" and model.config.vocab_size == len(tokenizer)
-    assert tokenizer.get_vocab() == build_trace_tokenizer().get_vocab()
     assert not any(file.suffix in (".bin", ".pt", ".pkl") for file in folder.iterdir())
+    build_trace_tokenizer().save_pretrained(tmp_path)
+    assert (tmp_path / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
 
 
 def test_the_model_card_names_the_command_that_rebuilds_it():
     card = (ASSETS / "tiny" / "README.md").read_text()
     assert "python -m rlhf_exp algo=sft task=countdown model=tiny_untrained" in card
+
+
+# Where the start model is, and what identifies it.
 
 
 def test_an_untrained_model_is_made_once_and_is_seeded(tmp_path):
@@ -48,6 +94,91 @@ def test_weights_are_told_apart_by_any_file_that_matters(tmp_path):
     assert identify_weights(path) != before
 
 
+# Policies. With adapters: test_adapters.py.
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_policy_is_finite_and_comes_back_as_it_was_saved(architecture, dtype, tmp_path):
+    cfg = compose(architecture, f"model.dtype={dtype}")
+    policy = load_policy(cfg, resolve_model(cfg, tmp_path))
+    assert str(policy.dtype) == f"torch.{dtype}" and not policy.training
+    assert logits(policy).isfinite().all()
+    policy.save_pretrained(tmp_path / "again")
+    assert torch.equal(logits(load_policy(cfg, str(tmp_path / "again"))), logits(policy))
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_the_attention_is_the_configured_one(attention, tmp_path):
+    cfg = compose("qwen3", f"model.attn_implementation={attention}")
+    assert load_policy(cfg, resolve_model(cfg, tmp_path)).config._attn_implementation == attention
+
+
+def test_a_given_dtype_overrules_the_configs(tmp_path):
+    cfg = compose("gpt2")
+    assert load_policy(cfg, resolve_model(cfg, tmp_path), torch.bfloat16).dtype == torch.bfloat16
+
+
+def test_a_loaded_gpt2_has_its_positions_mended(tmp_path):
+    cfg = compose("gpt2")
+    policy = load_policy(cfg, resolve_model(cfg, tmp_path))
+    padded = torch.cat([torch.zeros(2, 3, dtype=torch.long), IDS], 1)
+    mask = torch.tensor([[0] * 3 + [1] * 6] * 2)
+    with torch.no_grad():
+        assert torch.allclose(policy(input_ids=padded, attention_mask=mask).logits[:, 3:], logits(policy), atol=1e-5)
+
+
+# Tokenizers.
+
+
+def test_the_tokenizer_knows_the_models_context(tmp_path):
+    for architecture in ARCHITECTURES:
+        cfg = compose(architecture)
+        path = resolve_model(cfg, tmp_path / architecture)
+        assert load_tokenizer(cfg, path).model_max_length == INIT["max_position_embeddings"]
+    shorter = AutoTokenizer.from_pretrained(path)
+    shorter.model_max_length = 7
+    shorter.save_pretrained(path)
+    assert load_tokenizer(cfg, path).model_max_length == 7
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pad", "context"),
+    [("gpt2", "<|endoftext|>", 1024), ("qwen2", "<|endoftext|>", 32768), ("qwen3", "<|endoftext|>", 40960)],
+)
+def test_a_real_tokenizer_pads_with_its_own_token_or_eos(architecture, pad, context, tmp_path):
+    if not (TOKENIZERS / architecture).is_dir():
+        pytest.skip(f"needs the tokenizer in {TOKENIZERS / architecture}")
+    for file in (TOKENIZERS / architecture).iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    AutoConfig.for_model(architecture, max_position_embeddings=context).save_pretrained(tmp_path)
+    tokenizer = load_tokenizer(of_folder(tmp_path), str(tmp_path))
+    assert (tokenizer.pad_token, tokenizer.model_max_length) == (pad, context)
+    assert tokenizer("Hello world")["input_ids"] == {"gpt2": [15496, 995]}.get(architecture, [9707, 1879])
+
+
+def write_tokenizer(folder, **tokens):
+    """A model's folder whose tokenizer has these special tokens only."""
+    cfg = compose("gpt2")
+    path = resolve_model(cfg, folder)
+    file = folder / "start_model" / "tokenizer_config.json"
+    settings = {key: value for key, value in json.loads(file.read_text()).items() if not key.endswith("_token")}
+    file.write_text(json.dumps(settings | tokens))
+    return path
+
+
+def test_eos_serves_where_there_is_no_pad_token(tmp_path):
+    path = write_tokenizer(tmp_path, eos_token="<eos>")
+    assert load_tokenizer(of_folder(path), path).pad_token == "<eos>"
+
+
+def test_a_tokenizer_with_neither_is_refused_in_one_line(tmp_path):
+    path = write_tokenizer(tmp_path)
+    assert refusal(load_tokenizer, of_folder(path), path) == (
+        f"model.path={path}: its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json"
+    )
+
+
 def test_words_outside_a_closed_vocabulary_are_counted():
     tokenizer = build_trace_tokenizer()
     assert count_unknown(tokenizer, ["use 8 7 3 make 53 ."]) == {}
@@ -56,18 +187,224 @@ def test_words_outside_a_closed_vocabulary_are_counted():
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    cfg = compose_config(["model=gpt2", f"model.path={tmp_path}"])
-    with pytest.raises(ConfigError) as error:
-        load_tokenizer(cfg, str(tmp_path))
-    assert len(error.value.problems) == 1
-    assert error.value.problems[0].startswith(f"model.path={tmp_path}: cannot be loaded (")
+    line = refusal(load_tokenizer, of_folder(tmp_path), str(tmp_path))
+    assert line.startswith(f"model.path={tmp_path}: cannot be loaded (")
 
 
 def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
-    def refuse(*args, **kwargs):
+    def fail(*args, **kwargs):
         raise OSError("We couldn't connect to the hub.\nMore lines.")
 
-    monkeypatch.setattr(AutoTokenizer, "from_pretrained", refuse)
-    cfg = compose_config(["model=gpt2"])
-    with pytest.raises(ConfigError, match="without a network use model=tiny, or model.path=FOLDER"):
-        load_tokenizer(cfg, cfg.model.path)
+    for kind in (AutoTokenizer, AutoConfig):
+        monkeypatch.setattr(kind, "from_pretrained", fail)
+    cfg = compose_config(["model=gpt2", "device=cpu"])
+    line = (
+        "model.path=openai-community/gpt2: cannot be loaded (We couldn't connect to the hub.);"
+        " without a network use model=tiny, model=tiny_gpt2, or model.path=FOLDER"
+    )
+    assert refusal(load_tokenizer, cfg, cfg.model.path) == refusal(load_policy, cfg, cfg.model.path) == line
+    cfg = compose_config(["task=hh_rlhf", "reward=model", "reward.path=org/name", "device=cpu"])
+    assert refusal(load_reward_model, cfg) == (
+        "reward.path=org/name: cannot be loaded (We couldn't connect to the hub.);"
+        " without a network use reward.path=RUN_DIR"
+    )
+
+
+# Thinking.
+
+
+def test_thinking_is_told_to_a_template_that_knows_it():
+    template = "{% if enable_thinking is false %}<think></think>{% endif %}"
+    tokenizer = SimpleNamespace(chat_template=template)
+    assert template_kwargs(compose_config(["device=cpu"]), tokenizer) == {}
+    for thinking in (True, False):
+        cfg = compose_config(["device=cpu", f"model.enable_thinking={thinking}"])
+        assert template_kwargs(cfg, tokenizer) == {"enable_thinking": thinking}
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"), [(None, "no chat template"), ("{{ messages }}", "a chat template without thinking")]
+)
+def test_thinking_is_refused_where_the_template_does_not_know_it(template, reason):
+    cfg = compose_config(["device=cpu", "model.enable_thinking=false"])
+    assert refusal(template_kwargs, cfg, SimpleNamespace(chat_template=template)) == (
+        f"model.enable_thinking=false: model=tiny has {reason}; must be null"
+    )
+
+
+def test_qwen3s_own_template_thinks_or_does_not():
+    if not (TOKENIZERS / "qwen3").is_dir():
+        pytest.skip(f"needs the tokenizer in {TOKENIZERS / 'qwen3'}")
+    tokenizer = AutoTokenizer.from_pretrained(TOKENIZERS / "qwen3")
+    texts = {}
+    for thinking in ("null", "true", "false"):
+        kwargs = template_kwargs(compose_config(["device=cpu", f"model.enable_thinking={thinking}"]), tokenizer)
+        chat = [{"role": "user", "content": "Hi"}]
+        texts[thinking] = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **kwargs)
+    assert texts["null"] == texts["true"] != texts["false"]
+    assert texts["false"].endswith("<think>\n\n</think>\n\n")
+
+
+# Reward models.
+
+
+@pytest.mark.parametrize(("architecture", "peft"), [("gpt2", "none"), ("qwen3", "qlora")])
+def test_the_untrained_head_is_the_one_that_training_starts_from(architecture, peft, tmp_path):
+    cfg = compose(architecture, "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}", "seed=5")
+    trainer = make_trainer(cfg, tmp_path)
+    torch.rand(3)
+    scorer = load_scorer(cfg, resolve_model(cfg, tmp_path))
+    head = [tensor for name, tensor in trainer.model.named_parameters() if "score" in name]
+    assert all(torch.equal(scorer.score.weight, tensor) for tensor in head) and len(head) == (
+        2 if peft == "qlora" else 1
+    )
+    assert torch.equal(logits(scorer), logits(trainer.model.eval()))
+    assert logits(scorer).shape == (2, 1)
+
+
+def save_scorer(folder, architecture="qwen3", labels=1):
+    cfg = compose(architecture)
+    path = resolve_model(cfg, folder)
+    kwargs = {"num_labels": labels}
+    AutoModelForSequenceClassification.from_pretrained(path, **kwargs).save_pretrained(folder / "model")
+    load_tokenizer(cfg, path).save_pretrained(folder / "model")
+    return path
+
+
+def with_reward(path, *overrides):
+    return compose_config(["task=hh_rlhf", "reward=model", f"reward.path={path}", "device=cpu", *overrides])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_reward_model_scores_the_last_token_that_is_not_padding(architecture, tmp_path):
+    save_scorer(tmp_path, architecture)
+    model, tokenizer = load_reward_model(with_reward(tmp_path / "model"))
+    assert model.config.pad_token_id == tokenizer.pad_token_id == 0 and not model.training
+    for side in ("left", "right"):
+        padding = torch.zeros(2, 3, dtype=torch.long)
+        ids = torch.cat([padding, IDS] if side == "left" else [IDS, padding], 1)
+        with torch.no_grad():
+            scores = model(input_ids=ids, attention_mask=(ids != 0).long()).logits
+        assert torch.allclose(scores, logits(model), atol=1e-5)
+
+
+@pytest.mark.parametrize("peft", ["lora", "qlora"])
+def test_a_runs_reward_model_is_loaded_as_it_was_trained(peft, tmp_path):
+    cfg = compose("qwen2", "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}", "algo.args.max_steps=1")
+    trainer = make_trainer(cfg, tmp_path)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "model"))
+    (tmp_path / ".hydra").mkdir()
+    quantization = "{load_in_4bit: true, bnb_4bit_quant_type: nf4, bnb_4bit_compute_dtype: bfloat16,"
+    quantization = f"{quantization} bnb_4bit_use_double_quant: true}}" if peft == "qlora" else "null"
+    (tmp_path / ".hydra" / "config.yaml").write_text(
+        "model: {dtype: '${peft.dtype}', attn_implementation: '${rlhf_exp.attention:a,b}'}\n"
+        f"peft: {{dtype: {cfg.peft.dtype}, quantization: {quantization}}}\n"
+    )
+    model, _ = load_reward_model(with_reward(tmp_path))
+    assert model.dtype == trainer.model.dtype
+    assert torch.equal(logits(model), logits(trainer.model.eval()))
+    assert torch.equal(logits(model), logits(load_scorer(cfg, str(tmp_path / "model"))))
+
+
+def test_what_is_no_reward_model_is_refused_in_one_line(tmp_path):
+    path = save_scorer(tmp_path, labels=3)
+    other = "not a reward model; train one with algo=reward_model"
+    assert refusal(load_reward_model, with_reward(path)) == (
+        f"reward.path={path}: holds a language model (Qwen3ForCausalLM), {other}"
+    )
+    many = f"{tmp_path / 'model'}: holds a classifier with 3 labels; a reward model has one"
+    assert refusal(load_reward_model, with_reward(tmp_path / "model")) == f"reward.path={many}"
+    assert refusal(load_scorer, of_folder(tmp_path / "model"), str(tmp_path / "model")) == f"model.path={many}"
+    run = tmp_path / "run"
+    (run / ".hydra").mkdir(parents=True)
+    (run / ".hydra" / "config.yaml").write_text("{}")
+    assert refusal(load_reward_model, with_reward(run)) == (
+        f"reward.path={run}: a run that has saved no model; its run.json says how far it got"
+    )
+
+
+def test_the_adapter_of_a_language_model_is_no_reward_model(tmp_path):
+    cfg = compose("gpt2", "algo=sft", "peft=lora", f"output_dir={tmp_path}")
+    make_trainer(cfg, tmp_path).save_model(str(tmp_path / "model"))
+    assert refusal(load_reward_model, with_reward(tmp_path / "model")) == (
+        f"reward.path={tmp_path / 'model'}: holds a language model (GPT2LMHeadModel), not a reward model;"
+        " train one with algo=reward_model"
+    )
+
+
+@pytest.mark.parametrize("peft", ["none", "lora"])
+def test_a_reward_model_is_no_policy(peft, tmp_path):
+    cfg = compose("gpt2", "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}")
+    make_trainer(cfg, tmp_path).save_model(str(tmp_path / "model"))
+    cfg = of_folder(tmp_path / "model", "algo=dpo")
+    line = f"model.path={tmp_path / 'model'}: holds a reward model; algo=dpo needs a language model"
+    assert refusal(load_policy, cfg, str(tmp_path / "model")) == line
+    if peft == "lora":
+        assert refusal(resolve_model, cfg, tmp_path / "run") == line
+
+
+# Training, by the trainers of runs.
+
+
+def make_trainer(cfg, folder):
+    path = resolve_model(cfg, folder)
+    tokenizer, task = load_tokenizer(cfg, path), SimpleNamespace(train=ROWS)
+    rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
+    return build_trainer(Parts(cfg, build_args(cfg), path, tokenizer, task, rewards, build_peft_config(cfg)))
+
+
+def train(folder, algo, *overrides, watch=None):
+    """The trainer after one step of plain gradient descent."""
+    cfg = compose(
+        "qwen2", f"algo={algo}", f"output_dir={folder}", "max_tokens=4", "algo.args.max_steps=1",
+        "algo.args.per_device_train_batch_size=4", "+algo.args.optim=sgd", "algo.args.learning_rate=0.1",
+        "algo.args.lr_scheduler_type=constant", *overrides,
+    )  # fmt: skip
+    trainer = make_trainer(cfg, folder)
+    if watch is not None:
+        watch(trainer.model)
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.parametrize(
+    ("algo", "overrides"),
+    [("sft", []), ("dpo", []), ("reward_model", []), ("grpo", ["algo.args.num_generations=4"])],
+)
+def test_training_keeps_no_cache(algo, overrides, tmp_path):
+    passes = []
+
+    def watch(model):
+        backbone = model.base_model
+
+        def note(module, args, kwargs, output):
+            if torch.is_grad_enabled():
+                passes.append(kwargs.get("use_cache"))
+                assert output.past_key_values is None
+
+        backbone.register_forward_hook(note, with_kwargs=True)
+
+    train(tmp_path, algo, *overrides, watch=watch)
+    assert passes and set(passes) == {False}
+
+
+@pytest.mark.parametrize(("algo", "peft"), [("sft", "none"), ("dpo", "lora"), ("reward_model", "qlora")])
+def test_gradient_checkpointing_trains_the_same(algo, peft, tmp_path):
+    weights, runs = {}, {}
+    for checkpointing in ("false", "true"):
+        count, start = [], {}
+
+        def watch(model, count=count, start=start):
+            layer = next(module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))
+            layer.input_layernorm.register_forward_hook(lambda *args: count.append(torch.is_grad_enabled()))
+            start.update({n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad})
+
+        overrides = [f"peft={peft}", f"algo.args.activation_checkpointing={checkpointing}"]
+        trainer = train(tmp_path / checkpointing, algo, *overrides, watch=watch)
+        weights[checkpointing] = {n: p.detach() for n, p in trainer.model.named_parameters() if p.requires_grad}
+        runs[checkpointing] = sum(count)
+    assert runs["true"] == 2 * runs["false"] > 0, "each layer runs again in the backward pass"
+    assert any(not torch.equal(tensor, start[name]) for name, tensor in weights["true"].items())
+    for name, plain in weights["false"].items():
+        assert torch.allclose(plain, weights["true"][name], atol=1e-6), name

@@ -12,23 +12,48 @@ SHAPE = {
 }  # fmt: skip
 
 
+TEXTS = [
+    "",
+    " ",
+    "\n\nHuman: Hi!\n\nAssistant: yes",
+    "na\u00efve \u65e5\u672c \U0001f600",
+    "a\tb  c\r\n",
+    "\x00'\"<unk>",
+]
+
+
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
-@pytest.mark.parametrize("tokenizer", ["words", "bytes"])
-def test_any_architecture_takes_the_same_shape_and_either_tokenizer(architecture, tokenizer, tmp_path):
+def test_any_architecture_takes_the_same_shape_and_reads_any_text(architecture, tmp_path):
     heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2}
-    create_untrained({"architecture": architecture, "tokenizer": tokenizer, **SHAPE, **heads}, 0, tmp_path)
-    model, loaded = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
-    assert model.config.model_type == architecture
-    for name, value in SHAPE.items():
-        if name != "intermediate_size":
-            assert getattr(model.config, name) == value, name
-    mlp = model.transformer.h[0].mlp.c_fc.nf if architecture == "gpt2" else model.config.intermediate_size
-    assert mlp == SHAPE["intermediate_size"]
-    assert model.config.vocab_size == len(loaded)
-    assert (
-        (model.config.pad_token_id, model.config.eos_token_id) == (loaded.pad_token_id, loaded.eos_token_id) == (0, 1)
-    )
-    assert model(input_ids=torch.tensor([[2, 3, 4]])).logits.isfinite().all()
+    create_untrained({"architecture": architecture, "tokenizer": "bytes", **SHAPE, **heads}, 0, tmp_path)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    config = model.config
+    assert config.model_type == architecture
+    for name in set(SHAPE) - {"intermediate_size"}:
+        assert getattr(config, name) == SHAPE[name], name
+    width = config.n_inner if architecture == "gpt2" else config.intermediate_size
+    assert width == SHAPE["intermediate_size"]
+    assert config.vocab_size == len(tokenizer) == 258
+    assert (config.pad_token_id, config.eos_token_id) == (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1)
+    assert tokenizer.unk_token_id is None and tokenizer.padding_side == "left"
+    for text in TEXTS:
+        ids = tokenizer(text)["input_ids"]
+        assert len(ids) == len(text.encode())
+        assert tokenizer.decode(ids) == text
+    assert model(input_ids=torch.tensor([[2, 3, 257]])).logits.isfinite().all()
+
+
+def test_a_model_of_words_reads_them_after_it_is_saved(tmp_path):
+    create_untrained({"architecture": "gpt2", "tokenizer": "words", **SHAPE}, 0, tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    words = "use 8 7 make 56 ."
+    assert tokenizer.convert_ids_to_tokens(tokenizer(words)["input_ids"]) == words.split()
+
+
+def test_words_are_refused_for_qwen2_whose_folders_are_read_with_its_own_tokenizer(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        create_untrained({"architecture": "qwen2", "tokenizer": "words", **SHAPE}, 0, tmp_path)
+    assert error.value.problems == ["model.init.tokenizer=words: not with architecture=qwen2, only bytes"]
 
 
 @pytest.mark.parametrize("name", ["tiny_untrained", "tiny_gpt2", "tiny_qwen2", "tiny_qwen3"])
@@ -46,19 +71,6 @@ def test_the_seed_alone_decides_the_weights(tmp_path):
         create_untrained(init, seed, tmp_path / folder)
         found.append(identify_weights(str(tmp_path / folder)))
     assert found[0] == found[1] != found[2]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", " ", "\n\nHuman: Hi!\n\nAssistant: yes", "na\u00efve \u65e5\u672c \U0001f600", "a\tb  c\r\n", "\x00'\"<unk>"],
-)
-def test_the_byte_tokenizer_gives_any_text_back(text, tmp_path):
-    build_byte_tokenizer().save_pretrained(tmp_path)
-    for tokenizer in (build_byte_tokenizer(), AutoTokenizer.from_pretrained(tmp_path)):
-        ids = tokenizer(text)["input_ids"]
-        assert len(ids) == len(text.encode())
-        assert tokenizer.decode(ids) == text
-        assert tokenizer.unk_token_id is None and tokenizer.padding_side == "left"
 
 
 def test_the_byte_tokenizer_has_a_symbol_for_each_byte_and_two_more():

@@ -25,7 +25,7 @@ def terminal_table(run_dir: Path) -> str:
     lines.append("")
     if "baseline" in run.evaluation:
         rows = summary_rows(run)
-        lines += _align([SUMMARY_HEAD, *rows])
+        lines += align([SUMMARY_HEAD, *rows])
         lines += ["In brackets: 95% intervals." + (f" {KL_NOTE}" if any(row[0] == "KL" for row in rows) else ""), ""]
     lines.append(verdict(run).sentence)
     facts = [
@@ -44,8 +44,8 @@ def terminal_table(run_dir: Path) -> str:
     return "\n".join(lines)
 
 
-def _align(rows: list[list[str]]) -> list[str]:
-    """First column to the left, the others to the right."""
+def align(rows: list[list[str]]) -> list[str]:
+    """Lines of a table: the first column to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(

@@ -9,7 +9,7 @@ Strict reading: the last marker in the text that begins an answer.
 
 - `#### 72`: the number (or the expression) right behind it, as in the code of Cobbe et al. 2021. A `####` before
   anything else is a heading. Text behind the number on its line does not count: `#### 72 clips (48 + 24)` is 72.
-- `\boxed{72}` and `<answer>72</answer>`, closed and not blank: the one number in it, whatever words are around
+- `\boxed{72}` and `<answer>72</answer>`, closed (a blank one is no answer): the one number in it, with any words around
   (`x = 72 \text{ clips}`); behind an `=` where there is one. Several numbers with no operator are no number: a wrong
   answer, so that listing guesses does not pay.
 
@@ -58,6 +58,8 @@ UNIT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{[^{}0-9]*\}(?:\^(?:[23
 
 # A command or sign that makes another number of the one beside it: \frac12, \sqrt{16}, 2^4, 18\pi.
 COMPUTES = re.compile(r"\\(?!(?:text|textbf|mathrm|mathbf|mbox|left|right|approx|quad)(?![a-z]))[a-zA-Z]|[\^√]")
+GOES_ON = re.compile(rf"[.,eE][0-9]|\s*(?:{COMPUTES.pattern})")
+"""Behind a number: it is not the whole one."""
 OPERATOR = re.compile(r"[-+*/^×·÷]|\\[a-z]")
 # Digits, operators and commands that math-verify works out at once: no letters, no power above 99, and no root in a
 # root, at which it can stop for minutes.
@@ -137,7 +139,7 @@ def _read_strict(text: str) -> tuple[str | None, Fraction | None]:
     if hashes > enclosed[0]:
         line = text[hashes + len("####") :].partition("\n")[0].partition("</answer>")[0]
         return _read_line(line)
-    return _read_enclosed(enclosed[1]) if enclosed[1].strip() else (None, None)
+    return _read_enclosed(enclosed[1]) if enclosed[1].strip(DECORATION) else (None, None)
 
 
 def _find_box(text: str) -> tuple[int, str]:
@@ -170,7 +172,7 @@ def _read_line(line: str) -> tuple[str, Fraction | None]:
     if number is None:
         bare = bare.lstrip(DECORATION + "(")
         number = NUMBER.match(bare)
-        if number and (_touches_numeral(number) or COMPUTES.match(bare[number.end() :].lstrip())):
+        if number and (_touches_numeral(number) or GOES_ON.match(bare, number.end())):
             number = None
     return (_spell(number), _evaluate(number)) if number else (line.strip(), None)
 

@@ -71,9 +71,7 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
 
 def _as_answer(prompt: Text, text: str) -> Text:
     """A completion's text in the form of the answers of pairs."""
-    if isinstance(prompt, list):
-        return as_completion(text, chat=True)
-    return text if prompt[-1:].isspace() or text[:1].isspace() else f" {text}"
+    return as_completion(text if text[:1].isspace() else f" {text}", chat=isinstance(prompt, list))
 
 
 def _read_normalisation(cfg: "Config") -> tuple[float, float]:

@@ -13,13 +13,17 @@ by us (gsm8k_written.py). Splits: the source's test part is `test`, and 8 of 100
 question, are `validation`. Where there is one file only, the hash makes all three, the same questions validating.
 Questions that repeat are dropped, and so is a question of the train part that stands in the test part.
 
-Rows that the model's context is too short for are left out and counted: those whose prompt leaves no room for
-max_tokens, and demonstrations as a whole.
+Rows that the model's context is too short for are left out and counted: of a prompt with max_tokens behind it, of a
+demonstration as a whole. Only as many rows are tokenized as are needed, so the count is of those looked at.
 """
 
+import math
 import re
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
+
+from tqdm.auto import tqdm
 
 from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, learns_from_samples
 from rlhf_exp.config import ConfigError
@@ -39,30 +43,26 @@ CHAT_PROMPT = (
     " example: #### 42"
 )
 ANNOTATION = re.compile("<<[^<>]*>>")
+BATCH = 1024  # rows tokenized at once
 
 
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows of both sides: sft learns from the gold answers, grpo and ppo from prompts. `train` is empty where
     it is made of samples."""
-    splits, facts = read_splits(cfg.task)
-    demonstrate = ALGO_NEEDS[cfg.algo.name] == DEMONSTRATIONS
-    chat, over_long, train = wants_chat(cfg, tokenizer), {}, []
+    task, (splits, facts) = cfg.task, read_splits(cfg.task)
+    demonstrate, over_long = ALGO_NEEDS[cfg.algo.name] == DEMONSTRATIONS, {}
+    train: list[Row] = []
     if not learns_from_samples(cfg):
-        fitting = _keep_fitting(cfg, tokenizer, splits["train"], "train", demonstrate)
-        over_long["train"] = len(splits["train"]) - len(fitting)
-        train = _draw(cfg, fitting, "task.train_rows", cfg.task.train_rows, "train", cfg.task.data_seed)
-    fitting = _keep_fitting(cfg, tokenizer, splits[cfg.eval.split], cfg.eval.split)
-    over_long[cfg.eval.split] = len(splits[cfg.eval.split]) - len(fitting)
-    held_out = _draw(cfg, fitting, "eval.rows", cfg.eval.rows, cfg.eval.split, cfg.eval.seed)
-    facts |= {"over_long": over_long, "rows": {"train": len(train), cfg.eval.split: len(held_out)}}
-    return Task(
-        "gsm8k",
-        train=[_build_demonstration(p, chat) if demonstrate else _build_row(p, chat) for p in train],
-        eval=[_build_row(p, chat) for p in held_out],
-        grade=grade_row,
-        notes=_write_notes(facts, tokenizer.model_max_length),
-        facts=facts,
+        build = _build_demonstration if demonstrate else _build_row
+        train, over_long["train"] = _choose(
+            cfg, tokenizer, splits, "train", "task.train_rows", task.train_rows, task.data_seed, build
+        )
+    held_out, over_long[cfg.eval.split] = _choose(
+        cfg, tokenizer, splits, cfg.eval.split, "eval.rows", cfg.eval.rows, cfg.eval.seed, _build_row
     )
+    facts |= {"over_long": over_long, "rows": {"train": len(train), cfg.eval.split: len(held_out)}}
+    notes = _write_notes(facts, tokenizer.model_max_length)
+    return Task("gsm8k", train, held_out, grade_row, notes=notes, facts=facts)
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
@@ -71,9 +71,8 @@ def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) ->
     Raises:
         ConfigError: there are fewer.
     """
-    fitting = _keep_fitting(cfg, tokenizer, read_splits(cfg.task)[0]["train"], "train")
-    drawn = _draw(cfg, fitting, "task.sampling.rows", n, "train", cfg.task.data_seed)
-    return [_build_row(problem, wants_chat(cfg, tokenizer)) for problem in drawn]
+    splits, _ = read_splits(cfg.task)
+    return _choose(cfg, tokenizer, splits, "train", "task.sampling.rows", n, cfg.task.data_seed, _build_row)[0]
 
 
 def grade_row(completion: str, row: Row) -> Gsm8kGrade:
@@ -81,60 +80,67 @@ def grade_row(completion: str, row: Row) -> Gsm8kGrade:
     return grade(completion, row["answer"])
 
 
-def _keep_fitting(
+def _choose(
     cfg: "Config",
     tokenizer: "PreTrainedTokenizerBase",
-    problems: list[Problem],
+    splits: dict[str, list[Problem]],
     split: str,
-    demonstrate: bool = False,
-) -> list[Problem]:
-    """The problems that the model's context has room for.
+    key: str,
+    n: int | None,
+    seed: int,
+    build: Callable[[Problem, bool], Row],
+) -> tuple[list[Row], int]:
+    """The first `n` rows (None: all) that fit the model's context, and how many were passed over since they do not.
+
+    Their order is that of the seed alone, not of the files. `key` is the setting that `n` comes from.
 
     Raises:
-        ConfigError: none.
+        ConfigError: there are fewer.
     """
-    chat, limit = wants_chat(cfg, tokenizer), tokenizer.model_max_length
+    chat, limit, source = wants_chat(cfg, tokenizer), tokenizer.model_max_length, _name_source(cfg.task)
     if chat and tokenizer.chat_template is None:
         raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
-    if not problems:
-        raise ConfigError([f"{_name_source(cfg.task)}: its {split} split is empty"])
+    if not splits[split]:
+        raise ConfigError([f"{source}: its {split} split is empty"])
+    problems, room = sorted(splits[split]), limit - cfg.max_tokens * (build is _build_row)
+    Random(seed).shuffle(problems)
     template = template_kwargs(cfg, tokenizer) if chat else {}
-    lengths = _count_tokens(problems, tokenizer, chat, demonstrate, **template)
-    room = limit if demonstrate else limit - cfg.max_tokens
-    fitting = [problem for problem, length in zip(problems, lengths, strict=True) if length <= room]
-    if not fitting:
-        what, shortest = "demonstration" if demonstrate else "prompt", min(lengths)
-        has = f"the shortest {what} of the {split} split has {shortest} tokens"
-        allowed = f"allowed is 1 to {limit - shortest}" if limit > shortest and not demonstrate else "use another model"
-        key = "algo=sft" if demonstrate else f"max_tokens={cfg.max_tokens}"
-        raise ConfigError([f"{key}: {has}, too many for the model's context of {limit} tokens; {allowed}"])
-    return fitting
+    rows, seen, shortest = [], 0, math.inf
+    with tqdm(total=n or len(problems), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
+        while seen < len(problems) and (n is None or len(rows) < n):
+            batch = [build(p, chat) for p in problems[seen:][: BATCH if n is None else min(BATCH, n - len(rows))]]
+            lengths = _count_tokens(batch, tokenizer, **template)
+            rows += [row for row, length in zip(batch, lengths, strict=True) if length <= room]
+            seen, shortest = seen + len(batch), min(shortest, *lengths)
+            bar.update(len(batch))
+    if not rows:
+        raise ConfigError([_refuse_all(cfg, split, shortest, limit, build is _build_row)])
+    if n is not None and len(rows) < n:
+        fit = f"{len(rows)} rows in its {split} split" + f" that fit {limit} tokens" * (len(rows) < seen)
+        raise ConfigError([f"{key}={n}: {source} has {fit}; allowed is 1 to {len(rows)}"])
+    return rows, seen - len(rows)
 
 
-def _count_tokens(
-    problems: list[Problem], tokenizer: "PreTrainedTokenizerBase", chat: bool, demonstrate: bool, **template: Any
-) -> list[int]:
-    """Of each problem the tokens of its prompt, or of its demonstration with the end token."""
-    if demonstrate:
-        rows = [_build_demonstration(problem, chat) for problem in problems]
-        texts = [row["prompt"] + row["completion"] for row in rows]
-    else:
-        texts = [_build_prompt(problem, chat) for problem in problems]
+def _refuse_all(cfg: "Config", split: str, shortest: int, limit: int, prompts: bool) -> str:
+    key = f"max_tokens={cfg.max_tokens}" if prompts else f"algo={cfg.algo.name}"
+    what = "prompt" if prompts else "prompt with its answer"
+    has = f"{key}: the shortest {what} of the {split} split has {shortest} tokens"
+    if shortest < limit:
+        return (
+            f"{has}, which leaves too few in the model's context of {limit} tokens; allowed is 1 to {limit - shortest}"
+        )
+    return f"{has}, too many for the model's context of {limit} tokens; use a model with a longer one"
+
+
+def _count_tokens(rows: list[Row], tokenizer: "PreTrainedTokenizerBase", **template: Any) -> list[int]:
+    """Of each row the tokens of its prompt and, in a demonstration, of its completion with the end token."""
+    demonstrate, chat = "completion" in rows[0], not isinstance(rows[0]["prompt"], str)
+    texts = [row["prompt"] + row["completion"] if demonstrate else row["prompt"] for row in rows]
     if chat:
         texts = tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=not demonstrate, **template)
     # verbose=False: longer than the model's context is what is being found out, no reason for a warning.
-    encoded = tokenizer(texts, add_special_tokens=not chat, verbose=False)["input_ids"]
-    return [len(ids) + (demonstrate and not chat) for ids in encoded]
-
-
-def _draw(cfg: "Config", problems: list[Problem], key: str, n: int | None, split: str, seed: int) -> list[Problem]:
-    """The first `n` (None: all) in an order that the seed alone decides, not that of the files."""
-    if n is not None and n > len(problems):
-        have = f"{_name_source(cfg.task)} has {len(problems)} rows in its {split} split that fit the model's context"
-        raise ConfigError([f"{key}={n}: {have}; allowed is 1 to {len(problems)}"])
-    ordered = sorted(problems)
-    Random(seed).shuffle(ordered)
-    return ordered[:n]
+    encoded = tokenizer(texts, add_special_tokens=not chat, return_attention_mask=False, verbose=False)
+    return [len(ids) + (demonstrate and not chat) for ids in encoded["input_ids"]]
 
 
 def _name_source(task: "Gsm8k") -> str:

@@ -62,7 +62,11 @@ BATCH = 1024  # pairs tokenized at once
 
 
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
-    """Load the rows that `cfg.algo` learns from, and the held-out ones."""
+    """Load the rows that `cfg.algo` learns from, and the held-out ones.
+
+    Raises:
+        ConfigError: rows that cannot be read, or too few of them, all lines at once.
+    """
     task, need, chat = cfg.task, ALGO_NEEDS[cfg.algo.name], wants_chat(cfg, tokenizer)
     if chat and tokenizer.chat_template is None:
         raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
@@ -83,7 +87,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     room = 0 if score_only else cfg.max_tokens
     held_out, held_facts = choose(cfg.eval.split, cfg.eval.rows, cfg.eval.seed, True, room)
 
-    source = "task.source=generated" if task.source == "generated" else task.path or task.hub_id
+    source = {"hub": task.hub_id, "file": task.path, "generated": "task.source=generated"}[task.source]
     problems = [
         *_refuse_few("task.train_rows", task.train_rows, "train", train_facts, source, limit),
         *_refuse_few("eval.rows", cfg.eval.rows, cfg.eval.split, held_facts, source, limit),

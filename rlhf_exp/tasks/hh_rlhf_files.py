@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config import ConfigError
 from rlhf_exp.schema import HH_RLHF_SUBSETS
-from rlhf_exp.tasks.hh_rlhf_written import write_pairs
+from rlhf_exp.tasks.hh_rlhf_written import WRITTEN_SUBSETS, write_pairs
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import HhRlhf
@@ -48,6 +48,8 @@ def read_raw(task: "HhRlhf") -> Iterator[RawPair]:
         ConfigError: a file, a line or a subset that cannot be read.
     """
     if task.source == "generated":
+        if not {*task.subsets} & {*WRITTEN_SUBSETS}:
+            raise ConfigError([f"task.subsets={task.subsets}: task.source=generated has {', '.join(WRITTEN_SUBSETS)}"])
         for number, (subset, chosen, rejected) in enumerate(write_pairs(WRITTEN, WRITTEN_SEED), 1):
             if subset in task.subsets:
                 yield RawPair(f"written pair {number}", subset, None, chosen, rejected)

@@ -14,6 +14,7 @@ and in MISLABELLED of the pairs the labels are exchanged: no model is right on a
 from collections.abc import Iterator
 from random import Random
 
+WRITTEN_SUBSETS = ("helpful-base", "harmless-base")
 MISLABELLED = 0.06
 TWO_TURNS = 0.2  # share of the dialogues with an exchange before the question
 
@@ -153,8 +154,8 @@ def write_pairs(n: int, seed: int) -> Iterator[tuple[str, str, str]]:
     """
     rng, seen = Random(seed), set()
     while len(seen) < n:
-        subset, write = (("helpful-base", _write_help), ("harmless-base", _write_care))[len(seen) % 2]
-        question, good, bad = write(rng)
+        subset = WRITTEN_SUBSETS[len(seen) % 2]
+        question, good, bad = (_write_help if subset == "helpful-base" else _write_care)(rng)
         opening = "\n\nHuman: {}\n\nAssistant: {}".format(*rng.choice(OPENINGS)) if rng.random() < TWO_TURNS else ""
         prompt = f"{opening}\n\nHuman: {question}\n\nAssistant:"
         if prompt not in seen:

@@ -90,13 +90,10 @@ def test_the_evaluation_scores_with_the_same_function(tmp_path):
 
 def test_a_completion_gets_the_space_that_its_tokenizer_lost(tmp_path):
     model = build(make_run(tmp_path / "run", make_tokenizer()), PAIRS)
-    prompts = ["Human: Hi!\n\nAssistant:"] * 3 + ["Answer:\n"] * 2
-    spaced, bare, other, after_line, after_line_spaced = model(
-        prompts=prompts, completions=[" Hello", "Hello", "\nHello", "4", " 4"]
-    )
+    prompts = ["Human: Hi!\n\nAssistant:"] * 3
+    spaced, bare, on_a_line = model(prompts=prompts, completions=[" Hello", "Hello", "\nHello"])
     assert spaced == pytest.approx(bare, abs=1e-6)
-    assert abs(spaced - other) > 1e-3
-    assert abs(after_line - after_line_spaced) > 1e-3
+    assert abs(spaced - on_a_line) > 1e-3
 
 
 def test_normalised_rewards_are_in_deviations_of_the_held_out_ones(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.countdown import SPLITS, draw_problems, problem_id, split_of
+from rlhf_exp.tasks.countdown import SPLITS, draw_problems, draw_prompts, problem_id, split_of
 
 PLAIN = SimpleNamespace(chat_template=None)
 CHAT = SimpleNamespace(chat_template="{{ messages }}")
@@ -103,6 +103,44 @@ def test_chat_models_get_messages_with_the_tags_spelled_out():
     text = row["prompt"][0]["content"]
     assert str(row["target"]) in text and "<think>" in text and "<answer>" in text
     assert isinstance(load("eval.rows=1", "task.prompt=plain", tokenizer=CHAT).eval[0]["prompt"], str)
+
+
+def test_chat_models_are_shown_traces_as_messages():
+    row = load("algo=sft", "task.train_rows=1", tokenizer=CHAT).train[0]
+    (message,) = row["completion"]
+    assert message["role"] == "assistant" and message["content"].startswith("<think>")
+    plain = load("algo=sft", "task.train_rows=1").train[0]
+    assert plain["completion"] == f" {message['content']}"
+
+
+@pytest.mark.parametrize("overrides", [("algo=dpo",), ("algo=reward_model",), ("algo=sft", "task.samples=self")])
+def test_rows_that_are_made_of_samples_are_not_loaded(overrides):
+    task = load(*overrides, "eval.rows=5")
+    assert task.train == [] == task.pairs and len(task.eval) == 5
+    assert task.eval == load("eval.rows=5").eval
+
+
+def test_prompts_to_sample_from_are_different_problems_of_the_train_split():
+    cfg = compose_config([])
+    rows = draw_prompts(cfg, PLAIN, 200)
+    assert len({row["id"] for row in rows}) == 200
+    assert {split_of(row["numbers"], row["target"]) for row in rows} == {"train"}
+    assert rows[:50] == draw_prompts(cfg, PLAIN, 50)
+    assert rows[0].keys() == {"id", "prompt", "numbers", "target"}
+    assert isinstance(draw_prompts(cfg, CHAT, 1)[0]["prompt"], list)
+
+
+def test_prompts_to_sample_from_come_from_the_file_too(tmp_path):
+    task = compose_config([]).task
+    problems = [p for split in SPLITS for p in draw_problems(task, [3], split, 20, seed=0, distinct=True)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"nums": numbers, "target": target}) + "\n" for numbers, target in problems))
+    cfg = compose_config(["task.source=file", f"task.path={path}"])
+    assert {row["id"] for row in draw_prompts(cfg, PLAIN, 20)} == {problem_id(*p) for p in problems[20:40]}
+    with pytest.raises(ConfigError) as error:
+        draw_prompts(cfg, PLAIN, 21)
+    where = f"{path} has 20 problems in its train split"
+    assert error.value.problems == [f"task.sampling.rows=21: {where}; allowed is 1 to 20"]
 
 
 def test_local_rows_are_read_split_and_deduplicated(tmp_path):

@@ -164,3 +164,9 @@ def test_the_written_set_is_one_and_is_read_by_subset():
     whole, half = (read(None, subsets, source="generated") for subsets in (HH_RLHF_SUBSETS, ["helpful-base"]))
     assert len(whole) == WRITTEN and len(half) == WRITTEN // 2
     assert half == [raw for raw in whole if raw.subset == "helpful-base"]
+
+
+def test_a_subset_that_is_not_written_is_refused():
+    assert refuse(None, ["helpful-online"], source="generated") == (
+        "task.subsets=['helpful-online']: task.source=generated has helpful-base, harmless-base"
+    )

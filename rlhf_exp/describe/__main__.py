@@ -1,0 +1,94 @@
+"""python -m rlhf_exp.describe task=NAME [KEY=VALUE ...]
+
+A user's mistake is one line on stderr and exit status 2.
+"""
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from rlhf_exp.config import Config, ConfigError, compose_config
+from rlhf_exp.describe import describe
+from rlhf_exp.hub import prepare_hub
+from rlhf_exp.refusals import explain
+
+REFUSED, STOPPED = 2, 130
+FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
+USAGE = """\
+usage: python -m rlhf_exp.describe task=NAME [KEY=VALUE ...]
+
+Says what is in a task's data: lengths in words and tokens, what a budget cuts off, whether the longer answer is
+preferred, splits, repeats and odd rows. It writes describe.md, describe.html, describe.json and plots, and no text of
+a row.
+
+Keys that matter here:
+  task, task.source, task.path, task.subsets, task.train_rows (of problems that are drawn)
+  model, model.path (whose tokenizer counts; a folder may hold a tokenizer alone)
+  output_dir (outputs/describe/TASK/TIME)
+
+Examples:
+  python -m rlhf_exp.describe task=hh_rlhf task.source=file task.path=FOLDER model=gpt2
+  python -m rlhf_exp.describe task=gsm8k task.source=generated model=tiny_gpt2
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Describe what the command line asks for; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if {"-h", "--help"} & set(arguments):
+        print(USAGE, end="")
+        return 0
+    start = time.perf_counter()
+    try:
+        cfg = _compose(arguments)
+        prepare_hub(cfg)
+        figures = describe(cfg, Path(cfg.output_dir))
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"rlhf_exp.describe: {problem}", file=sys.stderr)
+        return REFUSED
+    except OSError as error:
+        print(f"rlhf_exp.describe: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        return STOPPED
+    from rlhf_exp.describe.page import terminal_table
+
+    print(terminal_table(figures))
+    if figures["tokens_left_out"]:
+        print(figures["tokens_left_out"])
+    page = Path(cfg.output_dir) / "describe.html"
+    print(f"written: {page}, with describe.md, describe.json and plots beside it ({time.perf_counter() - start:.1f} s)")
+    return 0
+
+
+def _compose(arguments: list[str]) -> Config:
+    """The checked config. As for sft: that algorithm fits every task and needs no reward."""
+    for text in arguments:
+        if text.startswith("-"):
+            raise ConfigError([f"{text}: no such flag; see --help"])
+        if text.split("=")[0].lstrip("+") in ("resume", "dry_run"):
+            raise ConfigError([f"{text}: not with rlhf_exp.describe, only with rlhf_exp"])
+    folder = _find_tokenizer_folder(arguments)
+    checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
+    try:
+        cfg = compose_config(["algo=sft", f"output_dir={FOLDER}", *checked])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError([explain(error, arguments)]) from None
+    return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder))
+
+
+def _find_tokenizer_folder(arguments: list[str]) -> str | None:
+    """The folder of `model.path=`, where it holds a tokenizer and no model: refused for a run, it serves here."""
+    typed = [text.partition("=")[2].strip("'\"") for text in arguments if text.startswith("model.path=")]
+    folder = Path(typed[-1]).expanduser() if typed else Path("")
+    has_tokenizer = any((folder / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json"))
+    return str(folder) if typed and has_tokenizer and not (folder / "config.json").is_file() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+import pytest
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.describe.examples import Example
+from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
+
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}<eos>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture
+def cfg():
+    return compose_config(["algo=sft", "task=hh_rlhf", "task.source=generated", "model=tiny_gpt2"])
+
+
+def example(prompt, *answers):
+    return Example("subset", "train", 2, 0, prompt, answers)
+
+
+def test_an_answer_counts_with_its_end_token(cfg):
+    rows = [example("a b", " c", " dd"), example("x", " yyy", " z")]
+    counts, why_not = count_tokens(cfg, load_tokenizer(cfg), rows)
+    assert why_not is None
+    assert counts == [(3, (3, 4)), (1, (5, 3))]
+
+
+def test_rows_without_answers_keep_their_place(cfg):
+    counts, _ = count_tokens(cfg, load_tokenizer(cfg), [example("ab"), example("a", " c"), example("abc")])
+    assert counts == [(2, ()), (1, (3,)), (3, ())]
+
+
+def test_through_a_chat_template_prompt_and_answer_sum_to_the_whole(cfg):
+    tokenizer = load_tokenizer(cfg)
+    tokenizer.chat_template = TEMPLATE
+    prompt, answer = [{"role": "user", "content": "Hi"}], [{"role": "assistant", "content": "Hello"}]
+    counts, _ = count_tokens(cfg, tokenizer, [example(prompt, answer)])
+    whole = tokenizer.apply_chat_template(prompt + answer, return_dict=True)["input_ids"]
+    alone = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)["input_ids"]
+    assert counts == [(len(alone), (len(whole) - len(alone),))]
+
+
+def test_a_template_that_writes_the_prompt_otherwise_before_an_answer_still_sums(cfg):
+    tokenizer = load_tokenizer(cfg)
+    tokenizer.chat_template = TEMPLATE.replace("<assistant>", "<assistant thinking>")
+    prompt, answer = [{"role": "user", "content": "Hi"}], [{"role": "assistant", "content": "Hello"}]
+    [(alone, [rest])], _ = count_tokens(cfg, tokenizer, [example(prompt, answer)])
+    assert alone + rest == len(tokenizer.apply_chat_template(prompt + answer, return_dict=True)["input_ids"])
+
+
+def test_a_closed_vocabulary_counts_its_own_words_and_refuses_others():
+    cfg = compose_config(["algo=sft", "task=countdown"])
+    tokenizer = load_tokenizer(cfg)
+    assert count_tokens(cfg, tokenizer, [example("use 8 7 3 make 53 .", " yes")])[0] == [(7, (2,))]
+    assert count_tokens(cfg, tokenizer, [example("make tea and bread", " yes")]) == (
+        None,
+        "model=tiny: its tokenizer does not know 75% of the words, so nothing is counted in tokens; choose another:"
+        " model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer",
+    )
+
+
+def test_no_row_is_too_long(cfg):
+    tokenizer = load_tokenizer(cfg)
+    assert count_tokens(cfg, tokenizer, [example("a" * 5000, " b")])[0] == [(5000, (3,))]
+
+
+def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    cfg = compose_config(["algo=sft", "task=countdown", f"model.path={tmp_path}"])
+    with pytest.raises(ConfigError) as caught:
+        load_tokenizer(cfg)
+    assert caught.value.problems == [
+        f"model.path={tmp_path}: holds no tokenizer; must have a tokenizer.json, or its older files"
+    ]

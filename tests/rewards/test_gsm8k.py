@@ -1,0 +1,441 @@
+import json
+import random
+import re
+import threading
+import time
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.rewards.gsm8k import EXPRESSION, Gsm8kGrade, grade, read_gold
+
+GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
+PAPER = re.compile(r"#### (\-?[0-9\.\,]+)")  # grade_school_math/dataset.py of Cobbe et al.
+GOLD = "He sold 48 / 2 = <<48/2=24>>24.\n#### 18"
+
+CORRECT = Gsm8kGrade("correct", 1.0, "18", strict=True, lenient=True)
+UNMARKED = Gsm8kGrade("partial", 0.1, "18", strict=False, lenient=True)
+NOTHING = Gsm8kGrade("failed", 0.0, None, strict=False, lenient=False)
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "9 + 9 = <<9+9=18>>18\n#### 18",
+        "####18",
+        "#### 18\n\nQuestion: Tom has 3 cats.",
+        "#### 18 clips",
+        "#### 18 (3 times 6)",
+        "#### 18 clips, 6 of them red",
+        "#### 9 + 9 = 18",
+        "#### 18</s>",
+        "#### 18 $",
+        "#### **18**",
+        "**#### 18**",
+        "##### 18",
+        "####\t18\r\n",
+        r"#### \(18\)",
+        r"#### 18\text{ clips}",
+        r"\boxed{18}",
+        r"$\boxed{ 18 }$.",
+        r"\[\boxed{x = 18 \text{ cm}^2}\]",
+        r"\boxed{\boxed{18}}",
+        r"\boxed{\text{18}}",
+        r"\boxed{18^\circ}",
+        r"\boxed{18} \boxed{",
+        "<answer>18</answer>",
+        "<answer>\n18 clips.\n</answer>",
+        "<answer>The answer is 18!</answer>",
+        "<answer>9 + 9 = 18</answer>",
+        "<answer>18 = x</answer>",
+        r"<answer>\boxed{18}</answer>",
+        "<answer>#### 18</answer>",
+        "<answer><answer>18</answer>",
+    ],
+)
+def test_a_marked_right_answer_is_correct_in_every_form(completion):
+    assert grade(completion, GOLD) == CORRECT
+    assert grade(completion, "18") == CORRECT
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "A: 18",
+        "48 - 30 = 18",
+        "The answer is 18.",
+        "18",
+        "<answer>18",
+        r"\boxed{18",
+        "<Answer>18</Answer>",
+        "### 18",
+        "####\n18",
+        "#### x = 18",
+        "#### Step 2\nSo it is 18",
+        "<answer></answer> so 18",
+        "#### 17\n<answer></answer> so 18",
+        r"\boxed{} 18",
+        "so...18",
+        "10-18",
+        "10–18",
+        "x = --18",
+        "(9)-18",
+        "1, 18",
+        "1.5 18",
+    ],
+)
+def test_the_last_number_of_an_unmarked_answer_is_read_leniently(completion):
+    assert grade(completion, "18") == UNMARKED
+
+
+@pytest.mark.parametrize(
+    "completion", ["", "no idea", "####", "####\n", "#### ", "<answer> \n</answer>", r"\boxed{}", "<answer>$$</answer>"]
+)
+def test_no_number_at_all_fails(completion):
+    assert grade(completion, "18") == NOTHING
+
+
+def test_a_wrong_number_is_an_answer_only_where_it_is_marked():
+    assert grade("#### 17", "18") == Gsm8kGrade("partial", 0.1, "17", strict=False, lenient=False)
+    assert grade("A: 17", "18") == Gsm8kGrade("failed", 0.0, "17", strict=False, lenient=False)
+    assert grade("18 - 1 = 17 and 3 * 4 =", "18").outcome == "failed"
+
+
+def test_a_marked_answer_without_a_number_leaves_the_lenient_reading_to_the_text():
+    assert grade("18 <answer>no idea</answer>", "18") == Gsm8kGrade("partial", 0.1, "no idea", False, True)
+    assert grade("18 #### 17", "18").lenient is False
+
+
+@pytest.mark.parametrize(
+    ("completion", "read"),
+    [
+        ("#### 17\n#### 18", "18"),
+        ("#### 17 #### 18", "18"),
+        (r"#### 17 \boxed{18}", "18"),
+        (r"\boxed{17} then <answer>18</answer>", "18"),
+        ("<answer>17</answer>\n#### 18", "18"),
+        (r"<answer>17</answer> \boxed{18}", "18"),
+        (r"\boxed{17} \boxed{18}", "18"),
+        ("<answer>17</answer><answer>18</answer>", "18"),
+        ("<answer>17</answer><answer>18", "17"),
+        ("#### 17\n#### Check", "17"),
+        (r"\boxed{17} #### the end", "17"),
+        (r"<answer>\boxed{17} is 18</answer>", "17"),
+    ],
+)
+def test_the_last_marker_that_begins_an_answer_counts(completion, read):
+    assert grade(completion, read) == Gsm8kGrade("correct", 1.0, read, strict=True, lenient=True)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "value"),
+    [
+        ("18.", "18"),
+        ("18.0", "18"),
+        ("18.000", "18"),
+        ("018", "18"),
+        ("1,234", "1234"),
+        ("1234", "1,234"),
+        ("$1,234.50", "1234.5"),
+        ("1,234,567", "1234567"),
+        (r"1{,}234", "1234"),
+        (r"1,\!234", "1234"),
+        (r"\$18", "18"),
+        ("€18", "18"),
+        ("£18.20", "18.2"),
+        ("50%", "50"),
+        (r"50\%", "50"),
+        ("-5", "-5"),
+        ("- 5", "-5"),
+        ("−5", "-5"),
+        ("–5", "-5"),
+        ("-$5", "-5"),
+        ("$-5", "-5"),
+        ("-0", "0"),
+        (".5", "0.5"),
+        ("3/4", "0.75"),
+        ("0.75", "3/4"),
+        ("-3/4", "-0.75"),
+        ("1,000/3", "1000/3"),
+        ("18\u00a0", "18"),
+        ("10000000000000000000000000000000000001", "10000000000000000000000000000000000001.0"),
+        ("0" * 5000 + "18." + "0" * 5000, "18"),
+    ],
+)
+@pytest.mark.parametrize("form", ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>"])
+def test_numbers_are_compared_by_value(form, spelled, value):
+    assert grade(form.format(spelled), value).strict
+
+
+@pytest.mark.parametrize(
+    ("spelled", "value"),
+    [
+        ("50%", "0.5"),
+        ("5", "-5"),
+        ("-5", "5"),
+        ("0.333333333333", "1/3"),
+        ("17.9999999999999999", "18"),
+        ("10000000000000000000000000000000000001", "10000000000000000000000000000000000000"),
+        ("1/0", "1"),
+        ("0/0", "0"),
+        ("1e3", "1000"),
+        ("1e3", "1"),
+        ("1,00,000", "1"),
+        ("1.2.3", "1.2"),
+        ("1,2", "1"),
+        ("1,2", "12"),
+        ("18²", "18"),
+        ("18½", "18"),
+        ("1٨", "1"),
+        ("١٨", "18"),
+        ("１８", "18"),
+        ("XVIII", "18"),
+        ("eighteen", "18"),
+        ("2^1000", "2"),
+        (r"18\pi", "18"),
+        ("9" * 400, "9"),
+        ("9" * 400, "1"),
+        ("1/" + "9" * 400, "0"),
+        ("∞", "18"),
+        (r"\infty", "18"),
+        (r"\frac{18}{0}", "18"),
+        (r"\sqrt{2}", "1.41421356237"),
+    ],
+)
+@pytest.mark.parametrize("form", ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>"])
+def test_what_is_another_number_or_none_is_wrong(form, spelled, value):
+    assert grade(form.format(spelled), value).strict is False
+
+
+@pytest.mark.parametrize("answer", ["17, 18", "17 or 18", "17 18", "18, 17", "18 or 17", r"17 \text{ or } 18", "17;18"])
+def test_listing_guesses_in_a_box_or_in_tags_is_no_answer(answer):
+    for gold in ("17", "18"):
+        assert grade(f"\\boxed{{{answer}}}", gold).strict is False
+        assert grade(f"<answer>{answer}</answer>", gold).strict is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        (r"\frac{3}{4}", "0.75"),
+        (r"\dfrac{3}{4}", "0.75"),
+        (r"\frac34", "0.75"),
+        (r"-\frac{3}{4}", "-0.75"),
+        (r"\frac{3}{4}\text{ cups}", "0.75"),
+        (r"x = \frac{36}{2}", "18"),
+        (r"1\frac{1}{2}", "1.5"),
+        (r"\frac{1,000}{2}", "500"),
+        (r"2\sqrt{9}", "6"),
+        (r"\sqrt{16}", "4"),
+        (r"3 \times 6", "18"),
+        ("3 × 6", "18"),
+        ("36 ÷ 2", "18"),
+        ("3*6", "18"),
+        ("20 - 2", "18"),
+        ("(3 + 6) * 2", "18"),
+        (r"\left(3 + 6\right) \cdot 2", "18"),
+        ("10^3", "1000"),
+        ("10^{3}", "1000"),
+        (r"1.8 \times 10^{4}", "18000"),
+        ("0.1 * 3", "0.3"),
+        ("36 / 4 / 2", "4.5"),
+    ],
+)
+def test_math_verify_reads_what_is_no_plain_number(answer, value):
+    assert grade(f"\\boxed{{{answer}}}", value).strict
+    assert grade(f"<answer>${answer}$</answer>", value).strict
+    assert grade(f"#### {answer}" if not answer.startswith("x") else f"#### 2*9 = {answer[4:]}", value).strict
+
+
+def test_a_grade_is_the_same_outside_the_main_thread_and_nothing_is_printed(capfd):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(grade(r"\boxed{\frac{36}{2}}", "18")))
+    thread.start()
+    thread.join()
+    assert found == [grade(r"\boxed{\frac{36}{2}}", "18")] and found[0].strict
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        r"9^{9^{9^9}}",
+        "9^9^9^9",
+        r"2^{999}",
+        r"\sqrt{\sqrt[3]{99} 12.75}",
+        r"\sqrt{\frac{\sqrt{12.75-1/3}}{\sqrt{99}}}",
+        "100!^{99}",
+        r"\int_0^{99} x^{99} dx",
+        r"\binom{9999}{4999}",
+        r"__import__('os')",
+        "9**9**9",
+    ],
+)
+def test_an_expression_that_would_take_long_never_reaches_math_verify(answer):
+    assert not (EXPRESSION.fullmatch(answer) and answer.count("^") < 2) or "**" in answer
+    start = time.perf_counter()
+    assert grade(f"\\boxed{{{answer}}}", "18").outcome == "partial"
+    assert time.perf_counter() - start < 5
+
+
+def test_a_grade_is_a_grade_and_cannot_be_changed():
+    assert isinstance(grade("", "18"), Grade)
+    with pytest.raises(FrozenInstanceError):
+        grade("", "18").score = 1.0
+
+
+@pytest.mark.parametrize("answer", ["", "#### ", "#### eighteen", "18 clips", "1/0", "####18\nmore", "9" * 301])
+def test_a_gold_answer_without_a_number_is_refused(answer):
+    with pytest.raises(ValueError, match="not a number, nor an answer that ends with #### and a number"):
+        grade("#### 18", answer)
+
+
+MILLION = 10**6
+HOSTILE = {  # (text, outcome), each built only when its test runs
+    "hashes": lambda n: ("#" * n, "failed"),
+    "hashes and spaces": lambda n: ("####   " * n, "failed"),
+    "hashes and decoration": lambda n: ("####" + "$(* -" * n, "failed"),
+    "hashes and numbers": lambda n: ("#### 1\n" * n, "partial"),
+    "boxes": lambda n: ("\\boxed{" * n + "18" + "}" * n, "correct"),
+    "boxes never closed": lambda n: ("\\boxed{" * n + "18", "partial"),
+    "braces": lambda n: ("{" * n + "\\boxed{18}" + "}" * n, "correct"),
+    "openers": lambda n: ("<answer>" * n, "failed"),
+    "answers": lambda n: ("<answer>1</answer>" * n, "partial"),
+    "digits": lambda n: ("9" * n, "failed"),
+    "marked digits": lambda n: ("#### " + "9" * n, "partial"),
+    "zeros": lambda n: ("#### " + "0" * n + "18." + "0" * n, "correct"),
+    "decimals": lambda n: ("#### 1." + "9" * n, "partial"),
+    "a denominator": lambda n: ("#### 1/" + "9" * n, "partial"),
+    "a group too long at the end": lambda n: ("1" + ",234" * n + "5", "failed"),
+    "groups": lambda n: ("#### 1" + ",234" * n, "partial"),
+    "slashes": lambda n: ("1/" * n, "failed"),
+    "points": lambda n: ("." * n, "failed"),
+    "minus signs": lambda n: ("#### " + "-" * n + "18", "partial"),
+    "spaces": lambda n: ("<answer>-" + " " * n + "18</answer>", "partial"),
+    "spaces at the end": lambda n: ("#### 18" + " " * n + "x", "correct"),
+    "spaces before a command": lambda n: ("#### 18" + " " * n + "\\pi", "partial"),
+    "equals signs": lambda n: ("<answer>" + "=" * n + "18</answer>", "correct"),
+    "sums": lambda n: ("#### " + "1+1=" * n + "18", "correct"),
+    "one long sum": lambda n: ("\\boxed{1" + "+1" * n + "}", "partial"),
+    "fractions": lambda n: ("\\boxed{" + "\\frac{1}{" * n + "2" + "}" * n + "}", "partial"),
+    "units": lambda n: ("\\boxed{18" + "\\text{a}" * n + "}", "correct"),
+    "units in units": lambda n: ("\\boxed{" + "\\text{" * n + "18" + "}" * (n + 1), "correct"),
+    "superscripts": lambda n: ("4²" * n, "failed"),
+    "emoji": lambda n: ("\U0001f600" * n, "failed"),
+}
+
+
+@pytest.mark.parametrize("build", HOSTILE.values(), ids=HOSTILE)
+def test_grading_takes_time_in_proportion_to_the_length(build):
+    completion, expected = build(MILLION // 10)
+    start = time.perf_counter()
+    assert grade(completion, "18").outcome == expected
+    assert time.perf_counter() - start < 10  # it takes up to 0.6 s; quadratic work would take hours
+
+
+def test_random_numbers_are_read_in_every_spelling_and_differ_from_their_neighbours():
+    rng = random.Random(0)
+    for _ in range(2000):
+        whole, places = rng.randrange(-(10 ** rng.randint(1, 9)), 10 ** rng.randint(1, 9)), rng.choice([0, 0, 1, 2])
+        part = "".join(rng.choices("0123456789", k=places))
+        digits = f"{abs(whole):,}" if rng.random() < 0.5 else str(abs(whole))
+        minus = rng.choice("-−–") if whole < 0 else ""
+        sign, percent, point = rng.choice(["", "", "$", "£"]), rng.choice(["", "", "%"]), rng.choice(["", "."])
+        text = f"{minus}{sign}{digits}{f'.{part}' * bool(part)}{percent}{point}"
+        value = Fraction(f"{'-' * (whole < 0)}{abs(whole)}{f'.{part}' * bool(part)}")
+        mark = rng.choice(["so\n#### {}", "so \\boxed{{{}}}", "so <answer> {} </answer>", "so\n#### {} clips"])
+        assert grade(mark.format(text), str(value)).strict, text
+        assert not grade(mark.format(text), str(value + Fraction(1, 1000))).strict, text
+        unmarked = grade(f"7 and then {text} clips", str(value))
+        assert unmarked.lenient and not unmarked.strict, text
+
+
+def test_where_the_papers_code_reads_a_number_strict_reads_the_same_but_for_calculations():
+    rng = random.Random(1)
+    for _ in range(2000):
+        number = rng.choice([str(rng.randint(-999, 99999)), f"{rng.randint(1000, 10**7):,}"])
+        text = (
+            f"{rng.randint(0, 9)} clips\n#### {number}{rng.choice(['', '.', ' clips', ' of 7', ', he said', chr(10)])}"
+        )
+        paper = PAPER.search(text).group(1).replace(",", "").rstrip(".")
+        assert grade(text, paper).strict, text
+
+
+def build_expression(rng, depth):
+    """A random expression without a power as text, and its value; None where it divides by zero."""
+    if depth == 0 or rng.random() < 0.3:
+        number = rng.choice([rng.randint(0, 99), rng.randint(1, 9)])
+        return str(number), Fraction(number)
+    (left, a), (right, b) = build_expression(rng, depth - 1), build_expression(rng, depth - 1)
+    sign = rng.choice("+-*/f")
+    if a is None or b is None or (sign in "/f" and b == 0):
+        return "1 / 0", None
+    if sign == "f":
+        return f"\\frac{{{left}}}{{{right}}}", a / b
+    value = {"+": a + b, "-": a - b, "*": a * b}.get(sign) if sign != "/" else a / b
+    return f"({left} {rng.choice([sign, {'*': chr(92) + 'times '}.get(sign, sign)])} {right})", value
+
+
+def test_random_expressions_have_their_exact_value():
+    rng, graded = random.Random(2), 0
+    while graded < 30:
+        text, value = build_expression(rng, 2)
+        if value is None or len(text) > 50:
+            continue
+        graded += 1
+        assert grade(f"\\boxed{{{text}}}", str(value)).strict, text
+        assert not grade(f"\\boxed{{{text}}}", str(value + Fraction(1, 10**6))).strict, text
+
+
+def test_random_garbage_raises_nothing_and_strict_implies_lenient():
+    rng, pieces = (
+        random.Random(3),
+        ["####", "\\boxed{", "<answer>", "</answer>", "}", "{", "18", "1", ",", ".", "/", "-"],
+    )
+    pieces += [
+        "$",
+        "%",
+        " ",
+        "\n",
+        "=",
+        "\\frac",
+        "\\sqrt",
+        "\\text{",
+        "^",
+        "x",
+        "²",
+        "٣",
+        "−",
+        "*",
+        "(",
+        "\\",
+        "\ud800",
+    ]
+    correct = 0
+    for _ in range(5000):
+        result = grade("".join(rng.choices(pieces, k=rng.randint(0, 25))), "18")
+        assert result.lenient or not result.strict
+        assert result.score == {"correct": 1.0, "partial": 0.1, "failed": 0.0}[result.outcome]
+        assert result.strict == (result.outcome == "correct")
+        assert result.extracted is not None or result.outcome == "failed"
+        correct += result.strict
+    assert correct > 10
+
+
+@pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
+@pytest.mark.parametrize(("part", "count"), [("train", 7473), ("test", 1319)])
+def test_every_gold_answer_scores_one_strictly_and_its_last_line_as_a_is_read_leniently(part, count):
+    rows = [json.loads(line) for line in (GSM8K / f"{part}.jsonl").open(encoding="utf-8")]
+    assert len(rows) == count
+    for row in rows:
+        work, _, number = row["answer"].rpartition("\n#### ")
+        for gold in (row["answer"], number):
+            result = grade(row["answer"], gold)
+            assert (result.outcome, result.score, result.strict, result.lenient) == ("correct", 1.0, True, True), row
+        assert read_gold(number) == Fraction(PAPER.search(row["answer"]).group(1).replace(",", ""))
+        unmarked = grade(f"{work}\nA: {number}", row["answer"])
+        assert (unmarked.strict, unmarked.lenient, unmarked.score) == (False, True, 0.1), row
+        assert not grade(f"{work}\n#### {read_gold(number) + 1}", row["answer"]).strict

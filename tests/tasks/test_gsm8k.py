@@ -1,0 +1,250 @@
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.rewards import build_rewards
+from rlhf_exp.rewards.gsm8k import grade
+from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.gsm8k import draw_prompts
+from rlhf_exp.tasks.gsm8k_files import read_splits
+from rlhf_exp.tasks.gsm8k_written import write_problems
+from rlhf_exp.untrained import build_byte_tokenizer
+
+GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def build_tokenizer(context=2048, template=None):
+    tokenizer = build_byte_tokenizer()
+    tokenizer.model_max_length, tokenizer.chat_template = context, template
+    return tokenizer
+
+
+PLAIN, CHAT = build_tokenizer(), build_tokenizer(template=TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Overrides that read 400 problems from a file."""
+    return write_rows(tmp_path_factory.mktemp("gsm8k") / "rows.jsonl", 400)
+
+
+def write_rows(path, n):
+    problems = [{"question": question, "answer": answer} for question, answer in write_problems(n, seed=9)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in problems))
+    return ["task.source=file", f"task.path={path}"]
+
+
+def configure(source, *overrides):
+    return _compose("task=gsm8k", "model=tiny_qwen3", "eval.rows=20", *source, *overrides)
+
+
+@cache
+def _compose(*overrides):
+    return compose_config(overrides)
+
+
+def load(source, *overrides, tokenizer=PLAIN):
+    return load_task(configure(source, *overrides), tokenizer)
+
+
+def refuse(source, *overrides, tokenizer=PLAIN):
+    with pytest.raises(ConfigError) as error:
+        load(source, *overrides, tokenizer=tokenizer)
+    assert len(error.value.problems) == 1
+    return error.value.problems[0]
+
+
+def test_a_prompt_row_has_the_question_and_the_whole_gold_answer(rows):
+    task = load(rows, "task.train_rows=30")
+    for row in [*task.train, *task.eval]:
+        assert set(row) == {"id", "prompt", "answer"}
+        assert row["prompt"].startswith("Question: ") and row["prompt"].endswith("?\nAnswer:")
+        assert task.grade(f" {row['answer']}", row).score == 1.0
+        assert task.grade(" #### 0", row).outcome == "partial"
+    assert (task.name, len(task.train), len(task.eval), task.pairs) == ("gsm8k", 30, 20, [])
+
+
+def test_a_demonstration_is_the_gold_answer_without_the_calculators_annotations(rows):
+    prompts = {row["prompt"]: row["answer"] for row in load(rows).train}
+    task = load(rows, "algo=sft")
+    assert len(task.train) == len(prompts) > 250
+    for row in task.train:
+        assert set(row) == {"prompt", "completion"}
+        assert row["completion"].startswith(" ") and "<<" not in row["completion"] and ">>" not in row["completion"]
+        assert grade(row["completion"], prompts[row["prompt"]]).strict
+        assert " = " in row["completion"] and "\n#### " in row["completion"]
+
+
+def test_chat_models_are_told_what_the_strict_grader_reads(rows):
+    task = load(rows, "task.train_rows=3", tokenizer=CHAT)
+    (message,) = task.train[0]["prompt"]
+    assert message["role"] == "user"
+    assert message["content"].endswith(
+        "?\n\nReason step by step. Then end with a line that holds #### and the answer, a number alone, for example:"
+        " #### 42"
+    )
+    assert grade(message["content"], "42").strict
+    row = load(rows, "algo=sft", "task.train_rows=3", tokenizer=CHAT).train[0]
+    (answer,) = row["completion"]
+    assert answer["role"] == "assistant" and answer["content"] == answer["content"].strip()
+    plain = load(rows, "algo=sft", "task.train_rows=3", "task.prompt=plain", tokenizer=CHAT).train[0]
+    assert plain["completion"] == f" {answer['content']}"
+
+
+@pytest.mark.parametrize("algo", ["dpo", "reward_model"])
+def test_pairs_are_sampled_elsewhere(algo, rows):
+    task = load(rows, f"algo={algo}")
+    assert (task.train, task.pairs, len(task.eval)) == ([], [], 20)
+
+
+def test_the_written_problems_serve_without_a_file():
+    task = load(["task.source=generated"], "eval.split=validation", "eval.rows=512", "task.train_rows=512")
+    held = {row["id"] for row in task.eval}
+    assert len(held) == len(task.train) == 512 and not held & {row["id"] for row in task.train}
+
+
+def test_the_reward_is_the_grade_of_each_row(rows):
+    task = load(rows, "task.train_rows=3")
+    completions = [task.train[0]["answer"], "#### 0", [{"role": "assistant", "content": "no idea"}]]
+    columns = {key: [row[key] for row in task.train] for key in ("id", "answer")}
+    (reward,) = build_rewards(configure(rows), task)
+    prompts = [row["prompt"] for row in task.train]
+    assert reward(prompts=prompts, completions=completions, **columns) == [1.0, 0.1, 0.0]
+
+
+def test_the_seeds_choose_the_rows_and_the_data_seed_leaves_the_held_out_ones_alone(rows):
+    first, again = load(rows, "task.train_rows=30"), load(rows, "task.train_rows=30")
+    assert (first.train, first.eval) == (again.train, again.eval)
+    other = load(rows, "task.train_rows=30", "task.data_seed=1")
+    assert other.train != first.train and other.eval == first.eval
+    assert load(rows, "task.train_rows=30", "eval.seed=1").eval != first.eval
+    assert load(rows, "task.train_rows=60").train[:30] == first.train
+
+
+def test_prompts_to_sample_on_are_of_the_train_split_and_seeded(rows):
+    drawn = draw_prompts(configure(rows), PLAIN, 50)
+    assert len({row["id"] for row in drawn}) == 50
+    assert {row["id"] for row in drawn} <= {row["id"] for row in load(rows).train}
+    assert set(drawn[0]) == {"id", "prompt", "answer"}
+    assert draw_prompts(configure(rows, "algo=dpo"), PLAIN, 30) == drawn[:30]
+    assert draw_prompts(configure(rows, "task.data_seed=1"), PLAIN, 50) != drawn
+    assert isinstance(draw_prompts(configure(rows), CHAT, 1)[0]["prompt"], list)
+
+
+def test_too_few_rows_are_refused_with_their_number(rows):
+    counts, path = load(rows).facts["splits"], rows[1].partition("=")[2]
+    train, test = counts["train"], counts["test"]
+    assert train + test + counts["validation"] == 400
+    assert refuse(rows, "eval.rows=90") == (
+        f"eval.rows=90: {path} has {test} rows in its test split; allowed is 1 to {test}"
+    )
+    fewer = f"{path} has {train} rows in its train split; allowed is 1 to {train}"
+    assert refuse(rows, "task.train_rows=399") == f"task.train_rows=399: {fewer}"
+    with pytest.raises(ConfigError) as error:
+        draw_prompts(configure(rows), PLAIN, 399)
+    assert error.value.problems == [f"task.sampling.rows=399: {fewer}"]
+
+
+def test_an_empty_split_is_refused(tmp_path):
+    source = write_rows(tmp_path / "rows.jsonl", 1)
+    held = next(s for s, n in read_splits(configure(source).task)[1]["splits"].items() if n)
+    empty = "train" if held != "train" else "test"
+    assert refuse(source) == f"{tmp_path / 'rows.jsonl'}: its {empty} split is empty"
+
+
+def test_rows_longer_than_the_context_are_left_out_and_counted(rows):
+    whole, short = load(rows, "max_tokens=100"), build_tokenizer(context=230)
+    task = load(rows, "max_tokens=100", tokenizer=short)
+    fitting = [row for row in whole.train if len(row["prompt"].encode()) + 100 <= 230]
+    assert 0 < len(task.train) == len(fitting) < len(whole.train)
+    assert task.train == fitting
+    assert len(task.eval) == 20 and all(len(row["prompt"].encode()) + 100 <= 230 for row in task.eval)
+    over_long = task.facts["over_long"]
+    assert over_long["train"] == len(whole.train) - len(fitting)
+    assert whole.facts["over_long"] == {"train": 0, "test": 0} and len(whole.notes) == 1
+    assert task.notes[1] == (
+        "longer than the model's context of 230 tokens and left out:"
+        f" {over_long['train']} of train, {over_long['test']} of test"
+    )
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "chat"])
+def test_a_demonstration_counts_with_its_answer_and_end_token_and_without_max_tokens(template, rows):
+    overrides = ("algo=sft", "max_tokens=1", "eval.rows=1")
+    tokenizer = build_tokenizer(template=template)
+    whole = load(rows, *overrides, tokenizer=tokenizer).train
+    tokenizer.model_max_length = limit = sorted(measure(row) for row in whole)[len(whole) // 2]
+    kept = load(rows, *overrides, tokenizer=tokenizer).train
+    assert kept == [row for row in whole if measure(row) <= limit] and len(kept) < len(whole)
+    assert max(map(measure, kept)) == limit
+
+
+def measure(row):
+    """How many bytes, which are tokens here, a demonstration has."""
+    if isinstance(row["prompt"], str):
+        return len((row["prompt"] + row["completion"]).encode()) + 1
+    question, answer = row["prompt"][0]["content"], row["completion"][0]["content"]
+    return len(f"<user>{question}</user><assistant>{answer}</assistant>".encode())
+
+
+def test_a_budget_that_leaves_no_row_is_refused_with_what_is_allowed(rows):
+    shortest = min(len(row["prompt"].encode()) for row in load(rows).train)
+    assert refuse(rows, "max_tokens=230", tokenizer=build_tokenizer(context=240)) == (
+        f"max_tokens=230: the shortest prompt of the train split has {shortest} tokens, which leaves too few in the"
+        f" model's context of 240 tokens; allowed is 1 to {240 - shortest}"
+    )
+    assert refuse(rows, "max_tokens=10", tokenizer=build_tokenizer(context=20)) == (
+        f"max_tokens=10: the shortest prompt of the train split has {shortest} tokens, too many for the model's context"
+        " of 20 tokens; use a model with a longer one"
+    )
+    shortest = min(map(measure, load(rows, "algo=sft").train))
+    assert refuse(rows, "algo=sft", tokenizer=build_tokenizer(context=20)) == (
+        f"algo=sft: the shortest prompt with its answer of the train split has {shortest} tokens, too many for the"
+        " model's context of 20 tokens; use a model with a longer one"
+    )
+
+
+def test_too_few_rows_that_fit_are_refused_with_their_number(rows):
+    short = build_tokenizer(context=230)
+    path, wanted = rows[1].partition("=")[2], load(rows).facts["splits"]["test"]
+    fitting = wanted - load(rows, "max_tokens=100", "eval.rows=20", tokenizer=short).facts["over_long"]["test"]
+    line = refuse(rows, "max_tokens=100", f"eval.rows={wanted}", tokenizer=short)
+    have = int(line.partition(" has ")[2].split()[0])
+    assert 20 <= have <= fitting < wanted
+    assert line == (
+        f"eval.rows={wanted}: {path} has {have} rows in its test split that fit 230 tokens; allowed is 1 to {have}"
+    )
+
+
+def test_chat_prompts_need_a_chat_template(rows):
+    assert refuse(rows, "task.prompt=chat") == (
+        "task.prompt=chat: model=tiny_qwen3 has no chat template; use task.prompt=plain"
+    )
+
+
+def test_the_counts_are_told_in_a_line(rows):
+    task = load(rows)
+    splits = task.facts["splits"]
+    assert task.notes == (
+        "400 problems read; dropped: 0 repeated, 0 of train that are in test; splits:"
+        f" {splits['train']:,} train, {splits['validation']:,} validation, {splits['test']:,} test",
+    )
+    assert task.facts["rows"] == {"train": splits["train"], "test": 20}
+
+
+@pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
+def test_the_published_rows_load_and_every_demonstration_is_graded_right():
+    source, tokenizer = ["task.source=file", f"task.path={GSM8K}"], build_tokenizer(context=10_000)
+    answers = {f"Question: {p.question}\nAnswer:": p.answer for p in read_splits(configure(source).task)[0]["train"]}
+    task = load(source, "algo=sft", "task.train_rows=1000", "eval.rows=100", tokenizer=tokenizer)
+    assert (len(answers), len(task.train), len(task.eval)) == (6844, 1000, 100)
+    for row in task.train:
+        assert "<<" not in row["completion"] and ">>" not in row["completion"]
+        assert grade(row["completion"], answers[row["prompt"]]).score == 1.0

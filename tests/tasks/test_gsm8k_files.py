@@ -1,0 +1,176 @@
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.tasks.gsm8k_files import read_splits
+from rlhf_exp.tasks.gsm8k_written import write_problems
+from rlhf_exp.tasks.splits import SHARES, split_of
+
+GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
+PROBLEMS = [{"question": question, "answer": answer} for question, answer in write_problems(300, seed=5)]
+GOOD = '{"question": "How many?", "answer": "#### 18"}'
+
+
+def read(path, source="file", hub_id="openai/gsm8k"):
+    return read_splits(SimpleNamespace(source=source, path=str(path), hub_id=hub_id))
+
+
+def refuse(*args, **kwargs):
+    with pytest.raises(ConfigError) as error:
+        read(*args, **kwargs)
+    assert len(error.value.problems) == 1 and "\n" not in error.value.problems[0]
+    return error.value.problems[0]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def name_questions(splits):
+    return {name: {problem.question for problem in problems} for name, problems in splits.items()}
+
+
+def test_one_file_is_divided_by_a_hash_of_the_question(tmp_path):
+    splits, facts = read(write(tmp_path / "rows.jsonl", PROBLEMS))
+    assert name_questions(splits) == {
+        name: {row["question"] for row in PROBLEMS if split_of(row["question"], SHARES) == name} for name in SHARES
+    }
+    assert facts["read"] == {"all": 300} and sum(facts["splits"].values()) == 300
+
+
+def test_a_folder_keeps_its_test_part_and_the_same_questions_validate(tmp_path):
+    write(tmp_path / "train.jsonl", PROBLEMS[:200])
+    write(tmp_path / "test.jsonl", PROBLEMS[200:])
+    splits, facts = read(tmp_path)
+    found = name_questions(splits)
+    assert found["test"] == {row["question"] for row in PROBLEMS[200:]}
+    assert found["train"] | found["validation"] == {row["question"] for row in PROBLEMS[:200]}
+    assert {split_of(question, SHARES) for question in found["validation"]} == {"validation"}
+    assert {split_of(question, SHARES) for question in found["train"]} == {"train", "test"}
+    assert facts == {
+        "read": {"train": 200, "test": 100},
+        "duplicates": 0,
+        "in_both_parts": 0,
+        "splits": {"train": len(found["train"]), "validation": len(found["validation"]), "test": 100},
+    }
+
+
+def test_repeated_questions_and_those_of_the_test_part_are_dropped_and_counted(tmp_path):
+    again = {"question": f" {PROBLEMS[0]['question']}\n", "answer": "Other words.\n#### 5"}
+    write(tmp_path / "train.jsonl", [*PROBLEMS[:10], again, PROBLEMS[1], *PROBLEMS[200:203]])
+    write(tmp_path / "test.jsonl", [*PROBLEMS[200:210], PROBLEMS[200]])
+    splits, facts = read(tmp_path)
+    assert (facts["duplicates"], facts["in_both_parts"]) == (3, 3)
+    assert sum(map(len, splits.values())) == 20
+    found = name_questions(splits)
+    assert not (found["train"] | found["validation"]) & found["test"]
+    kept = next(p for p in splits["train"] + splits["validation"] if p.question == PROBLEMS[0]["question"])
+    assert kept.answer == PROBLEMS[0]["answer"]
+
+
+def test_the_written_problems_are_in_one_split_each_and_an_id_names_the_question_alone():
+    splits, _ = read("", source="generated")
+    problems = [problem for split in splits.values() for problem in split]
+    assert len({problem.name() for problem in problems}) == len(problems) == 10_000
+    assert problems[0]._replace(answer="#### 1").name() == problems[0].name()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"question": 1', "not JSON (Expecting ',' delimiter: line 2 column 1 (char 15))"),
+        ("[1, 2]", 'expected {"question": text, "answer": text}, got \'[1, 2]\''),
+        ('{"question": "a"}', 'expected {"question": text, "answer": text}, got "{\'question\': \'a\'}"'),
+        (
+            '{"question": " ", "answer": "#### 1"}',
+            "expected {\"question\": text, \"answer\": text}, got \"{'question': ' ', 'answer': '#### 1'}\"",
+        ),
+        (
+            '{"question": "a", "answer": 18}',
+            "expected {\"question\": text, \"answer\": text}, got \"{'question': 'a', 'answer': 18}\"",
+        ),
+        ('{"question": "a", "answer": "18"}', "the answer must end with \"#### number\", got '18'"),
+        (
+            '{"question": "a", "answer": "So\\n#### many"}',
+            "the answer must end with \"#### number\", got 'So\\n#### many'",
+        ),
+        ('{"question": "a", "answer": "#### 1/0"}', "the answer must end with \"#### number\", got '#### 1/0'"),
+        (
+            '{"question": "a", "answer": "#### 18\\nI think"}',
+            "the answer must end with \"#### number\", got '#### 18\\nI think'",
+        ),
+        ('{"question": "\\ud800", "answer": "#### 1"}', "holds half a character (a lone surrogate), which is no text"),
+    ],
+)
+def test_a_broken_row_is_refused_with_its_file_and_line(tmp_path, line, problem):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{GOOD}\n\n{line}\n")
+    assert refuse(path) == f"{path}, line 3: {problem}"
+
+
+def test_bytes_that_are_no_utf8_are_refused_with_their_line(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(GOOD.encode() + b'\n{"question": "\xff", "answer": "#### 1"}\n')
+    assert refuse(path) == f"{path}, line 2: not UTF-8 (byte 15 of the line)"
+
+
+def test_a_folder_without_a_part_is_refused(tmp_path):
+    form = "must be a folder with train.jsonl and test.jsonl, or one JSONL file"
+    assert refuse(tmp_path) == f"task.path={tmp_path}: holds no train.jsonl; {form}"
+    write(tmp_path / "train.jsonl", PROBLEMS[:3])
+    assert refuse(tmp_path) == f"task.path={tmp_path}: holds no test.jsonl; {form}"
+
+
+def test_a_file_without_rows_is_refused(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n\n")
+    assert refuse(path) == f'{path}: holds no rows; expected {{"question": text, "answer": text}} on each line'
+
+
+def test_the_hub_out_of_reach_names_the_local_ways(monkeypatch):
+    def refuse_connection(*args):
+        raise ConnectionError("no network")
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=refuse_connection))
+    assert refuse("", source="hub") == (
+        "task.hub_id=openai/gsm8k: cannot be loaded (ConnectionError); without a network use task.source=generated,"
+        " or task.source=file task.path=FOLDER"
+    )
+
+
+def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):
+    write(tmp_path / "train.jsonl", PROBLEMS[:50])
+    write(tmp_path / "test.jsonl", PROBLEMS[50:60])
+    asked = []
+
+    def load_dataset(*args):
+        asked.append(args)
+        return {"train": PROBLEMS[:50], "test": PROBLEMS[50:60]}
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    assert read("", source="hub") == read(tmp_path)
+    assert asked == [("openai/gsm8k", "main")]
+
+
+def test_a_hub_row_without_a_number_is_refused_with_its_place(monkeypatch):
+    rows = {"train": [json.loads(GOOD), {"question": "b", "answer": "none"}], "test": [json.loads(GOOD)]}
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda *args: rows))
+    place = "openai/gsm8k, train, row 2"
+    assert refuse("", source="hub") == f"{place}: the answer must end with \"#### number\", got 'none'"
+
+
+@pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
+def test_the_published_files_are_read_whole():
+    splits, facts = read(GSM8K)
+    assert facts == {
+        "read": {"train": 7473, "test": 1319},
+        "duplicates": 0,
+        "in_both_parts": 0,
+        "splits": {"train": 6844, "validation": 629, "test": 1319},
+    }
+    assert {name: len(problems) for name, problems in splits.items()} == facts["splits"]

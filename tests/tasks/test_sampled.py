@@ -1,0 +1,227 @@
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.rewards.countdown import grade
+from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tasks.countdown import draw_prompts
+from rlhf_exp.tasks.sampled import count_samples, learn_from
+from rlhf_exp.tasks.splits import SHARES, split_of
+
+PLAIN = SimpleNamespace(chat_template=None)
+NUMBERS, TARGET = [8, 7, 3], 53
+RIGHT = [f"<answer> {e} </answer>" for e in ("( 8 * 7 ) - 3", "( 7 * 8 ) - 3", "- 3 + 8 * 7", "- 3 + 7 * 8")]
+WRONG = [f"<answer> {e} </answer>" for e in ("8 + 7 + 3", "8 * 7 * 3", "8 - 7 - 3")]
+NONE = "<think> 8 + 7 = 15"
+
+
+def write_folder(folder, rows, task="countdown", split="train", chat=False):
+    """A folder as rlhf_exp.sample makes it; `rows`: the completions of each prompt, cut off where they end in ..."""
+    lines = []
+    for name, texts in rows.items():
+        for i, text in enumerate(texts):
+            found = grade(text, NUMBERS, TARGET)
+            sample = {
+                "which": "baseline", "id": name, "sample": i, "decoding": "sampled", "prompt": f"use 8 7 3 ({name})",
+                "completion": text.removesuffix("..."), "truncated": text.endswith("..."), "outcome": found.outcome,
+            }  # fmt: skip
+            if chat:
+                sample["messages"] = [{"role": "user", "content": sample["prompt"]}]
+            lines.append(json.dumps(sample))
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / ".hydra" / "config.yaml").write_text(f"task: {{name: {task}}}\neval: {{split: test}}\n")
+    (folder / "evaluation.json").write_text(json.dumps({"baseline": {"split": split} if split else {}}))
+    (folder / "samples.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def name_of(split, n=0):
+    """A row's id whose pairs belong to `split`."""
+    fitting = (f"row {i}" for i in range(10_000) if split_of(f"pairs of row {i}", SHARES) == split)
+    return [next(fitting) for _ in range(n + 1)][n]
+
+
+TRAIN, TEST, VALIDATION = (name_of(split) for split in ("train", "test", "validation"))
+
+
+def learn(folder, *overrides):
+    cfg = compose_config([f"task.samples={folder}", "eval.rows=4", *overrides])
+    return learn_from(cfg, load_task(cfg, PLAIN), folder)
+
+
+def refuse(folder, *overrides):
+    with pytest.raises(ConfigError) as error:
+        learn(folder, *overrides)
+    (problem,) = error.value.problems
+    return problem.replace(str(folder), "DIR")
+
+
+def test_pairs_join_the_ith_correct_with_the_ith_wrong_completion(tmp_path):
+    folder = write_folder(tmp_path / "s", {TRAIN: [WRONG[0], RIGHT[0], NONE, RIGHT[1], RIGHT[2]], TEST: RIGHT + WRONG})
+    task = learn(folder, "algo=dpo")
+    assert sorted(task.train, key=lambda row: row["id"]) == [
+        {"id": f"{TRAIN} #1", "subset": "partial", "prompt": f"use 8 7 3 ({TRAIN})",
+         "chosen": f" {RIGHT[0]}", "rejected": f" {WRONG[0]}"},
+        {"id": f"{TRAIN} #2", "subset": "failed", "prompt": f"use 8 7 3 ({TRAIN})",
+         "chosen": f" {RIGHT[1]}", "rejected": f" {NONE}"},
+    ]  # fmt: skip
+    assert [row["id"] for row in task.pairs] == [f"{TEST} #{i}" for i in (1, 2, 3)]
+
+
+def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
+    rows = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST, VALIDATION)}
+    folder = write_folder(tmp_path / "s", rows)
+    for split, name in (("test", TEST), ("validation", VALIDATION)):
+        task = learn(folder, "algo=reward_model", f"eval.split={split}")
+        assert [row["id"] for row in task.pairs] == [f"{name} #1"]
+        assert [row["id"] for row in task.train] == [f"{TRAIN} #1"]
+        assert task.facts["samples"] | {"pairs_train": 1, f"pairs_{split}": 1} == task.facts["samples"]
+
+
+def test_at_most_per_prompt_pairs_and_demonstrations_come_from_one_prompt(tmp_path):
+    folder = write_folder(tmp_path / "s", {TRAIN: RIGHT + WRONG, TEST: RIGHT + WRONG})
+    assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=2").train) == 2
+    assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=2").pairs) == 2
+    assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=9").train) == 3
+    assert len(learn(folder, "algo=sft", "task.sampling.per_prompt=1").train) == 2
+
+
+def test_demonstrations_are_the_correct_completions_of_all_prompts(tmp_path):
+    folder = write_folder(tmp_path / "s", {TRAIN: [WRONG[0], RIGHT[0]], TEST: [RIGHT[1], RIGHT[1]], VALIDATION: WRONG})
+    task = learn(folder, "algo=sft")
+    found = {(row["prompt"], row["completion"]) for row in task.train}
+    assert found == {(f"use 8 7 3 ({TRAIN})", f" {RIGHT[0]}"), (f"use 8 7 3 ({TEST})", f" {RIGHT[1]}")}
+    assert len(task.train) == 2 and task.pairs == []
+
+
+def test_every_demonstration_is_graded_correct(tmp_path):
+    rows = {f"row {i}": [RIGHT[i % 4], WRONG[i % 3], NONE, RIGHT[i % 4]] for i in range(40)}
+    for row in learn(write_folder(tmp_path / "s", rows), "algo=sft").train:
+        assert grade(row["completion"], NUMBERS, TARGET).outcome == "correct"
+
+
+def test_cut_off_and_repeated_completions_are_left_out_and_counted(tmp_path):
+    rows = {
+        TRAIN: [RIGHT[0], RIGHT[0], WRONG[0], WRONG[0], f"{RIGHT[1]}...", f"{WRONG[1]}..."],
+        TEST: [RIGHT[0], WRONG[0]],
+        "all correct": [RIGHT[0], RIGHT[1], f"{WRONG[0]}..."],
+        "all wrong": [WRONG[0], NONE],
+        "cut": [f"{NONE}...", f"{RIGHT[0]}..."],
+    }
+    task = learn(write_folder(tmp_path / "s", rows), "algo=dpo")
+    assert len(task.train) == len(task.pairs) == 1
+    assert task.facts["samples"] == {
+        "prompts": 5, "with_pairs": 2, "all_correct": 1, "all_wrong": 1, "none_ended": 1, "completions": 15,
+        "truncated": 5, "pairs_train": 1, "pairs_test": 1,
+    }  # fmt: skip
+    assert task.notes == (
+        "samples: 5 prompts: 2 with correct and wrong completions, 1 all correct, 1 all wrong, 1 without one that"
+        " ended; 5 of 15 completions cut off and left out; 1 pairs to train on, 1 held out",
+    )
+
+
+def test_train_rows_takes_the_first_of_a_seeded_shuffle(tmp_path):
+    rows = {f"row {i}": [RIGHT[0], WRONG[0]] for i in range(60)}
+    folder = write_folder(tmp_path / "s", rows)
+    whole = learn(folder, "algo=dpo").train
+    assert learn(folder, "algo=dpo", "task.train_rows=7").train == whole[:7]
+    assert learn(folder, "algo=dpo", "task.data_seed=1").train != whole
+    assert len(whole) == sum(split_of(f"pairs of {name}", SHARES) == "train" for name in rows)
+
+
+def test_pairs_of_countdowns_train_prompts_reach_all_three_splits(tmp_path):
+    """Their ids are in buckets 50 to 79 of the hash that made them train prompts: by it all would be train again."""
+    prompts = draw_prompts(compose_config([]), PLAIN, 300)
+    rows = {row["id"]: [RIGHT[0], WRONG[0]] for row in prompts}
+    task = learn(write_folder(tmp_path / "s", rows), "algo=dpo")
+    assert 210 <= len(task.train) <= 265 and 18 <= len(task.pairs) <= 60
+
+
+def test_chat_samples_give_messages(tmp_path):
+    rows = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)}
+    folder = write_folder(tmp_path / "s", rows, chat=True)
+    row = learn(folder, "algo=dpo", "task.prompt=chat").train[0]
+    assert row["prompt"] == [{"role": "user", "content": f"use 8 7 3 ({TRAIN})"}]
+    assert row["chosen"] == [{"role": "assistant", "content": RIGHT[0]}]
+    assert row["rejected"] == [{"role": "assistant", "content": WRONG[0]}]
+
+
+def test_eval_rows_and_the_grader_stay(tmp_path):
+    folder = write_folder(tmp_path / "s", {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)})
+    cfg = compose_config([f"task.samples={folder}", "eval.rows=4", "algo=dpo"])
+    before = replace(load_task(cfg, PLAIN), notes=("read",), facts={"rows": 3})
+    after = learn_from(cfg, before, folder)
+    assert (after.name, after.eval, after.grade) == (before.name, before.eval, before.grade)
+    assert after.notes[0] == "read" and after.facts["rows"] == 3 and len(before.eval) == 4
+
+
+def test_counting_agrees_with_a_slow_loop(tmp_path):
+    rows = {
+        f"row {i}": [t for j, t in enumerate(RIGHT + WRONG + [f"{NONE}..."]) if (i >> j) & 1] for i in range(1, 256)
+    }
+    folder = write_folder(tmp_path / "s", rows)
+    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    counts = count_samples(samples)
+    assert counts["with_pairs"] == sum(bool(set(t) & set(RIGHT)) and bool(set(t) & set(WRONG)) for t in rows.values())
+    kinds = ("with_pairs", "all_correct", "all_wrong", "none_ended")
+    assert sum(counts[kind] for kind in kinds) == counts["prompts"] == 255
+
+
+def test_samples_of_another_task_are_refused(tmp_path):
+    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]}, task="gsm8k")
+    assert refuse(folder, "algo=dpo") == "task.samples=DIR: holds samples of task=gsm8k, not of task=countdown"
+
+
+def test_a_runs_own_held_out_samples_are_refused(tmp_path):
+    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]}, split=None)
+    assert refuse(folder, "algo=dpo") == (
+        "task.samples=DIR: its prompts are held out (eval.split=test), not to be learned from; make others:"
+        " python -m rlhf_exp.sample task=countdown"
+    )
+
+
+def test_a_folder_without_a_config_is_refused(tmp_path):
+    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]})
+    (folder / ".hydra" / "config.yaml").unlink()
+    assert refuse(folder, "algo=dpo") == (
+        "task.samples=DIR: has no .hydra/config.yaml; make a folder that has: python -m rlhf_exp.sample task=countdown"
+    )
+
+
+@pytest.mark.parametrize(("chat", "prompt"), [(False, "chat"), (True, "plain")])
+def test_samples_in_another_form_are_refused(tmp_path, chat, prompt):
+    folder = write_folder(tmp_path / "s", {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)}, chat=chat)
+    found, wanted = ("chat messages", "plain text") if chat else ("plain text", "chat messages")
+    problem = refuse(folder, "algo=dpo", f"task.prompt={prompt}")
+    assert problem == f"task.samples=DIR: its prompts are {found}, those of this run {wanted}; see task.prompt"
+
+
+MORE = "sample more with task.sampling.rows, task.sampling.completions or max_tokens"
+
+
+@pytest.mark.parametrize(
+    ("algo", "rows", "missing", "counts"),
+    [
+        ("dpo", {TRAIN: RIGHT, TEST: [RIGHT[0], WRONG[0]]}, "pair in the train split", (1, 1, 0)),
+        ("reward_model", {TRAIN: [RIGHT[0], WRONG[0]], TEST: WRONG}, "pair in the test split", (1, 0, 1)),
+        ("sft", {TRAIN: WRONG, TEST: WRONG}, "completion to learn from", (0, 0, 2)),
+    ],
+)
+def test_nothing_to_learn_from_is_refused_with_the_counts(tmp_path, algo, rows, missing, counts):
+    folder = write_folder(tmp_path / "s", rows)
+    both, correct, wrong = counts
+    assert refuse(folder, f"algo={algo}") == (
+        f"task.samples=DIR: no {missing}, of 2 prompts: {both} with correct and wrong completions, {correct} all"
+        f" correct, {wrong} all wrong, 0 without one that ended; 0 of {sum(map(len, rows.values()))} completions cut"
+        f" off and left out; {MORE}"
+    )
+
+
+def test_samples_that_a_run_makes_itself_are_called_self(tmp_path):
+    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0]]})
+    cfg = compose_config(["algo=dpo", "eval.rows=4"])
+    with pytest.raises(ConfigError, match="^task.samples=self: no pair in the train split, "):
+        learn_from(cfg, Task("countdown", [], load_task(cfg, PLAIN).eval, None), folder)
