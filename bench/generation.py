@@ -16,9 +16,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlhf_exp.config import compose_config
-from rlhf_exp.evaluate import encode_prompts, sample_held_out
+from rlhf_exp.evaluate import sample_held_out
 from rlhf_exp.generation import Sampling, sample_completions
-from rlhf_exp.models import ASSETS
+from rlhf_exp.loading import ASSETS
+from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.tasks import load_task
 
 
@@ -67,12 +68,11 @@ def main() -> None:
             repeats,
         )
         cfg = compose_config([f"max_tokens={max_tokens}", "task.numbers=[2,3,4]", "generation=compact"])
-        rows, size = load_task(cfg, tokenizer).eval, cfg.eval.batch_size
-        held_out = encode_prompts(tokenizer, rows)
+        held_out, size = encode_prompts(tokenizer, load_task(cfg, tokenizer).eval), cfg.eval.batch_size
         compare(
-            f"evaluation of {len(rows)} rows, {max_tokens} tokens",
-            lambda: sum(map(len, sample_held_out(model, tokenizer, rows, cfg).completion_ids)),  # noqa: B023
-            lambda: sum(sample(held_out[i : i + size], max_tokens, "trl") for i in range(0, len(rows), size)),  # noqa: B023
+            f"evaluation of {len(held_out)} rows, {max_tokens} tokens",
+            lambda: sum(map(len, sample_held_out(model, tokenizer, held_out, cfg).completion_ids)),  # noqa: B023
+            lambda: sum(sample(held_out[i : i + size], max_tokens, "trl") for i in range(0, len(held_out), size)),  # noqa: B023
             repeats,
         )
 

@@ -18,8 +18,8 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from rlhf_exp.config import ROOT, compose_config
-from rlhf_exp.tasks.hh_rlhf_lengths import count_tokens, render
-from rlhf_exp.tasks.hh_rlhf_pairs import read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf.lengths import count_tokens, render
+from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
 
 SHARED = ROOT.parent / "shared" / "data"
 TOKENIZERS = {"gpt2": False, "qwen3": True}  # name: in chat form

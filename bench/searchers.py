@@ -13,6 +13,7 @@ import torch
 from rlhf_exp.config import compose_config
 from rlhf_exp.evaluate import sample_held_out
 from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.stats import wilson
 from rlhf_exp.tasks import load_task
 
@@ -42,7 +43,7 @@ def main() -> None:
                 lambda _, __, logits: logits.index_fill(-1, torch.tensor(banned, dtype=torch.long), -torch.inf)  # noqa: B023
             )
             task = load_task(cfg, tokenizer)
-            held_out = sample_held_out(model, tokenizer, task.eval, cfg)
+            held_out = sample_held_out(model, tokenizer, encode_prompts(tokenizer, task.eval), cfg)
             texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
             correct = sum(task.grade(t, row).outcome == "correct" for t, row in zip(texts, task.eval, strict=True))
             share = wilson(correct, len(texts))

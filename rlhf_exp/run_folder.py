@@ -63,7 +63,7 @@ class RunFolder:
             {
                 "status": "running",
                 "error": None,
-                "command": " ".join([Path(sys.executable).name, "-m", "rlhf_exp", *sys.argv[1:]]),
+                "command": " ".join([Path(sys.executable).name, "-m", _read_module(), *sys.argv[1:]]),
                 **facts,
                 "steps": before.get("steps", 0),
                 "prompt_tokens": before.get("prompt_tokens", 0),
@@ -110,6 +110,12 @@ def peak_memory_mb() -> float:
         return round(torch.cuda.max_memory_allocated() / 1e6, 1)
     unit = 1 if sys.platform == "darwin" else 1024
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+
+
+def _read_module() -> str:
+    """The module that was started with `python -m`."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec.name.removesuffix(".__main__") if spec else "rlhf_exp"
 
 
 def _read_versions() -> dict[str, str]:

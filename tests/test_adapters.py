@@ -70,7 +70,7 @@ def test_merged_weights_give_the_adapters_logits(lora, tmp_path):
     folder, cfg, model, _ = lora
     merge(folder / "model", tmp_path / "merged")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
-    assert torch.allclose(logits(merged), logits(model), atol=1e-5)  # measured: 5e-7
+    assert torch.allclose(logits(merged), logits(model), atol=1e-5)  # measured: 6e-7
     assert (
         AutoTokenizer.from_pretrained(tmp_path / "merged").get_vocab()
         == load_tokenizer(cfg, str(folder / "model")).get_vocab()
@@ -139,8 +139,7 @@ def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, t
     assert 1e-4 < rounding < 0.5 * (logits(merged) - logits(load_policy(compose(architecture), path))).abs().max()
 
 
-@pytest.mark.parametrize("algo", ["sft", "reward_model"])
-@pytest.mark.parametrize("peft", ["lora", "qlora"])
+@pytest.mark.parametrize(("algo", "peft"), [("sft", "lora"), ("sft", "qlora"), ("reward_model", "qlora")])
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(algo, peft, tmp_path):
     from rlhf_exp.trainers import Parts, build_trainer
     from rlhf_exp.trl_args import build_args

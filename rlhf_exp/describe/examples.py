@@ -110,7 +110,7 @@ def _read_hh_rlhf(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 def _read_gsm8k(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
     from rlhf_exp.tasks.gsm8k import _build_demonstration
-    from rlhf_exp.tasks.gsm8k_files import read_splits
+    from rlhf_exp.tasks.gsm8k.files import read_splits
 
     splits, facts = read_splits(cfg.task)
     chat, examples = wants_chat(cfg, tokenizer), []

@@ -8,8 +8,9 @@ taught as one that ends there. So are repetitions of one text. Of a prompt the i
 the i-th wrong one, `task.sampling.per_prompt` times at most; `subset` is the outcome of the wrong one. A prompt whose
 completions are all correct or all wrong gives no pair, and is counted.
 
-Pairs are split by prompt: a hash of the row's id, other than the one that made it a row to train on, puts 80 of 100
-prompts into train, 8 into validation and 12 into test.
+Held out is one pair a prompt. Pairs are split by prompt: a hash of the
+row's id, other than the one that made it a row to train on, puts 80 of 100 prompts into train, 8 into validation and
+12 into test.
 """
 
 import json
@@ -52,8 +53,8 @@ def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
         train, held_out, made = _make_demonstrations(prompts, per_prompt), [], "demonstrations"
         _require(train, f"{where}: no completion to learn from", facts)
     else:
-        pairs = {name: _make_pairs(prompts, per_prompt, name) for name in SHARES}
-        train, held_out, made = pairs["train"], pairs[cfg.eval.split], "pairs"
+        train, made = _make_pairs(prompts, per_prompt, "train"), "pairs"
+        held_out = _make_pairs(prompts, 1, cfg.eval.split)  # one a prompt: what is counted is independent
         _require(train, f"{where}: no pair in the train split", facts)
         _require(held_out, f"{where}: no pair in the {cfg.eval.split} split", facts)
     Random(cfg.task.data_seed).shuffle(train)

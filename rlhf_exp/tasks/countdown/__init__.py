@@ -25,7 +25,8 @@ from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, splits, wants_chat
-from rlhf_exp.tasks.countdown_traces import reachable, write_trace
+from rlhf_exp.tasks.countdown.traces import reachable, write_trace
+from rlhf_exp.tasks.jsonl import read_lines
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -187,26 +188,16 @@ def _distinct(rows: Iterable[tuple[list[int], int]]) -> Iterator[tuple[list[int]
 
 
 def _read_file(task: "Countdown") -> Iterator[tuple[list[int], int]]:
-    def rows() -> Iterator[tuple[list[int], int]]:
-        with Path(task.path).open(encoding="utf-8", errors="replace") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _parse_row(line, f"{task.path}, line {number}")
-
-    return _distinct(rows())
+    return _distinct(_check_row(row, where) for where, row in read_lines(Path(task.path)))
 
 
-def _parse_row(line: str, where: str) -> tuple[list[int], int]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise ConfigError([f"{where}: not JSON ({error})"]) from None
+def _check_row(row: Any, where: str) -> tuple[list[int], int]:
     numbers = row.get("nums") if isinstance(row, dict) else None
     target = row.get("target") if isinstance(row, dict) else None
     whole = isinstance(numbers, list) and all(type(n) is int and n > 0 for n in [*numbers, target])
     if not whole or not 2 <= len(numbers) <= 6:
         form = '{"nums": [2 to 6 positive integers], "target": positive integer}'
-        raise ConfigError([f"{where}: expected {form}, got {line.strip()[:80]}"])
+        raise ConfigError([f"{where}: expected {form}, got {json.dumps(row)[:80]}"])
     return numbers, target
 
 

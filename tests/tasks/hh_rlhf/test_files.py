@@ -8,7 +8,7 @@ import pytest
 
 from rlhf_exp.config import ConfigError
 from rlhf_exp.schema import HH_RLHF_SUBSETS
-from rlhf_exp.tasks.hh_rlhf_files import WRITTEN, find_pair_files, read_raw
+from rlhf_exp.tasks.hh_rlhf.files import WRITTEN, find_pair_files, read_raw
 
 ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
 LINE = json.dumps(ROW)

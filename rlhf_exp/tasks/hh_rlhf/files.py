@@ -7,17 +7,15 @@ A file holds one JSON object a line, `{"chosen": text, "rejected": text}`, and m
 (train or test) stand in its name or its folder's: `harmless-base-test.jsonl.gz`, `harmless-base/test.jsonl.gz`.
 """
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config import ConfigError
 from rlhf_exp.schema import HH_RLHF_SUBSETS
-from rlhf_exp.tasks.hh_rlhf_written import WRITTEN_SUBSETS, write_pairs
+from rlhf_exp.tasks.hh_rlhf.written import WRITTEN_SUBSETS, write_pairs
+from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import HhRlhf
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 ENDINGS = (".jsonl", ".jsonl.gz")
 FORM = '{"chosen": text, "rejected": text}'
 PART = re.compile(r"(?<![a-z])(train|test)(?![a-z])")
-HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can spell it, UTF-8 and so every tokenizer cannot
 
 WRITTEN, WRITTEN_SEED = 8000, 0
 """How many pairs source=generated has. One fixed set: task.data_seed must not move what is held out."""
@@ -79,28 +76,6 @@ def find_pair_files(path: Path, subsets: list[str]) -> list[tuple[Path, str, str
         endings = " or ".join(ENDINGS)
         raise ConfigError([f"task.subsets: no {endings} file of {', '.join(missing)} in task.path={path}; {has}"])
     return [(file, subset, _part_of(file)) for file in files if (subset := _subset_of(file)) in subsets]
-
-
-def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """The JSON values of a .jsonl or .jsonl.gz file, each with its place.
-
-    Raises:
-        ConfigError: not UTF-8, not JSON, or a gzip file that is broken or breaks off.
-    """
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as lines:
-        number = 0
-        try:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"{path}, line {number}", json.loads(line.decode())
-        except UnicodeDecodeError as error:
-            raise ConfigError([f"{path}, line {number}: not UTF-8 (byte {error.start + 1} of the line)"]) from None
-        except ValueError as error:
-            raise ConfigError([f"{path}, line {number}: not JSON ({error})"]) from None
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise ConfigError(
-                [f"{path}: not a whole gzip file, broken or cut off after line {number}; fetch it again"]
-            ) from None
 
 
 def _check_texts(row: Any, where: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tqdm.auto import tqdm
 
 from rlhf_exp.config import ConfigError
-from rlhf_exp.tasks.hh_rlhf_files import RawPair, read_raw
+from rlhf_exp.tasks.hh_rlhf.files import RawPair, read_raw
 from rlhf_exp.tasks.splits import SHARES, bucket, split_of
 
 if TYPE_CHECKING:

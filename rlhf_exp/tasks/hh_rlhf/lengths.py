@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.tasks.hh_rlhf_pairs import Pair
+    from rlhf_exp.tasks.hh_rlhf.pairs import Pair
 
 
 def measure(

@@ -3,10 +3,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.tasks.hh_rlhf_files import RawPair
-from rlhf_exp.tasks.hh_rlhf_lengths import measure, render
-from rlhf_exp.tasks.hh_rlhf_pairs import parse_pair
-from rlhf_exp.tasks.hh_rlhf_written import write_pairs
+from rlhf_exp.tasks.hh_rlhf.files import RawPair
+from rlhf_exp.tasks.hh_rlhf.lengths import measure, render
+from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
+from rlhf_exp.tasks.hh_rlhf.written import write_pairs
 
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"
 CHATML = (

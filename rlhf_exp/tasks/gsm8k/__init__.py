@@ -9,7 +9,7 @@ A row as it is read, and the prompt and demonstration made of it (in chat form a
 A demonstration has the calculator's annotations `<<12+5=17>>` taken out: they served a tool that nobody runs here.
 
 Rows come from the hub (config main), from a folder with train.jsonl and test.jsonl, from one JSONL file, or are written
-by us (gsm8k_written.py). Splits: the source's test part is `test`, and 8 of 100 of its train part, by a hash of the
+by us (written.py). Splits: the source's test part is `test`, and 8 of 100 of its train part, by a hash of the
 question, are `validation`. Where there is one file only, the hash makes all three, the same questions validating.
 Questions that repeat are dropped, and so is a question of the train part that stands in the test part.
 
@@ -30,7 +30,7 @@ from rlhf_exp.config import ConfigError
 from rlhf_exp.models import template_kwargs
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
 from rlhf_exp.tasks import Row, Task, as_completion, wants_chat
-from rlhf_exp.tasks.gsm8k_files import Problem, read_splits
+from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -4,8 +4,8 @@ from fractions import Fraction
 from itertools import islice
 
 from rlhf_exp.rewards.gsm8k import grade
-from rlhf_exp.tasks.gsm8k_files import WRITTEN, WRITTEN_SEED
-from rlhf_exp.tasks.gsm8k_written import BOXES, NAMES, TEMPLATES, THINGS, WARES, write_problems
+from rlhf_exp.tasks.gsm8k.files import WRITTEN, WRITTEN_SEED
+from rlhf_exp.tasks.gsm8k.written import BOXES, NAMES, TEMPLATES, THINGS, WARES, write_problems
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 PROBLEMS = list(write_problems(WRITTEN, WRITTEN_SEED))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.gsm8k import read_gold
-from rlhf_exp.tasks.gsm8k_written import write_problems
-from rlhf_exp.tasks.hh_rlhf_files import HALF_CHARACTER, read_lines
+from rlhf_exp.tasks.gsm8k.written import write_problems
+from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 if TYPE_CHECKING:

@@ -48,8 +48,8 @@ from tqdm.auto import tqdm
 from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion, wants_chat
-from rlhf_exp.tasks.hh_rlhf_lengths import measure
-from rlhf_exp.tasks.hh_rlhf_pairs import DROPPED, KEPT, Pair, read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf.lengths import measure
+from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, read_pairs, split_pairs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -9,8 +9,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rlhf_exp.config import ROOT, ConfigError, compose_config
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.hh_rlhf_pairs import read_pairs, split_pairs
-from rlhf_exp.tasks.hh_rlhf_written import write_pairs
+from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf.written import write_pairs
 
 SHARED = ROOT.parent / "shared" / "data"
 TEMPLATE = (

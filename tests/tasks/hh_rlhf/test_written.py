@@ -1,6 +1,6 @@
-from rlhf_exp.tasks.hh_rlhf_files import RawPair
-from rlhf_exp.tasks.hh_rlhf_pairs import parse_pair
-from rlhf_exp.tasks.hh_rlhf_written import COLD, CURT, EVASIVE, GOES_ALONG, RUDE, write_pairs
+from rlhf_exp.tasks.hh_rlhf.files import RawPair
+from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
+from rlhf_exp.tasks.hh_rlhf.written import COLD, CURT, EVASIVE, GOES_ALONG, RUDE, write_pairs
 
 N = 4000
 ROWS = list(write_pairs(N, seed=0))
