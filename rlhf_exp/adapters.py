@@ -112,6 +112,7 @@ def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # GPT-2: peft corrects it
             warnings.filterwarnings("ignore", message="Found missing adapter keys")  # refused below
+            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft uses an old name
             # As in training: TRL leaves adapters in float32, but in the base's dtype where that is quantised.
             adapted = PeftModel.from_pretrained(
                 model, str(adapter), autocast_adapter_dtype=not getattr(model, "is_quantized", False)

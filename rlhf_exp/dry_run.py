@@ -4,18 +4,18 @@ print_dry_run(cfg)
 """
 
 from dataclasses import asdict
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
 from omegaconf import OmegaConf
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from rlhf_exp.adapters import build_peft_config
 from rlhf_exp.combinations import ALGO_NEEDS, GRADED, LOSS_TYPES, PAIRS, PROMPTS, TASK_GIVES, learns_from_samples
-from rlhf_exp.config import Config, ConfigError
-from rlhf_exp.models import explain, load_tokenizer, resolve_model
+from rlhf_exp.config import Config
+from rlhf_exp.loading import load_config, locate_model
+from rlhf_exp.models import load_tokenizer
 from rlhf_exp.prompts import check_context, check_vocabulary
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.trl_args import build_args
@@ -85,12 +85,8 @@ def _load_shape(cfg: Config) -> "tuple[PretrainedConfig, PreTrainedTokenizerBase
     if cfg.model.init is not None:
         tokenizer = build_tokenizer(cfg.model.init)
         return build_config(cfg.model.init, tokenizer), tokenizer
-    path = resolve_model(cfg, Path(cfg.output_dir))
-    tokenizer = load_tokenizer(cfg, path)
-    try:
-        return AutoConfig.from_pretrained(path, trust_remote_code=cfg.model.trust_remote_code), tokenizer
-    except (OSError, ValueError) as error:
-        raise ConfigError([explain(path, error)]) from None
+    path = locate_model(cfg)
+    return load_config(cfg, path), load_tokenizer(cfg, path)
 
 
 def _build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedModel, int]":

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp import baseline_cache
 from rlhf_exp.evaluate import describe_samples, sample_held_out
-from rlhf_exp.models import identify_weights, load_policy, load_scorer, template_kwargs
+from rlhf_exp.models import identify_weights, load_policy, load_scorer
 from rlhf_exp.monitor import Probe
 from rlhf_exp.preferences import (
     compare_preferences,
@@ -47,7 +47,7 @@ class PolicyMeasurement:
     ) -> None:
         self.cfg, self.folder, self.model_path = cfg, folder, model_path
         self.tokenizer, self.task, self.rewards = tokenizer, task, rewards
-        self.prompt_ids = encode_prompts(tokenizer, task.eval, **template_kwargs(cfg, tokenizer))
+        self.prompt_ids = encode_prompts(tokenizer, task.eval)
         self.samples: list[dict[str, Any]] = []
         self.baseline: dict[str, Any] = {}
 

@@ -25,7 +25,6 @@ def main(arguments: list[str] | None = None) -> int:
     from rlhf_exp.adapters import AdapterError, WrongBase, find_base, merge
 
     transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
     try:
         merge(adapter, args.out, args.base, args.dtype)
     except WrongBase as error:

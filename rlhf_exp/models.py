@@ -68,11 +68,12 @@ def resolve_model(cfg: "Config", run_dir: Path) -> str:
 
 
 def load_tokenizer(cfg: "Config", path: str, key: str = "model.path") -> PreTrainedTokenizerBase:
-    """Load the tokenizer, with a pad token (EOS where it has none, as TRL does) and with the model's context as its
-    `model_max_length`, where that is shorter.
+    """Load the tokenizer, with a pad token (EOS where it has none, as TRL does), with the model's context as its
+    `model_max_length` where that is shorter, and with thinking as cfg.model.enable_thinking says.
 
     Raises:
-        ConfigError: it cannot be had, with the local option to use, or it has neither a pad nor an EOS token.
+        ConfigError: it cannot be had, with the local option to use; it has neither a pad nor an EOS token; or its
+            chat template does not know thinking.
     """
     try:
         at = path
@@ -86,24 +87,27 @@ def load_tokenizer(cfg: "Config", path: str, key: str = "model.path") -> PreTrai
             [f"{key}={path}: its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json"]
         )
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    set_thinking(cfg, tokenizer)
     context = getattr(load_config(cfg, path, key).get_text_config(), "max_position_embeddings", None)
     tokenizer.model_max_length = min(tokenizer.model_max_length, context or tokenizer.model_max_length)
     return tokenizer
 
 
-def template_kwargs(cfg: "Config", tokenizer: PreTrainedTokenizerBase) -> dict[str, bool]:
-    """What the chat template is told beside the messages: thinking on or off, where cfg.model.enable_thinking says.
+def set_thinking(cfg: "Config", tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write thinking on or off into the chat template, so that TRL's every use of it and ours see the same prompt.
 
     Raises:
-        ConfigError: it says, and the template does not know thinking.
+        ConfigError: the template does not know thinking.
     """
-    thinking = cfg.model.enable_thinking
+    thinking, template = cfg.model.enable_thinking, tokenizer.chat_template
     if thinking is None:
-        return {}
-    if "enable_thinking" not in str(tokenizer.chat_template):
-        lacks = "has no chat template" if tokenizer.chat_template is None else "has a chat template without thinking"
+        return
+    if "enable_thinking" not in str(template):
+        lacks = "has no chat template" if template is None else "has a chat template without thinking"
         raise ConfigError([f"model.enable_thinking={show(thinking)}: model={cfg.model.name} {lacks}; must be null"])
-    return {"enable_thinking": thinking}
+    marked = f"{{%- set enable_thinking = {show(thinking)} %}}"
+    if not template.startswith(marked):
+        tokenizer.chat_template = marked + template
 
 
 def load_policy(cfg: "Config", path: str, dtype: torch.dtype | None = None) -> PreTrainedModel | PeftModel:

@@ -5,35 +5,33 @@ check_vocabulary(tokenizer, task)
 check_context(cfg, tokenizer, task)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config import ConfigError
-from rlhf_exp.models import count_unknown, template_kwargs
+from rlhf_exp.models import count_unknown
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
     from rlhf_exp.tasks import Row, Task
 
 
-def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: "list[Row]", **template_kwargs: Any) -> list[list[int]]:
-    """Token ids of each row's prompt; through the chat template, with `template_kwargs`, where it is messages."""
+def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> list[list[int]]:
+    """Token ids of each row's prompt; through the chat template where it is messages."""
     if not rows:
         return []
     if isinstance(rows[0]["prompt"], str):
         return tokenizer([row["prompt"] for row in rows])["input_ids"]
     return [
-        tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=True, **template_kwargs)[
-            "input_ids"
-        ]
+        tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=True)["input_ids"]
         for row in rows
     ]
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
     """Refuse prompts that the model cannot read: a word outside a closed vocabulary would become <unk> in silence."""
-    prompts = [row["prompt"] for row in [*task.train, *task.eval] if isinstance(row["prompt"], str)]
+    prompts = [row["prompt"] for row in [*task.train, *task.eval, *task.pairs] if isinstance(row["prompt"], str)]
     unknown = count_unknown(tokenizer, prompts)
     if unknown:
         words = ", ".join(f"{word!r} ({n})" for word, n in sorted(unknown.items(), key=lambda item: -item[1])[:5])
@@ -53,7 +51,7 @@ def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task
 
 def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
     """Refuse a budget that the longest prompt of these rows leaves no room for."""
-    longest = max(map(len, encode_prompts(tokenizer, rows, **template_kwargs(cfg, tokenizer))), default=0)
+    longest = max(map(len, encode_prompts(tokenizer, rows)), default=0)
     room = tokenizer.model_max_length - longest
     if cfg.max_tokens > room:
         raise ConfigError(

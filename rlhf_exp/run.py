@@ -77,6 +77,7 @@ def _run_stages(cfg: Config, folder: RunFolder) -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL's own use of old names
+    warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft, of GPT-2, as it should be
     set_up_tracking(cfg, run_dir)
     if cfg.device.threads:
         torch.set_num_threads(cfg.device.threads)

@@ -87,7 +87,7 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     # Here, since a mistake on the command line shows before they are imported: torch takes seconds.
     from rlhf_exp import baseline_cache
     from rlhf_exp.evaluate import describe_samples, sample_held_out
-    from rlhf_exp.models import identify_weights, load_policy, template_kwargs
+    from rlhf_exp.models import identify_weights, load_policy
     from rlhf_exp.prompts import check_budget, check_vocabulary, encode_prompts
     from rlhf_exp.sample_figures import summarise
     from rlhf_exp.tasks import Task
@@ -100,7 +100,7 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     task = Task(name, [], module.draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), module.grade_row)
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)
-    prompt_ids = encode_prompts(tokenizer, task.eval, **template_kwargs(cfg, tokenizer))
+    prompt_ids = encode_prompts(tokenizer, task.eval)
     facts = {"algo": "sample", "task": name, "model": cfg.model.name, "seed": cfg.seed, "max_tokens": cfg.max_tokens}
     out = RunFolder.create(folder, facts)
     try:

@@ -32,7 +32,7 @@ class Traces:
 
 @dataclass(frozen=True)
 class SampledRows:
-    """What is sampled from the start model to learn from: prompts, completions of each, and how many of them are used."""
+    """What is sampled from the start model to learn from: prompts, completions of each, how many of them are used."""
 
     rows: int = within(">= 1")
     completions: int = within(">= 1")

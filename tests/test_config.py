@@ -243,9 +243,7 @@ def test_a_logger_that_is_not_installed_is_refused(monkeypatch):
 def test_4_bit_needs_bitsandbytes_and_half_precision_by_default(monkeypatch):
     assert compose_config(["peft=qlora"]).model.dtype == "bfloat16"
     monkeypatch.setattr(combinations, "find_spec", lambda name: None)
-    assert refuse("peft=qlora") == [
-        "peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora"
-    ]
+    assert refuse("peft=qlora") == ["peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora"]
 
 
 FLASH = "model.attn_implementation=flash_attention_2"

@@ -18,7 +18,7 @@ from rlhf_exp.models import (
     load_scorer,
     load_tokenizer,
     resolve_model,
-    template_kwargs,
+    set_thinking,
 )
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
@@ -216,10 +216,13 @@ def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
 def test_thinking_is_told_to_a_template_that_knows_it():
     template = "{% if enable_thinking is false %}<think></think>{% endif %}"
     tokenizer = SimpleNamespace(chat_template=template)
-    assert template_kwargs(compose_config(["device=cpu"]), tokenizer) == {}
-    for thinking in (True, False):
-        cfg = compose_config(["device=cpu", f"model.enable_thinking={thinking}"])
-        assert template_kwargs(cfg, tokenizer) == {"enable_thinking": thinking}
+    set_thinking(compose_config(["device=cpu"]), tokenizer)
+    assert tokenizer.chat_template == template
+    for thinking in ("true", "false"):
+        tokenizer = SimpleNamespace(chat_template=template)
+        for _ in range(2):  # a saved tokenizer has it already
+            set_thinking(compose_config(["device=cpu", f"model.enable_thinking={thinking}"]), tokenizer)
+            assert tokenizer.chat_template == f"{{%- set enable_thinking = {thinking} %}}{template}"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +230,7 @@ def test_thinking_is_told_to_a_template_that_knows_it():
 )
 def test_thinking_is_refused_where_the_template_does_not_know_it(template, reason):
     cfg = compose_config(["device=cpu", "model.enable_thinking=false"])
-    assert refusal(template_kwargs, cfg, SimpleNamespace(chat_template=template)) == (
+    assert refusal(set_thinking, cfg, SimpleNamespace(chat_template=template)) == (
         f"model.enable_thinking=false: model=tiny has {reason}; must be null"
     )
 
@@ -235,12 +238,12 @@ def test_thinking_is_refused_where_the_template_does_not_know_it(template, reaso
 def test_qwen3s_own_template_thinks_or_does_not():
     if not (TOKENIZERS / "qwen3").is_dir():
         pytest.skip(f"needs the tokenizer in {TOKENIZERS / 'qwen3'}")
-    tokenizer = AutoTokenizer.from_pretrained(TOKENIZERS / "qwen3")
     texts = {}
     for thinking in ("null", "true", "false"):
-        kwargs = template_kwargs(compose_config(["device=cpu", f"model.enable_thinking={thinking}"]), tokenizer)
+        tokenizer = AutoTokenizer.from_pretrained(TOKENIZERS / "qwen3")
+        set_thinking(compose_config(["device=cpu", f"model.enable_thinking={thinking}"]), tokenizer)
         chat = [{"role": "user", "content": "Hi"}]
-        texts[thinking] = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **kwargs)
+        texts[thinking] = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     assert texts["null"] == texts["true"] != texts["false"]
     assert texts["false"].endswith("<think>\n\n</think>\n\n")
 

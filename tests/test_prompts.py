@@ -8,16 +8,13 @@ from rlhf_exp.untrained import build_trace_tokenizer
 ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
 
 
-def test_prompts_go_through_the_chat_template_with_its_arguments():
+def test_prompts_go_through_the_chat_template():
     tokenizer = build_trace_tokenizer()
     tokenizer.chat_template = (
         "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}make {% endif %}"
-        "{% if enable_thinking is defined and not enable_thinking %}<think> </think>{% endif %}"
     )
     rows = [{"prompt": [{"role": "user", "content": "use 8"}]}]
     assert tokenizer.batch_decode(encode_prompts(tokenizer, rows)) == ["use 8 make"]
-    thinking = encode_prompts(tokenizer, rows, enable_thinking=False)
-    assert tokenizer.batch_decode(thinking) == ["use 8 make <think> </think>"]
     assert encode_prompts(tokenizer, []) == []
 
 

@@ -54,6 +54,9 @@ def load_tokenizer(cfg: "Config") -> PreTrainedTokenizerBase:
             raise ConfigError(
                 [f"model.path={path}: holds no tokenizer; must have a tokenizer.json, or its older files"]
             )
+    from rlhf_exp.models import set_thinking
+
+    set_thinking(cfg, tokenizer)
     tokenizer.model_max_length = NO_LIMIT
     return tokenizer
 
@@ -65,10 +68,9 @@ def count_tokens(
     if why_not := _refuse_unknown(cfg, tokenizer, examples):
         return None, why_not
     chat = not isinstance(examples[0].prompt, str)
-    thinking = {} if cfg.model.enable_thinking is None else {"enable_thinking": cfg.model.enable_thinking}
 
     def render(texts: list[Text], **more: bool) -> list[str]:
-        return tokenizer.apply_chat_template(texts, tokenize=False, **more, **thinking) if chat else texts
+        return tokenizer.apply_chat_template(texts, tokenize=False, **more) if chat else texts
 
     prompts = render([example.prompt for example in examples], add_generation_prompt=True)
     in_prompt = _count(tokenizer, prompts, special=not chat)

@@ -104,4 +104,5 @@ def _show_error(place: int, error: dict) -> Pair:
         f"{side.capitalize()}: reward {error[f'{side}_reward']:.2f}, {error[f'{side}_tokens']} tokens"
         for side in ("chosen", "rejected")
     )
-    return Pair(title, error["prompt"], captions, (error["chosen"], error["rejected"]), folded=True)
+    texts = error["chosen"].strip(), error["rejected"].strip()
+    return Pair(title, error["prompt"].strip(), captions, texts, folded=True)

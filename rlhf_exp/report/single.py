@@ -10,7 +10,15 @@ from rlhf_exp.report.load import Run
 from rlhf_exp.report.page import Block, Callout, Code, Figures, Heading, Table, Text
 from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
-from rlhf_exp.report.summary import DISTINCT_NOTE, KL_NOTE, SCORER_NOTE, SUMMARY_HEAD, SUMMARY_NOTE, summary_rows
+from rlhf_exp.report.summary import (
+    DISTINCT_NOTE,
+    KL_NOTE,
+    SCORER_NOTE,
+    SEVERAL_NOTE,
+    SUMMARY_HEAD,
+    SUMMARY_NOTE,
+    summary_rows,
+)
 from rlhf_exp.report.tables import cost_rows, fact_tables, title
 from rlhf_exp.report.verdict import accuracy_name, status_sentence, verdict, win_sentence
 
@@ -42,7 +50,9 @@ def _measured(run: Run, out: Path) -> list[Block]:
     rows = summary_rows(run)
     labels = {row[0] for row in rows}
     notes = {"loss": SCORER_NOTE, "KL": KL_NOTE, "distinct-1 / -2": DISTINCT_NOTE}
-    note = " ".join([SUMMARY_NOTE, *(text for label, text in notes.items() if label in labels)])
+    completions = run.evaluation["baseline"].get("completions", 1)
+    several = [SEVERAL_NOTE.format(completions=completions)] if completions > 1 else []
+    note = " ".join([SUMMARY_NOTE, *several, *(text for label, text in notes.items() if label in labels)])
     blocks: list[Block] = [Heading("Before and after"), Table(SUMMARY_HEAD, rows)]
     if sentence := win_sentence(run):
         blocks.append(Text(f"Win rate of the trained model by reward: {sentence}."))

@@ -16,6 +16,10 @@ SUMMARY_NOTE = (
     "In brackets: 95% intervals. Differences are trained minus baseline on the same rows (paired bootstrap); "
     "those of shares are in percentage points."
 )
+SEVERAL_NOTE = (
+    "Each row has {completions} completions, and counts once, by its mean over them; pass@k and majority@k are of draws"
+    " from them (Chen et al. 2021), counts of all of them."
+)
 SCORER_NOTE = "The baseline is the start model under the untrained head that training begins with."
 KL_NOTE = "KL is to the start model, in nats per completion."
 DISTINCT_NOTE = (
@@ -75,6 +79,8 @@ def sample_differences(run: Run) -> dict[Key, Interval]:
         ("lenient_accuracy",): _pair_rows(sampled, lambda sample: sample.get("lenient")),
         ("greedy", "accuracy"): _pair_rows(greedy, _is_correct),
         ("greedy", "lenient_accuracy"): _pair_rows(greedy, lambda sample: sample.get("lenient")),
+        ("greedy", "mean_tokens"): _pair_rows(greedy, lambda sample: sample["tokens"]),
+        ("greedy", "truncation_rate"): _pair_rows(greedy, lambda sample: sample["truncated"]),
     }
     return {key: paired_bootstrap(*values, seed=0) for key, values in columns.items() if values[0]}
 
@@ -96,8 +102,10 @@ def _list_policy_figures(sides: list[dict | None]) -> list[Figure]:
         *(Figure(f"majority@{k}", ("majority_at_k",), percent) for k in several[-1:]),
         Figure(" / ".join(OUTCOMES), ("counts",), lambda counts: _join(counts, OUTCOMES)),
         Figure("mean tokens", ("mean_tokens",), _write_as(".1f"), _write_as("+.1f")),
+        Figure("greedy mean tokens", ("greedy", "mean_tokens"), _write_as(".1f"), _write_as("+.1f")),
         Figure("budget used", (), lambda side: f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}"),
         Figure("truncated", ("truncation_rate",), percent, points),
+        Figure("greedy truncated", ("greedy", "truncation_rate"), percent, points),
         Figure("reward", ("reward", "mean"), _write_as(".3f"), _write_as("+.3f")),
         Figure("KL", ("kl", "mean"), _write_as(".2f")),
         Figure("distinct-1 / -2", ("distinct",), lambda found: f"{found['1']:.3f} / {found['2']:.3f}"),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.adapters import keep_dtype_on_resume
 from rlhf_exp.positions import mend_positions
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def build_trainer(parts: Parts) -> "Trainer":
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             mend_positions(model)
+    keep_dtype_on_resume(trainer.model)
     return trainer
 
 

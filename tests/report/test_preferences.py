@@ -67,8 +67,8 @@ def test_every_error_that_is_recorded_can_be_opened(reward_dir):
     assert len(pairs) == len(errors["shown"]) >= 20
     first = errors["shown"][0]
     assert (pairs[0].texts, pairs[0].prompt, pairs[0].folded) == (
-        (first["chosen"], first["rejected"]),
-        first["prompt"],
+        (first["chosen"].strip(), first["rejected"].strip()),
+        first["prompt"].strip(),
         True,
     )
     assert pairs[0].captions[0] == f"Chosen: reward {first['chosen_reward']:.2f}, {first['chosen_tokens']} tokens"

@@ -5,6 +5,7 @@ import pytest
 
 from rlhf_exp.report.load import load_run
 from rlhf_exp.report.summary import sample_differences, summary_rows
+from rlhf_exp.report.tables import percent, points
 from rlhf_exp.stats import paired_bootstrap
 
 
@@ -15,8 +16,8 @@ def rows_of(run_dir):
 def test_several_completions_and_both_readings_have_their_rows(tmp_path, make_run):
     assert list(rows_of(make_run(tmp_path / "run", completions=4))) == [
         "accuracy, strict", "accuracy, lenient", "greedy accuracy, strict", "greedy accuracy, lenient", "pass@2",
-        "pass@4", "majority@4", "correct / partial / failed", "mean tokens", "budget used", "truncated", "reward",
-        "KL", "distinct-1 / -2",
+        "pass@4", "majority@4", "correct / partial / failed", "mean tokens", "greedy mean tokens", "budget used",
+        "truncated", "reward", "KL", "distinct-1 / -2",
     ]  # fmt: skip
 
 
@@ -59,3 +60,8 @@ def test_a_margin_far_from_zero_does_not_overflow(reward_dir):
     rows = [json.loads(line) | {"margin": -1e4 if "trained" in line else 1e4} for line in lines]
     (reward_dir / "preferences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert math.isclose(float(rows_of(reward_dir)["loss"][2].split()[0]), 1e4)
+
+
+def test_a_bound_just_below_zero_is_zero():
+    assert percent({"value": 0.0, "low": -1e-17, "high": 0.434}) == "0.0% [0.0, 43.4]"
+    assert points({"value": -1e-9, "low": -0.01, "high": 0.01}) == "+0.0 [-1.0, +1.0]"

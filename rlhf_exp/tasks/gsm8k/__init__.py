@@ -27,7 +27,6 @@ from tqdm.auto import tqdm
 
 from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, learns_from_samples
 from rlhf_exp.config import ConfigError
-from rlhf_exp.models import template_kwargs
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
 from rlhf_exp.tasks import Row, Task, as_completion, wants_chat
 from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
@@ -104,12 +103,11 @@ def _choose(
         raise ConfigError([f"{source}: its {split} split is empty"])
     problems, room = sorted(splits[split]), limit - cfg.max_tokens * (build is _build_row)
     Random(seed).shuffle(problems)
-    template = template_kwargs(cfg, tokenizer) if chat else {}
     rows, seen, shortest = [], 0, math.inf
     with tqdm(total=n or len(problems), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
         while seen < len(problems) and (n is None or len(rows) < n):
             batch = [build(p, chat) for p in problems[seen:][: BATCH if n is None else min(BATCH, n - len(rows))]]
-            lengths = _count_tokens(batch, tokenizer, **template)
+            lengths = _count_tokens(batch, tokenizer)
             rows += [row for row, length in zip(batch, lengths, strict=True) if length <= room]
             seen, shortest = seen + len(batch), min(shortest, *lengths)
             bar.update(len(batch))
@@ -132,12 +130,12 @@ def _refuse_all(cfg: "Config", split: str, shortest: int, limit: int, prompts: b
     return f"{has}, too many for the model's context of {limit} tokens; use a model with a longer one"
 
 
-def _count_tokens(rows: list[Row], tokenizer: "PreTrainedTokenizerBase", **template: Any) -> list[int]:
+def _count_tokens(rows: list[Row], tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     """Of each row the tokens of its prompt and, in a demonstration, of its completion with the end token."""
     demonstrate, chat = "completion" in rows[0], not isinstance(rows[0]["prompt"], str)
     texts = [row["prompt"] + row["completion"] if demonstrate else row["prompt"] for row in rows]
     if chat:
-        texts = tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=not demonstrate, **template)
+        texts = tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=not demonstrate)
     # verbose=False: longer than the model's context is what is being found out, no reason for a warning.
     encoded = tokenizer(texts, add_special_tokens=not chat, return_attention_mask=False, verbose=False)
     return [len(ids) + (demonstrate and not chat) for ids in encoded["input_ids"]]

@@ -74,11 +74,10 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     pairs, read, odd = read_pairs(cfg)
     splits, in_test = split_pairs(pairs)
     limit = min(task.max_length or tokenizer.model_max_length, tokenizer.model_max_length)
-    template = {} if cfg.model.enable_thinking is None else {"enable_thinking": cfg.model.enable_thinking}
 
     def choose(split: str, n: int | None, seed: int, answers: bool, room: int) -> tuple[list[Pair], dict[str, int]]:
         def fit(batch: list[Pair]) -> list[bool]:
-            lengths = measure(batch, tokenizer, chat, answers, **template)
+            lengths = measure(batch, tokenizer, chat, answers)
             return [prompt + room <= limit and longer <= limit for prompt, longer in lengths]
 
         return _choose(splits[split], n, seed, fit, distinct=split != "train" or sample)

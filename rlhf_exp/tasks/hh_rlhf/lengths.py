@@ -4,7 +4,7 @@ prompts, chosen, rejected = render(pairs, tokenizer, chat=True)   # texts, each 
 measure(pairs, tokenizer, chat=True)                              # [(tokens of the prompt, of the longer text), ...]
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def measure(
-    pairs: "list[Pair]", tokenizer: "PreTrainedTokenizerBase", chat: bool, answers: bool = True, **template: Any
+    pairs: "list[Pair]", tokenizer: "PreTrainedTokenizerBase", chat: bool, answers: bool = True
 ) -> list[tuple[int, int]]:
     """Of each pair the tokens of its prompt, and of the prompt with the longer answer and its end token.
 
-    Without `answers` the second is 0. `template` goes to the chat template. A text that begins with its prompt's is
+    Without `answers` the second is 0. A text that begins with its prompt's is
     counted as prompt plus rest, which spares tokenizing the prompt three times. A tokenizer that merges across that
     border would give a token less for the whole; those of GPT-2 and Qwen3 never do so on HH-RLHF's 8,486 pairs.
     """
-    return count_tokens(render(pairs, tokenizer, chat, answers, **template), tokenizer, chat)
+    return count_tokens(render(pairs, tokenizer, chat, answers), tokenizer, chat)
 
 
 def render(
-    pairs: "list[Pair]", tokenizer: "PreTrainedTokenizerBase", chat: bool, answers: bool = True, **template: Any
+    pairs: "list[Pair]", tokenizer: "PreTrainedTokenizerBase", chat: bool, answers: bool = True
 ) -> list[list[str]]:
     """The texts that the model reads: the prompts and, with `answers`, the prompts with either answer."""
     columns = [[pair.chosen for pair in pairs], [pair.rejected for pair in pairs]] if answers else []
@@ -33,12 +33,12 @@ def render(
         prompts = [pair.prompt for pair in pairs]
         return [prompts, *([f"{p} {text}" for p, text in zip(prompts, column, strict=True)] for column in columns)]
     histories = [pair.messages() for pair in pairs]
-    texts = [tokenizer.apply_chat_template(histories, tokenize=False, add_generation_prompt=True, **template)]
+    texts = [tokenizer.apply_chat_template(histories, tokenize=False, add_generation_prompt=True)]
     for column in columns:
         whole = [
             [*history, {"role": "assistant", "content": text}] for history, text in zip(histories, column, strict=True)
         ]
-        texts.append(tokenizer.apply_chat_template(whole, tokenize=False, **template))
+        texts.append(tokenizer.apply_chat_template(whole, tokenize=False))
     return texts
 
 

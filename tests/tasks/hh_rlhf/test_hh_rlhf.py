@@ -153,16 +153,6 @@ def test_the_limit_is_the_smaller_of_max_length_and_context(config, max_length, 
     assert load_task(cfg, build_byte_tokenizer(context=context)).facts["limit_tokens"] == limit
 
 
-def test_enable_thinking_reaches_the_template(config):
-    tokenizer = build_byte_tokenizer(TEMPLATE[: -len("{% endif %}")] + "{{ '!' * 500 * enable_thinking }}{% endif %}")
-    cfg = config("dpo", {"task.train_rows": 5})
-    thinking = replace(cfg, model=replace(cfg.model, enable_thinking=True))
-    silent = replace(cfg, model=replace(cfg.model, enable_thinking=False))
-    assert load_task(silent, tokenizer).facts["train"]["over_long"] == 0
-    with pytest.raises(ConfigError):
-        load_task(thinking, tokenizer)
-
-
 def test_facts_and_notes_count_everything(config, tmp_path):
     folder = tmp_path / "helpful-base"
     folder.mkdir()
