@@ -127,8 +127,10 @@ def _make_folder(config: Config, cfg: DictConfig) -> Path:
 
 
 def _name_job(settings: DictConfig) -> str:
-    """The overrides of a job as a folder's name, in letters that `resume=` takes without quotes."""
-    return re.sub(r"[^\w.+-]+", "_", settings.job.override_dirname)[:100]
+    """What a job does not share with the sweep's others as a folder's name, in letters that `resume=` takes without
+    quotes. An override that stands in every job as it was typed is shared."""
+    own = [text.replace("=", "-", 1) for text in settings.overrides.task if text not in sys.argv]
+    return re.sub(r"[^\w.+-]+", "_", "_".join(own))[:100]
 
 
 def _refuse(problems: list[str], where: str = "") -> int:

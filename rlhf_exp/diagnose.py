@@ -153,12 +153,15 @@ def find_truncation(run: Signals) -> Finding | None:
     if max(training, held_out) <= TRUNCATION_LIMIT:
         return None
     budget = run.config["max_tokens"]
+    evidence = f"{held_out:.0%} of the held-out completions were cut off at {budget} tokens"
+    if quarter:
+        evidence = f"{training:.0%} of the completions at the end of training and {held_out:.0%} of the held-out ones "
+        evidence += f"were cut off at {budget} tokens"
     return _finding(
         "truncation",
         "warning",
         _span(quarter) if training > TRUNCATION_LIMIT else None,
-        f"{training:.0%} of the completions at the end of training and {held_out:.0%} of the held-out ones "
-        f"were cut off at {budget} tokens",
+        evidence,
         "the budget is too small for what the policy writes; a completion that is cut off cannot answer",
         f"max_tokens={2 * budget}",
     )
@@ -188,18 +191,20 @@ def find_accuracy_change(run: Signals) -> Finding | None:
     difference = run.evaluation.get("paired", {}).get("difference")
     if difference is None or difference["low"] is None or difference["low"] > 0:
         return None
+    preference = run.algo == "reward_model"
+    what, things = ("preference accuracy", "pairs") if preference else ("accuracy", "rows")
     evidence = (
-        f"held-out accuracy changed by {100 * difference['value']:+.1f} points, "
+        f"held-out {what} changed by {100 * difference['value']:+.1f} points, "
         f"95% interval {100 * difference['low']:+.1f} to {100 * difference['high']:+.1f}"
     )
     rows = run.evaluation["paired"]["n"]
     if difference["low"] == difference["high"] == 0:
-        evidence = f"not one of {rows} held-out rows went from wrong to correct or back"
+        evidence = f"not one of {rows} held-out {things} went from wrong to correct or back"
     if difference["high"] < 0:
-        cause = "training moved the policy away from what solved these problems"
+        cause = f"training moved the model away from what was right on these {things}"
         remedy = run.set_arg("learning_rate", run.arg("learning_rate", 1e-6) / 2)
         return _finding("accuracy_fell", "warning", None, evidence, cause, remedy)
-    cause = f"too few steps, or a change too small for {rows} rows to show"
+    cause = f"too few steps, or a change too small for {rows} {things} to show"
     steps = run.metrics[-1]["step"] if run.metrics else 0
     remedy = run.set_arg("max_steps", 2 * steps) if steps else f"eval.rows={4 * rows}"
     return _finding("no_measurable_gain", "info", None, evidence, cause, remedy)

@@ -43,7 +43,7 @@ def _check_task(cfg: "Config") -> list[str]:
     task, problems = cfg.task, []
     if task.source == "file" and task.path is not None and not Path(task.path).exists():
         problems.append(f"task.path={task.path}: no such file")
-    elif task.source == "file" and task.name == "countdown" and not Path(task.path).is_file():
+    elif task.source == "file" and task.name == "countdown" and task.path and not Path(task.path).is_file():
         problems.append(f"task.path={task.path}: not a file; must be a JSONL file with nums and target")
     samples = getattr(task, "samples", None)
     if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():

@@ -82,6 +82,8 @@ def load_tokenizer(cfg: "Config", path: str, key: str = "model.path") -> PreTrai
         tokenizer = AutoTokenizer.from_pretrained(at, trust_remote_code=cfg.model.trust_remote_code)
     except (*UNREADABLE, AdapterError) as error:
         raise ConfigError([explain(path, error, key)]) from None
+    if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one of a folder without its files
+        raise ConfigError([f"{key}={path}: holds no tokenizer; must have a tokenizer.json, or its older files"])
     if tokenizer.pad_token is None and tokenizer.eos_token is None:
         raise ConfigError(
             [f"{key}={path}: its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json"]

@@ -146,7 +146,8 @@ def _share(scores: np.ndarray) -> Interval:
     z2 = stats.norm.ppf((1 + CONFIDENCE) / 2) ** 2
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    return {"value": float(share), "low": float(middle - half), "high": float(middle + half)}
+    low, high = max(0.0, middle - half), min(1.0, middle + half)  # rounding can leave [0, 1] by 1e-17
+    return {"value": float(share), "low": float(low), "high": float(high)}
 
 
 def _std(values: np.ndarray) -> float:

@@ -28,7 +28,7 @@ def test_a_dry_run_prints_config_rows_tokens_and_memory(no_weights, capsys):
     assert "max_completion_length: 10\n" in text
     assert "rows: 64 to train on, 16 held out (test)" in text
     assert "tokens per step: 256 x (prompt 7 + completion 10 at most) = 4,352" in text
-    assert "not with task=countdown: algo=dpo, reward_model" in text
+    assert "not with algo=grpo: loss_type=nll, dft, sigmoid" in text
     assert text.endswith("all checks passed\n")
 
 
@@ -42,15 +42,32 @@ def test_parameters_and_memory_are_worked_out_by_hand(no_weights, capsys):
     text = capsys.readouterr().out
     layer = 4 * 8 * 8 + 3 * 8 * 16 + 2 * 8 + 2 * 4  # attention, MLP, two norms, norms of query and key
     parameters = len(build_trace_tokenizer()) * 8 + 2 * layer + 8
-    assert f"parameters: {parameters:,}\n" in text
+    assert f"parameters: {parameters:,}, all trained\n" in text
     total = parameters * 4 * 4 + 256 * 17 * 8 * (2 * 30) * 4
-    assert f"estimated: {total / 1e9:.2f} GB, beside the libraries, = {parameters:,} parameters x 4 bytes x 4 " in text
+    assert f"estimated: {total / 1e9:.2f} GB, beside the libraries, = {parameters:,} parameters x 4 bytes + " in text
+    assert f"{parameters:,} trained x 4 bytes x 3 (gradients, AdamW's two moments)" in text
     assert "256 rows x 17 tokens x 8 hidden x 60 values kept x 4 bytes" in text
 
 
 def test_sft_counts_the_tokens_of_its_demonstrations(no_weights, capsys):
     print_dry_run(compose_config([*SMALL, "algo=sft", "model=tiny_untrained"]))
     text = capsys.readouterr().out
-    assert "steps: 1\n" in text
+    assert "steps: 5000\n" in text
     assert "at most" not in text
-    assert "reference" not in text.split("memory")[1]
+    assert "reference" not in text.split("memory, estimated")[1]
+
+
+def test_with_adapters_only_they_have_gradients_and_4_bit_weights_take_half_a_byte(no_weights, capsys):
+    print_dry_run(compose_config([*SMALL, "model=tiny_gpt2", "peft=qlora", "max_tokens=10"]))
+    text = capsys.readouterr().out
+    weights = {"attention": (64, 192), "its output": (64, 64), "up": (64, 192), "down": (192, 64)}
+    trained = 2 * sum(8 * (rows + columns) for rows, columns in weights.values())  # two layers, rank 8
+    assert f", {trained:,} of them trained\n" in text
+    assert f" parameters x 0.516 bytes + {trained:,} trained x 2 bytes x 3 " in text
+
+
+def test_pairs_count_both_answers_and_what_will_be_sampled_first_is_said(no_weights, capsys):
+    print_dry_run(compose_config([*SMALL, "algo=reward_model", "max_tokens=10"]))
+    text = capsys.readouterr().out
+    assert "rows: made of 1024 x 8 completions to train on, a share of them held out (test)" in text
+    assert "tokens per step: 32 x (prompt 7 + chosen 10 at most + prompt 7 + rejected 10 at most) = 1,088" in text

@@ -52,7 +52,7 @@ def runs(monkeypatch):
             "algo.args.leraning_rate=1: with a plus it goes to TRL: +algo.args.leraning_rate=...;"
             " no such key; did you mean algo.args.learning_rate?",
         ),
-        ("task=foo", "task=foo: no such option; must be one of countdown"),
+        ("task=foo", "task=foo: no such option; must be one of countdown, gsm8k, hh_rlhf"),
         ("loss_type=nope", f"loss_type=nope: no such option; must be one of {LOSSES}"),
         ("loss_type=drgrpo", f"loss_type=drgrpo: no such option; must be one of {LOSSES}; did you mean dr_grpo?"),
         ("max_tokens=0", "max_tokens=0: must be a whole number >= 1"),
@@ -79,11 +79,11 @@ def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(command, argument
 
 
 def test_an_impossible_pair_is_refused(command):
-    assert command("algo=dpo", "task=countdown") == (
+    assert command("algo=grpo", "task=hh_rlhf") == (
         2,
         [
-            "rlhf_exp: algo=dpo: needs preference pairs, and task=countdown has none; tasks with pairs:"
-            " none yet; algorithms for task=countdown: grpo, sft"
+            "rlhf_exp: algo=grpo: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR,"
+            " a run of algo=reward_model"
         ],
     )
 
@@ -134,9 +134,9 @@ def test_a_study_runs_by_name_from_any_folder(command, runs):
 
 
 def test_a_path_among_the_overrides_makes_no_folders_of_its_own(command, runs):
-    status, _ = command("-m", "max_tokens=8,16", "model.path=org/name", "output_dir=there")
+    status, _ = command("-m", "max_tokens=8", "model.path=org/name,org/other", "output_dir=there")
     assert status == 0
-    assert str(runs[0][1]) == "there/00_max_tokens-8_model.path-org_name"
+    assert str(runs[0][1]) == "there/00_model.path-org_name"
 
 
 def test_flags_may_stand_before_and_after_the_overrides(command, runs):
@@ -207,16 +207,18 @@ def test_help_names_every_group_option_and_key():
         assert file.stem in text and file.parent.name in text
     for key in ("seed", "max_tokens", "dry_run", "resume", "output_dir"):
         assert key in text
-    assert len(text.splitlines()) < 40
+    assert len(text.splitlines()) < 50
 
 
-@pytest.mark.parametrize("argument", ["--help", "leraning_rate=1", "max_tokens=0", "algo=dpo"])
+@pytest.mark.parametrize("argument", ["--help", "leraning_rate=1", "max_tokens=0", "task=hh_rlhf"])
 def test_help_and_refusals_import_no_ml_library(argument):
     code = (
         "import sys; from rlhf_exp.__main__ import main; main();"
         "print([name for name in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, argument], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 

@@ -23,6 +23,7 @@ def describe(cfg: "Config", out: Path) -> dict[str, Any]:
     Raises:
         ConfigError: rows or a tokenizer that cannot be read.
     """
+    start = time.perf_counter()
     # Here, since a mistake on the command line shows before they are imported: transformers takes seconds.
     from rlhf_exp.describe.examples import read_examples
     from rlhf_exp.describe.figures import measure
@@ -31,7 +32,6 @@ def describe(cfg: "Config", out: Path) -> dict[str, Any]:
     from rlhf_exp.report.page import write_page
     from rlhf_exp.run_folder import write_json
 
-    start = time.perf_counter()
     tokenizer = load_tokenizer(cfg)
     data = read_examples(cfg, tokenizer)
     tokens, why_not = count_tokens(cfg, tokenizer, data.examples)

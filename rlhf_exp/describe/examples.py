@@ -109,14 +109,14 @@ def _read_hh_rlhf(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 
 def _read_gsm8k(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
-    from rlhf_exp.tasks.gsm8k import _build_demonstration
+    from rlhf_exp.tasks.gsm8k import build_demonstration
     from rlhf_exp.tasks.gsm8k.files import read_splits
 
     splits, facts = read_splits(cfg.task)
     chat, examples = wants_chat(cfg, tokenizer), []
     for split, problems in splits.items():
         for problem in problems:
-            row = _build_demonstration(problem, chat)
+            row = build_demonstration(problem, chat)
             words = len(problem.question.split())
             examples.append(Example(split, split, 2, words, row["prompt"], (row["completion"],)))
     odd = [Odd(kind, rule, False, {"all": facts[kind]}) for kind, rule in GSM8K_RULES.items()]

@@ -41,7 +41,6 @@ def test_a_folder_with_a_tokenizer_alone_will_do(hh_overrides, tmp_path, capsys)
         ("model.path=./nope", "model.path=./nope: no such folder; must be a model's folder or a hub id like org/name"),
         ("-m", "-m: no such flag; see --help"),
         ("dry_run=true", "dry_run=true: not with rlhf_exp.describe, only with rlhf_exp"),
-        ("task.source=file", "task.source=file: needs task.path, a JSONL file with nums and target"),
         ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
     ],
 )

@@ -68,7 +68,7 @@ def test_pairs_join_the_ith_correct_with_the_ith_wrong_completion(tmp_path):
         {"id": f"{TRAIN} #2", "subset": "failed", "prompt": f"use 8 7 3 ({TRAIN})",
          "chosen": f" {RIGHT[1]}", "rejected": f" {NONE}"},
     ]  # fmt: skip
-    assert [row["id"] for row in task.pairs] == [f"{TEST} #{i}" for i in (1, 2, 3)]
+    assert [row["id"] for row in task.pairs] == [f"{TEST} #1"]  # held out: one a prompt
 
 
 def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
@@ -84,7 +84,6 @@ def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
 def test_at_most_per_prompt_pairs_and_demonstrations_come_from_one_prompt(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: RIGHT + WRONG, TEST: RIGHT + WRONG})
     assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=2").train) == 2
-    assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=2").pairs) == 2
     assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=9").train) == 3
     assert len(learn(folder, "algo=sft", "task.sampling.per_prompt=1").train) == 2
 

@@ -52,7 +52,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     demonstrate, over_long = ALGO_NEEDS[cfg.algo.name] == DEMONSTRATIONS, {}
     train: list[Row] = []
     if not learns_from_samples(cfg):
-        build = _build_demonstration if demonstrate else _build_row
+        build = build_demonstration if demonstrate else _build_row
         train, over_long["train"] = _choose(
             cfg, tokenizer, splits, "train", "task.train_rows", task.train_rows, task.data_seed, build
         )
@@ -155,7 +155,7 @@ def _build_row(problem: Problem, chat: bool) -> Row:
     return {"id": problem.name(), "prompt": _build_prompt(problem, chat), "answer": problem.answer}
 
 
-def _build_demonstration(problem: Problem, chat: bool) -> Row:
+def build_demonstration(problem: Problem, chat: bool) -> Row:
     answer = ANNOTATION.sub("", problem.answer)
     return {"prompt": _build_prompt(problem, chat), "completion": as_completion(f" {answer}", chat)}
 

@@ -11,7 +11,7 @@ from rlhf_exp.tasks.hh_rlhf.written import write_pairs
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"
 CHATML = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{{ think }}{% endif %}"
+    "{% if add_generation_prompt %}<assistant>THINK{% endif %}"
 )
 PAIRS = [parse_pair(RawPair("", subset, None, *texts))[0] for subset, *texts in write_pairs(60, seed=0)]
 
@@ -31,13 +31,13 @@ def test_a_plain_pair_counts_prompt_longer_answer_and_end_token():
 
 @pytest.mark.parametrize("think", ["", "(hm)"])  # with a thought the whole dialogue does not begin with the prompt
 def test_a_chat_pair_counts_what_the_template_writes(think):
-    tokenizer = build_byte_tokenizer(CHATML)
-    prompts, chosen, rejected = render(PAIRS[:3], tokenizer, chat=True, think=think)
+    tokenizer = build_byte_tokenizer(CHATML.replace("THINK", think))
+    prompts, chosen, rejected = render(PAIRS[:3], tokenizer, chat=True)
     question = PAIRS[0].history[0][1]
     assert prompts[0] == f"<user>{question}</s><assistant>{think}"
     assert chosen[0] == f"<user>{question}</s><assistant>{PAIRS[0].chosen}</s>"
     assert rejected[0] == f"<user>{question}</s><assistant>{PAIRS[0].rejected}</s>"
-    assert measure(PAIRS[:3], tokenizer, chat=True, think=think) == [
+    assert measure(PAIRS[:3], tokenizer, chat=True) == [
         (len(prompt), max(len(one), len(other))) for prompt, one, other in zip(prompts, chosen, rejected, strict=True)
     ]
 
