@@ -78,7 +78,7 @@ STEPS = [
         "max_tokens=16",
         "device=cpu",
         "device.threads=1",
-        "algo.args.warmup_steps=0",
+        "++algo.args.warmup_steps=0",
     ),
 ]
 

@@ -3,7 +3,7 @@
     model = build(cfg, task)
     model(prompts=["\\n\\nHuman: Hi!\\n\\nAssistant:"], completions=[" Hello."])    # [0.31]
 
-Every completion is scored as a whole answer: its end is added to it as in training (pair_tokens.py), also where the
+Every completion is scored as a whole answer: its end is added to it as in training (preferences/tokens.py), also where the
 token budget cut it off, since a reward sees text alone. A plain completion gets the space that parts it from its prompt
 where it has none: tokenizers of words lose it in decoding, and the answers of pairs begin with it.
 
@@ -21,8 +21,8 @@ from omegaconf import OmegaConf
 
 from rlhf_exp.config import ConfigError
 from rlhf_exp.models import count_unknown, load_reward_model
-from rlhf_exp.pair_scores import score_sequences
-from rlhf_exp.pair_tokens import Text, encode_answers
+from rlhf_exp.preferences.scores import score_sequences
+from rlhf_exp.preferences.tokens import Text, encode_answers
 from rlhf_exp.rewards import RewardFunction, read_text
 from rlhf_exp.tasks import as_completion
 

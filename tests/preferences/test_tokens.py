@@ -8,7 +8,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
-from rlhf_exp.pair_tokens import encode_answers, encode_pair
+from rlhf_exp.preferences.tokens import encode_answers, encode_pair
 from rlhf_exp.untrained import build_byte_tokenizer, build_config
 
 TOKENIZERS = Path(__file__).parents[2] / "shared" / "data" / "tokenizers"

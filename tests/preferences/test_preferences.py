@@ -7,11 +7,11 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
-from rlhf_exp import pair_scores
 from rlhf_exp.config import compose_config
-from rlhf_exp.pair_scores import sum_logps
-from rlhf_exp.pair_tokens import encode_answers, encode_pair
 from rlhf_exp.preferences import describe_pairs, implicit_rewards, score_pairs
+from rlhf_exp.preferences import scores
+from rlhf_exp.preferences.scores import sum_logps
+from rlhf_exp.preferences.tokens import encode_answers, encode_pair
 from rlhf_exp.untrained import build_byte_tokenizer, build_config
 
 TOKENIZER = build_byte_tokenizer()
@@ -93,7 +93,7 @@ def slow_logp(model, prompt, answer):
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
 @pytest.mark.parametrize("elements", [1, 258 * 60, 2**26])
 def test_log_probabilities_equal_a_slow_loop(architecture, elements, monkeypatch):
-    monkeypatch.setattr(pair_scores, "BATCH_ELEMENTS", elements)
+    monkeypatch.setattr(scores, "BATCH_ELEMENTS", elements)
     model = make_model(AutoModelForCausalLM, architecture)
     rows = [(ids.prompt, ids.chosen) for ids in (encode_pair(TOKENIZER, pair) for pair in PAIRS)]
     rows.append(([], [5, 6, 7]))
@@ -102,9 +102,9 @@ def test_log_probabilities_equal_a_slow_loop(architecture, elements, monkeypatch
 
 
 def test_batches_hold_every_row_once_and_keep_to_their_size(monkeypatch):
-    monkeypatch.setattr(pair_scores, "BATCH_ELEMENTS", 400)
+    monkeypatch.setattr(scores, "BATCH_ELEMENTS", 400)
     rows = [([1] * (i % 5 + 1), [2] * (i % 11 + 1)) for i in range(50)]
-    batches = list(pair_scores._split(rows, 10))
+    batches = list(scores._split(rows, 10))
     assert sorted(i for batch in batches for i in batch) == list(range(50))
     for batch in batches:
         width = max(len(rows[i][0]) + len(rows[i][1]) for i in batch)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rlhf_exp.pair_scores import score_sequences, sum_logps
-from rlhf_exp.pair_tokens import Text, encode_answers, encode_pair
-from rlhf_exp.preference_figures import compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.preferences.figures import compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.preferences.scores import score_sequences, sum_logps
+from rlhf_exp.preferences.tokens import Text, encode_answers, encode_pair
 from rlhf_exp.rewards import read_text
 
 if TYPE_CHECKING:
