@@ -127,9 +127,14 @@ def _make_folder(config: Config, cfg: DictConfig) -> Path:
 
 
 def _name_job(settings: DictConfig) -> str:
-    """What a job does not share with the sweep's others as a folder's name, in letters that `resume=` takes without
-    quotes. An override that stands in every job as it was typed is shared."""
-    own = [text.replace("=", "-", 1) for text in settings.overrides.task if text not in sys.argv]
+    """The overrides that were swept over as a folder's name, in letters that `resume=` takes without quotes.
+
+    Swept over is what the study names, and what was typed with several values: `seed=0,1`, `seed=range(3)`.
+    """
+    typed = dict(text.split("=", 1) for text in sys.argv if "=" in text)
+    swept = {key for key, value in typed.items() if re.match(r"[^\[{'\"]*[,(]", value)}
+    swept |= set(settings.sweeper.params or {})
+    own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in swept]
     return re.sub(r"[^\w.+-]+", "_", "_".join(own))[:100]
 
 
