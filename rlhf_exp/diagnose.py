@@ -210,8 +210,30 @@ def find_accuracy_change(run: Signals) -> Finding | None:
     return _finding("no_measurable_gain", "info", None, evidence, cause, remedy)
 
 
+def find_overfitting(run: Signals) -> Finding | None:
+    """A reward model whose training loss fell below what its held-out loss started at, while that rose."""
+    sides = [run.evaluation.get(side, {}).get("loss") for side in ("baseline", "trained")]
+    quarter = _last_quarter(run.series("loss"))
+    if run.algo != "reward_model" or not quarter or None in sides:
+        return None
+    (before, after), training = sides, _mean(quarter)
+    if after["value"] <= before["value"] or after["low"] is None or training >= after["low"]:
+        return None
+    steps = run.metrics[-1]["step"]
+    return _finding(
+        "overfitting",
+        "warning",
+        _span(quarter),
+        f"held-out loss rose from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
+        f"{after['high']:.3f}, while the training loss fell to {training:.3f}",
+        "the model remembers its training pairs: too many passes over too few of them, or too large a learning rate",
+        run.set_arg("max_steps", max(1, steps // 2)),
+    )
+
+
 CHECKS: tuple[Callable[[Signals], Finding | None], ...] = (
     find_nonfinite,
+    find_overfitting,
     find_accuracy_change,
     find_format_farming,
     find_kl_drift,

@@ -185,3 +185,23 @@ def test_every_remedy_is_one_override_and_every_evidence_holds_a_number():
     for finding in make_ruined_run()["findings"]:
         assert re.fullmatch(r"\+?[a-z_.]+=[0-9.e-]+", finding["remedy"]), finding["remedy"]
         assert re.search(r"\d", finding["evidence"])
+
+
+@pytest.mark.parametrize(
+    ("held_out", "training", "found"), [(0.76, 0.58, True), (0.66, 0.58, False), (0.76, 0.75, False)]
+)
+def test_a_reward_model_that_remembers_its_pairs_overfits(held_out, training, found):
+    loss = {
+        "baseline": {"value": 0.69, "low": 0.68, "high": 0.70},
+        "trained": {"value": held_out, "low": held_out - 0.06, "high": held_out + 0.06},
+    }
+    evaluation = {side: {"loss": interval} for side, interval in loss.items()}
+    metrics = [{"step": i + 1, "loss": 0.7 if i < 60 else training} for i in range(100)]
+    config = {**CONFIG, "algo": {"name": "reward_model", "args": {"learning_rate": 1e-3}}}
+    findings = diagnose(metrics, evaluation, config)["findings"]
+    assert [finding["name"] for finding in findings] == ["overfitting"] * found
+    if found:
+        assert findings[0]["remedy"] == "+algo.args.max_steps=50"
+        assert findings[0]["evidence"] == (
+            "held-out loss rose from 0.690 to 0.760, 95% interval 0.700 to 0.820, while the training loss fell to 0.580"
+        )
