@@ -177,8 +177,8 @@ def make_ruined_run():
 
 def test_every_check_fires_on_a_ruined_run_worst_first():
     findings = make_ruined_run()["findings"]
-    assert len(findings) == len(CHECKS)
-    assert [finding["severity"] for finding in findings] == ["error"] + ["warning"] * (len(CHECKS) - 1)
+    assert len(findings) == len(CHECKS) - 1  # overfitting is of reward models alone
+    assert [finding["severity"] for finding in findings] == ["error"] + ["warning"] * (len(CHECKS) - 2)
 
 
 def test_every_remedy_is_one_override_and_every_evidence_holds_a_number():
