@@ -19,6 +19,7 @@ from rlhf_exp.adapters import build_peft_config
 from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.files import is_hub_id
 from rlhf_exp.measurements import PolicyMeasurement, ScorerMeasurement
 from rlhf_exp.models import free_memory, load_tokenizer, resolve_model
 from rlhf_exp.monitor import MetricsWriter, QuietProgress
@@ -131,12 +132,20 @@ def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreT
     return task
 
 
+def _name_model(cfg: Config) -> str:
+    """The option's name, or the end of the path that was given instead of its own."""
+    path = cfg.model.path
+    if path is None or (is_hub_id(path) and cfg.model.name != "tiny"):
+        return cfg.model.name
+    return "/".join(Path(path).parts[-2:])
+
+
 def _list_facts(cfg: Config) -> dict[str, Any]:
     device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {
         "algo": cfg.algo.name,
         "task": cfg.task.name,
-        "model": cfg.model.name,
+        "model": _name_model(cfg),
         "loss_type": cfg.algo.args.get("loss_type"),
         "seed": cfg.seed,
         "max_tokens": cfg.max_tokens,

@@ -3,8 +3,8 @@
     model = build(cfg, task)
     model(prompts=["\\n\\nHuman: Hi!\\n\\nAssistant:"], completions=[" Hello."])    # [0.31]
 
-Every completion is scored as a whole answer: its end is added as in training (preferences/tokens.py), also where the token
-budget cut it off, since a reward sees text alone. A plain completion gets the space that parts it from its prompt
+Every completion is scored as a whole answer: its end is added as in training (preferences/tokens.py), also where the
+token budget cut it off, since a reward sees text alone. A plain completion gets the space that parts it from its prompt
 where it has none: tokenizers of words lose it in decoding, and the answers of pairs begin with it.
 
 A text longer than the reward model's context is scored on its first tokens, without its end. Training logs the share
