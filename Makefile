@@ -24,8 +24,8 @@ help: ## list the targets
 run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure again, report
 	$(PY) -m rlhf_exp algo=grpo task=countdown $(ARGS)
 
-test: $(INSTALLED) ## every test
-	$(PY) -m pytest $(ARGS)
+test: $(INSTALLED) ## every test, two files at a time
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and formatting
 	$(PY) -m ruff check .

@@ -124,7 +124,9 @@ def test_second_make_installs_nothing(checkout: Path) -> None:
     stamp = checkout / ".venv" / ".installed"
     stamp.parent.mkdir()
     stamp.touch()
-    assert make(checkout, "-n", "test", "ARGS=-k grade").stdout == ".venv/bin/python -m pytest -k grade\n"
+    assert make(checkout, "-n", "test", "ARGS=-k grade").stdout == (
+        "OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile -k grade\n"
+    )
 
 
 @pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml"])
