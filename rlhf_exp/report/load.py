@@ -4,6 +4,7 @@ run = load_run(Path("outputs/2026-01-01/12-00-00"))
 run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy"]
 """
 
+import io
 import json
 import re
 from collections.abc import Callable, Hashable
@@ -131,7 +132,8 @@ def _read_json(path: Path) -> dict:
 def _read_lines(path: Path) -> list[dict]:
     """JSON lines; a last line without its newline was cut off by a crash and is left out."""
     rows = []
-    for number, line in enumerate(_read_text(path).splitlines(keepends=True), start=1):
+    # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028.
+    for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), start=1):
         try:
             rows.append(json.loads(line))
         except ValueError as error:

@@ -110,7 +110,7 @@ def _read_samples(cfg: "Config", task: Task, folder: Path, where: str) -> list[S
     try:
         config = OmegaConf.load(folder / ".hydra" / "config.yaml")
         evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        lines = (folder / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (folder / "samples.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")  # U+2028 ends no line
     except FileNotFoundError as error:
         lacks = Path(error.filename).relative_to(folder)
         raise ConfigError([f"{where}: has no {lacks}; make a folder that has: {make}"]) from None

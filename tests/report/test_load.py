@@ -107,3 +107,11 @@ def test_broken_overrides_are_named_in_one_line(run_dir):
     with pytest.raises(NotARun, match="overrides.yaml: not valid YAML") as caught:
         load_run(run_dir)
     assert "\n" not in str(caught.value)
+
+
+def test_a_completion_may_hold_marks_that_end_a_line_elsewhere(tmp_path, make_run):
+    folder = make_run(tmp_path / "run")
+    rows = [json.loads(line) for line in (folder / "samples.jsonl").read_text().split("\n") if line]
+    rows[0]["completion"] = "a\u2028b\u0085c\r\nd"
+    (folder / "samples.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    assert load_run(folder).samples[0]["completion"] == "a\u2028b\u0085c\r\nd"
