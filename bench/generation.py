@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlhf_exp.config import compose_config
 from rlhf_exp.evaluate import sample_held_out
 from rlhf_exp.generation import Sampling, sample_completions
-from rlhf_exp.loading import ASSETS
+from rlhf_exp.models.loading import ASSETS
 from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.tasks import load_task
 

@@ -11,15 +11,15 @@ import torch
 from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from rlhf_exp.adapters import build_peft_config
 from rlhf_exp.combinations import ALGO_NEEDS, GRADED, LOSS_TYPES, PAIRS, PROMPTS, TASK_GIVES, learns_from_samples
 from rlhf_exp.config import Config
-from rlhf_exp.loading import load_config, locate_model
 from rlhf_exp.models import load_tokenizer
+from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.models.loading import load_config, locate_model
+from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.prompts import check_context, check_vocabulary
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.trl_args import build_args
-from rlhf_exp.untrained import build_config, build_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments

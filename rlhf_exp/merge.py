@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     import transformers
 
-    from rlhf_exp.adapters import AdapterError, WrongBase, find_base, merge
+    from rlhf_exp.models.adapters import AdapterError, WrongBase, find_base, merge
 
     transformers.utils.logging.set_verbosity_error()
     try:

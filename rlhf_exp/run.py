@@ -15,13 +15,13 @@ import transformers
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
 
-from rlhf_exp.adapters import build_peft_config
 from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.files import is_hub_id
 from rlhf_exp.measurements import PolicyMeasurement, ScorerMeasurement
 from rlhf_exp.models import free_memory, load_tokenizer, resolve_model
+from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.monitor import MetricsWriter, QuietProgress
 from rlhf_exp.prompts import check_context, check_vocabulary
 from rlhf_exp.report import terminal_table, write_report

@@ -3,7 +3,7 @@ from transformers import AutoModelForCausalLM
 
 from rlhf_exp.config import compose_config
 from rlhf_exp.dry_run import print_dry_run
-from rlhf_exp.untrained import build_trace_tokenizer
+from rlhf_exp.models.untrained import build_trace_tokenizer
 
 SMALL = ["device=cpu", "task.train_rows=64", "eval.rows=16"]
 

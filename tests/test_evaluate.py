@@ -9,12 +9,12 @@ from rlhf_exp import baseline_cache
 from rlhf_exp.config import compose_config
 from rlhf_exp.evaluate import HeldOut, describe_samples, measure_kl, sample_held_out
 from rlhf_exp.generation import Sampling, sample_completions
+from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.monitor import completion_logps
 from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.sample_figures import summarise
 from rlhf_exp.tasks import load_task
-from rlhf_exp.untrained import build_trace_tokenizer
 
 TOKENIZER = build_trace_tokenizer()
 

@@ -13,9 +13,9 @@ from transformers import GPT2Config, Qwen2Config, Qwen3Config
 from rlhf_exp.combinations import ALGO_NEEDS, TASK_GIVES
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.dry_run import print_dry_run
+from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks.gsm8k import files as gsm8k_files
 from rlhf_exp.tasks.hh_rlhf import files as hh_rlhf_files
-from rlhf_exp.untrained import build_byte_tokenizer
 
 HUB_MODELS = {"gpt2": "gpt2", "qwen2_5_0_5b": "qwen2", "qwen2_5_3b": "qwen2", "qwen3_1_7b": "qwen3"}
 CONFIGS = {"gpt2": GPT2Config, "qwen2": Qwen2Config, "qwen3": Qwen3Config}

@@ -1,9 +1,9 @@
 import pytest
 
 from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.prompts import check_budget, check_context, check_vocabulary, encode_prompts
 from rlhf_exp.tasks import Task
-from rlhf_exp.untrained import build_trace_tokenizer
 
 ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
 

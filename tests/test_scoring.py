@@ -14,10 +14,10 @@ from trl.trainer.utils import add_fused_lm_head
 from rlhf_exp.config import ROOT, compose_config
 from rlhf_exp.generation import Sampling, sample_completions
 from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.models.untrained import build_config
 from rlhf_exp.monitor import completion_logps
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
-from rlhf_exp.untrained import build_config
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 TOKENS = 8

@@ -39,7 +39,7 @@ def load_tokenizer(cfg: "Config") -> PreTrainedTokenizerBase:
     """
     # What is imported in here brings peft, which takes seconds.
     if cfg.model.init is not None:
-        from rlhf_exp.untrained import build_tokenizer
+        from rlhf_exp.models.untrained import build_tokenizer
 
         tokenizer = build_tokenizer(cfg.model.init)
     else:
@@ -47,7 +47,7 @@ def load_tokenizer(cfg: "Config") -> PreTrainedTokenizerBase:
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=cfg.model.trust_remote_code)
         except (OSError, ValueError) as error:
-            from rlhf_exp.loading import explain
+            from rlhf_exp.models.loading import explain
 
             raise ConfigError([explain(path, error)]) from None
         if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty GPT-2 tokenizer where files lack

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.adapters import keep_dtype_on_resume
-from rlhf_exp.positions import mend_positions
+from rlhf_exp.models.adapters import keep_dtype_on_resume
+from rlhf_exp.models.positions import mend_positions
 
 if TYPE_CHECKING:
     from datasets import Dataset

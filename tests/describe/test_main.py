@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from rlhf_exp.describe.__main__ import USAGE, main
-from rlhf_exp.untrained import build_byte_tokenizer
+from rlhf_exp.models.untrained import build_byte_tokenizer
 
 
 def test_the_command_writes_its_files_and_says_where(hh_overrides, tmp_path, capsys):

@@ -8,10 +8,10 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config import compose_config
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.preferences import describe_pairs, implicit_rewards, score_pairs, scores
 from rlhf_exp.preferences.scores import sum_logps
 from rlhf_exp.preferences.tokens import encode_answers, encode_pair
-from rlhf_exp.untrained import build_byte_tokenizer, build_config
 
 TOKENIZER = build_byte_tokenizer()
 INIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 256,

@@ -9,10 +9,10 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from trl import GRPOConfig, GRPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer
 from rlhf_exp.preferences import score_pairs
 from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.tasks import Task
-from rlhf_exp.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer
 
 INIT = {"architecture": "gpt2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
         "max_position_embeddings": 64, "initializer_range": 0.3}  # fmt: skip

@@ -6,8 +6,8 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from rlhf_exp.positions import count_positions, mend_positions
-from rlhf_exp.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.models.positions import count_positions, mend_positions
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 
 PROMPTS = ["a", "A much longer prompt than the others here", "two words", "and a fourth one"]
 TOKENIZER = build_byte_tokenizer()

@@ -12,15 +12,15 @@ from peft import PeftModel
 from safetensors import SafetensorError
 from transformers import AutoConfig, BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
 
-from rlhf_exp import adapters
-from rlhf_exp.adapters import AdapterError, WrongBase, is_adapter
 from rlhf_exp.config import ConfigError
-from rlhf_exp.positions import mend_positions
+from rlhf_exp.models import adapters
+from rlhf_exp.models.adapters import AdapterError, WrongBase, is_adapter
+from rlhf_exp.models.positions import mend_positions
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
 
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parent.parent / "assets"
 
 UNREADABLE = (OSError, ValueError, SafetensorError)
 """What from_pretrained raises for a folder or hub id that it cannot read."""

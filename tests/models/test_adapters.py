@@ -9,10 +9,10 @@ from peft import get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlhf_exp.adapters import build_peft_config, find_base, is_adapter, keep_dtype_on_resume, merge
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.merge import main
 from rlhf_exp.models import load_policy, load_scorer, load_tokenizer, resolve_model
+from rlhf_exp.models.adapters import build_peft_config, find_base, is_adapter, keep_dtype_on_resume, merge
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 INIT = {"hidden_size": 64, "intermediate_size": 64, "max_position_embeddings": 64}

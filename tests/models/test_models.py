@@ -7,9 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from rlhf_exp.adapters import build_peft_config
 from rlhf_exp.config import ROOT, ConfigError, compose_config
-from rlhf_exp.loading import ASSETS
 from rlhf_exp.models import (
     count_unknown,
     identify_weights,
@@ -20,9 +18,11 @@ from rlhf_exp.models import (
     resolve_model,
     set_thinking,
 )
+from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.models.loading import ASSETS
+from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
-from rlhf_exp.untrained import build_trace_tokenizer
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")

@@ -25,11 +25,11 @@ from transformers import (
     set_seed,
 )
 
-from rlhf_exp import adapters
-from rlhf_exp.adapters import AdapterError, is_adapter
 from rlhf_exp.checks import show
 from rlhf_exp.config import ConfigError
-from rlhf_exp.loading import (
+from rlhf_exp.models import adapters
+from rlhf_exp.models.adapters import AdapterError, is_adapter
+from rlhf_exp.models.loading import (
     UNREADABLE,
     explain,
     find_named_base,
@@ -39,7 +39,7 @@ from rlhf_exp.loading import (
     load_model,
     locate_model,
 )
-from rlhf_exp.untrained import create_untrained
+from rlhf_exp.models.untrained import create_untrained
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config

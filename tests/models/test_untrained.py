@@ -4,7 +4,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.models import identify_weights
-from rlhf_exp.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer, create_untrained
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer, create_untrained
 
 SHAPE = {
     "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
