@@ -15,9 +15,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp import combinations, device, files
+from rlhf_exp import device, files
 from rlhf_exp.checks import find_problem, show, suggest
-from rlhf_exp.schema import TASKS, Config
+from rlhf_exp.combinations.conflicts import find_conflicts
+from rlhf_exp.schema import Config
 
 __all__ = ["ROOT", "Config", "ConfigError", "compose_config", "parse"]
 
@@ -55,7 +56,7 @@ def parse(cfg: DictConfig) -> Config:
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     config = _read(Config, values, "", problems)
     found = [line for lines in problems.values() for line in lines]
-    found = found or combinations.find_conflicts(config) + files.find_missing_files(config)
+    found = found or find_conflicts(config) + files.find_missing_files(config)
     if found:
         raise ConfigError(found)
     return config
@@ -72,6 +73,11 @@ def known_keys() -> list[str]:
 def refuse_key(key: str) -> str:
     """Why `key` is refused, with the nearest that exists: among its neighbours, then among all."""
     known = known_keys()
+    if key in known:  # of another option of its group
+        group, _, own = key.partition(".")
+        options = [schema for schema in _schemas(get_type_hints(Config)[group]) if own in _list_keys(schema, "")]
+        names = [name for schema in options for name in get_args(get_type_hints(schema)["name"])]
+        return f"a key of {' and '.join(f'{group}={name}' for name in names)} alone"
     neighbours = [name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0]]
     return f"no such key{suggest(key, neighbours) or suggest(key, known)}"
 
@@ -117,4 +123,5 @@ def _schemas(hint: Any) -> list[type]:
 def _choose(schemas: list[type], values: Any) -> type:
     """Of several dataclasses the one that `name` means."""
     name = values.get("name") if isinstance(values, dict) else None
-    return TASKS.get(name, schemas[0]) if len(schemas) > 1 else schemas[0]
+    named = [schema for schema in schemas if name in get_args(get_type_hints(schema).get("name"))]
+    return (named or schemas)[0]

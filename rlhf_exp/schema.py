@@ -15,9 +15,53 @@ def within(bounds: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Algo:
-    name: Literal["grpo", "sft", "dpo", "reward_model"]
+class Supervised:
+    """Algorithms that learn from given rows: they have no keys of their own beside TRL's."""
+
+    name: Literal["sft", "dpo", "reward_model"]
     args: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """loss_type=hybrid: the share of the grpo loss in its mix with dr_grpo; null takes it from the budget."""
+
+    alpha: float | None = within(">= 0, <= 1")
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first of which is 0."""
+
+    budgets: list[int] = within(">= 1")
+    from_steps: list[int] = within(">= 0")
+
+
+@dataclass(frozen=True)
+class Grpo:
+    name: Literal["grpo"]
+    args: dict[str, Any]
+    hybrid: Hybrid
+    advantage_clip: float | None = within("> 0")
+    curriculum: Curriculum | None
+
+
+@dataclass(frozen=True)
+class Ppo:
+    name: Literal["ppo"]
+    args: dict[str, Any]
+    critic: Literal["shared", "separate"]
+    critic_learning_rate: float = within("> 0")
+    critic_warmup_steps: int = within(">= 0")
+    vf_coef: float = within("> 0")
+    cliprange_value: float | None = within("> 0")
+    gamma: float = within("> 0, <= 1")
+    lam: float = within(">= 0, <= 1")
+    whiten_advantages: bool
+    init_kl_coef: float = within(">= 0")
+    target_kl: float | None = within("> 0")
+    kl_horizon: int = within(">= 1")
+    missing_eos_penalty: float | None = within(">= 0")
 
 
 @dataclass(frozen=True)
@@ -85,9 +129,6 @@ class HhRlhf:
     data_seed: int = within(SEED_RANGE)
     prompt: Literal["auto", "plain", "chat"]
     max_length: int | None = within(">= 2")
-
-
-TASKS = {"countdown": Countdown, "gsm8k": Gsm8k, "hh_rlhf": HhRlhf}
 
 
 @dataclass(frozen=True)
@@ -179,7 +220,7 @@ class Config:
     dry_run: bool
     resume: str | None
     output_dir: str
-    algo: Algo
+    algo: Supervised | Grpo | Ppo
     task: Countdown | Gsm8k | HhRlhf
     model: Model
     peft: Peft

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from rlhf_exp import combinations, device
-from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES, REWARDS, TASK_GIVES
+from rlhf_exp import device
+from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES, REWARDS, TASK_GIVES, machine
 from rlhf_exp.config import ROOT, ConfigError, compose_config, known_keys
 
 CONF = ROOT / "conf"
@@ -25,7 +25,7 @@ def refuse(*overrides):
 def any_machine(monkeypatch):
     """A machine with a GPU and every optional package."""
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
-    monkeypatch.setattr(combinations, "find_spec", lambda name: name)
+    monkeypatch.setattr(machine, "find_spec", lambda name: name)
 
 
 def test_every_config_file_composes_and_checks(any_machine):
@@ -236,13 +236,13 @@ def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):
 
 
 def test_a_logger_that_is_not_installed_is_refused(monkeypatch):
-    monkeypatch.setattr(combinations, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     assert refuse("logging=wandb") == ["logging=wandb: not installed; pip install wandb, or logging=file"]
 
 
 def test_4_bit_needs_bitsandbytes_and_half_precision_by_default(monkeypatch):
     assert compose_config(["peft=qlora"]).model.dtype == "bfloat16"
-    monkeypatch.setattr(combinations, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     assert refuse("peft=qlora") == ["peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora"]
 
 
@@ -250,11 +250,11 @@ FLASH = "model.attn_implementation=flash_attention_2"
 
 
 def test_flash_attention_is_refused_where_it_cannot_run(monkeypatch):
-    monkeypatch.setattr(combinations, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     assert refuse(FLASH) == [
         f"{FLASH}: flash-attn is not installed; pip install flash-attn, or model.attn_implementation=sdpa"
     ]
-    monkeypatch.setattr(combinations, "find_spec", lambda name: name)
+    monkeypatch.setattr(machine, "find_spec", lambda name: name)
     assert refuse(FLASH) == [f"{FLASH}: needs a GPU of Ampere or newer; use model.attn_implementation=sdpa"]
 
 

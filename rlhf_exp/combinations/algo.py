@@ -1,0 +1,28 @@
+"""What an algorithm cannot do with a task, or with a loss."""
+
+from typing import TYPE_CHECKING
+
+from rlhf_exp.checks import suggest
+from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES, TASK_GIVES
+
+if TYPE_CHECKING:
+    from rlhf_exp.schema import Config
+
+
+def check_algo(cfg: "Config") -> list[str]:
+    """Whether the task gives what the algorithm learns from, and the loss is one of its own."""
+    algo, task, problems = cfg.algo.name, cfg.task.name, []
+    need, gives = ALGO_NEEDS[algo], TASK_GIVES[task]
+    if need not in gives:
+        tasks = [name for name, given in TASK_GIVES.items() if need in given]
+        fitting = [name for name, needed in ALGO_NEEDS.items() if needed in gives]
+        problems.append(
+            f"algo={algo}: needs {need}, and task={task} has none; tasks with {need.split()[-1]}:"
+            f" {', '.join(tasks) or 'none yet'}; algorithms for task={task}: {', '.join(fitting)}"
+        )
+    losses, chosen = LOSS_TYPES.get(algo), cfg.algo.args.get("loss_type")
+    for loss in chosen if isinstance(chosen, list) else [chosen]:
+        if losses and loss is not None and loss not in losses:
+            allowed = f"must be one of {', '.join(losses)}{suggest(loss, losses)}"
+            problems.append(f"loss_type={loss}: not a loss of algo={algo}, {allowed}")
+    return problems

@@ -1,0 +1,39 @@
+"""What this machine has not."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from rlhf_exp import device
+
+if TYPE_CHECKING:
+    from rlhf_exp.schema import Config
+
+
+def check_machine(cfg: "Config") -> list[str]:
+    """Whether packages and hardware are there for what is asked."""
+    problems = []
+    if cfg.device.name == "cuda" and not device.cuda_major():
+        problems.append("device=cuda: no usable GPU, or a CPU build of torch; use device=cpu or device=auto")
+    if cfg.generation.method == "compact" and cfg.algo.args.get("use_vllm"):
+        problems.append("generation=compact: not with algo.args.use_vllm=true; use generation=trl")
+    for package in cfg.logging.report_to:
+        if package not in ("wandb", "tensorboard"):
+            problems.append(f"logging.report_to={package}: must be wandb or tensorboard")
+        elif find_spec(package) is None:
+            problems.append(f"logging={package}: not installed; pip install {package}, or logging=file")
+    if cfg.peft.quantization and find_spec("bitsandbytes") is None:
+        problems.append("peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora")
+    return problems + _check_attention(cfg)
+
+
+def _check_attention(cfg: "Config") -> list[str]:
+    if cfg.model.attn_implementation != "flash_attention_2":
+        return []
+    key = "model.attn_implementation=flash_attention_2"
+    if find_spec("flash_attn") is None:
+        return [f"{key}: flash-attn is not installed; pip install flash-attn, or model.attn_implementation=sdpa"]
+    if cfg.device.use_cpu or not device.has_flash_attention():
+        return [f"{key}: needs a GPU of Ampere or newer; use model.attn_implementation=sdpa"]
+    if cfg.model.dtype == "float32":
+        return [f"{key}: needs half precision; add model.dtype=bfloat16, or use model.attn_implementation=sdpa"]
+    return []
