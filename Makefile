@@ -2,7 +2,7 @@
 #
 #   make run ARGS="seed=1 max_tokens=96"     overrides for the run
 #   make test ARGS="-k countdown"            options for pytest
-#   make study-NAME ARGS="seed=0,1,2"        sweeps/NAME.yaml
+#   make study-NAME ARGS="seed=0,1,2"        sweeps/NAME.yaml; what is finished is not run again
 #   make run PYTHON=/path/to/python3         builds .venv with this Python
 
 VENV := .venv
@@ -16,7 +16,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench sweep report tiny docker
+.PHONY: help run test lint bench compare sweep report tiny docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,8 @@ lint: $(INSTALLED) ## ruff: rules and formatting
 
 bench: $(INSTALLED) ## every bench/*.py in turn; BENCH=bench/NAME.py for one
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
+
+compare: study-compare ## sft, rejection sampling, dpo, ppo, grpo and dr_grpo at equal training tokens, and one report
 
 sweep: ## the study named by STUDY=
 	$(if $(STUDY),,$(error which study? make sweep STUDY=NAME, one of: $(STUDIES)))

@@ -17,9 +17,10 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from rlhf_exp.combinations import PAIRS
 from rlhf_exp.config import ROOT, compose_config
-from rlhf_exp.tasks.hh_rlhf.lengths import count_tokens, render
-from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf import build_row, read_pairs, split_pairs
+from rlhf_exp.tasks.lengths import count_tokens, render
 
 SHARED = ROOT.parent / "shared" / "data"
 TOKENIZERS = {"gpt2": False, "qwen3": True}  # name: in chat form
@@ -44,11 +45,13 @@ def main() -> None:
     for name, chat in TOKENIZERS.items():
         tokenizer = AutoTokenizer.from_pretrained(args.tokenizers / name)
         title = f"{name}: chat template" if chat else f"{name}: plain text"
-        texts = report(title, n, lambda tokenizer=tokenizer, chat=chat: render(pairs, tokenizer, chat))
+        rows = [build_row(pair, PAIRS, chat) for pair in pairs]
+        prompts, answers = [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
+        texts = report(title, n, lambda tokenizer=tokenizer, texts=(prompts, answers): render(tokenizer, *texts))
         report(
             f"{name}: count tokens",
             n,
-            lambda texts=texts, tokenizer=tokenizer, chat=chat: count_tokens(texts, tokenizer, chat),
+            lambda texts=texts, tokenizer=tokenizer, chat=chat: count_tokens(tokenizer, *texts, chat),
         )
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import hydra
@@ -23,6 +24,7 @@ from rlhf_exp.arguments import prepare_arguments
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
 from rlhf_exp.hub import prepare_hub
 from rlhf_exp.refusals import explain
+from rlhf_exp.study import Plan, plan_job, report_study
 from rlhf_exp.usage import format_help
 
 FAILED, REFUSED, STOPPED = 1, 2, 130
@@ -49,7 +51,10 @@ def run_job(cfg: DictConfig) -> int:
     where = ""
     if settings.mode == RunMode.MULTIRUN:
         where = f"job {settings.job.num} ({' '.join(settings.overrides.task)}): "
-        cfg.output_dir = str(Path(settings.sweep.dir) / f"{settings.job.num:02d}_{_name_job(settings)}")
+        name = _name_job(settings)
+        # Numbers move when a study grows, and what is finished must be found again.
+        name = name if cfg.skip_finished and name else f"{settings.job.num:02d}_{name}"
+        cfg.output_dir = str(Path(settings.sweep.dir) / name)
         print(where.removesuffix(": "), flush=True)
     try:
         config = parse(cfg)
@@ -59,6 +64,13 @@ def run_job(cfg: DictConfig) -> int:
 
             print_dry_run(config)
             return 0
+        plan = plan_job(config) if config.skip_finished and not config.resume else Plan.START
+        if plan == Plan.SKIP:
+            print(f"finished already: {config.output_dir}", flush=True)
+            return 0
+        if plan == Plan.RESUME:
+            print(f"goes on: {config.output_dir}", flush=True)
+            config = replace(config, resume=config.output_dir)
         from rlhf_exp.trl_args import build_args
 
         build_args(config)  # before there is a folder
@@ -72,8 +84,12 @@ def _run_jobs(overrides: list[str]) -> int:
     """Hand over to Hydra, which composes one job or many and calls `run_job` for each."""
     device.register_resolvers()
     statuses: list[int] = []
+    studies: set[str] = set()
 
     def job(cfg: DictConfig) -> int:
+        settings = HydraConfig.get()
+        if settings.mode == RunMode.MULTIRUN and not cfg.dry_run:
+            studies.add(settings.sweep.dir)
         try:
             statuses.append(run_job(cfg))
         except Exception as error:  # a bug, before there was a folder: the other jobs of a sweep still run
@@ -94,6 +110,8 @@ def _run_jobs(overrides: list[str]) -> int:
     bad = [status for status in statuses if status]
     if bad and len(statuses) > 1:
         _say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
+    for folder in studies:
+        report_study(Path(folder))
     return min(bad, default=0)  # a failure before a refusal
 
 
@@ -135,7 +153,7 @@ def _name_job(settings: DictConfig) -> str:
     swept = {key for key, value in typed.items() if re.match(r"[^\[{'\"]*[,(]", value)}
     swept |= set(settings.sweeper.params or {})
     own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in swept]
-    return re.sub(r"[^\w.+-]+", "_", "_".join(own))[:100]
+    return re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))[:100]
 
 
 def _refuse(problems: list[str], where: str = "") -> int:

@@ -9,7 +9,7 @@ The keys stand in schema.py. TRL's arguments, under `algo.args`, are checked by 
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
@@ -74,8 +74,7 @@ def refuse_key(key: str) -> str:
     """Why `key` is refused, with the nearest that exists: among its neighbours, then among all."""
     known = known_keys()
     if key in known:  # of another option of its group
-        group, _, own = key.partition(".")
-        options = [schema for schema in _schemas(get_type_hints(Config)[group]) if own in _list_keys(schema, "")]
+        group, options = _list_owners(key)
         names = [name for schema in options for name in get_args(get_type_hints(schema)["name"])]
         return f"a key of {' and '.join(f'{group}={name}' for name in names)} alone"
     neighbours = [name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0]]
@@ -95,9 +94,13 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]]) 
         if item.name not in values:
             problems["unknown"].append(f"{key}: missing; it has no default")
         elif schemas := _schemas(hints[item.name]):
-            nested = _choose(schemas, values[item.name])
             absent = values[item.name] is None and type(None) in get_args(hints[item.name])
-            read[item.name] = None if absent else _read(nested, values[item.name], f"{key}.", problems)
+            if not absent and (problem := _refuse_option(schemas, values[item.name], key)):
+                problems["type"].append(problem)
+            elif not absent:
+                read[item.name] = _read(_choose(schemas, values[item.name]), values[item.name], f"{key}.", problems)
+            else:
+                read[item.name] = None
         else:
             problem = find_problem(key, values[item.name], hints[item.name], item.metadata.get("range"))
             read[item.name] = values[item.name]
@@ -115,9 +118,34 @@ def _list_keys(schema: type, path: str) -> list[str]:
     return list(dict.fromkeys(keys))
 
 
+def _list_owners(key: str) -> tuple[str, list[type]]:
+    """The innermost group with options that `key` lies in (task, or task.of), and those of its options that have it."""
+    group, options, schemas, parts = "", [], [Config], key.split(".")
+    for depth, part in enumerate(parts[:-1], 1):
+        hints = [get_type_hints(schema).get(part) for schema in schemas]
+        schemas = [nested for hint in hints for nested in _schemas(hint)]
+        if len(schemas) > 1:
+            own = ".".join(parts[depth:])
+            group, options = ".".join(parts[:depth]), [s for s in schemas if own in _list_keys(s, "")]
+    return group, options
+
+
 def _schemas(hint: Any) -> list[type]:
     """The dataclasses that a key may hold: one, several (a task's), or none."""
     return [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
+
+
+def _refuse_option(schemas: list[type], value: Any, key: str) -> str | None:
+    """The line for a group that is none of its options: another name, or a name alone."""
+    if len(schemas) == 1:
+        return None
+    names = [name for schema in schemas for name in get_args(get_type_hints(schema)["name"])]
+    if value in names:  # inside a group, the choice of an option is written with the place it goes to
+        return f"{key}={value}: must be a mapping; did you mean {key.partition('.')[0]}@{key}={value}?"
+    if not isinstance(value, dict):
+        return None
+    problem = find_problem(f"{key}.name", value.get("name"), Literal[tuple(names)])
+    return problem and problem[1]
 
 
 def _choose(schemas: list[type], values: Any) -> type:

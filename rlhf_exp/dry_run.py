@@ -18,6 +18,7 @@ from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import load_config, locate_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.prompts import check_context, check_vocabulary
+from rlhf_exp.rewards.functions import load_function
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.trl_args import build_args
 
@@ -43,6 +44,8 @@ def print_dry_run(cfg: Config) -> None:
     task = load_task(cfg, tokenizer)
     check_vocabulary(tokenizer, task)
     check_context(cfg, tokenizer, task)
+    for name, where in cfg.reward.functions.items():
+        load_function(name, where, task)
     print(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
     for line in (*_describe_cost(cfg, args, shape, tokenizer, task), *task.notes, *_list_incompatible(cfg)):
         print(line)
@@ -66,10 +69,13 @@ def estimate_memory(
     activation_width = 2 if args.bf16 or args.fp16 else width
     total = parameters * weights * (2 if reference else 1) + trained * width * (1 + OPTIMIZER_STATES)
     total += rows * length * hidden * kept * activation_width
+    separate = cfg.algo.name == "ppo" and cfg.algo.critic == "separate"
+    total += parameters * width * (2 + OPTIMIZER_STATES) if separate else 0
     formula = (
         f"{parameters:,} parameters x {weights:.3g} bytes{' x 2 (with the reference)' if reference else ''}"
         f" + {trained:,} trained x {width} bytes x {1 + OPTIMIZER_STATES} (gradients, AdamW's two moments)"
         f" + {rows} rows x {length:.0f} tokens x {hidden} hidden x {kept} values kept x {activation_width} bytes"
+        f"{f' + {parameters:,} of the critic x {width} bytes x {2 + OPTIMIZER_STATES}' if separate else ''}"
     )
     return total, formula
 
@@ -78,6 +84,8 @@ def _keeps_reference(cfg: Config, args: "TrainingArguments") -> bool:
     """Whether a second model stays in memory while training."""
     if cfg.algo.name == "dpo":
         return not args.precompute_ref_log_probs
+    if cfg.algo.name == "ppo":
+        return cfg.algo.init_kl_coef > 0 or cfg.algo.target_kl is not None
     return ALGO_NEEDS[cfg.algo.name] == PROMPTS and args.beta > 0
 
 

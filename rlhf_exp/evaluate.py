@@ -163,7 +163,7 @@ def _describe(
     texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
     k = len(texts) // len(task.eval)
     rows = [row for row in task.eval for _ in range(k)]
-    components = score_completions(rewards, rows, texts)
+    components = score_completions(rewards, rows, texts, held_out.completion_ids)
     samples = []
     for i, (row, text, parts) in enumerate(zip(rows, texts, components, strict=True)):
         sample = {

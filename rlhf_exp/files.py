@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlhf_exp.combinations.task import FILES, list_sources
+
 if TYPE_CHECKING:
     from rlhf_exp.schema import Config
 
@@ -40,16 +42,19 @@ def _check_model(cfg: "Config") -> list[str]:
 
 
 def _check_task(cfg: "Config") -> list[str]:
-    task, problems = cfg.task, []
-    if task.source == "file" and task.path is not None and not Path(task.path).exists():
-        problems.append(f"task.path={task.path}: no such file")
-    elif task.source == "file" and task.name == "countdown" and task.path and not Path(task.path).is_file():
-        problems.append(f"task.path={task.path}: not a file; must be a JSONL file with nums and target")
-    samples = getattr(task, "samples", None)
+    problems = []
+    for key, task in list_sources(cfg):
+        if task.source != "file" or task.path is None:
+            continue
+        if not Path(task.path).exists():
+            problems.append(f"{key}.path={task.path}: no such file")
+        elif task.name in ("countdown", "brevity") and not Path(task.path).is_file():
+            problems.append(f"{key}.path={task.path}: not a file; must be {FILES[task.name]}")
+    samples = getattr(cfg.task, "samples", None)
     if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
         problems.append(
             f"task.samples={samples}: holds no samples.jsonl; must be self, or a folder that"
-            f" `python -m rlhf_exp.sample task={task.name}` has made"
+            f" `python -m rlhf_exp.sample task={cfg.task.name}` has made"
         )
     return problems
 
@@ -60,7 +65,7 @@ def _check_resume(cfg: "Config") -> list[str]:
             return [f"resume={cfg.resume}: not a run's folder, it has no run.json"]
         if not any(Path(cfg.resume).glob("checkpoints/checkpoint-*")):
             return [f"resume={cfg.resume}: has no checkpoint to go on from"]
-    elif _holds_run(Path(cfg.output_dir)):
+    elif not cfg.skip_finished and _holds_run(Path(cfg.output_dir)):  # with it, study.py looks closer
         folder = cfg.output_dir
         return [f"output_dir={folder}: already holds a run; use another folder, or resume={folder}"]
     return []

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedTokenizerBase
 
-from rlhf_exp import baseline_cache
+from rlhf_exp.baseline_cache import sample_start_model
 from rlhf_exp.evaluate import describe_samples, sample_held_out
-from rlhf_exp.models import identify_weights, load_policy, load_scorer
+from rlhf_exp.models import load_policy, load_scorer
 from rlhf_exp.monitor import Probe
 from rlhf_exp.preferences import (
     compare_preferences,
@@ -55,12 +55,9 @@ class PolicyMeasurement:
         """Measure the start model, from the cache where it is there; returns the probe for training."""
         cfg, task, run_dir = self.cfg, self.task, self.folder.path
         start_model = load_policy(cfg, self.model_path)
-        key = baseline_cache.baseline_key(cfg, identify_weights(self.model_path), self.prompt_ids)
-        held_out = baseline_cache.read_baseline(cfg.eval.cache_dir, key)
-        self.folder.record["baseline_cached"] = held_out is not None
-        if held_out is None:
-            held_out = sample_held_out(start_model, self.tokenizer, self.prompt_ids, cfg, title="baseline")
-            baseline_cache.write_baseline(cfg.eval.cache_dir, key, held_out)
+        held_out = sample_start_model(
+            cfg, self.folder, self.model_path, self.tokenizer, self.prompt_ids, "baseline", start_model
+        )
         self.samples = describe_samples("baseline", cfg, task, self.tokenizer, self.rewards, held_out)
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
         write_json(run_dir / "evaluation.json", {"baseline": self.baseline})

@@ -32,7 +32,9 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
         return f"{error.filename}: cannot be written, {error.strerror}"
     message = str(error) or str(error.__cause__)
     if unknown := _UNKNOWN_KEY.match(message):
-        key = unknown["key"]
+        key = getattr(error.__cause__, "full_key", None) or unknown["key"]  # inside a mapping that was given whole
+        if key.rpartition(".")[0] in ("reward.weights", "reward.functions"):
+            return f"{(text := _find_override(key, overrides))}: not there yet; add it with a plus: +{text}"
         plus = f"with a plus it goes to TRL: +{key}=...; " if key.startswith("algo.args.") else ""
         return f"{_find_override(key, overrides)}: {plus}{refuse_key(key)}"
     if ambiguous := _AMBIGUOUS.match(message):

@@ -18,10 +18,10 @@ from transformers.trainer_utils import get_last_checkpoint
 from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.diagnose import diagnose
-from rlhf_exp.files import is_hub_id
 from rlhf_exp.measurements import PolicyMeasurement, ScorerMeasurement
 from rlhf_exp.models import free_memory, load_tokenizer, resolve_model
 from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.models.loading import name_model
 from rlhf_exp.monitor import MetricsWriter, QuietProgress
 from rlhf_exp.prompts import check_context, check_vocabulary
 from rlhf_exp.report import terminal_table, write_report
@@ -34,6 +34,7 @@ from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.tracking import set_up_tracking
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
+from rlhf_exp.work import WorkMeter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Trainer
@@ -104,7 +105,9 @@ def _run_stages(cfg: Config, folder: RunFolder) -> None:
         watch = MetricsWriter(run_dir, probe, cfg.monitor.every_steps, cfg.monitor.stop_on_nonfinite)
         trainer = build_trainer(Parts(cfg, args, model_path, tokenizer, task, rewards, build_peft_config(cfg)))
         _watch(trainer, watch)
-        _train(cfg, trainer, folder)
+        meter = WorkMeter(cfg.train_tokens)
+        meter.watch(trainer)  # its figures are in the logs that the writer writes
+        _train(cfg, trainer, folder, meter)
         trainer.save_model(str(run_dir / "model"))
         (run_dir / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
         del trainer
@@ -132,20 +135,12 @@ def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreT
     return task
 
 
-def _name_model(cfg: Config) -> str:
-    """The option's name, or the end of the path that was given instead of its own."""
-    path = cfg.model.path
-    if path is None or (is_hub_id(path) and cfg.model.name != "tiny"):
-        return cfg.model.name
-    return "/".join(Path(path).parts[-2:])
-
-
 def _list_facts(cfg: Config) -> dict[str, Any]:
     device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {
         "algo": cfg.algo.name,
         "task": cfg.task.name,
-        "model": _name_model(cfg),
+        "model": name_model(cfg),
         "loss_type": cfg.algo.args.get("loss_type"),
         "seed": cfg.seed,
         "max_tokens": cfg.max_tokens,
@@ -162,8 +157,8 @@ def _watch(trainer: "Trainer", watch: MetricsWriter) -> None:
         trainer.add_callback(QuietProgress())
 
 
-def _train(cfg: Config, trainer: "Trainer", folder: RunFolder) -> None:
-    """Train, from the last checkpoint where the run is resumed; steps and tokens are recorded whatever happens."""
+def _train(cfg: Config, trainer: "Trainer", folder: RunFolder, meter: WorkMeter) -> None:
+    """Train, from the last checkpoint where the run is resumed; steps and work are recorded whatever happens."""
     checkpoint = get_last_checkpoint(trainer.args.output_dir) if cfg.resume else None
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -172,7 +167,7 @@ def _train(cfg: Config, trainer: "Trainer", folder: RunFolder) -> None:
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:
                 callback.training_bar.close()  # left open by an error, it would be drawn over the message
         folder.record["steps"] = trainer.state.global_step
-        folder.record.update(_count_tokens(load_run(folder.path).metrics, trainer))
+        folder.record.update(_count_tokens(load_run(folder.path).metrics, trainer), work=meter.counts)
 
 
 def _count_tokens(metrics: list[dict[str, Any]], trainer: "Trainer") -> dict[str, int]:

@@ -6,8 +6,11 @@ with folder.phase("train"):
 folder.finish("finished")
 """
 
+import ctypes
+import gc
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -70,6 +73,7 @@ class RunFolder:
                 "completion_tokens": before.get("completion_tokens", 0),
                 "seconds": before.get("seconds", {}),
                 "peak_memory_mb": before.get("peak_memory_mb", 0.0),
+                "phase_memory_mb": before.get("phase_memory_mb", {}),
                 "versions": _read_versions(),
                 "git_commit": _read_commit(),
                 "started": before.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
@@ -77,6 +81,7 @@ class RunFolder:
                 "baseline_cached": False,
             },
         )
+        folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
         return folder
 
@@ -87,13 +92,15 @@ class RunFolder:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the seconds spent inside to `seconds[name]`, on success and on failure."""
+        """Add the seconds spent inside to `seconds[name]`, and keep its peak memory, on success and on failure."""
         start = time.perf_counter()
+        reset_peak_memory()
         try:
             yield
         finally:
-            seconds = self.record["seconds"]
+            seconds, memory = self.record["seconds"], self.record["phase_memory_mb"]
             seconds[name] = round(seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+            memory[name] = max(memory.get(name, 0.0), peak_memory_mb())
             self.save()
 
     def finish(self, status: str, error: str | None = None) -> None:
@@ -104,12 +111,38 @@ class RunFolder:
 
 
 def peak_memory_mb() -> float:
-    """The largest memory this process has held, in MB (10^6 bytes): on the GPU where torch used one, else resident."""
+    """The largest memory held since `reset_peak_memory`, in MB (10^6 bytes): on the GPU where torch used one, else
+    resident. Without Linux's /proc it is since the process began, whatever was reset."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 1e6, 1)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
+        return round(int(found[1]) * 1024 / 1e6, 1)
+    except (OSError, TypeError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+
+
+def reset_peak_memory() -> bool:
+    """Begin a new peak: the jobs of a sweep share one process, and the peak of an earlier one is not theirs. False
+    where the machine has no way to.
+
+    Memory that earlier work freed is first given back to the system, where glibc would keep it.
+
+    Source: proc(5), /proc/pid/clear_refs, value 5 (Linux 4.0).
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        return True
+    try:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except (OSError, AttributeError):  # another system; another C library
+        return False
+    return True
 
 
 def _read_module() -> str:

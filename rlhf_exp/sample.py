@@ -16,20 +16,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hydra.errors import HydraException
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.combinations import GRADED
-from rlhf_exp.config import Config, ConfigError, compose_config
+from rlhf_exp.command import STOPPED, compose_command, refuse, say
+from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.hub import prepare_hub
-from rlhf_exp.refusals import explain
 from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl, write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-FAILED, REFUSED, STOPPED = 1, 2, 130
+FAILED = 1
 FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
 usage: python -m rlhf_exp.sample [GROUP=OPTION ...] [KEY=VALUE ...]
@@ -61,9 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         folder = Path(cfg.output_dir)
         _sample_and_show(cfg, folder)
     except ConfigError as error:
-        for problem in error.problems:
-            _say(problem)
-        return REFUSED
+        return refuse("sample", error.problems)
     except KeyboardInterrupt:
         return STOPPED
     except Exception as error:
@@ -73,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         log.write_text(traceback.format_exc(), encoding="utf-8")
         reason = (str(error).splitlines() or [""])[0]
-        _say(f"failed: {type(error).__name__}: {reason} (traceback in {log})")
+        say("sample", f"failed: {type(error).__name__}: {reason} (traceback in {log})")
         return FAILED
     return 0
 
@@ -85,9 +81,9 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
         ConfigError: too few prompts, or prompts that the model cannot read.
     """
     # Here, since a mistake on the command line shows before they are imported: torch takes seconds.
-    from rlhf_exp import baseline_cache
-    from rlhf_exp.evaluate import describe_samples, sample_held_out
-    from rlhf_exp.models import identify_weights, load_policy
+    from rlhf_exp.baseline_cache import sample_start_model
+    from rlhf_exp.evaluate import describe_samples
+    from rlhf_exp.models.loading import name_model
     from rlhf_exp.prompts import check_budget, check_vocabulary, encode_prompts
     from rlhf_exp.sample_figures import summarise
     from rlhf_exp.tasks import Task
@@ -101,19 +97,13 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)
     prompt_ids = encode_prompts(tokenizer, task.eval)
-    facts = {"algo": "sample", "task": name, "model": cfg.model.name, "seed": cfg.seed, "max_tokens": cfg.max_tokens}
+    facts = {"algo": "sample", "task": name, "model": name_model(cfg), "seed": cfg.seed, "max_tokens": cfg.max_tokens}
     out = RunFolder.create(folder, facts)
     try:
         (folder / ".hydra").mkdir(exist_ok=True)
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
         with out.phase("sample"):
-            key = baseline_cache.baseline_key(cfg, identify_weights(model_path), prompt_ids)
-            held_out = baseline_cache.read_baseline(cfg.eval.cache_dir, key)
-            out.record["baseline_cached"] = held_out is not None
-            if held_out is None:
-                model = load_policy(cfg, model_path)
-                held_out = sample_held_out(model, tokenizer, prompt_ids, cfg, title="sample")
-                baseline_cache.write_baseline(cfg.eval.cache_dir, key, held_out)
+            held_out = sample_start_model(cfg, out, model_path, tokenizer, prompt_ids, title="sample")
             samples = describe_samples("baseline", cfg, task, tokenizer, [], held_out)
         section = {"split": "train", **summarise(samples, cfg.max_tokens, held_out)}
         write_jsonl(folder / "samples.jsonl", samples)
@@ -129,16 +119,7 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
 
 def _compose(arguments: list[str]) -> Config:
     """The checked config. As for dpo: that algorithm needs no reward, and no other rows to learn from."""
-    for text in arguments:
-        key = text.split("=")[0].lstrip("+")
-        if text.startswith("-"):
-            raise ConfigError([f"{text}: no such flag; see --help"])
-        if key in ("resume", "dry_run"):
-            raise ConfigError([f"{text}: not with rlhf_exp.sample, only with rlhf_exp"])
-    try:
-        cfg = compose_config(["algo=dpo", f"output_dir={FOLDER}", *arguments])
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError([explain(error, arguments)]) from None
+    cfg = compose_command("sample", ["algo=dpo", f"output_dir={FOLDER}"], arguments)
     if cfg.task.name not in GRADED:
         fitting = " or ".join(f"task={name}" for name in GRADED)
         raise ConfigError([f"task={cfg.task.name}: its completions cannot be graded as right or wrong; use {fitting}"])
@@ -173,10 +154,6 @@ def _sample_and_show(cfg: Config, folder: Path) -> None:
 def _is_finished(folder: Path) -> bool:
     record = folder / "run.json"
     return record.is_file() and json.loads(record.read_text(encoding="utf-8"))["status"] == "finished"
-
-
-def _say(line: str) -> None:
-    print(f"rlhf_exp.sample: {line}", file=sys.stderr)
 
 
 if __name__ == "__main__":

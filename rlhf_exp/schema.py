@@ -31,7 +31,7 @@ class Hybrid:
 
 @dataclass(frozen=True)
 class Curriculum:
-    """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first of which is 0."""
+    """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first being 0; empty is off."""
 
     budgets: list[int] = within(">= 1")
     from_steps: list[int] = within(">= 0")
@@ -132,6 +132,19 @@ class HhRlhf:
 
 
 @dataclass(frozen=True)
+class Brevity:
+    """Prompts of a task or of a file; `of` is read where `source` says task."""
+
+    name: Literal["brevity"]
+    source: Literal["task", "file"]
+    path: str | None
+    of: Countdown | Gsm8k | HhRlhf
+    train_rows: int | None = within(">= 1")
+    data_seed: int = within(SEED_RANGE)
+    prompt: Literal["auto", "plain", "chat"]
+
+
+@dataclass(frozen=True)
 class Model:
     name: str
     path: str | None
@@ -164,11 +177,46 @@ class Peft:
 
 
 @dataclass(frozen=True)
+class LengthEfficiency:
+    tokens: int = within(">= 1")
+
+
+@dataclass(frozen=True)
+class Overlong:
+    cache: int | None = within(">= 1")
+
+
+@dataclass(frozen=True)
+class Repetition:
+    ngram_size: int = within(">= 1")
+    max_penalty: float = within("<= 0")
+
+
+@dataclass(frozen=True)
+class RandomReward:
+    seed: int | None = within(SEED_RANGE)
+
+
+@dataclass(frozen=True)
+class ConstantReward:
+    value: float
+
+
+@dataclass(frozen=True)
 class Reward:
+    """`weights` says which rewards there are; `functions` where those of the user are, FILE.py:FUNCTION; `path`,
+    `normalize` and `batch_size` are the reward model's, the rest each reward's own."""
+
     weights: dict[str, float]
+    functions: dict[str, str]
     path: str | None
     normalize: bool
     batch_size: int = within(">= 1")
+    length_efficiency: LengthEfficiency
+    overlong: Overlong
+    repetition: Repetition
+    random: RandomReward
+    constant: ConstantReward
 
 
 @dataclass(frozen=True)
@@ -217,11 +265,13 @@ class Eval:
 class Config:
     seed: int = within(SEED_RANGE)
     max_tokens: int = within(">= 1")
+    train_tokens: int | None = within(">= 1")
     dry_run: bool
     resume: str | None
+    skip_finished: bool
     output_dir: str
     algo: Supervised | Grpo | Ppo
-    task: Countdown | Gsm8k | HhRlhf
+    task: Countdown | Gsm8k | HhRlhf | Brevity
     model: Model
     peft: Peft
     reward: Reward

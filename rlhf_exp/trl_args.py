@@ -26,6 +26,7 @@ logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns of an opti
 
 CONFIG_CLASSES = {
     "grpo": ("trl.trainer.grpo_config", "GRPOConfig"),
+    "ppo": ("rlhf_exp.trainers.ppo.config", "PPOConfig"),
     "sft": ("trl.trainer.sft_config", "SFTConfig"),
     "dpo": ("trl.trainer.dpo_config", "DPOConfig"),
     "reward_model": ("trl.trainer.reward_config", "RewardConfig"),
@@ -120,6 +121,7 @@ def check_args(cfg: Config) -> list[str]:
     """One line for each of `algo.args` that the installed TRL does not know or that cannot be right."""
     config_class, args = load_config_class(cfg.algo.name), cfg.algo.args
     known, hints = {item.name: item for item in fields(config_class)}, get_type_hints(config_class)
+    own, ranges = _own_keys(cfg), RANGES | ({"num_generations": _COUNT} if cfg.algo.name == "ppo" else {})
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     for name, value in args.items():
         key = f"algo.args.{name}"
@@ -128,10 +130,12 @@ def check_args(cfg: Config) -> list[str]:
                 f"{key}={show(value)}: no argument of TRL's {config_class.__name__}{suggest(name, known)}"
             )
             continue
+        if name in own:
+            problems["unknown"].append(f"{key}={show(value)}: not TRL's; use algo.{name}")
         if name in RENAMED:
             problems["unknown"].append(f"{key}={show(value)}: renamed; use algo.args.{RENAMED[name]}")
         annotation = _narrow(name, known[name].metadata.get("choices"), hints[name])
-        if problem := find_problem(key, value, annotation, RANGES.get(name)):
+        if problem := find_problem(key, value, annotation, ranges.get(name)):
             problems[problem[0]].append(problem[1])
     found = [line for lines in problems.values() for line in lines]
     return found or [*_check_groups(cfg, known), *_check_machine(cfg)]
@@ -146,9 +150,15 @@ def build_args(cfg: Config) -> "TrainingArguments":
     if problems := check_args(cfg):
         raise ConfigError(problems)
     try:
-        return load_config_class(cfg.algo.name)(**cfg.algo.args)
+        return load_config_class(cfg.algo.name)(**cfg.algo.args, **_own_keys(cfg))
     except (ValueError, TypeError, NotImplementedError, ImportError) as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
+
+
+def _own_keys(cfg: Config) -> dict[str, Any]:
+    """The algorithm's own keys, where they are its config's arguments too: PPO's config is ours."""
+    known = {item.name for item in fields(load_config_class(cfg.algo.name))}
+    return {item.name: getattr(cfg.algo, item.name) for item in fields(cfg.algo) if item.name in known - {"name", "args"}}
 
 
 def _narrow(name: str, choices: Any, hint: Any) -> Any:

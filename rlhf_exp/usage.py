@@ -14,7 +14,8 @@ Groups (* is the default):
 {groups}
 
 Keys:
-  seed, max_tokens (a completion's budget, in training and evaluation), dry_run, output_dir, resume (a run's folder)
+  seed, max_tokens (a completion's budget, in training and evaluation), train_tokens (training ends once so many
+  have been trained on), dry_run, output_dir, resume (a run's folder), skip_finished (a job that is done is left alone)
   any key of a group, such as eval.rows=1024 or model.path=ORG/NAME; `--cfg job` shows them all
   any argument of TRL's config: algo.args.beta=0.1, or with a plus where the config does not set it
 

@@ -38,7 +38,8 @@ def test_every_config_file_composes_and_checks(any_machine):
         overrides = [f"{group}={option}"]
         if group == "loss_type" and option in ALGO_NEEDS:
             overrides.append(f"algo={option}")
-        if option in ("model", "none") and group == "reward" or overrides == ["task=hh_rlhf"]:
+        by_reward_model = option.startswith(("hh_rlhf_gpt2_ppo", "hh_rlhf_gpt2_grpo"))
+        if option in ("model", "none") and group == "reward" or overrides == ["task=hh_rlhf"] or by_reward_model:
             refuse(*overrides)  # grpo on hh_rlhf wants a trained reward model
         else:
             compose_config(overrides)
@@ -139,7 +140,9 @@ def test_combinations_and_files_come_after_types():
         ),
         (
             ["+reward.weights.outcom=1"],
-            "reward.weights.outcom: no such reward; must be one of outcome, model; did you mean outcome?",
+            "reward.weights.outcom: no such reward; must be one of outcome, model, graduated, process, think_format,"
+            " length_efficiency, overlong, repetition, self_consistency, brevity, random, constant; did you mean"
+            " outcome?",
         ),
         (["task.source=file"], "task.source=file: needs task.path, a JSONL file with nums and target"),
         (["task.source=file", "task.path=nope.jsonl"], "task.path=nope.jsonl: no such file"),

@@ -11,7 +11,7 @@ from rlhf_exp import __main__ as command_line
 from rlhf_exp import dry_run, run, trl_args
 from rlhf_exp.config import ROOT, ConfigError
 
-LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, luspo, reward_model, sapo, sft, vespo"
+LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, reward_model, sapo, sft, vespo"
 
 
 @pytest.fixture

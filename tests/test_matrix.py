@@ -10,7 +10,7 @@ import sys
 import pytest
 from transformers import GPT2Config, Qwen2Config, Qwen3Config
 
-from rlhf_exp.combinations import ALGO_NEEDS, TASK_GIVES
+from rlhf_exp.combinations import ALGO_NEEDS, PROMPTS, TASK_GIVES
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.dry_run import print_dry_run
 from rlhf_exp.models.untrained import build_byte_tokenizer
@@ -26,9 +26,10 @@ FEW = {
     "countdown": ["task.train_rows=8", "eval.rows=4"],
     "gsm8k": ["task.source=generated", "task.train_rows=8", "eval.rows=4"],
     "hh_rlhf": ["task.source=generated", "task.train_rows=8", "eval.rows=4"],
+    "brevity": ["task.train_rows=8", "eval.rows=4"],
 }
 NO_REWARD = (
-    "algo=grpo: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR, a run of"
+    "algo={}: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR, a run of"
     " algo=reward_model"
 )
 
@@ -60,9 +61,11 @@ def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(folders,
             refusal = None
         except ConfigError as error:
             (refusal,) = error.problems
-        if algo == "grpo" and task == "hh_rlhf":
-            assert refusal == NO_REWARD
-        elif task != "countdown" and model in CLOSED:
+        if ALGO_NEEDS[algo] not in TASK_GIVES[task]:
+            assert refusal.startswith(f"algo={algo}: needs ") and f"task={task} has none" in refusal
+        elif ALGO_NEEDS[algo] == PROMPTS and task == "hh_rlhf":
+            assert refusal == NO_REWARD.format(algo)
+        elif task in ("gsm8k", "hh_rlhf") and model in CLOSED:
             assert refusal.startswith(f"task={task}: ") and "words of its prompts are not in the model's" in refusal
         else:
             assert refusal is None, (overrides, refusal)

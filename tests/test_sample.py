@@ -134,7 +134,7 @@ def test_a_failure_is_a_line_and_a_record(tmp_path, capsys, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("out of memory\nmore")
 
-    monkeypatch.setattr("rlhf_exp.evaluate.sample_held_out", fail)
+    monkeypatch.setattr("rlhf_exp.baseline_cache.sample_held_out", fail)
     assert main([*SMALL, f"output_dir={tmp_path}/s", "eval.cache_dir=null"]) == 1
     line = f"rlhf_exp.sample: failed: RuntimeError: out of memory (traceback in {tmp_path}/s/error.log)"
     assert capsys.readouterr().err.splitlines()[-1] == line

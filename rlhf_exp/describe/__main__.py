@@ -8,15 +8,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
-from rlhf_exp.config import Config, ConfigError, compose_config
+from rlhf_exp.command import STOPPED, compose_command, refuse
+from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.describe import describe
 from rlhf_exp.hub import prepare_hub
-from rlhf_exp.refusals import explain
 
-REFUSED, STOPPED = 2, 130
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
 usage: python -m rlhf_exp.describe task=NAME [KEY=VALUE ...]
@@ -48,12 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
         prepare_hub(cfg)
         figures = describe(cfg, Path(cfg.output_dir))
     except ConfigError as error:
-        for problem in error.problems:
-            print(f"rlhf_exp.describe: {problem}", file=sys.stderr)
-        return REFUSED
+        return refuse("describe", error.problems)
     except OSError as error:
-        print(f"rlhf_exp.describe: {error}", file=sys.stderr)
-        return REFUSED
+        return refuse("describe", [str(error)])
     except KeyboardInterrupt:
         return STOPPED
     from rlhf_exp.describe.page import terminal_table
@@ -68,17 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _compose(arguments: list[str]) -> Config:
     """The checked config. As for sft: that algorithm fits every task and needs no reward."""
-    for text in arguments:
-        if text.startswith("-"):
-            raise ConfigError([f"{text}: no such flag; see --help"])
-        if text.split("=")[0].lstrip("+") in ("resume", "dry_run"):
-            raise ConfigError([f"{text}: not with rlhf_exp.describe, only with rlhf_exp"])
     folder = _find_tokenizer_folder(arguments)
     checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
-    try:
-        cfg = compose_config(["algo=sft", f"output_dir={FOLDER}", *checked])
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError([explain(error, arguments)]) from None
+    cfg = compose_command("describe", ["algo=sft", f"output_dir={FOLDER}"], checked)
     return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlhf_exp.rewards import read_text
-from rlhf_exp.tasks import as_completion, load_task, wants_chat
+from rlhf_exp.tasks import load_task, name_source, wants_chat
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -80,28 +80,22 @@ def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
     """
     readers = {"hh_rlhf": _read_hh_rlhf, "gsm8k": _read_gsm8k}
     task = cfg.task
-    source = {"generated": "task.source=generated", "file": task.path, "hub": task.hub_id}[task.source]
-    return replace(readers.get(task.name, _read_loaded)(cfg, tokenizer), source=str(source))
+    return replace(readers.get(task.name, _read_loaded)(cfg, tokenizer), source=name_source(task))
 
 
 def _read_hh_rlhf(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
-    from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, read_pairs, split_pairs
+    from rlhf_exp.combinations import PAIRS
+    from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, build_row, read_pairs, split_pairs
 
     pairs, read, odd = read_pairs(cfg)
     splits, in_test = split_pairs(pairs)
-    chat = wants_chat(cfg, tokenizer)
-    examples = [
-        Example(
-            pair.subset,
-            split,
-            len(pair.history) + 1,
-            sum(len(text.split()) for _, text in pair.history),
-            pair.messages() if chat else pair.prompt,
-            tuple(as_completion(f" {text}", chat) for text in (pair.chosen, pair.rejected)),
-        )
-        for split, members in splits.items()
-        for pair in members
-    ]
+    chat, examples = wants_chat(cfg, tokenizer), []
+    for split, members in splits.items():
+        for pair in members:
+            row = build_row(pair, PAIRS, chat)
+            turns, words = len(pair.history) + 1, sum(len(text.split()) for _, text in pair.history)
+            answers = (row["chosen"], row["rejected"])
+            examples.append(Example(pair.subset, split, turns, words, row["prompt"], answers))
     counts = {**odd, "prompt_in_test": in_test}
     kinds = [(kind, False) for kind in (*DROPPED, "prompt_in_test")] + [(kind, True) for kind in KEPT]
     odd_rows = [Odd(kind, HH_RULES[kind], kept, dict(counts[kind])) for kind, kept in kinds]

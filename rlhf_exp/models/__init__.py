@@ -19,7 +19,6 @@ from peft import PeftModel
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     set_seed,
@@ -30,14 +29,13 @@ from rlhf_exp.config import ConfigError
 from rlhf_exp.models import adapters
 from rlhf_exp.models.adapters import AdapterError, is_adapter
 from rlhf_exp.models.loading import (
-    UNREADABLE,
     explain,
-    find_named_base,
     is_classifier,
     is_folder,
     load_config,
     load_model,
     locate_model,
+    read_tokenizer,
 )
 from rlhf_exp.models.untrained import create_untrained
 
@@ -75,15 +73,7 @@ def load_tokenizer(cfg: "Config", path: str, key: str = "model.path") -> PreTrai
         ConfigError: it cannot be had, with the local option to use; it has neither a pad nor an EOS token; or its
             chat template does not know thinking.
     """
-    try:
-        at = path
-        if is_adapter(path) and not (Path(path) / "tokenizer_config.json").is_file():
-            at = adapters.find_base(path, find_named_base(cfg, path))
-        tokenizer = AutoTokenizer.from_pretrained(at, trust_remote_code=cfg.model.trust_remote_code)
-    except (*UNREADABLE, AdapterError) as error:
-        raise ConfigError([explain(path, error, key)]) from None
-    if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one of a folder without its files
-        raise ConfigError([f"{key}={path}: holds no tokenizer; must have a tokenizer.json, or its older files"])
+    tokenizer = read_tokenizer(cfg, path, key)
     if tokenizer.pad_token is None and tokenizer.eos_token is None:
         raise ConfigError(
             [f"{key}={path}: its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json"]

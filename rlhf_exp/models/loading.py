@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import AutoConfig, BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from rlhf_exp.config import ConfigError
+from rlhf_exp.files import is_hub_id
 from rlhf_exp.models import adapters
 from rlhf_exp.models.adapters import AdapterError, WrongBase, is_adapter
 from rlhf_exp.models.positions import mend_positions
@@ -42,6 +50,14 @@ def locate_model(cfg: "Config") -> str:
     return str(Path(cfg.model.path).expanduser()) if is_folder(cfg.model.path) else cfg.model.path
 
 
+def name_model(cfg: "Config") -> str:
+    """What records call the start model: the option's name, or the end of the path given instead of its own."""
+    path = cfg.model.path
+    if path is None or (is_hub_id(path) and cfg.model.name != "tiny"):
+        return cfg.model.name
+    return "/".join(Path(path).parts[-2:])
+
+
 def is_folder(path: str) -> bool:
     """Whether a model path is a local folder, not a hub id."""
     return Path(path).expanduser().is_dir()
@@ -50,6 +66,24 @@ def is_folder(path: str) -> bool:
 def find_named_base(cfg: "Config", path: str) -> str | None:
     """cfg.model.base is that of cfg.model.path; the adapters that runs make record theirs."""
     return cfg.model.base if cfg.model.path is not None and path == locate_model(cfg) else None
+
+
+def read_tokenizer(cfg: "Config", path: str, key: str = "model.path") -> PreTrainedTokenizerBase:
+    """The tokenizer as it lies there; of an adapter that brings none, its base's.
+
+    Raises:
+        ConfigError: it cannot be had, with the local option to use.
+    """
+    try:
+        at = path
+        if is_adapter(path) and not (Path(path) / "tokenizer_config.json").is_file():
+            at = adapters.find_base(path, find_named_base(cfg, path))
+        tokenizer = AutoTokenizer.from_pretrained(at, trust_remote_code=cfg.model.trust_remote_code)
+    except (*UNREADABLE, AdapterError) as error:
+        raise ConfigError([explain(path, error, key)]) from None
+    if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one of a folder without its files
+        raise ConfigError([f"{key}={path}: holds no tokenizer; must have a tokenizer.json, or its older files"])
+    return tokenizer
 
 
 def load_config(cfg: "Config", path: str, key: str = "model.path") -> PreTrainedConfig:

@@ -1,6 +1,7 @@
 """Run folders in, tables, plots, report.md and report.html out; imports no torch.
 
 print(terminal_table(run_dir))
+print(study_table(run_dirs))
 write_report([run_dir], run_dir)           # one run, into its own folder
 write_report(run_dirs, Path("comparison"))  # several, compared and grouped over seeds
 """
@@ -10,7 +11,20 @@ from pathlib import Path
 from rlhf_exp.report.load import NotARun, find_runs, load_run
 from rlhf_exp.report.terminal import terminal_table
 
-__all__ = ["NotARun", "find_runs", "terminal_table", "write_report"]
+__all__ = ["NotARun", "find_runs", "study_table", "terminal_table", "write_report"]
+
+
+def study_table(run_dirs: list[Path]) -> str:
+    """The main figures of several runs over their seeds, as plain text.
+
+    Raises:
+        NotARun: as `write_report`.
+    """
+    from rlhf_exp.report.compare import study_rows
+    from rlhf_exp.report.terminal import align
+
+    rows = study_rows([load_run(path) for path in run_dirs])
+    return "\n".join([*align(rows), "In brackets: 95% t intervals over seeds."]) if rows else "No run was measured."
 
 
 def write_report(run_dirs: list[Path], out: Path) -> Path:

@@ -1,86 +1,57 @@
 """The report over several runs: one row a run, one row a setting over its seeds, curves over each other.
 
 describe_runs([load_run(path) for path in paths], out)  ->  blocks; the plots lie in out/plots
+study_rows(runs)  ->  the table over seeds that the terminal shows
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from rlhf_exp.report import curves, plots
+from rlhf_exp.report.columns import (
+    BASELINE,
+    COST,
+    KL,
+    MEASURED,
+    OUTCOME,
+    PASSES,
+    REWARD,
+    REWARDS,
+    TRAINED,
+    Column,
+    list_columns,
+    mean_over_seeds,
+    read_start,
+)
+from rlhf_exp.report.groups import find_shared, group_runs, sort_runs
 from rlhf_exp.report.load import Run
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
-from rlhf_exp.report.tables import duration, number, percent, points, write_name
+from rlhf_exp.report.pairwise import NOTE, START, compare_groups, tell_apart
+from rlhf_exp.report.tables import duration, number, points
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
-from rlhf_exp.stats import Interval, mean_interval
 
-IDENTITY = ("algo", "task", "model", "loss_type", "max_tokens")
-# What may differ between the runs of one setting.
-NOT_SETTINGS = (
-    "seed",
-    "output_dir",
-    "resume",
-    "dry_run",
-    "algo.args.seed",
-    "algo.args.output_dir",
-    "algo.args.report_to",
-    "algo.args.disable_tqdm",
-    "eval.cache_dir",
-)
 SEEDS_NOTE = (
     "Means over seeds with 95% t intervals; one seed has none. A seed that was run twice counts once, the later one."
 )
-
-
-class Column(NamedTuple):
-    """One figure of evaluation.json, how it is written, and what it is."""
-
-    name: str
-    key: tuple[str, ...]
-    write: Callable[[Interval | None], str]
-    note: str
-
-
-ACCURACIES = (
-    Column("baseline", ("baseline", "accuracy"), percent, ""),
-    Column("trained", ("trained", "accuracy"), percent, ""),
-)
-COLUMNS = (
-    *ACCURACIES,
-    Column("difference", ("paired", "difference"), points,
-           "Baseline and trained are held-out accuracies, the difference is in percentage points."),
-    Column("implicit", ("trained", "preference", "accuracy"), percent,
-           "Implicit: share of held-out pairs whose chosen answer the policy's implicit reward puts first."),
-    Column("win rate", ("paired", "win_rate"), percent,
-           "Win rate: how often the trained model's reward is above the start model's on the same row."),
-    Column("reward", ("trained", "reward", "mean"), lambda interval: number(interval, ".3f"),
-           "Rewards are of the trained model, and comparable only under the same reward."),
-    Column("tokens", ("trained", "mean_tokens"), lambda interval: number(interval, ".1f"),
-           "Tokens are of the trained model's completions."),
-    Column("KL", ("trained", "kl", "mean"), lambda interval: number(interval, ".2f"),
-           "KL is the trained model's to its start, in nats per completion."),
-)  # fmt: skip
+SHORT = ("trained", "difference", "win rate", "reward", "KL")
+"""Of the columns over seeds, those that a terminal has room for."""
 
 
 def describe_runs(runs: list[Run], out: Path) -> list[Block]:
-    """Blocks for runs given in the order in which they shall stand."""
+    """Blocks for runs, which stand by method and else in the order given."""
+    runs = sort_runs(runs)
     groups = group_runs(runs)
+    measured = _measured(groups)
     names = _names(runs)
-    measured = {label: kept for label, group in groups.items() if (kept := _one_run_a_seed(group))}
-    blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(_shared_settings(runs))]
-    columns = list_columns(runs)
+    shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
+    text = f"Shared by all: {shared}." if shared else "No main setting is shared by all."
+    blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(text)]
     if measured:
-        rows = [
-            [label, str(len(group)), *(column.write(_mean(group, column)) for column in columns)]
-            for label, group in measured.items()
-        ]
-        notes = " ".join(column.note for column in columns if column.note)
-        head = ["setting", "seeds", *(column.name for column in columns)]
-        blocks += [Heading("Over seeds"), Table(head, rows), Text(f"{SEEDS_NOTE} {notes}")]
-        dots = [(label, *(_mean(group, column) for column in ACCURACIES)) for label, group in measured.items()]
-        if dots := [row for row in dots if row[1] or row[2]]:
-            blocks.append(Figures([plots.draw_accuracy(dots, out, _accuracy_names(runs))]))
+        blocks += _over_seeds(measured, runs, out)
+        blocks += _told_apart(measured)
+        blocks += _rewards(measured, out)
+        blocks += _cost(measured)
+    columns = list_columns(runs)
     blocks += [Heading("Every run"), _runs_table(groups, names, columns)]
     blocks.append(Text("In brackets: 95% intervals over the held-out rows."))
     blocks += [
@@ -93,50 +64,17 @@ def describe_runs(runs: list[Run], out: Path) -> list[Block]:
     return blocks
 
 
-def list_columns(runs: list[Run]) -> list[Column]:
-    """The figures that some of these runs have."""
-    return [column for column in COLUMNS if any(_read(run, column) for run in runs)]
+def study_rows(runs: list[Run]) -> list[list[str]]:
+    """Head and rows: one setting each, its seeds, and the main figures over them; empty where none was measured."""
+    measured = _measured(group_runs(sort_runs(runs)))
+    kept = [run for group in measured.values() for run in group]
+    columns = [column for column in list_columns(kept) if column.name in SHORT]
+    table = _table(measured, columns)
+    return [table.head, *table.rows] if table.rows else []
 
 
-def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
-    """Runs by setting, which is everything but the seed; the label names what differs between settings."""
-    groups: dict[tuple, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(tuple(sorted(_settings(run).items())), []).append(run)
-    settings = [dict(key) for key in groups]
-    names = dict.fromkeys(name for setting in settings for name in setting)
-    differing = [name for name in names if len({setting.get(name) for setting in settings}) > 1]
-    identity = [name for name in IDENTITY if name in differing]
-    labels = [_label(setting, identity) for setting in settings]
-    if len(set(labels)) < len(labels):
-        further = [name for name in differing if name not in IDENTITY]
-        labels = [_label(setting, identity + further) for setting in settings]
-    return dict(zip(labels, groups.values(), strict=True))
-
-
-def _settings(run: Run) -> dict[str, str]:
-    flat = _flatten(run.config)
-    kept = {name: flat[name] for name in flat if name not in NOT_SETTINGS and not name.startswith("logging.")}
-    return kept | {name: write_name(run.info.get(name)) for name in IDENTITY}
-
-
-def _flatten(config: dict, prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for name, value in config.items():
-        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
-    return flat
-
-
-def _label(setting: dict[str, str], names: list[str]) -> str:
-    parts = [f"{name.removeprefix('algo.args.')}={setting[name]}" for name in names if setting.get(name)]
-    return " ".join(parts) or "all runs"
-
-
-def _shared_settings(runs: list[Run]) -> str:
-    values = {name: {write_name(run.info.get(name)) for run in runs} for name in (*IDENTITY, "seed")}
-    found = {name: names.pop() for name, names in values.items() if len(names) == 1}
-    shared = ", ".join(f"{name}={value}" for name, value in found.items() if value)
-    return f"Shared by all: {shared}." if shared else "No main setting is shared by all."
+def _measured(groups: dict[str, list[Run]]) -> dict[str, list[Run]]:
+    return {label: kept for label, group in groups.items() if (kept := _one_run_a_seed(group))}
 
 
 def _one_run_a_seed(group: list[Run]) -> list[Run]:
@@ -145,19 +83,99 @@ def _one_run_a_seed(group: list[Run]) -> list[Run]:
     return list({run.info.get("seed"): run for run in measured}.values())
 
 
-def _read(run: Run, column: Column) -> Interval | None:
-    """None where the run did not measure it. A reward model's own mean reward has no zero to compare from."""
-    found: Any = run.evaluation if "trained" in run.evaluation else {}
-    if column.name == "reward" and run.info.get("algo") == "reward_model":
-        return None
-    for name in column.key:
-        found = found.get(name, {})
-    return found or None
+def _over_seeds(measured: dict[str, list[Run]], runs: list[Run], out: Path) -> list[Block]:
+    """The graded task's table of outcomes, or whatever was measured; accuracies as dots."""
+    kept = [run for group in measured.values() for run in group]
+    graded = any("counts" in run.evaluation["trained"] and run.info.get("algo") != "reward_model" for run in kept)
+    columns = list_columns(kept, OUTCOME if graded else MEASURED)
+    notes = ["Correct, partial and failed count held-out rows."] if graded else []
+    text = " ".join([SEEDS_NOTE, *(column.note for column in columns if column.note), *notes])
+    blocks: list[Block] = [Heading("Over seeds"), _table(measured, columns), Text(text)]
+    dots = [
+        (label, *(mean_over_seeds(group, side) for side in (BASELINE, TRAINED))) for label, group in measured.items()
+    ]
+    if dots := [row for row in dots if row[1] or row[2]]:
+        blocks.append(Figures([plots.draw_accuracy(dots, out, _accuracy_names(runs))]))
+    return blocks
 
 
-def _mean(group: list[Run], column: Column) -> Interval | None:
-    values = [figure["value"] for run in group if (figure := _read(run, column))]
-    return mean_interval(values) if values else None
+def _told_apart(measured: dict[str, list[Run]]) -> list[Block]:
+    """Which settings differ by more than their seeds do; nothing where no setting has two seeds."""
+    if len(measured) < 2 or max(map(len, measured.values())) < 2:
+        return []
+    blocks: list[Block] = [Heading("Which can be told apart")]
+    for column, name, write in (
+        (TRAINED, "held-out accuracy", points),
+        (REWARD, "reward", lambda found: number(found, "+.3f")),
+    ):
+        pairs = compare_groups(measured, column)
+        if not pairs:
+            continue
+        blocks.append(Callout("info", tell_apart(pairs, name), ""))
+        if column is TRAINED:
+            rows = [
+                [f"{pair.first} - {pair.second}", write(pair.difference), _p(pair.p), _p(pair.adjusted),
+                 "told apart" if pair.told_apart else "not told apart"]
+                for pair in pairs
+            ]  # fmt: skip
+            blocks.append(Table(["", "difference, points", "p", "p, adjusted", ""], rows))
+    return [*blocks, Text(NOTE)] if len(blocks) > 1 else []
+
+
+def _rewards(measured: dict[str, list[Run]], out: Path) -> list[Block]:
+    """Reward and KL with the start model beside the settings, and the plane of the two."""
+    kept = [run for group in measured.values() for run in group]
+    columns = list_columns(kept, REWARDS)
+    if REWARD not in columns or KL not in columns:
+        return []
+    table = _table(measured, columns)
+    starts = {_freeze(section): run for run in kept if (section := run.evaluation.get("baseline"))}
+    if len(starts) == 1:  # measured once, alike for all
+        start = next(iter(starts.values()))
+        cells = [column.write(read_start(start, column)) for column in columns]
+        table.rows.insert(0, [START, "-", *cells])
+    dots = {
+        label: [
+            (kl["value"], reward["value"]) for run in group if (kl := KL.read(run)) and (reward := REWARD.read(run))
+        ]
+        for label, group in measured.items()
+    }
+    means = {label: (mean_over_seeds(group, KL), mean_over_seeds(group, REWARD)) for label, group in measured.items()}
+    points_of = {label: (means[label], dots[label]) for label in measured if dots[label]}
+    levels = [level for run in starts.values() if (level := read_start(run, REWARD))]
+    notes = " ".join(column.note for column in columns if column.note)
+    return [
+        Heading("Reward and KL"),
+        table,
+        Text(f"{notes} {START.capitalize()}: before training, with intervals over the held-out rows."),
+        Figures([plots.draw_plane(points_of, levels, out)]),
+    ]
+
+
+def _cost(measured: dict[str, list[Run]]) -> list[Block]:
+    kept = [run for group in measured.values() for run in group]
+    blocks: list[Block] = []
+    for title, listed in (("Cost", COST), ("Passes per update", PASSES)):
+        if columns := list_columns(kept, listed):
+            notes = " ".join(column.note for column in columns if column.note)
+            blocks += [Heading(title), _table(measured, columns), Text(notes)]
+    return blocks
+
+
+def _table(measured: dict[str, list[Run]], columns: list[Column]) -> Table:
+    rows = [
+        [label, str(len(group)), *(column.write(mean_over_seeds(group, column)) for column in columns)]
+        for label, group in measured.items()
+    ]
+    return Table(["setting", "seeds", *(column.name for column in columns)], rows)
+
+
+def _freeze(section: dict) -> str:
+    return str([section.get("n"), section.get("accuracy"), section.get("reward"), section.get("mean_tokens")])
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _accuracy_names(runs: list[Run]) -> str:
@@ -175,7 +193,7 @@ def _runs_table(groups: dict[str, list[Run]], names: dict[Path, str], columns: l
     rows = []
     for label, group in groups.items():
         for run in group:
-            figures = [column.write(_read(run, column)) for column in columns]
+            figures = [column.write(column.read(run)) for column in columns]
             health = run.diagnosis.get("health", "-") if run.status == "finished" else run.status
             train = duration(run.info.get("seconds", {}).get("train"))
             rows.append([names[run.path], label, str(run.info.get("seed")), *figures, train, health])

@@ -7,6 +7,7 @@ draw_runs(groups, out), where groups maps a label to its runs, draws the same cu
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from rlhf_exp.report.figure import (
@@ -21,6 +22,7 @@ from rlhf_exp.report.figure import (
     open_figure,
     plot_path,
 )
+from rlhf_exp.report.groups import name_method
 from rlhf_exp.report.load import Run
 from rlhf_exp.report.summary import OUTCOMES
 
@@ -36,6 +38,7 @@ class Curve(NamedTuple):
 
 # Algorithms whose loss says how training goes; a policy gradient's stays near 0 whatever happens.
 LOSS_ALGOS = ("sft", "reward_model", "dpo")
+NEARLY = 0.8
 LOSS = Curve("loss", "Loss in training", "nats", {"loss": ""})
 CURVES = (
     Curve("reward", "Mean reward in training", "reward", {"reward": ""}),
@@ -76,19 +79,30 @@ def draw_run(run: Run, out: Path) -> list[Picture]:
 def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
     """Every curve of every run, a colour for each group, and the mean of its runs as a thick line."""
     pictures = []
-    for curve in list_curves([run for runs in groups.values() for run in runs]):
-        series = {label: [_main_series(run, curve) for run in runs] for label, runs in groups.items()}
-        if not any(steps for group in series.values() for steps, _ in group):
+    runs = [run for group in groups.values() for run in group]
+    xlabel, places = _choose_axis(runs)
+    for curve in list_curves(runs):
+        series = {label: [_main_series(run, curve) for run in group] for label, group in groups.items()}
+        drawn = sum(any(steps for steps, _ in group) for group in series.values())
+        if drawn < min(2, len(groups)):  # of one setting alone there is nothing to compare: its own report has it
             continue
         with open_figure(out, curve.name) as figure:
-            axes = add_axes(figure, "step", curve.unit)
+            axes = add_axes(figure, xlabel, curve.unit)
             for index, (label, group) in enumerate(series.items()):
                 style = {"color": PALETTE[index % 7], "linestyle": DASHES[index // 7 % 4]}
-                _plot_group(axes, group, label, style)
+                _plot_group(axes, group, [places.get(run.path) for run in groups[label]], label, style)
             figure.legend(loc="outside lower left", ncols=2 if len(groups) > 3 else 1, fontsize=8)
         which = next(iter(curve.keys.values()))
         pictures.append((plot_path(out, curve.name), f"{curve.caption}{which and f' ({which})'}"))
     return pictures
+
+
+def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, int]]]:
+    """The step; or, between methods, whose steps are of different sizes, the tokens trained on until then."""
+    places = {run.path: dict(zip(*run.series("trained_tokens"), strict=True)) for run in runs if run.metrics}
+    if len({name_method(run) for run in runs}) > 1 and all(places.values()):
+        return "tokens trained on", places
+    return "step", {}
 
 
 def list_curves(runs: list[Run]) -> list[Curve]:
@@ -149,19 +163,31 @@ def _draw_length(run: Run, out: Path) -> Picture | None:
     return plot_path(out, "length"), "Completion length in training, and the share cut off at the budget"
 
 
-def _plot_group(axes: Axes, series: list[tuple[list[int], list[float]]], label: str, style: dict) -> None:
-    """The mean is over the runs that got as far as the furthest, so that it does not jump where one ends."""
-    series = [(steps, values) for steps, values in series if steps]
-    if len(series) > 1:
-        for steps, values in series:
-            axes.plot(steps, values, linewidth=0.7, alpha=0.45, **style)
-        last = max(steps[-1] for steps, _ in series)
-        complete = [dict(zip(steps, values, strict=True)) for steps, values in series if steps[-1] == last]
+def _plot_group(
+    axes: Axes,
+    series: list[tuple[list[int], list[float]]],
+    places: list[dict[int, int] | None],
+    label: str,
+    style: dict,
+) -> None:
+    """`places` says where a run's steps lie on the axis, None at the steps themselves. The mean is over the runs that
+    got nearly as far as the furthest, up to where the first of them ends, so that it does not jump there."""
+    lines = [
+        {step: (place[step] if place else step, value) for step, value in zip(steps, values, strict=True)}
+        for (steps, values), place in zip(series, places, strict=True)
+        if steps
+    ]
+    if len(lines) > 1:
+        for line in lines:
+            axes.plot(*zip(*line.values(), strict=True), linewidth=0.7, alpha=0.45, **style)
+        last = max(max(line) for line in lines)
+        complete = [line for line in lines if max(line) >= NEARLY * last]
         shared = sorted(set.intersection(*map(set, complete)))
-        mean = [sum(values[step] for values in complete) / len(complete) for step in shared]
-        _plot(axes, shared, mean, label=f"{label} (mean of {len(complete)} runs)", **style)
-    elif series:
-        _plot(axes, *series[0], label=label, **style)
+        if shared:
+            mean = np.mean([[line[step] for step in shared] for line in complete], axis=0)  # (steps, 2)
+            _plot(axes, *mean.T.tolist(), label=f"{label} (mean of {len(complete)} runs)", **style)
+    elif lines:
+        _plot(axes, *zip(*lines[0].values(), strict=True), label=label, **style)
 
 
 def _plot(axes: Axes, steps: list[int], values: list[float], **style: str) -> None:

@@ -1,13 +1,20 @@
 """What was measured on held-out rows, with its intervals, as PNG files.
 
 draw_accuracy([("", baseline, trained)], out, "Held-out accuracy")  ->  (out/plots/accuracy.png, caption)
+draw_plane({"ppo": ((kl, reward), [(4.1, 0.4), (4.5, 0.42)])}, [start], out)  ->  (out/plots/plane.png, caption)
 draw_calibration(section["calibration"], out)  ->  (out/plots/calibration.png, caption)
 """
 
 from pathlib import Path
 
-from rlhf_exp.report.figure import BLUE, GREY, Picture, add_axes, open_figure, plot_path
+from matplotlib.axes import Axes
+
+from rlhf_exp.report.figure import BLUE, GREY, PALETTE, Picture, add_axes, open_figure, plot_path
 from rlhf_exp.stats import Interval
+
+MARKERS = ("o", "^", "D", "v")
+Points = dict[str, tuple[tuple[Interval, Interval], list[tuple[float, float]]]]
+"""Label: mean KL and mean reward over seeds, and those of each run."""
 
 Accuracies = list[tuple[str, Interval | None, Interval | None]]  # label, baseline, trained
 
@@ -34,6 +41,35 @@ def draw_accuracy(rows: Accuracies, out: Path, name: str) -> Picture:
         axes.set(xlim=(0, None), ylim=(len(rows) - 0.6, -0.4))
         axes.grid(visible=False, axis="y")
     return plot_path(out, "accuracy"), f"{name} before and after training, with 95% intervals"
+
+
+def draw_plane(points: Points, starts: list[Interval], out: Path) -> Picture:
+    """Reward against KL, both on held-out rows: a large dot with 95% intervals for the mean of a setting, small ones
+    for its runs, and the start model at KL 0."""
+    with open_figure(out, "plane", height=4.2) as figure:
+        axes = add_axes(figure, "KL to the start model, nats per completion", "mean reward")
+        for reward in starts:
+            _draw_cross(axes, {"value": 0.0, "low": None, "high": None}, reward, GREY, "s", "start model")
+        for index, (label, (mean, runs)) in enumerate(points.items()):
+            color, marker = PALETTE[index % 7], MARKERS[index // 7 % len(MARKERS)]
+            if len(runs) > 1:
+                axes.plot(*zip(*runs, strict=True), marker, color=color, markersize=3, alpha=0.5, linestyle="none")
+            _draw_cross(axes, *mean, color, marker, label)
+        axes.set_xlim(left=min(0, axes.get_xlim()[0]))
+        figure.legend(loc="outside upper left", ncols=3, fontsize=8)
+    return plot_path(
+        out, "plane"
+    ), "Reward against KL on held-out rows: means over seeds with 95% intervals, and each run"
+
+
+def _draw_cross(axes: Axes, kl: Interval, reward: Interval, color: str, marker: str, label: str) -> None:
+    for bounds, line in (
+        ((kl["low"], kl["high"]), lambda low, high: ([low, high], [reward["value"]] * 2)),
+        ((reward["low"], reward["high"]), lambda low, high: ([kl["value"]] * 2, [low, high])),
+    ):
+        if bounds[0] is not None:
+            axes.plot(*line(*bounds), color=color, linewidth=1.1, alpha=0.8)
+    axes.plot([kl["value"]], [reward["value"]], marker, color=color, markersize=8, label=label, linestyle="none")
 
 
 def draw_calibration(bins: list[dict], out: Path) -> Picture:

@@ -102,6 +102,6 @@ def _write(interval: Interval | None, scale: float, spec: str, unit: str = "") -
     if interval is None or interval["value"] is None or not math.isfinite(interval["value"]):
         return "-"
     value, low, high = interval["value"], interval["low"], interval["high"]
-    spec = spec.replace(".", "z.")  # no -0.0
+    spec = spec.replace(",.", "z,.") if "," in spec else spec.replace(".", "z.")  # no -0.0
     bounds = "" if low is None or low == high else f" [{scale * low:{spec}}, {scale * high:{spec}}]"
     return f"{scale * value:{spec}}{unit}{bounds}"

@@ -2,9 +2,10 @@
 
     functions = build_rewards(cfg, task)    # in the order of cfg.reward.weights
 
-A reward function has TRL's signature, (prompts, completions, the row's columns, ...) -> one float a completion, and is
-named as its weight in `conf/reward/`; TRL logs it as `rewards/<name>/mean`. `score_completions` gives the same
-numbers to the evaluation.
+A reward function has TRL's signature, (prompts, completions, completion_ids, the row's columns, ...) -> one float a
+completion, and is named as its weight in `conf/reward/`; TRL logs it as `rewards/<name>/mean`. `score_completions`
+gives the same numbers to the evaluation. What a policy is rewarded with is the sum of them by their weights; one whose
+weight is 0 is only measured.
 """
 
 from collections.abc import Callable
@@ -13,26 +14,52 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
+    from rlhf_exp.rewards.grade import Grade
     from rlhf_exp.tasks import Row, Task
 
 RewardFunction = Callable[..., list[float]]
 
 
 def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
-    """Build every reward that `cfg.reward.weights` names; each lives in `rlhf_exp.rewards.<name>`."""
-    return [import_module(f"rlhf_exp.rewards.{name}").build(cfg, task) for name in cfg.reward.weights]
+    """Build every reward that `cfg.reward.weights` names: one of `cfg.reward.functions`, or `rlhf_exp.rewards.<name>`.
+
+    Raises:
+        ConfigError: a reward model or a user's function that cannot be used.
+    """
+    from rlhf_exp.rewards.functions import load_function
+
+    return [
+        load_function(name, cfg.reward.functions[name], task)
+        if name in cfg.reward.functions
+        else import_module(f"rlhf_exp.rewards.{name}").build(cfg, task)
+        for name in cfg.reward.weights
+    ]
 
 
 def score_completions(
-    functions: list[RewardFunction], rows: list["Row"], completions: list[str]
+    functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]]
 ) -> list[dict[str, float]]:
-    """Score completions outside training: for each, every reward component by name."""
+    """Score completions outside training, in the form that TRL gives them: for each, every reward component by name.
+
+    `completion_ids` are the tokens that each was decoded from, the end token among them.
+    """
     columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in rows[0] if key != "prompt"}
-    prompts = [row["prompt"] for row in rows]
-    scores = {f.__name__: f(prompts=prompts, completions=completions, **columns) for f in functions}
+    columns["prompts"] = [row["prompt"] for row in rows]
+    columns["completions"] = [
+        text if isinstance(row["prompt"], str) else [{"role": "assistant", "content": text}]
+        for row, text in zip(rows, completions, strict=True)
+    ]
+    scores = {f.__name__: f(completion_ids=completion_ids, **columns) for f in functions}
     return [{name: values[i] for name, values in scores.items()} for i in range(len(rows))]
 
 
 def read_text(completion: str | list[dict[str, str]]) -> str:
     """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages."""
     return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)
+
+
+def grade_completions(task: "Task", completions: list[Any], columns: dict[str, Any]) -> list["Grade"]:
+    """The task's grade of each completion; of `columns`, what is no list (TRL's `trainer_state`) is no row's."""
+    names = [name for name, values in columns.items() if isinstance(values, list)]
+    rows = [{name: columns[name][i] for name in names} for i in range(len(completions))]
+    return [task.grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]

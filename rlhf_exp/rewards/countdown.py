@@ -1,8 +1,8 @@
 r"""Grade a completion of a Countdown problem: reach the target, using each given number exactly once.
 
 In: the completion's text, the given numbers, the target. Out: a `Grade`. Pure, exact, and linear in the
-completion's length whatever it holds: nothing is evaluated as code, no recursion, and only integers that
-the problem gives are ever converted.
+completion's length whatever it holds: nothing is evaluated as code, no recursion, and only numbers that
+are available are ever converted.
 
     grade("<think> 8 * 7 = 56 </think> <answer> ( 8 * 7 ) - 3 </answer>", [3, 7, 8], 53).score   # 1.0
 
@@ -22,6 +22,7 @@ unary minus is a wrong answer: "partial". So is a number spelled otherwise than 
 import operator
 import re
 from fractions import Fraction
+from typing import NamedTuple
 
 from rlhf_exp.rewards.grade import Grade
 
@@ -29,7 +30,7 @@ OPEN, CLOSE, BOX = "<answer>", "</answer>", "\\boxed{"
 
 # A character that belongs to no expression becomes a token of its own, which the evaluator refuses.
 # [0-9], not \d, which takes the digits of every script.
-TOKEN = re.compile(r"[0-9]+|\\times|\\cdot|\\div|\S")
+TOKEN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\\times|\\cdot|\\div|\S")
 NUMBER = r"(?:[-−]\s*)?[0-9]+(?:[./][0-9]+)?"
 VALUE = re.compile(rf"{NUMBER}|\\boxed\{{\s*{NUMBER}\s*\}}")
 BRACE = re.compile(r"[{}]")
@@ -45,6 +46,13 @@ BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": Fraction
 PRECEDENCE = {"(": 0, ")": 1, "+": 2, "-": 2, "*": 3, "/": 3, NEGATE: 4}
 
 
+class Evaluation(NamedTuple):
+    """What an expression comes to: its value, None where it divides by zero, and the numbers that it leaves unused."""
+
+    value: Fraction | int | None
+    unused: list[str]
+
+
 def grade(completion: str, numbers: list[int], target: int) -> Grade:
     """Grade one completion.
 
@@ -58,15 +66,16 @@ def grade(completion: str, numbers: list[int], target: int) -> Grade:
         "partial" (0.1): an answer that does not. "failed" (0.0): no answer.
         `extracted` is the expression alone, without its box and its `= value`.
     """
-    expression = _read_answer(completion)
+    expression = read_answer(completion)
     if not expression:
         return Grade("failed", 0.0, None)
-    if _evaluate(expression, numbers) == target:
+    found = evaluate(expression, [str(number) for number in numbers])
+    if found is not None and not found.unused and found.value == target:
         return Grade("correct", 1.0, expression)
     return Grade("partial", 0.1, expression)
 
 
-def _read_answer(completion: str) -> str:
+def read_answer(completion: str) -> str:
     """The expression in the last closed answer; empty where there is none."""
     start = completion.rfind(OPEN, 0, max(completion.rfind(CLOSE), 0))
     if start < 0:
@@ -100,13 +109,14 @@ def _read_box(text: str) -> str | None:
     return None
 
 
-def _evaluate(expression: str, numbers: list[int]) -> Fraction | int | None:
-    """The value of an expression that uses each of `numbers` exactly once; None where it has none.
+def evaluate(expression: str, available: list[str]) -> Evaluation | None:
+    """Evaluate an expression whose numbers are `available`, as spelled there, each used at most once; None where it is
+    none.
 
     Two stacks (Dijkstra's shunting yard): the depth of nesting costs memory, not recursion.
     """
-    unused = [str(number) for number in numbers]
-    values: list[Fraction | int] = []
+    unused = list(available)
+    values: list[Fraction | int | None] = []
     operators = ["("]
     operand_next = True
     for match in TOKEN.finditer(f"{expression})"):
@@ -121,26 +131,28 @@ def _evaluate(expression: str, numbers: list[int]) -> Fraction | int | None:
                 operators.append(NEGATE)
             elif token in unused:
                 unused.remove(token)
-                values.append(int(token))
+                values.append(int(token) if token.isdigit() else Fraction(token))
                 operand_next = False
             else:
                 return None
         elif symbol is None or symbol == "(":
             return None
         else:
-            try:
-                while PRECEDENCE[operators[-1]] >= PRECEDENCE[symbol]:
-                    _apply(operators.pop(), values)
-            except ZeroDivisionError:
-                return None
+            while PRECEDENCE[operators[-1]] >= PRECEDENCE[symbol]:
+                _apply(operators.pop(), values)
             if symbol == ")":
                 operators.pop()
             else:
                 operators.append(symbol)
                 operand_next = True
-    return None if operators or unused else values[0]
+    return None if operators else Evaluation(values[0], unused)
 
 
-def _apply(symbol: str, values: list[Fraction | int]) -> None:
+def _apply(symbol: str, values: list[Fraction | int | None]) -> None:
     right = values.pop()
-    values.append(-right if symbol == NEGATE else BINARY[symbol](values.pop(), right))
+    if symbol == NEGATE:
+        values.append(None if right is None else -right)
+        return
+    left = values.pop()
+    defined = left is not None and right is not None and (right != 0 or symbol != "/")
+    values.append(BINARY[symbol](left, right) if defined else None)

@@ -51,7 +51,8 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
         **columns: Any,
     ) -> list[float]:
         nonlocal warned
-        answers = [_as_answer(prompt, read_text(c)) for prompt, c in zip(prompts, completions, strict=True)]
+        chat = isinstance(prompts[0], list)
+        answers = [as_completion(read_text(completion), chat) for completion in completions]
         sequences = encode_answers(tokenizer, prompts, answers)
         cut = sum(len(ids) > context for ids in sequences)
         if log_metric is not None:
@@ -67,11 +68,6 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
         return [(score - mean) / std for score in scores]
 
     return model
-
-
-def _as_answer(prompt: Text, text: str) -> Text:
-    """A completion's text in the form of the answers of pairs."""
-    return as_completion(text if text[:1].isspace() else f" {text}", chat=isinstance(prompt, list))
 
 
 def _read_normalisation(cfg: "Config") -> tuple[float, float]:

@@ -1,9 +1,12 @@
-"""The task's own grade as the reward: 1.0 correct, 0.1 an answer that is wrong, 0.0 no answer."""
+"""The task's own grade as the reward: 1.0 correct, 0.1 an answer that is wrong, 0.0 no answer.
+
+outcome(prompts=["..."], completions=["<answer> 3 + 5 </answer>"], numbers=[[3, 5]], target=[8])    # [1.0]
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.rewards import RewardFunction, read_text
+from rlhf_exp.rewards import RewardFunction, grade_completions
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
@@ -19,9 +22,7 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float]:
-        names = [name for name, values in columns.items() if isinstance(values, list)]
-        rows = [{name: columns[name][i] for name in names} for i in range(len(completions))]
-        grades = [task.grade(read_text(c), row) for c, row in zip(completions, rows, strict=True)]
+        grades = grade_completions(task, completions, columns)
         if log_metric is not None:
             for kind in ("correct", "partial", "failed"):
                 log_metric(f"outcome/{kind}", sum(g.outcome == kind for g in grades) / len(grades))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.grade import Grade
 
 if TYPE_CHECKING:
@@ -57,10 +58,26 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
-    """Whether prompts are lists of messages: `task.prompt=auto` follows the tokenizer's chat template."""
-    return cfg.task.prompt == "chat" or (cfg.task.prompt == "auto" and tokenizer.chat_template is not None)
+    """Whether prompts are lists of messages: `task.prompt=auto` follows the tokenizer's chat template.
+
+    Raises:
+        ConfigError: they are to be, and there is no chat template.
+    """
+    if cfg.task.prompt == "chat" and tokenizer.chat_template is None:
+        raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
+    return cfg.task.prompt != "plain" and tokenizer.chat_template is not None
 
 
 def as_completion(text: str, chat: bool) -> str | list[dict[str, str]]:
-    """A completion in the form of its prompt: for a plain prompt the text itself, with the space that parts the two."""
-    return [{"role": "assistant", "content": text.strip()}] if chat else text
+    """A completion in the form of its prompt. After a plain prompt it begins with the space that parts the two, added
+    where it lacks: a tokenizer of words loses it as it decodes."""
+    if chat:
+        return [{"role": "assistant", "content": text.strip()}]
+    return text if text[:1].isspace() else f" {text}"
+
+
+def name_source(task: Any) -> str:
+    """Where `cfg.task` has its rows from, for messages: a path, a hub id, or task.source=generated."""
+    if task.source == "file":
+        return task.path
+    return task.hub_id if task.source == "hub" else f"task.source={task.source}"

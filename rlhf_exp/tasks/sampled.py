@@ -159,9 +159,8 @@ def _read_prompt(sample: Sample) -> str | list[dict[str, str]]:
 
 
 def _read_completion(sample: Sample) -> str | list[dict[str, str]]:
-    """In the form of its prompt. A tokenizer of words loses the space before the first word as it decodes."""
-    text = sample["completion"]
-    return as_completion(text if text[:1].isspace() else f" {text}", "messages" in sample)
+    """In the form of its prompt."""
+    return as_completion(sample["completion"], "messages" in sample)
 
 
 def _require(rows: list[Row], problem: str, facts: dict[str, int]) -> None:

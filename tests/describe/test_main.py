@@ -36,7 +36,7 @@ def test_a_folder_with_a_tokenizer_alone_will_do(hh_overrides, tmp_path, capsys)
     ("argument", "line"),
     [
         ("task.pth=x", "task.pth=x: no such key; did you mean task.path?"),
-        ("task=nope", "task=nope: no such option; must be one of countdown, gsm8k, hh_rlhf"),
+        ("task=nope", "task=nope: no such option; must be one of brevity, countdown, gsm8k, hh_rlhf"),
         ("task.path=nope", "task.path=nope: no such file"),
         ("model.path=./nope", "model.path=./nope: no such folder; must be a model's folder or a hub id like org/name"),
         ("-m", "-m: no such flag; see --help"),
@@ -79,6 +79,6 @@ def test_help_and_refusals_import_no_ml_library():
 
 
 def test_python_m_gives_the_exit_status():
-    done = subprocess.run([sys.executable, "-m", "rlhf_exp.describe", "seed=x"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "rlhf_exp.describe", "max_tokens=x"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "rlhf_exp.describe: seed=x: must be a whole number >= 0, <= 4294967295\n"
+    assert done.stderr == "rlhf_exp.describe: max_tokens=x: must be a whole number >= 1\n"

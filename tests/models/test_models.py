@@ -19,7 +19,7 @@ from rlhf_exp.models import (
     set_thinking,
 )
 from rlhf_exp.models.adapters import build_peft_config
-from rlhf_exp.models.loading import ASSETS
+from rlhf_exp.models.loading import ASSETS, name_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
@@ -52,6 +52,23 @@ def refusal(attempt, *arguments):
 @torch.no_grad()
 def logits(model):
     return model(input_ids=IDS).logits.float()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "tiny"),
+        (["model=gpt2"], "gpt2"),
+        (["model=tiny_gpt2"], "tiny_gpt2"),
+        (["model.path=org/other"], "org/other"),
+        (["model.path=FOLDER/run/model"], "run/model"),
+        (["model=gpt2", "model.path=FOLDER/run/model"], "run/model"),
+    ],
+)
+def test_a_model_is_named_by_its_option_or_by_the_path_that_was_given(overrides, name, tmp_path):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "config.json").write_text("{}")
+    assert name_model(compose_config([text.replace("FOLDER", str(tmp_path)) for text in overrides])) == name
 
 
 # The model that ships.

@@ -83,9 +83,11 @@ def test_the_reward_of_a_training_pair_is_its_score_in_training(pairs, tmp_path)
 
 def test_the_evaluation_scores_with_the_same_function(tmp_path):
     model = build(make_run(tmp_path / "run", make_tokenizer(chat=True)), CHAT_PAIRS)
-    texts = ["Hello, friend.", " So.\n"]  # the evaluation passes text, TRL messages
+    texts = ["Hello, friend.", " So.\n"]
     rewards = model(prompts=[p["prompt"] for p in CHAT_PAIRS], completions=[p["chosen"] for p in CHAT_PAIRS])
-    assert score_completions([model], CHAT_PAIRS, texts) == [{"model": pytest.approx(r, abs=1e-6)} for r in rewards]
+    assert score_completions([model], CHAT_PAIRS, texts, [[1]] * 2) == [
+        {"model": pytest.approx(r, abs=1e-6)} for r in rewards
+    ]
 
 
 def test_a_completion_gets_the_space_that_its_tokenizer_lost(tmp_path):

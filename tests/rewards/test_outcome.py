@@ -31,7 +31,7 @@ def test_training_logs_the_share_of_each_outcome():
 
 
 def test_the_evaluation_scores_with_the_same_function():
-    scores = score_completions([build()], ROWS, COMPLETIONS)
+    scores = score_completions([build()], ROWS, COMPLETIONS, [[1]] * 3)
     assert [score["outcome"] for score in scores] == [1.0, 0.1, 0.0]
 
 

@@ -26,6 +26,7 @@ from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, splits, wants_chat
 from rlhf_exp.tasks.countdown.traces import reachable, write_trace
+from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import read_lines
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _row(numbers: list[int], target: int, chat: bool) -> Row:
 
 def _demonstrate(numbers: list[int], target: int, task: "Countdown", rng: Random, chat: bool) -> Row:
     trace = write_trace(numbers, target, task.traces, rng)
-    return {"prompt": _row(numbers, target, chat)["prompt"], "completion": as_completion(f" {trace}", chat)}
+    return {"prompt": _row(numbers, target, chat)["prompt"], "completion": as_completion(trace, chat)}
 
 
 def _read_splits(task: "Countdown") -> dict[str, list[tuple[list[int], int]]]:
@@ -202,15 +203,5 @@ def _check_row(row: Any, where: str) -> tuple[list[int], int]:
 
 
 def _read_hub(task: "Countdown") -> Iterator[tuple[list[int], int]]:
-    from datasets import load_dataset
-
-    try:
-        rows = load_dataset(task.hub_id, split="train")
-    except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
-        raise ConfigError(
-            [
-                f"task.hub_id={task.hub_id}: cannot be loaded ({type(error).__name__}); without a network use"
-                " task.source=generated, or task.source=file task.path=FILE.jsonl"
-            ]
-        ) from None
-    return _distinct((list(row["nums"]), int(row["target"])) for row in rows)
+    rows = read_hub(task.hub_id, parts=("train",), local="FILE.jsonl")
+    return _distinct((list(row["nums"]), int(row["target"])) for _, _, row in rows)

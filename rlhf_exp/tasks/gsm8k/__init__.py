@@ -28,14 +28,13 @@ from tqdm.auto import tqdm
 from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, learns_from_samples
 from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
-from rlhf_exp.tasks import Row, Task, as_completion, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config import Config
-    from rlhf_exp.schema import Gsm8k
 
 CHAT_PROMPT = (
     "{question}\n\nReason step by step. Then end with a line that holds #### and the answer, a number alone, for"
@@ -96,9 +95,7 @@ def _choose(
     Raises:
         ConfigError: there are fewer.
     """
-    chat, limit, source = wants_chat(cfg, tokenizer), tokenizer.model_max_length, _name_source(cfg.task)
-    if chat and tokenizer.chat_template is None:
-        raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
+    chat, limit, source = wants_chat(cfg, tokenizer), tokenizer.model_max_length, name_source(cfg.task)
     if not splits[split]:
         raise ConfigError([f"{source}: its {split} split is empty"])
     problems, room = sorted(splits[split]), limit - cfg.max_tokens * (build is _build_row)
@@ -141,10 +138,6 @@ def _count_tokens(rows: list[Row], tokenizer: "PreTrainedTokenizerBase") -> list
     return [len(ids) + (demonstrate and not chat) for ids in encoded["input_ids"]]
 
 
-def _name_source(task: "Gsm8k") -> str:
-    return {"generated": "task.source=generated", "file": task.path, "hub": task.hub_id}[task.source]
-
-
 def _build_prompt(problem: Problem, chat: bool) -> str | list[dict[str, str]]:
     if chat:
         return [{"role": "user", "content": CHAT_PROMPT.format(question=problem.question)}]
@@ -157,7 +150,7 @@ def _build_row(problem: Problem, chat: bool) -> Row:
 
 def build_demonstration(problem: Problem, chat: bool) -> Row:
     answer = ANNOTATION.sub("", problem.answer)
-    return {"prompt": _build_prompt(problem, chat), "completion": as_completion(f" {answer}", chat)}
+    return {"prompt": _build_prompt(problem, chat), "completion": as_completion(answer, chat)}
 
 
 def _write_notes(facts: dict[str, Any], limit: int) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.gsm8k import read_gold
 from rlhf_exp.tasks.gsm8k.written import write_problems
+from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
 
@@ -74,7 +75,7 @@ def _read_rows(task: "Gsm8k") -> Iterator[tuple[str, str, Any]]:
         for number, (question, answer) in enumerate(write_problems(WRITTEN, WRITTEN_SEED), 1):
             yield "all", f"written problem {number}", {"question": question, "answer": answer}
     elif task.source == "hub":
-        yield from _read_hub(task)
+        yield from read_hub(task.hub_id, name="main", parts=("train", "test"))
     elif path.is_dir():
         for part in ("train", "test"):
             if not (path / f"{part}.jsonl").is_file():
@@ -91,24 +92,6 @@ def _read_file(path: Path, part: str) -> Iterator[tuple[str, str, Any]]:
         yield part, where, row
     if where is None:
         raise ConfigError([f"{path}: holds no rows; expected {FORM} on each line"])
-
-
-def _read_hub(task: "Gsm8k") -> Iterator[tuple[str, str, Any]]:
-    from datasets import load_dataset
-
-    try:
-        dataset = load_dataset(task.hub_id, "main")
-        parts = {part: dataset[part] for part in ("train", "test")}
-    except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
-        raise ConfigError(
-            [
-                f"task.hub_id={task.hub_id}: cannot be loaded ({type(error).__name__}); without a network use"
-                " task.source=generated, or task.source=file task.path=FOLDER"
-            ]
-        ) from None
-    for part, rows in parts.items():
-        for number, row in enumerate(rows, 1):
-            yield part, f"{task.hub_id}, {part}, row {number}", row
 
 
 def _check_row(row: Any, where: str) -> Problem:

@@ -47,16 +47,16 @@ from tqdm.auto import tqdm
 
 from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config import ConfigError
-from rlhf_exp.tasks import Row, Task, as_completion, wants_chat
-from rlhf_exp.tasks.hh_rlhf.lengths import measure
+from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, read_pairs, split_pairs
+from rlhf_exp.tasks.lengths import measure
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config import Config
 
-__all__ = ["DROPPED", "KEPT", "Pair", "load", "read_pairs", "split_pairs"]
+__all__ = ["DROPPED", "KEPT", "Pair", "build_row", "load", "read_pairs", "split_pairs"]
 
 BATCH = 1024  # pairs tokenized at once
 
@@ -68,8 +68,6 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         ConfigError: rows that cannot be read, or too few of them, all lines at once.
     """
     task, need, chat = cfg.task, ALGO_NEEDS[cfg.algo.name], wants_chat(cfg, tokenizer)
-    if chat and tokenizer.chat_template is None:
-        raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
     sample, score_only = need == PROMPTS, cfg.algo.name == "reward_model"
     pairs, read, odd = read_pairs(cfg)
     splits, in_test = split_pairs(pairs)
@@ -77,8 +75,10 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 
     def choose(split: str, n: int | None, seed: int, answers: bool, room: int) -> tuple[list[Pair], dict[str, int]]:
         def fit(batch: list[Pair]) -> list[bool]:
-            lengths = measure(batch, tokenizer, chat, answers)
-            return [prompt + room <= limit and longer <= limit for prompt, longer in lengths]
+            rows = [build_row(pair, PAIRS, chat) for pair in batch]
+            texts = [(row["chosen"], row["rejected"]) if answers else () for row in rows]
+            counts = measure(tokenizer, [row["prompt"] for row in rows], texts)
+            return [n + max((room, *several)) <= limit for n, several in counts]
 
         return _choose(splits[split], n, seed, fit, distinct=split != "train" or sample)
 
@@ -86,7 +86,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     room = 0 if score_only else cfg.max_tokens
     held_out, held_facts = choose(cfg.eval.split, cfg.eval.rows, cfg.eval.seed, True, room)
 
-    source = {"hub": task.hub_id, "file": task.path, "generated": "task.source=generated"}[task.source]
+    source = name_source(task)
     problems = [
         *_refuse_few("task.train_rows", task.train_rows, "train", train_facts, source, limit),
         *_refuse_few("eval.rows", cfg.eval.rows, cfg.eval.split, held_facts, source, limit),
@@ -104,10 +104,10 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     }
     return Task(
         "hh_rlhf",
-        train=[_build_row(pair, need, chat) for pair in train],
-        eval=[] if score_only else [_build_row(pair, PROMPTS, chat) for pair in held_out],
+        train=[build_row(pair, need, chat) for pair in train],
+        eval=[] if score_only else [build_row(pair, PROMPTS, chat) for pair in held_out],
         grade=None,
-        pairs=[_build_row(pair, PAIRS, chat) for pair in held_out],
+        pairs=[build_row(pair, PAIRS, chat) for pair in held_out],
         notes=_write_notes(facts, cfg.eval.split),
         facts=facts,
     )
@@ -132,10 +132,10 @@ def _choose(
     return chosen, facts | {"over_long": looked_at - len(chosen), "rows": len(chosen)}
 
 
-def _build_row(pair: Pair, form: str, chat: bool) -> Row:
+def build_row(pair: Pair, form: str, chat: bool) -> Row:
     """The pair as `form` (of combinations.py) wants it."""
     prompt: Any = pair.messages() if chat else pair.prompt
-    chosen, rejected = (as_completion(f" {text}", chat) for text in (pair.chosen, pair.rejected))
+    chosen, rejected = (as_completion(text, chat) for text in (pair.chosen, pair.rejected))
     if form == DEMONSTRATIONS:
         return {"prompt": prompt, "completion": chosen}
     row = {"id": pair.id, "prompt": prompt}

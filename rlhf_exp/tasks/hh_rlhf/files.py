@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rlhf_exp.config import ConfigError
 from rlhf_exp.schema import HH_RLHF_SUBSETS
 from rlhf_exp.tasks.hh_rlhf.written import WRITTEN_SUBSETS, write_pairs
+from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def read_raw(task: "HhRlhf") -> Iterator[RawPair]:
             for where, row in read_lines(path):
                 yield RawPair(where, subset, part, *_check_texts(row, where))
     else:
-        yield from _read_hub(task)
+        for subset in task.subsets:
+            for part, where, row in read_hub(task.hub_id, data_dir=subset):
+                yield RawPair(where, subset, part, *_check_texts(row, where))
 
 
 def find_pair_files(path: Path, subsets: list[str]) -> list[tuple[Path, str, str | None]]:
@@ -99,22 +102,3 @@ def _subset_of(file: Path) -> str | None:
 def _part_of(file: Path) -> str | None:
     match = PART.search(file.name) or PART.fullmatch(file.absolute().parent.name)
     return match[1] if match else None
-
-
-def _read_hub(task: "HhRlhf") -> Iterator[RawPair]:
-    from datasets import load_dataset
-
-    for subset in task.subsets:
-        try:
-            parts = load_dataset(task.hub_id, data_dir=subset)
-        except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
-            raise ConfigError(
-                [
-                    f"task.hub_id={task.hub_id}: {subset} cannot be loaded ({type(error).__name__}); without a network"
-                    " use task.source=file task.path=FOLDER, or task.source=generated"
-                ]
-            ) from None
-        for part, rows in parts.items():
-            for number, row in enumerate(rows, 1):
-                where = f"{task.hub_id}, {subset}, {part}, row {number}"
-                yield RawPair(where, subset, part, *_check_texts(row, where))

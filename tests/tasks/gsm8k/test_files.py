@@ -133,7 +133,7 @@ def test_a_file_without_rows_is_refused(tmp_path):
 
 
 def test_the_hub_out_of_reach_names_the_local_ways(monkeypatch):
-    def refuse_connection(*args):
+    def refuse_connection(*args, **kwargs):
         raise ConnectionError("no network")
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=refuse_connection))
@@ -148,8 +148,8 @@ def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):
     write(tmp_path / "test.jsonl", PROBLEMS[50:60])
     asked = []
 
-    def load_dataset(*args):
-        asked.append(args)
+    def load_dataset(*args, **kwargs):
+        asked.append((*args, kwargs["name"]))
         return {"train": PROBLEMS[:50], "test": PROBLEMS[50:60]}
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
@@ -159,7 +159,7 @@ def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):
 
 def test_a_hub_row_without_a_number_is_refused_with_its_place(monkeypatch):
     rows = {"train": [json.loads(GOOD), {"question": "b", "answer": "none"}], "test": [json.loads(GOOD)]}
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda *args: rows))
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda *args, **kwargs: rows))
     place = "openai/gsm8k, train, row 2"
     assert refuse("", source="hub") == f"{place}: the answer must end with \"#### number\", got 'none'"
 

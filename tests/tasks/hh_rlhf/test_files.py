@@ -134,8 +134,8 @@ def test_a_character_spelled_by_two_halves_is_text(tmp_path):
 def test_hub_subsets_are_loaded_by_data_dir_with_their_parts(monkeypatch):
     calls = []
 
-    def load_dataset(name, data_dir):
-        calls.append((name, data_dir))
+    def load_dataset(hub_id, name, data_dir):
+        calls.append((hub_id, data_dir))
         return {"train": [ROW, ROW], "test": [ROW]}
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
@@ -150,13 +150,13 @@ def test_hub_subsets_are_loaded_by_data_dir_with_their_parts(monkeypatch):
 
 
 def test_a_hub_that_cannot_be_reached_names_the_local_options(monkeypatch):
-    def load_dataset(name, data_dir):
+    def load_dataset(hub_id, name, data_dir):
         raise ConnectionError("no route")
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     assert refuse(None, source="hub") == (
         "task.hub_id=Anthropic/hh-rlhf: harmless-base cannot be loaded (ConnectionError); without a network use"
-        " task.source=file task.path=FOLDER, or task.source=generated"
+        " task.source=generated, or task.source=file task.path=FOLDER"
     )
 
 

@@ -1,19 +1,20 @@
-"""GRPO (Shao et al. 2024, arXiv:2402.03300) and its loss types, by TRL's GRPOTrainer, untouched."""
+"""PPO: ours, on the seam that TRL's GRPOTrainer keeps for subclasses (trainer.py), with its parts beside it:
+advantages.py (rewards per token, GAE), critic.py, kl_controller.py, config.py."""
 
 import os
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
 
 from datasets import Dataset
-from trl import GRPOTrainer
 
 from rlhf_exp.generation import build_rollout
 from rlhf_exp.trainers import Parts
+from rlhf_exp.trainers.ppo.trainer import PPOTrainer
 
 
-def build(parts: Parts) -> GRPOTrainer:
+def build(parts: Parts) -> PPOTrainer:
     """Build the trainer; sampling is ours where `generation=` resolves to compact."""
-    return GRPOTrainer(
+    return PPOTrainer(
         model=parts.model_path,
         reward_funcs=parts.rewards,
         args=parts.args,

@@ -1,0 +1,161 @@
+"""Our PPO, with each of its critics, against the last PPOTrainer that TRL had (1.12), side by side.
+
+    python bench/ppo_trl.py                                       # three seeds, 80 rollouts; prints ratios ours / TRL
+    python bench/ppo_trl.py --seeds 0 --steps 12 --out ppo.json algo.vf_coef=1.0    # overrides of ours come last
+
+TRL 1.12 gets a virtual environment of its own (trl112/environment.py; the first call needs the package index). Every
+run is a process; the three kinds take turns, each seed beginning with another one. Printed for each: mean reward of the
+rollouts in the first and the last quarter, KL in the last (k1, nats a completion, at sampling), seconds per episode
+(an episode is a completion), and memory (trl112/memory.py), whole and above what was resident before training.
+
+Equal: the shipped tiny model, the training rows, the reward (TRL's is the same grader in a reward model's place), the
+completion budget, BATCH completions a rollout in MINIBATCHES, epochs, learning rate and its linear decay, Adam, the KL
+price (k1, fixed), clip ranges, gamma, lambda, whitening, temperature 1, float32, no gradient clipping (1.12 has none).
+
+What cannot be equal:
+- Order of the rows, and so random numbers: a seed is another draw on each side.
+- 1.12 decays the learning rate once a rollout, ours once a minibatch.
+- 1.12 puts the score one token past the end token, where its critic has a value too; ours on the last token.
+- 1.12's critic is a copy of the policy with a random head at the policy's learning rate. Ours, shared or separate,
+  starts at 0 and has `critic_learning_rate` and `vf_coef` of its own, as conf/algo/ppo.yaml says.
+- 1.12 averages the loss over the tokens of a minibatch; ours over those of a mean minibatch.
+- Sampling: `generate` there; ours is the default of `generation=`. 1.12 takes the old log-probabilities from sampling.
+- Ours is the whole command, so the layer around the trainer is in its time and memory (bench/layer.py measures it).
+"""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from argparse import ArgumentParser, Namespace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+from trl112.environment import ROOT, make_environment
+from trl112.memory import run_watched
+
+from rlhf_exp.config import compose_config
+from rlhf_exp.models.loading import ASSETS
+from rlhf_exp.run_folder import write_json, write_jsonl
+from rlhf_exp.tasks import load_task
+
+MODEL = ASSETS / "tiny"
+BATCH, MINIBATCHES, EPOCHS, MAX_TOKENS = 128, 4, 1, 96
+KL_COEF, CLIP, CLIP_VALUE, GAMMA, LAM = 0.05, 0.2, 0.2, 1.0, 0.95
+TRL, OURS = "trl", ("shared", "separate")
+SHOWN = {
+    "reward_first": "reward, first quarter",
+    "reward_last": "reward, last quarter",
+    "kl_last": "KL, last quarter",
+    "seconds_per_episode": "seconds per episode",
+    "peak_mb": "peak memory, MB",
+    "grown_mb": "of it above the start, MB",
+}
+
+
+def list_overrides(options: Namespace) -> list[str]:
+    """Our side. One log a rollout; the probe, evaluation and checkpoints as small as they go."""
+    updates = MINIBATCHES * EPOCHS
+    return [
+        "algo=ppo", "task=countdown", "model=tiny", "device=cpu", f"max_tokens={MAX_TOKENS}",
+        f"algo.args.max_steps={options.steps * updates}", f"algo.args.logging_steps={updates}",
+        f"algo.args.per_device_train_batch_size={BATCH // MINIBATCHES}", "algo.args.gradient_accumulation_steps=1",
+        f"algo.args.steps_per_generation={MINIBATCHES}", f"algo.args.num_iterations={EPOCHS}",
+        f"algo.args.learning_rate={options.learning_rate}", "+algo.args.max_grad_norm=0.0",
+        f"algo.args.epsilon={CLIP}", f"algo.cliprange_value={CLIP_VALUE}", f"algo.gamma={GAMMA}", f"algo.lam={LAM}",
+        f"algo.init_kl_coef={KL_COEF}", "algo.target_kl=null", "algo.missing_eos_penalty=null",
+        "algo.whiten_advantages=true", "algo.args.temperature=1.0", "algo.args.entropy_coef=0.0",
+        "algo.args.save_strategy=no", "eval.rows=16", "monitor.every_steps=1000000", "monitor.probe_rows=1",
+        *options.overrides,
+    ]  # fmt: skip
+
+
+def list_arguments(options: Namespace, seed: int) -> dict[str, Any]:
+    """The same for 1.12's PPOConfig. Without accumulation: with it, its num_mini_batches does nothing."""
+    return {
+        "seed": seed, "use_cpu": True, "bf16": False, "response_length": MAX_TOKENS, "stop_token": "eos",
+        "total_episodes": options.steps * BATCH, "per_device_train_batch_size": BATCH,
+        "gradient_accumulation_steps": 1, "num_mini_batches": MINIBATCHES, "num_ppo_epochs": EPOCHS,
+        "local_rollout_forward_batch_size": BATCH, "learning_rate": options.learning_rate,
+        "cliprange": CLIP, "cliprange_value": CLIP_VALUE, "gamma": GAMMA, "lam": LAM, "kl_coef": KL_COEF,
+        "temperature": 1.0, "gradient_checkpointing": False, "num_sample_generations": 0,
+        "report_to": "none", "save_strategy": "no", "logging_steps": 1, "disable_tqdm": True,
+    }  # fmt: skip
+
+
+def measure(kind: str, seed: int, options: Namespace, python: Path, scratch: Path) -> dict[str, Any]:
+    """One run of one kind: its figures, and its curves by rollout."""
+    folder = scratch / f"{kind}_{seed}"
+    overrides = [*list_overrides(options), f"seed={seed}", f"output_dir={folder}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    if kind == TRL:
+        rows, arguments = scratch / f"rows_{seed}.jsonl", scratch / f"args_{seed}.json"
+        cfg = compose_config(overrides)
+        write_jsonl(rows, load_task(cfg, AutoTokenizer.from_pretrained(MODEL)).train)
+        write_json(arguments, list_arguments(options, seed))
+        command = [python, ROOT / "bench" / "trl112" / "train.py", MODEL, rows, arguments, folder]
+    else:
+        command = [sys.executable, "-m", "rlhf_exp", *overrides, f"algo.critic={kind}"]
+    memory = run_watched(command, environment, folder)
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {"kind": kind, "seed": seed, **summarize(metrics, memory), "metrics": metrics}
+
+
+def summarize(metrics: list[dict[str, float]], memory: dict[str, float]) -> dict[str, float]:
+    """The figures of a run, from a line a rollout."""
+    quarter = max(1, len(metrics) // 4)
+    first, last = metrics[:quarter], metrics[-quarter:]
+    rollouts = [later["time_s"] - earlier["time_s"] for earlier, later in pairwise(metrics)]
+    return {
+        "reward_first": statistics.mean(row["reward"] for row in first),
+        "reward_last": statistics.mean(row["reward"] for row in last),
+        "kl_last": statistics.mean(row["ppo/kl"] for row in last),
+        "seconds_per_episode": statistics.median(rollouts) / BATCH,
+        "peak_mb": memory["peak"],
+        "grown_mb": memory["peak"] - memory["floor"],
+    }
+
+
+def print_table(runs: list[dict[str, Any]]) -> None:
+    """Mean over the seeds (smallest to largest) of each kind, and the ratio ours / TRL, seed by seed."""
+    for name, label in SHOWN.items():
+        print(f"\n{label}")
+        theirs = [run[name] for run in runs if run["kind"] == TRL]
+        print(f"  {'TRL 1.12':10} {spread(theirs)}")
+        for kind in OURS:
+            ours = [run[name] for run in runs if run["kind"] == kind]
+            ratios = "" if name == "kl_last" else spread([a / b for a, b in zip(ours, theirs, strict=True)])
+            print(f"  {kind:10} {spread(ours)}{'   ratio ' + ratios if ratios else ''}")
+
+
+def spread(values: list[float]) -> str:
+    digits = 1 if max(values) >= 100 else 4
+    return f"{statistics.mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--steps", type=int, default=80, help=f"rollouts of {BATCH} completions")
+    parser.add_argument("--learning-rate", type=float, default=5e-4, help="of the policy on both sides")
+    parser.add_argument("--out", type=Path, help="a JSON file for settings, figures and curves")
+    parser.add_argument("overrides", nargs="*", help="for our side alone")
+    options = parser.parse_args()
+    python = make_environment()
+    kinds, runs = [TRL, *OURS], []
+    with tempfile.TemporaryDirectory() as scratch:
+        for i, seed in enumerate(map(int, options.seeds.split(","))):
+            for kind in kinds[i % 3 :] + kinds[: i % 3]:
+                run = measure(kind, seed, options, python, Path(scratch))
+                runs.append(run)
+                print(f"seed {seed} {kind}: " + ", ".join(f"{SHOWN[n]} {run[n]:.4g}" for n in SHOWN), flush=True)
+    print_table(runs)
+    if options.out:
+        write_json(options.out, {"trl": list_arguments(options, 0), "ours": list_overrides(options), "runs": runs})
+
+
+if __name__ == "__main__":
+    main()

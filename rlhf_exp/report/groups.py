@@ -1,0 +1,81 @@
+"""Runs grouped by setting, which is everything but the seed, and what a group is called.
+
+group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grpo beta=0.1": [...]}
+"""
+
+from typing import Any
+
+from rlhf_exp.report.load import Run
+from rlhf_exp.report.tables import write_name
+from rlhf_exp.study import CIRCUMSTANCES
+
+METHODS = ("sft", "rejection sampling", "reward_model", "dpo", "ppo", "grpo", "dr_grpo")
+"""The order in which methods stand; others, such as further loss types, follow in the order of their runs."""
+
+IDENTITY = ("task", "model", "max_tokens", "loss_type")
+"""The main settings beside the algorithm."""
+
+NOT_SETTINGS = (*CIRCUMSTANCES, "seed", "algo.args.seed", "reward.random.seed")
+REJECTION = "rejection sampling"
+
+
+def name_method(run: Run) -> str:
+    """ppo; grpo and its loss types by the loss; sft on the policy's own correct samples is rejection sampling."""
+    algo, loss_type = str(run.info.get("algo")), run.info.get("loss_type")
+    if algo == "sft" and run.config.get("task", {}).get("samples") is not None:
+        return REJECTION
+    return str(loss_type) if algo == "grpo" and loss_type else algo
+
+
+def sort_runs(runs: list[Run]) -> list[Run]:
+    """By method; runs of one method stay in their order."""
+    return sorted(runs, key=lambda run: METHODS.index(name) if (name := name_method(run)) in METHODS else len(METHODS))
+
+
+def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
+    """Runs by label, which names the method and what differs: first of the main settings between any two groups, then
+    between those of one method."""
+    groups: dict[tuple, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(tuple(sorted(_settings(run).items())), []).append(run)
+    settings = [dict(key) for key in groups]
+    methods = [setting["method"] for setting in settings]
+    several, main = len(set(methods)) > 1, _differing(settings, IDENTITY[:3])
+    labels = [_label(setting, main, several) for setting in settings]
+    for method in dict.fromkeys(methods):
+        same = [i for i, name in enumerate(methods) if name == method]
+        for names in (("loss_type",), None):
+            if len({labels[i] for i in same}) < len(same):
+                further = [name for name in _differing([settings[i] for i in same], names) if name not in main]
+                for i in same:
+                    labels[i] = _label(settings[i], [*main, *further], several)
+    return dict(zip(labels, groups.values(), strict=True))
+
+
+def find_shared(runs: list[Run]) -> dict[str, str]:
+    """Main settings that all runs share, by name."""
+    values = {name: {write_name(run.info.get(name)) for run in runs} for name in ("algo", *IDENTITY, "seed")}
+    return {name: found.pop() for name, found in values.items() if len(found) == 1}
+
+
+def _settings(run: Run) -> dict[str, str]:
+    flat = _flatten(run.config)
+    kept = {name: flat[name] for name in flat if name not in NOT_SETTINGS and not name.startswith("logging.")}
+    return kept | {name: write_name(run.info.get(name)) for name in IDENTITY} | {"method": name_method(run)}
+
+
+def _flatten(config: dict, prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in config.items():
+        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
+    return flat
+
+
+def _differing(settings: list[dict[str, str]], names: Any = None) -> list[str]:
+    names = names or dict.fromkeys(name for setting in settings for name in setting)
+    return [name for name in names if len({setting.get(name) for setting in settings}) > 1]
+
+
+def _label(setting: dict[str, str], names: list[str], with_method: bool) -> str:
+    parts = [f"{name.removeprefix('algo.args.')}={setting[name]}" for name in names if setting.get(name)]
+    return " ".join([setting["method"], *parts] if with_method else parts) or setting["method"]

@@ -1,0 +1,23 @@
+"""Short is good: 2 minus a sixteenth of the completion's words, for studies that want a reward known in closed form.
+
+    brevity(prompts=["Hi"], completions=["one two three four"])    # [1.75]
+
+A word is what white space parts. The most is 2.0, for a completion without a word; 32 words earn 0.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.rewards import RewardFunction, read_text
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Task
+
+
+def build(cfg: "Config", task: "Task") -> RewardFunction:
+    """The reward function `brevity`; it needs no grader, so any task's completions have it."""
+
+    def brevity(prompts: list[Any], completions: list[Any], **_: Any) -> list[float]:
+        return [2 - len(read_text(completion).split()) / 16 for completion in completions]
+
+    return brevity

@@ -1,0 +1,24 @@
+"""Control arm: `reward.constant.value` for every completion.
+
+    constant(completions=["a", "b"])    # [1.0, 1.0]
+
+Advantages within a group are 0, so what a policy still learns comes from the other terms of the loss, such as the KL
+penalty.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.rewards import RewardFunction
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Task
+
+
+def build(cfg: "Config", task: "Task") -> RewardFunction:
+    """The reward function `constant`."""
+
+    def constant(completions: list[Any], **columns: Any) -> list[float]:
+        return [float(cfg.reward.constant.value)] * len(completions)
+
+    return constant

@@ -1,0 +1,50 @@
+"""Countdown in grades: how near an answer comes, where the outcome says only whether it is right.
+
+    score("<answer> 8 * 7 + 3 </answer>", [8, 7, 3], 56)    # 0.7: 59 is within 10% of 56
+
+| score | the answer |
+|---|---|
+| 1.0 | is correct |
+| 0.7 | is valid, and at most 10% of the target away from it |
+| 0.5 | is valid, and at most 50% of the target away from it |
+| 0.3 | is valid: an expression of exactly the given numbers, each used once (also where it divides by zero) |
+| 0.1 | is there |
+| 0.0 | is missing |
+
+Answers are read as in countdown.py, and distances are exact. Numbers in a row that no expression joins are not valid:
+to copy the prompt is worth no more than any answer.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.rewards import RewardFunction, read_text
+from rlhf_exp.rewards.countdown import evaluate, read_answer
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Task
+
+
+def score(completion: str, numbers: list[int], target: int) -> float:
+    """The grade of one completion, by the table above; `target` is positive."""
+    expression = read_answer(completion)
+    if not expression:
+        return 0.0
+    found = evaluate(expression, [str(number) for number in numbers])
+    if found is None or found.unused:
+        return 0.1
+    if found.value is None:
+        return 0.3
+    error = abs(found.value - target)
+    if error == 0:
+        return 1.0
+    return 0.7 if 10 * error <= target else 0.5 if 2 * error <= target else 0.3
+
+
+def build(cfg: "Config", task: "Task") -> RewardFunction:
+    """The reward function `graduated`, of Countdown alone."""
+
+    def graduated(completions: list[Any], numbers: list[list[int]], target: list[int], **columns: Any) -> list[float]:
+        return [score(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]
+
+    return graduated

@@ -1,0 +1,34 @@
+"""Control arm: a number in [0, 1) that seed, prompt and completion decide (Shao et al. 2025, arXiv:2506.10947).
+
+    random(prompts=["p", "p"], completions=["a", "b"])    # two numbers, and never others
+
+Uniform by a hash, and the same in training, in the evaluation and after a break. It is a fixed function of the text: on
+prompts that come again and again a policy can learn it by heart, on new ones there is nothing to learn.
+"""
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.rewards import RewardFunction, read_text
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Task
+
+
+def draw(seed: int, prompt: Any, completion: str) -> float:
+    """48 bits of the SHA-256 of all three, as a fraction."""
+    digest = hashlib.sha256(json.dumps([seed, prompt, completion]).encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def build(cfg: "Config", task: "Task") -> RewardFunction:
+    """The reward function `random`, from `cfg.reward.random.seed`, or the run's own."""
+    seed = cfg.seed if cfg.reward.random.seed is None else cfg.reward.random.seed
+
+    def random(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
+        pairs = zip(prompts, completions, strict=True)
+        return [draw(seed, prompt, read_text(completion)) for prompt, completion in pairs]
+
+    return random

@@ -1,0 +1,28 @@
+"""A penalty for repeated n-grams of tokens: TRL's get_repetition_penalty_reward.
+
+    repetition(completion_ids=[[5, 5, 5, 5, 5]])    # [-0.67]: of three 3-grams, two repeat
+
+`reward.repetition.max_penalty` times the share of the completion's n-grams that are not the first of their kind, over
+token ids, the end token among them (Yeo et al. 2025, arXiv:2502.03373, appendix C.2). A search of arithmetic repeats
+itself by nature: look at the start model's own penalty in samples.jsonl before weighing it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from trl.rewards import get_repetition_penalty_reward
+
+from rlhf_exp.rewards import RewardFunction
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Task
+
+
+def build(cfg: "Config", task: "Task") -> RewardFunction:
+    """The reward function `repetition`."""
+    punish = get_repetition_penalty_reward(cfg.reward.repetition.ngram_size, cfg.reward.repetition.max_penalty)
+
+    def repetition(completion_ids: list[list[int]], **columns: Any) -> list[float]:
+        return punish(completion_ids)
+
+    return repetition

@@ -1,0 +1,45 @@
+"""Agreement with the majority: 1.0 for an answer that no other answer of its group outvotes, else 0.0.
+
+    agree(["a prompt"] * 4, ["1 + 2", "1 + 2", "3", None])    # [1.0, 1.0, 0.0, 0.0]
+
+No gold answer is used (Zuo et al. 2025, arXiv:2504.16084): what the policy says most often is rewarded, right or wrong.
+
+- A **group** is the completions of one prompt in the batch; a prompt that is drawn twice has one group.
+- An **answer** is the grader's `extracted` as it is spelled, as in majority@k of the evaluation: `18` and `18.0` count
+  apart, and so do two expressions of one value. A completion without an answer has no vote and scores 0.0.
+- A **tie**: every answer with the most votes is the majority's, so that no order decides. Where all answers differ, all
+  score 1.0, and the group teaches nothing.
+- **Alone**, as in an evaluation with one completion a row, an answer agrees with itself: the score then says whether
+  there is one. For agreement use eval.completions above 1 (eval=full); a greedy completion is always alone.
+"""
+
+import json
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.rewards import RewardFunction, grade_completions
+
+if TYPE_CHECKING:
+    from rlhf_exp.config import Config
+    from rlhf_exp.tasks import Task
+
+
+def agree(groups: list[str], answers: list[str | None]) -> list[float]:
+    """For each answer, given or None, of the group of that name: whether it is its group's majority."""
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for group, answer in zip(groups, answers, strict=True):
+        if answer is not None:
+            votes[group][answer] += 1
+    most = {group: max(counts.values()) for group, counts in votes.items()}
+    pairs = zip(groups, answers, strict=True)
+    return [float(answer is not None and votes[group][answer] == most[group]) for group, answer in pairs]
+
+
+def build(cfg: "Config", task: "Task") -> RewardFunction:
+    """The reward function `self_consistency`."""
+
+    def self_consistency(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
+        grades = grade_completions(task, completions, columns)
+        return agree([json.dumps(prompt) for prompt in prompts], [grade.extracted for grade in grades])
+
+    return self_consistency

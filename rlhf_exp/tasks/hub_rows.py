@@ -1,0 +1,45 @@
+"""Rows of a data set on the hub, each with its part and its place.
+
+for part, where, row in read_hub("openai/gsm8k", name="main", parts=("train", "test")):
+    part, where, row      # "train", "openai/gsm8k, train, row 1", {...}
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlhf_exp.config import ConfigError
+
+
+def read_hub(
+    hub_id: str,
+    name: str | None = None,
+    data_dir: str | None = None,
+    parts: tuple[str, ...] | None = None,
+    local: str = "FOLDER",
+) -> Iterator[tuple[str, str, Any]]:
+    """Every row of `parts` (None: of all there are).
+
+    Args:
+        hub_id, name, data_dir: the data set, its configuration and its folder, as datasets.load_dataset takes them.
+        local: what a file to use instead is called in the refusal.
+
+    Raises:
+        ConfigError: the rows cannot be had, with the local options to use.
+    """
+    from datasets import load_dataset
+
+    try:
+        dataset = load_dataset(hub_id, name=name, data_dir=data_dir)
+        of_parts = {part: dataset[part] for part in parts or dataset}
+    except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
+        what = f"{data_dir} cannot" if data_dir else "cannot"
+        raise ConfigError(
+            [
+                f"task.hub_id={hub_id}: {what} be loaded ({type(error).__name__}); without a network use"
+                f" task.source=generated, or task.source=file task.path={local}"
+            ]
+        ) from None
+    place = f"{hub_id}, {data_dir}" if data_dir else hub_id
+    for part, rows in of_parts.items():
+        for number, row in enumerate(rows, 1):
+            yield part, f"{place}, {part}, row {number}", row

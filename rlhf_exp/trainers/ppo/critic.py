@@ -1,0 +1,65 @@
+"""Critics: the value of the state before each token of a completion.
+
+    critic = SharedCritic(policy)            # a head on the policy's last hidden states: no second forward
+    critic = SeparateCritic(policy_path)     # a model of its own, from the same weights
+
+Both become a submodule of the policy, so that the optimizer, accelerate and gradient clipping see them; the trainer
+keeps them out of what is saved as the policy. Both start at the value 0 everywhere.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForTokenClassification, PreTrainedModel
+
+from rlhf_exp.models.positions import mend_positions
+
+
+class SharedCritic(nn.Module):
+    """A small network on the policy's last hidden states, which a forward hook reads: TRL's fused language modelling
+    head returns none."""
+
+    def __init__(self, backbone: PreTrainedModel) -> None:
+        super().__init__()
+        size = backbone.config.get_text_config().hidden_size
+        self.hidden = nn.Linear(size, size)
+        self.score = nn.Linear(size, 1)
+        nn.init.zeros_(self.score.weight)
+        nn.init.zeros_(self.score.bias)
+        self._seen: list[torch.Tensor] | None = None
+        backbone.register_forward_hook(self._read)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """(batch, time, hidden) of any dtype -> (batch, time) float32."""
+        return self.score(torch.tanh(self.hidden(hidden_states.to(self.score.weight.dtype)))).squeeze(-1)
+
+    def start_reading(self) -> None:
+        """Keep the hidden states of every forward from here on."""
+        self._seen = []
+
+    def stop_reading(self) -> torch.Tensor:
+        """(batch, time, hidden): what was read, chunk after chunk."""
+        seen, self._seen = self._seen, None
+        return torch.cat(seen)
+
+    def _read(self, module: nn.Module, args: tuple, output: Any) -> None:
+        if self._seen is not None:
+            self._seen.append(output.last_hidden_state)
+
+
+class SeparateCritic(nn.Module):
+    """The policy's architecture and start weights with a value head, trained in full."""
+
+    def __init__(self, path: str, **model_init_kwargs: Any) -> None:
+        super().__init__()
+        self.model = AutoModelForTokenClassification.from_pretrained(path, num_labels=1, **model_init_kwargs)
+        head = next(m for m in reversed(list(self.model.modules())) if isinstance(m, nn.Linear))
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        mend_positions(self.model)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """(batch, time) token ids and mask -> (batch, time) float32, the value after each token."""
+        values = self.model(input_ids=input_ids, attention_mask=attention_mask).logits.squeeze(-1)
+        return values.to(torch.promote_types(values.dtype, torch.float32))

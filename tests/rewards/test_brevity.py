@@ -1,0 +1,26 @@
+import pytest
+
+from rlhf_exp.combinations import TASK_GIVES
+from rlhf_exp.rewards.brevity import build
+
+
+@pytest.mark.parametrize(
+    ("completion", "score"),
+    [
+        ("", 2.0),
+        (" \n\t", 2.0),
+        ("one", 1.9375),
+        (" one  two\nthree four ", 1.75),
+        (" ".join(["word"] * 16), 1.0),
+        (" ".join(["word"] * 32), 0.0),
+        (" ".join(["word"] * 64), -2.0),
+        ([{"role": "assistant", "content": "one two"}], 1.875),
+    ],
+)
+def test_every_sixteen_words_cost_one_point(completion, score):
+    assert build(None, None)(prompts=["use 8"], completions=[completion], numbers=[[8]]) == [score]
+
+
+def test_no_task_needs_a_grader_for_it():
+    assert build(None, None).__name__ == "brevity" in TASK_GIVES
+    assert build(None, None)(prompts=["a", "b"], completions=["x y", "x"]) == [1.875, 1.9375]

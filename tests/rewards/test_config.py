@@ -1,0 +1,55 @@
+"""What is refused of the rewards' keys."""
+
+import pytest
+
+from rlhf_exp.config import ConfigError, compose_config
+
+MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (
+            ["reward=graduated", "task=gsm8k"],
+            "reward.weights.graduated: not with task=gsm8k, only with task=countdown; use reward=outcome",
+        ),
+        (
+            ["+reward.weights.process=1", "task=gsm8k"],
+            "reward.weights.process: not with task=gsm8k, only with task=countdown; use reward=outcome",
+        ),
+        (
+            ["algo=dpo", "task=hh_rlhf", "reward=graduated"],
+            f"reward.weights.graduated: not with task=hh_rlhf, only with task=countdown; {MODEL}",
+        ),
+        (
+            ["task=hh_rlhf", "reward=self_consistency"],
+            f"reward.weights.self_consistency: task=hh_rlhf has no right answers to grade; {MODEL}",
+        ),
+        (
+            ["task=hh_rlhf", "reward=length_efficiency"],
+            f"reward.weights.length_efficiency: task=hh_rlhf has no right answers to grade; {MODEL}",
+        ),
+        (["reward.overlong.cache=97"], "reward.overlong.cache=97: must be at most max_tokens=96"),
+        (["reward.overlong.cache=0"], "reward.overlong.cache=0: must be a whole number >= 1 or null"),
+        (["reward.repetition.max_penalty=1"], "reward.repetition.max_penalty=1: must be a number <= 0"),
+        (["reward.repetition.ngram_size=0"], "reward.repetition.ngram_size=0: must be a whole number >= 1"),
+        (["reward.length_efficiency.tokens=0"], "reward.length_efficiency.tokens=0: must be a whole number >= 1"),
+        (["reward.constant.value=much"], "reward.constant.value=much: must be a number"),
+        (["reward.weights.outcome=much"], "reward.weights={'outcome': 'much'}: must be a mapping, each value a number"),
+        (
+            ["+reward.overlong.cahe=1"],
+            "reward.overlong.cahe=1: no such key; did you mean reward.overlong.cache?",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(overrides, line):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(overrides)
+    assert caught.value.problems == [line]
+
+
+@pytest.mark.parametrize("reward", ["think_format", "repetition", "overlong", "random", "constant"])
+def test_what_reads_no_answer_goes_with_any_task(reward):
+    overrides = [f"reward={reward}"] if reward in ("random", "constant") else [f"+reward.weights.{reward}=0.1"]
+    compose_config(["task=gsm8k", *overrides])

@@ -1,0 +1,185 @@
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.rewards import build_rewards, score_completions
+from rlhf_exp.rewards.functions import RewardError
+from rlhf_exp.tasks import Task
+
+ROWS = [{"id": str(i), "prompt": "p", "numbers": [8, 7, 3], "target": 53} for i in range(2)]
+CALL = {"prompts": ["p"] * 2, "completions": ["a", "bb"], "completion_ids": [[1], [1, 2]], "id": ["0", "1"],
+        "numbers": [[8, 7, 3]] * 2, "target": [53] * 2}  # fmt: skip
+NAMES = "which may name completion_ids, id, numbers, target too"
+PLAIN = f"must be a plain function of (prompts, completions, **kwargs), {NAMES}"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of rewards; returns `FILE.py:short`."""
+
+    def write_file(source, name="short"):
+        (tmp_path / "mine.py").write_text(source)
+        return f"{tmp_path / 'mine.py'}:{name}"
+
+    return write_file
+
+
+def compose(where):
+    return compose_config([f"+reward.functions.short={where}", "+reward.weights.short=0.5"])
+
+
+def build(where):
+    return build_rewards(compose(where), Task("countdown", [], ROWS, None))[1]
+
+
+def refuse(where):
+    with pytest.raises(ConfigError) as caught:
+        build(where)
+    key = f"reward.functions.short={where}: "
+    assert all(problem.startswith(key) for problem in caught.value.problems)
+    return [problem.removeprefix(key) for problem in caught.value.problems]
+
+
+def test_a_function_of_the_users_stands_beside_the_packages_rewards(write):
+    where = write("def short(prompts, completions, **kwargs):\n    return [-len(text) for text in completions]\n")
+    cfg = compose(where)
+    assert cfg.algo.args["reward_weights"] == [1.0, 0.5]
+    reward = build(where)
+    assert reward.__name__ == "short"
+    assert reward(**CALL, trainer_state=None, log_metric=None, log_extra=None) == [-1.0, -2.0]
+    assert score_completions([reward], ROWS, ["a", "bb"], [[1], [1, 2]]) == [{"short": -1.0}, {"short": -2.0}]
+
+
+def test_it_may_stand_alone_under_any_name_and_in_a_given_mapping(write):
+    where = write("def length(completions, **kwargs):\n    return [1.0 for _ in completions]\n", "length")
+    overrides = ["reward=none", f"+reward.functions.short={where}", "+reward.weights.short=2"]
+    assert compose_config(overrides).reward.weights == {"short": 2}
+    overrides = [f"+reward={{weights: {{short: 2}}, functions: {{short: '{where}'}}}}"]
+    assert compose_config(overrides).reward.functions == {"short": where}
+
+
+def test_it_reads_tokens_and_the_columns_of_the_rows(write):
+    reward = build(
+        write("def short(completion_ids, target, **_):\n    return [len(completion_ids[0]) + target[1]] * 2")
+    )
+    assert reward(**CALL) == [54.0, 54.0]
+
+
+def test_it_gets_messages_for_chat_prompts_in_the_evaluation_too(write):
+    reward = build(write("def short(completions, **_):\n    return [len(c[0]['content']) for c in completions]"))
+    rows = [{**row, "prompt": [{"role": "user", "content": "p"}]} for row in ROWS]
+    assert score_completions([reward], rows, ["a", "bb"], [[1], [1]]) == [{"short": 1.0}, {"short": 2.0}]
+
+
+@pytest.mark.parametrize(
+    "values", [(1, 0.5), [True, False], np.array([1, 0.5]), torch.tensor([1, 0.5]), [np.float32(1), torch.tensor(0)]]
+)
+def test_numbers_of_any_kind_are_rewards(write, values):
+    reward = build(write("values = None\ndef short(completions, **_):\n    return values\n"))
+    reward.__wrapped__.__globals__["values"] = values
+    found = reward(**CALL)
+    assert found == [float(value) for value in values] and {type(value) for value in found} == {float}
+
+
+def test_any_callable_will_do(write):
+    assert build(write("short = lambda completions, **_: [0] * len(completions)"))(**CALL) == [0.0, 0.0]
+    source = "class Short:\n    def __call__(self, completions, **_):\n        return [3, 4]\nshort = Short()\n"
+    assert build(write(source))(**CALL) == [3.0, 4.0]
+    source = "from functools import partial\nshort = partial(lambda by, completions, **_: [by, by], 2)\n"
+    assert build(write(source))(**CALL) == [2.0, 2.0]
+
+
+def test_what_is_not_there_is_refused_before_anything_is_imported(write, tmp_path):
+    modules = set(sys.modules)
+    here = write("import os\ndef shortest(completions, **_):\n    return [0]\nraise SystemExit('it was run')\n")
+    assert refuse(here) == ["mine.py has no short; did you mean shortest?"]
+    assert refuse(here.replace("mine", "yours")) == [f"no such file as {tmp_path}/yours.py"]
+    assert refuse(f"{tmp_path}:short") == ["must be FILE.py:FUNCTION"]
+    assert refuse("mine.py") == ["must be FILE.py:FUNCTION"]
+    assert refuse("mine.py:") == ["must be FILE.py:FUNCTION"]
+    assert refuse(write("def short(:\n")) == ["is not Python, invalid syntax in line 1"]
+    assert refuse(write("a = 1\0")) == ["is not Python, source code string cannot contain null bytes"]
+    assert not any("mine" in name for name in set(sys.modules) - modules)
+
+
+def test_a_weight_and_a_name_of_its_own_are_needed(write):
+    where = write("def short(completions, **_):\n    return [0]\n")
+    for overrides, line in (
+        ([f"+reward.functions.short={where}"], f"short={where}: has no weight; add +reward.weights.short=1.0"),
+        (
+            [f"+reward.functions.outcome={where}"],
+            f"outcome={where}: outcome is a reward of the package; take another name",
+        ),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            compose_config(overrides)
+        assert caught.value.problems == [f"reward.functions.{line}"]
+    with pytest.raises(ConfigError) as caught:
+        compose_config([f"+reward.functions.short={where}", "+reward.weights.short=1", "+reward.weights.shrt=1"])
+    assert caught.value.problems[0].endswith("random, constant, short; did you mean short?")
+
+
+def test_what_shows_only_at_its_import_is_one_line_too(write):
+    assert refuse(write("import no_such_package\ndef short(**_):\n    return []\n")) == [
+        "cannot be imported, ModuleNotFoundError: No module named 'no_such_package'"
+    ]
+    assert refuse(write("def short(**_):\n    return []\nexit(1)\n")) == ["cannot be imported, SystemExit: 1"]
+    assert refuse(write("short = 3\n")) == ["is no function but int"]
+    assert refuse(write("from os.path import *\n")) == ["mine.py has no short"]
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("def short(texts): pass", f"takes (texts), missing a required argument: 'texts'; {PLAIN}"),
+        ("def short(completions, gold, **_): pass",
+         f"takes (completions, gold, **_), missing a required argument: 'gold'; {PLAIN}"),
+        ("def short(): pass", f"takes (), got an unexpected keyword argument 'prompts'; {PLAIN}"),
+        ("def short(prompts, completions, completion_ids, id, numbers, target): pass",
+         "takes (prompts, completions, completion_ids, id, numbers, target), and no **kwargs for what training passes;"
+         f" {PLAIN}"),
+        ("async def short(**_): pass", f"is async; {PLAIN}"),
+    ],
+)  # fmt: skip
+def test_a_signature_that_cannot_be_called_is_refused(write, source, line):
+    assert refuse(write(source)) == [line]
+
+
+@pytest.mark.parametrize(
+    ("returned", "line"),
+    [
+        ("[1.0]", "returned 1 values for 2 completions; must be one a completion"),
+        ("[1.0] * 3", "returned 3 values for 2 completions; must be one a completion"),
+        ("[1.0, 'x']", "returned x (str) for completion 1; must be a finite number"),
+        ("['1', 2]", "returned 1 (str) for completion 0; must be a finite number"),
+        ("[1.0, None]", "returned null (None) for completion 1; must be a finite number"),
+        ("[1.0, float('nan')]", "returned nan (float) for completion 1; must be a finite number"),
+        ("[[1.0], [2.0]]", "returned [1.0] (list) for completion 0; must be a finite number"),
+        ("None", "returned null (None); must be a list of numbers, one a completion"),
+        ("1.0", "returned 1.0 (float); must be a list of numbers, one a completion"),
+        ("(1.0 for _ in 'ab')", "must be a list of numbers, one a completion"),
+    ],
+)
+def test_what_is_no_reward_is_refused_at_the_first_call_and_fails_a_later_one(write, returned, line):
+    where = write(f"good = False\ndef short(**_):\n    return [0, 0] if good else {returned}\n")
+    reward = build(where)
+    with pytest.raises(ConfigError) as refused:
+        reward(**CALL)
+    reward.__wrapped__.__globals__["good"] = True
+    assert reward(**CALL) == [0.0, 0.0]
+    reward.__wrapped__.__globals__["good"] = False
+    with pytest.raises(RewardError) as failed:
+        reward(**CALL)
+    for message in (*refused.value.problems, str(failed.value)):
+        assert message.startswith(f"reward.functions.short={where}: returned ") and message.endswith(line)
+
+
+def test_what_it_raises_travels_on_and_names_it(write):
+    where = write("def short(**kwargs):\n    return kwargs['nope']\n")
+    with pytest.raises(RewardError) as caught:
+        build(where)(**CALL)
+    assert str(caught.value) == f"reward.functions.short={where}: raised KeyError: 'nope'"
+    assert isinstance(caught.value.__cause__, KeyError)

@@ -1,0 +1,132 @@
+import random
+import time
+
+import pytest
+
+from rlhf_exp.config import compose_config
+from rlhf_exp.rewards import build_rewards
+from rlhf_exp.rewards.process import judge_steps, read_thought, score
+from rlhf_exp.tasks import Task
+from rlhf_exp.tasks.countdown import grade_row
+from rlhf_exp.tasks.countdown.traces import write_trace
+
+NUMBERS = [8, 7, 3]
+RIGHT, WRONG = True, False
+
+
+@pytest.mark.parametrize(
+    ("thought", "verdicts"),
+    [
+        ("8 * 7 = 56", [RIGHT]),
+        ("8*7=56", [RIGHT]),
+        (r"8 \times 7 = 56 − 3 = 53", [RIGHT, RIGHT]),
+        ("8 * 7 = 55", [WRONG]),
+        ("8 * 8 = 64", [WRONG]),  # one 8
+        ("8 * 9 = 72", [WRONG]),
+        ("( 8 + 7 ) / 3 = 5", [RIGHT]),
+        ("8 * 7 - 3 = 53", [RIGHT]),
+        ("3 - 8 = -5", [RIGHT]),
+        ("3 - 8 = 5", [WRONG]),
+        ("8 / ( 7 - 7 ) = 0", [WRONG]),
+        ("8 7 = 56", [WRONG]),
+        ("8 * = 56", []),  # one number
+        ("8 * 7 =", []),  # cut off
+        ("8 * 7 = ?", []),
+        ("x = 5", []),
+        ("56 = 56", []),
+        ("give up", []),
+        ("", []),
+    ],
+)
+def test_a_step_is_an_expression_its_value_and_the_verdict_on_both(thought, verdicts):
+    assert judge_steps(f"<think> {thought} </think>", NUMBERS) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("thought", "verdicts"),
+    [
+        # a chain, and a line of search, go on from what is left
+        ("7 - 3 = 4 * 8 = 32", [RIGHT, RIGHT]),
+        ("8 * 7 = 56 ; 56 - 3 = 53", [RIGHT, RIGHT]),
+        ("8 * 7 = 56 ; 8 - 3 = 5", [RIGHT, WRONG]),
+        ("8 * 7 = 56, 56 - 3 = 53, 53 - 3 = 50", [RIGHT, RIGHT, WRONG]),
+        ("8 * 7 = 56 - 3 = 53 + 56 = 109", [RIGHT, RIGHT, WRONG]),
+        # a wrong step takes nothing and gives nothing
+        ("8 * 7 = 55 ; 55 - 3 = 52", [WRONG, WRONG]),
+        ("8 * 7 = 55 ; 8 * 7 = 56", [WRONG, RIGHT]),
+        # after a word or a line break the search may go back, or go on
+        ("8 * 7 = 56 no 8 - 3 = 5", [RIGHT, RIGHT]),
+        ("8 * 7 = 56 \n 8 - 3 = 5", [RIGHT, RIGHT]),
+        ("8 * 7 = 56. Then 56 - 3 = 53.", [RIGHT, RIGHT]),
+        ("8 * 7 = 56, 56 + 3 = 59, too much: 56 - 3 = 53", [RIGHT, RIGHT, RIGHT]),
+        ("8 + 7 = 15\n8 * 7 = 56\n15 - 3 = 12", [RIGHT, RIGHT, RIGHT]),
+        ("8 + 7 = 15\n8 * 7 = 56\n15 + 56 = 71", [RIGHT, RIGHT, WRONG]),  # no search has both
+        ("no 9 * 9 = 81 ; 8 * 7 = 56", [WRONG, RIGHT]),
+        # lists
+        ("\n- 8 * 7 = 56\n- 56 - 3 = 53\n", [RIGHT, RIGHT]),
+        ("\n1. 8 * 7 = 56\n2. 56 - 3 = 53\n", [RIGHT, RIGHT]),
+        # decimals are exact
+        ("7 / 8 = 0.875 + 3 = 3.875", [RIGHT, RIGHT]),
+        ("8 / 3 = 2.67", [WRONG]),
+    ],
+)
+def test_a_step_uses_numbers_that_its_search_has_left(thought, verdicts):
+    assert judge_steps(f"<think> {thought} </think>", NUMBERS) == verdicts
+
+
+def test_of_two_equal_numbers_either_may_be_meant():
+    """From 5 / 1 = 5, another 5: `17 + 5` may take the result or go back for the given number, and must, for the 1."""
+    thought = "<think> 5 / 1 = 5 ; 17 - 5 = 12 no 17 + 5 = 22 - 1 = 21 no"
+    assert judge_steps(thought, [5, 1, 17]) == [RIGHT] * 4
+    assert judge_steps("<think> 4 + 4 = 8 ; 8 * 3 = 24", [4, 4, 3]) == [RIGHT] * 2
+    assert judge_steps("<think> 4 + 4 = 8 ; 4 * 3 = 12", [4, 4, 3]) == [RIGHT, WRONG]
+
+
+def test_the_think_part_is_cut_out_wherever_its_tags_are():
+    assert read_thought("<think> a </think> <answer> 1 </answer>") == " a "
+    assert read_thought("well <think> a </think> b </think>") == " a "
+    assert read_thought("<think> a and no more") == " a and no more"
+    assert read_thought("a </think> b") == "a "
+    assert read_thought("a b") == ""
+    assert score("8 * 7 = 56 <answer> 8 * 7 - 3 = 53 </answer>", NUMBERS) == 0.0
+    assert score("<think> none </think> <answer> 8 * 7 - 3 = 53 </answer>", NUMBERS) == 0.0
+
+
+def test_the_score_is_the_share_of_right_steps():
+    assert score("<think> 8 * 7 = 56 no 8 + 7 = 16 no 8 - 7 = 1 no 9 + 9 = 18 no", NUMBERS) == 0.5
+
+
+def test_every_written_trace_is_right_in_every_step_and_none_with_a_wrong_value():
+    rng, habits = random.Random(0), compose_config().task.traces
+    for _ in range(1000):
+        numbers = [rng.randint(1, 20) for _ in range(rng.choice([2, 3]))]
+        trace = write_trace(numbers, rng.randint(1, 60), habits, rng)
+        verdicts = judge_steps(trace, numbers)
+        assert len(verdicts) == trace.partition("</think>")[0].count("=") and all(verdicts), trace
+        words = trace.split()
+        at = rng.choice([i for i, word in enumerate(words) if word == "="])
+        broken = [*words[: at + 1], str(int(words[at + 1]) + 1), *words[at + 2 :]]
+        assert not all(judge_steps(" ".join(broken), numbers)), broken
+
+
+@pytest.mark.parametrize(
+    "thought",
+    ["8*7=56 no " * 10**4, "(" * 10**6 + "8*7=56", "8*7=" + "5" * 10**6, "*".join(["8"] * 10**5) + "=5", "=" * 10**6],
+    ids=["steps", "parentheses", "digits", "factors", "equal signs"],
+)
+def test_a_hostile_thought_is_judged_in_seconds(thought):
+    start = time.perf_counter()
+    judge_steps(f"<think>{thought}", NUMBERS)
+    assert time.perf_counter() - start < 30  # a second or two; quadratic work would take hours
+
+
+def test_training_logs_how_many_steps_there_are():
+    rows, logged = [{"id": "0", "prompt": "p", "numbers": NUMBERS, "target": 53}], {}
+    cfg = compose_config(["reward=process"])
+    outcome, process = build_rewards(cfg, Task("countdown", [], rows, grade_row))
+    assert (outcome.__name__, process.__name__, cfg.algo.args["reward_weights"]) == ("outcome", "process", [1.0, 0.2])
+    texts = ["<think> 8 * 7 = 56 - 3 = 53 yes </think> <answer> 8 * 7 - 3 </answer>", "<think> 8 * 7 = 55", "none"]
+    columns = {"numbers": [NUMBERS] * 3, "target": [53] * 3, "completion_ids": [[1]] * 3}
+    assert process(prompts=["p"] * 3, completions=texts, log_metric=logged.__setitem__, **columns) == [1.0, 0.0, 0.0]
+    assert logged == {"process/steps": 1.0}
+    assert process(prompts=["p"], completions=[[{"role": "assistant", "content": texts[0]}]], numbers=[NUMBERS]) == [1]

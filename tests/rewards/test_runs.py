@@ -1,0 +1,116 @@
+"""Rewards through the command line: every component in training and in the evaluation, and what a user does wrong."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SMALL = [
+    *("max_tokens=24", "reward.length_efficiency.tokens=12", "eval.rows=8", "eval.completions=2", "device=cpu"),
+    *("algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "algo.args.num_generations=4"),
+    *("device.threads=1", "eval.cache_dir=null", "output_dir=run"),
+]
+OURS = ["graduated", "process", "think_format", "length_efficiency", "overlong", "repetition", "self_consistency"]
+OURS = [*OURS, "random", "constant"]
+FUNCTIONS = """
+def tokens(completion_ids, **_):
+    return [len(ids) for ids in completion_ids]
+
+def first(completions, **_):
+    return [1.0]
+
+def late(completions, **kwargs):
+    return [1.0] if "trainer_state" in kwargs else [1.0] * len(completions)
+
+def broken(completions, **kwargs):
+    return kwargs["nope"]
+
+def narrow(texts):
+    return [1.0 for _ in texts]
+"""
+
+
+def launch(cwd, *overrides):
+    (cwd / "mine.py").write_text(FUNCTIONS)
+    command = [sys.executable, "-m", "rlhf_exp", *SMALL, *overrides]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def use(name):
+    return [f"+reward.functions.{name}=mine.py:{name}", f"+reward.weights.{name}=0.5"]
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_training_and_evaluation_record_every_reward_by_name(tmp_path):
+    done = launch(tmp_path, *(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
+    assert done.returncode == 0, done.stderr
+    weights = {"outcome": 1.0, **dict.fromkeys([*OURS, "tokens"], 0.5)}
+    logged = [row for row in read_lines(tmp_path / "run" / "metrics.jsonl") if "reward" in row]
+    assert len(logged) == 2
+    for row in logged:
+        means = {name: row[f"rewards/{name}/mean"] for name in weights}
+        assert row["reward"] == pytest.approx(sum(weights[name] * mean for name, mean in means.items()), abs=1e-4)
+        assert means["tokens"] == pytest.approx(row["completions/mean_length"])
+        assert row["process/steps"] > 0
+    samples = read_lines(tmp_path / "run" / "samples.jsonl")
+    assert len(samples) == 2 * 16
+    for sample in samples:
+        assert list(sample["rewards"]) == list(weights)
+        assert sample["rewards"]["tokens"] == sample["tokens"]
+        assert sample["rewards"]["overlong"] == (
+            -1.0 if sample["tokens"] == 24 else min(0, (20 - sample["tokens"]) / 4)
+        )
+        assert sample["reward"] == pytest.approx(sum(weights[n] * value for n, value in sample["rewards"].items()))
+
+
+@pytest.mark.slow
+def test_a_wrong_length_is_refused_before_training_and_fails_a_run_in_it(tmp_path):
+    done = launch(tmp_path, *use("first"))
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2,
+        "rlhf_exp: reward.functions.first=mine.py:first: returned 1 values for 16 completions; must be one a"
+        " completion",
+    )
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "refused"
+    done = launch(tmp_path, *use("late"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "rlhf_exp: failed: RewardError: reward.functions.late=mine.py:late: returned 1 values for 16 completions;"
+        " must be one a completion (traceback in run/error.log)"
+    )
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
+
+
+@pytest.mark.slow
+def test_what_a_function_raises_is_named_and_its_traceback_kept(tmp_path):
+    done = launch(tmp_path, *use("broken"))
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        1,
+        "rlhf_exp: failed: RewardError: reward.functions.broken=mine.py:broken: raised KeyError: 'nope' (traceback in"
+        " run/error.log)",
+    )
+    assert 'in broken\n    return kwargs["nope"]' in (tmp_path / "run" / "error.log").read_text()
+
+
+def test_a_dry_run_refuses_a_signature(tmp_path):
+    done = launch(tmp_path, "dry_run=true", *use("narrow"))
+    assert done.returncode == 2
+    assert done.stderr == (
+        "rlhf_exp: reward.functions.narrow=mine.py:narrow: takes (texts), missing a required argument: 'texts'; must be"
+        " a plain function of (prompts, completions, **kwargs), which may name completion_ids, id, numbers, target"
+        " too\n"
+    )
+
+
+def test_a_missing_plus_is_told(tmp_path):
+    for override in ("reward.weights.process=0.5", "reward.functions.short=mine.py:short"):
+        done = launch(tmp_path, override)
+        assert (done.returncode, done.stderr) == (
+            2,
+            f"rlhf_exp: {override}: not there yet; add it with a plus: +{override}\n",
+        )

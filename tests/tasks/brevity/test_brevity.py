@@ -1,0 +1,107 @@
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.combinations import GRADED
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.models.untrained import build_byte_tokenizer
+from rlhf_exp.tasks import load_task
+
+PLAIN = SimpleNamespace(chat_template=None)
+
+
+def load(*overrides, tokenizer=PLAIN):
+    return load_task(compose_config(["task=brevity", *overrides]), tokenizer)
+
+
+def refuse(*overrides):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["task=brevity", *overrides])
+    return caught.value.problems
+
+
+def test_it_runs_offline_by_default_on_the_prompts_of_countdown():
+    cfg = compose_config(["task=brevity"])
+    assert (cfg.task.of.name, cfg.model.name, cfg.reward.weights) == ("countdown", "tiny", {"brevity": 1.0})
+    task = load("task.train_rows=6", "eval.rows=4")
+    countdown = load_task(compose_config(["task=countdown", "task.train_rows=6", "eval.rows=4"]), PLAIN)
+    assert [row["prompt"] for row in task.train] == [row["prompt"] for row in countdown.train]
+    assert [row["id"] for row in task.eval] == [row["id"] for row in countdown.eval]
+
+
+def test_rows_have_an_id_and_a_prompt_and_nothing_to_grade():
+    task = load("task.train_rows=6", "eval.rows=4")
+    assert {key for row in [*task.train, *task.eval] for key in row} == {"id", "prompt"}
+    assert task.grade is None and task.pairs == [] and "brevity" not in GRADED
+
+
+@pytest.mark.parametrize("of", ["gsm8k", "hh_rlhf"])
+def test_the_prompts_may_be_those_of_any_task(of):
+    tokenizer = build_byte_tokenizer()
+    tokenizer.model_max_length = 512
+    task = load(
+        f"task@task.of={of}", "task.of.source=generated", "task.train_rows=5", "eval.rows=3", tokenizer=tokenizer
+    )
+    assert (len(task.train), len(task.eval), task.facts["of"]) == (5, 3, of)
+    assert not {row["prompt"] for row in task.train} & {row["prompt"] for row in task.eval}
+
+
+def test_its_own_keys_are_passed_on_and_the_other_tasks_keys_stay_typed():
+    task = compose_config(["task=brevity", "task.train_rows=7", "task.data_seed=3", "task.of.low=2"]).task
+    assert (task.of.train_rows, task.of.data_seed, task.of.low) == (7, 3, 2)
+    assert refuse("task.of.low=zero") == ["task.of.low=zero: must be a whole number >= 1"]
+
+
+def test_a_reward_that_is_asked_for_stays():
+    assert compose_config(["task=brevity", "reward=random"]).reward.weights == {"random": 1.0}
+    assert compose_config(["task=brevity", "task@task.of=hh_rlhf"]).reward.weights == {"brevity": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["task@task.of=hh_rlhf", "+task.of.low=3"], "task.of.low=3: a key of task.of=countdown alone"),
+        (["+task.of.lo=3"], "task.of.lo=3: no such key; did you mean task.of.low?"),
+        (["task.of=gsm8k"], "task.of=gsm8k: must be a mapping; did you mean task@task.of=gsm8k?"),
+        (["task@task.of=brevity"], "task.of.name=brevity: must be one of countdown, gsm8k, hh_rlhf"),
+        (["task.of.low=40", "task.of.high=3"], "task.of.low=40: must be at most task.of.high=3"),
+        (["task.of.source=file"], "task.of.source=file: needs task.of.path, a JSONL file with nums and target"),
+        (["task.source=file"], "task.source=file: needs task.path, a JSONL file with prompt"),
+        (["task.source=file", "task.path=nope.jsonl"], "task.path=nope.jsonl: no such file"),
+        (["task.source=file", "task.path=/"], "task.path=/: not a file; must be a JSONL file with prompt"),
+        (
+            ["algo=dpo"],
+            "algo=dpo: needs preference pairs, and task=brevity has none; tasks with pairs: countdown, gsm8k, hh_rlhf;"
+            " algorithms for task=brevity: grpo, ppo",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(overrides, line):
+    assert refuse(*overrides) == [line]
+
+
+def test_a_file_is_not_asked_what_the_unused_task_has(tmp_path):
+    (tmp_path / "prompts.jsonl").write_text("{}")
+    source = ["task.source=file", f"task.path={tmp_path / 'prompts.jsonl'}"]
+    assert compose_config(["task=brevity", *source, "task.of.low=40", "task.of.high=3"])
+
+
+def test_what_the_other_task_refuses_is_said_of_its_own_keys(tmp_path):
+    def refuse_rows(*overrides, tokenizer=PLAIN):
+        with pytest.raises(ConfigError) as caught:
+            load(*overrides, tokenizer=tokenizer)
+        return caught.value.problems
+
+    narrow = [f"task.of.{key}" for key in ("low=20", "high=20", "target_low=11", "target_high=11")]
+    assert refuse_rows(*narrow, "task.train_rows=5") == [
+        "task.of: found 0 of 5 problems with [3] numbers from 20 to 20 and a target from 11 to 11 in the train split;"
+        " widen the ranges or ask for fewer rows"
+    ]
+    assert refuse_rows("task@task.of=gsm8k", "task.of.source=file", f"task.of.path={tmp_path}") == [
+        f"task.of.path={tmp_path}: holds no train.jsonl; must be a folder with train.jsonl and test.jsonl, or one JSONL"
+        " file"
+    ]
+    chat = ["task.prompt=chat", "task@task.of=gsm8k", "task.of.source=generated"]
+    assert refuse_rows(*chat, tokenizer=build_byte_tokenizer()) == [
+        "task.prompt=chat: model=tiny has no chat template; use task.prompt=plain"
+    ]

@@ -1,0 +1,51 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.config import ConfigError
+from rlhf_exp.tasks.hub_rows import read_hub
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Stands for the hub: gives three parts, and notes what it was asked for."""
+    asked = []
+
+    def load_dataset(path, name=None, data_dir=None):
+        asked.append((path, name, data_dir))
+        return {"train": ["a", "b"], "test": ["c"], "more": ["d"]}
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    return asked
+
+
+def test_rows_come_with_their_part_and_place(hub):
+    assert list(read_hub("org/set", name="main", parts=("train", "test"))) == [
+        ("train", "org/set, train, row 1", "a"),
+        ("train", "org/set, train, row 2", "b"),
+        ("test", "org/set, test, row 1", "c"),
+    ]
+    assert list(read_hub("org/set", data_dir="sub"))[-1] == ("more", "org/set, sub, more, row 1", "d")
+    assert hub == [("org/set", "main", None), ("org/set", None, "sub")]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (
+            {"parts": ("dev",)},
+            "task.hub_id=org/set: cannot be loaded (KeyError); without a network use task.source=generated, or"
+            " task.source=file task.path=FOLDER",
+        ),
+        (
+            {"parts": ("dev",), "data_dir": "sub", "local": "FILE.jsonl"},
+            "task.hub_id=org/set: sub cannot be loaded (KeyError); without a network use task.source=generated, or"
+            " task.source=file task.path=FILE.jsonl",
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_refused_with_the_local_options(hub, more, line):
+    with pytest.raises(ConfigError) as caught:
+        list(read_hub("org/set", **more))
+    assert caught.value.problems == [line]

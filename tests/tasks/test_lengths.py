@@ -1,0 +1,71 @@
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from rlhf_exp.combinations import PAIRS
+from rlhf_exp.config import ROOT
+from rlhf_exp.tasks.hh_rlhf import build_row
+from rlhf_exp.tasks.hh_rlhf.files import RawPair
+from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
+from rlhf_exp.tasks.hh_rlhf.written import write_pairs
+from rlhf_exp.tasks.lengths import measure, render
+
+REAL = ROOT.parent / "shared" / "data" / "tokenizers"
+CHATML = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>THINK{% endif %}"
+)
+WRITTEN = [parse_pair(RawPair("", subset, None, *texts))[0] for subset, *texts in write_pairs(60, seed=0)]
+
+
+def build_byte_tokenizer(chat_template=None):
+    vocab = {symbol: i for i, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=chat_template, model_max_length=512)
+
+
+def list_texts(chat):
+    """The prompts of the pairs, and their answers, in one form."""
+    rows = [build_row(pair, PAIRS, chat) for pair in WRITTEN]
+    return [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
+
+
+def test_a_plain_answer_counts_with_its_end_token():
+    for pair, (prompt, answers) in zip(WRITTEN, measure(build_byte_tokenizer(), *list_texts(chat=False)), strict=True):
+        assert prompt == len(pair.prompt)
+        assert answers == tuple(1 + len(text) + 1 for text in (pair.chosen, pair.rejected))
+
+
+@pytest.mark.parametrize("think", ["", "(hm)"])  # with a thought the whole dialogue does not begin with the prompt
+def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(think):
+    tokenizer, texts = build_byte_tokenizer(CHATML.replace("THINK", think)), list_texts(chat=True)
+    prompts, wholes = render(tokenizer, *texts)
+    question = WRITTEN[0].history[0][1]
+    assert prompts[0] == f"<user>{question}</s><assistant>{think}"
+    assert wholes[0] == [
+        f"<user>{question}</s><assistant>{text}</s>" for text in (WRITTEN[0].chosen, WRITTEN[0].rejected)
+    ]
+    for (prompt, answers), alone, both in zip(measure(tokenizer, *texts), prompts, wholes, strict=True):
+        assert prompt == len(alone)
+        assert [prompt + answer for answer in answers] == [len(whole) for whole in both]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_rows_without_answers_keep_their_place(chat):
+    tokenizer, (prompts, answers) = build_byte_tokenizer(CHATML), list_texts(chat)
+    full = measure(tokenizer, prompts, answers)
+    some = measure(tokenizer, prompts, [texts if i % 2 else () for i, texts in enumerate(answers)])
+    assert some == [counts if i % 2 else (counts.prompt, ()) for i, counts in enumerate(full)]
+    assert measure(tokenizer, prompts, [()] * len(prompts)) == [(counts.prompt, ()) for counts in full]
+
+
+@pytest.mark.parametrize(("name", "chat"), [("gpt2", False), ("qwen3", True), ("qwen3", False)])
+def test_real_tokenizers_count_as_they_tokenize_the_whole_text(name, chat):
+    if not (REAL / name).is_dir():
+        pytest.skip(f"no tokenizer at {REAL / name}")
+    tokenizer, texts = AutoTokenizer.from_pretrained(REAL / name), list_texts(chat)
+    prompts, wholes = render(tokenizer, *texts)
+    for (prompt, answers), alone, both in zip(measure(tokenizer, *texts), prompts, wholes, strict=True):
+        assert prompt == len(tokenizer(alone)["input_ids"])
+        assert [prompt + n for n in answers] == [len(tokenizer(whole)["input_ids"]) + (not chat) for whole in both]

@@ -1,0 +1,32 @@
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.tasks import as_completion, name_source, wants_chat
+
+PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
+
+
+@pytest.mark.parametrize(("text", "plain"), [("yes", " yes"), (" yes", " yes"), ("\nyes", "\nyes"), ("", " ")])
+def test_a_plain_completion_begins_with_the_space_that_parts_it_from_its_prompt(text, plain):
+    assert as_completion(text, chat=False) == plain
+    assert as_completion(text, chat=True) == [{"role": "assistant", "content": text.strip()}]
+
+
+def test_auto_follows_the_chat_template():
+    cfg = {form: compose_config([f"task.prompt={form}"]) for form in ("auto", "plain", "chat")}
+    assert [wants_chat(cfg[form], CHAT) for form in cfg] == [True, False, True]
+    assert [wants_chat(cfg[form], PLAIN) for form in ("auto", "plain")] == [False, False]
+    with pytest.raises(ConfigError) as caught:
+        wants_chat(cfg["chat"], PLAIN)
+    assert caught.value.problems == ["task.prompt=chat: model=tiny has no chat template; use task.prompt=plain"]
+
+
+def test_a_source_is_named_as_it_was_given():
+    task = SimpleNamespace(source="file", path="rows.jsonl", hub_id="org/set")
+    assert name_source(task) == "rows.jsonl"
+    task.source = "hub"
+    assert name_source(task) == "org/set"
+    task.source = "generated"
+    assert name_source(task) == "task.source=generated"

@@ -1,0 +1,211 @@
+"""Every file of conf/experiment: it composes to its study's settings, passes its dry run, and its twin runs here."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from transformers import GPT2Config, Qwen2Config, Qwen3Config
+
+from rlhf_exp import device
+from rlhf_exp.combinations import machine
+from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.dry_run import print_dry_run
+from rlhf_exp.models.untrained import build_byte_tokenizer
+from rlhf_exp.trl_args import build_args
+
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+BREVITY = ("brevity_lr_1e-5", "brevity_lr_1e-6", "brevity_lr_1e-5_tiny", "brevity_lr_1e-6_tiny")
+BY_REWARD_MODEL = [f"hh_rlhf_gpt2_{algo}{twin}" for algo in ("ppo", "grpo") for twin in ("", "_tiny")]
+HUB_MODELS = {"gpt2": GPT2Config, "qwen2_5_3b": Qwen2Config, "qwen3_1_7b": Qwen3Config}
+
+
+def compose(name, *overrides):
+    reward_model = ["reward.path=org/reward_model"] if name in BY_REWARD_MODEL else []
+    return compose_config([f"experiment={name}", "device=cpu", *reward_model, *overrides])
+
+
+def read(cfg, **expected):
+    """The values of dotted keys, with __ for the dot, beside those that are expected."""
+
+    def look_up(key):
+        value = cfg
+        for part in key.split("__"):
+            value = value.get(part) if isinstance(value, dict) else getattr(value, part)
+        return value
+
+    return {key: look_up(key) for key in expected}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_composes_with_arguments_that_trl_takes(name):
+    build_args(compose(name))
+
+
+@pytest.mark.parametrize("name", BREVITY)
+def test_brevity_has_the_studys_settings(name):
+    cfg = compose(name)
+    expected = {
+        "task__name": "brevity",
+        "max_tokens": 32,
+        "algo__name": "ppo",
+        "algo__vf_coef": 0.1,
+        "algo__cliprange_value": 0.2,
+        "algo__init_kl_coef": 1.0,
+        "algo__target_kl": 0.1,
+        "algo__args__epsilon": 0.2,
+        "algo__args__num_iterations": 1,
+        "algo__args__temperature": 0.7,
+        "algo__args__top_p": 0.9,
+        "eval__temperature": 0.7,
+        "eval__top_p": 0.9,
+    }
+    assert read(cfg, **expected) == expected
+    args = build_args(cfg)
+    minibatch = args.per_device_train_batch_size * args.gradient_accumulation_steps
+    assert (args.generation_batch_size, minibatch, args.num_generations) == (16, 4, 1)
+    per_update = args.generation_batch_size // minibatch * args.num_iterations
+    assert args.max_steps / per_update == (150 if name.endswith("tiny") else 600)
+    assert cfg.algo.critic_learning_rate == cfg.algo.args["learning_rate"]
+
+
+def test_the_two_rates_of_brevity_differ_by_ten_and_in_nothing_else():
+    for twin, rate in (("", 1e-5), ("_tiny", 1e-4)):
+        high, low = compose(f"brevity_lr_1e-5{twin}"), compose(f"brevity_lr_1e-6{twin}")
+        assert (high.algo.args["learning_rate"], low.algo.args["learning_rate"]) == (rate, pytest.approx(rate / 10))
+        same = {"learning_rate": None, "output_dir": None}
+        assert {**high.algo.args, **same} == {**low.algo.args, **same}
+    assert compose("brevity_lr_1e-5").model.name == "gpt2"
+
+
+@pytest.mark.parametrize("algo", ["ppo", "grpo"])
+@pytest.mark.parametrize("twin", ["", "_tiny"])
+def test_gsm8k_has_the_studys_settings(algo, twin):
+    cfg = compose(f"gsm8k_{algo}{twin}")
+    expected = {
+        "algo__name": algo,
+        "task__name": "gsm8k",
+        "peft__name": "qlora",
+        "peft__lora__r": 8,
+        "peft__lora__lora_alpha": 16,
+        "peft__quantization__load_in_4bit": True,
+        "model__dtype": "bfloat16",
+        "algo__args__per_device_train_batch_size": 4,
+        "algo__args__gradient_accumulation_steps": 16,
+    }
+    assert read(cfg, **expected) == expected
+    assert build_args(cfg).generation_batch_size == 64
+    assert cfg.model.path == (None if twin else "Qwen/Qwen2.5-3B-Instruct")
+
+
+@pytest.mark.parametrize("name", ["gsm8k_ppo", "gsm8k_grpo"])
+def test_gsm8k_takes_flash_attention_and_bf16_where_the_machine_has_them(name, monkeypatch):
+    monkeypatch.setattr(device, "cuda_major", lambda: 9)
+    monkeypatch.setattr(device, "find_spec", lambda package: package)
+    monkeypatch.setattr(machine, "find_spec", lambda package: package)
+    cfg = compose_config([f"experiment={name}"])
+    assert (cfg.model.attn_implementation, cfg.algo.args["bf16"]) == ("flash_attention_2", True)
+    assert cfg.algo.args["model_init_kwargs"]["attn_implementation"] == "flash_attention_2"
+
+
+@pytest.mark.parametrize("twin", ["", "_tiny"])
+def test_hh_rlhf_has_the_studys_settings(twin):
+    ppo, grpo = compose(f"hh_rlhf_gpt2_ppo{twin}"), compose(f"hh_rlhf_gpt2_grpo{twin}")
+    for cfg in (ppo, grpo):
+        expected = {
+            "task__name": "hh_rlhf",
+            "reward__weights": {"model": 1.0},
+            "max_tokens": 64 if twin else 256,
+            "algo__args__epsilon": 0.2,
+            "algo__args__entropy_coef": 0.01,
+        }
+        assert read(cfg, **expected) == expected
+    assert (ppo.algo.init_kl_coef, ppo.algo.target_kl) == (0.05, None)
+    assert (grpo.algo.args["beta"], grpo.algo.args["num_generations"]) == (0.05, 2)
+
+
+@pytest.mark.parametrize("name", BY_REWARD_MODEL)
+def test_a_reward_model_has_to_be_named(name):
+    with pytest.raises(ConfigError) as caught:
+        compose_config([f"experiment={name}"])
+    assert caught.value.problems == [
+        "reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id"
+    ]
+
+
+@pytest.mark.parametrize("budget", [256, 512, 1024])
+def test_countdown_qwen3_has_the_studys_settings(budget):
+    cfg = compose("countdown_qwen3", f"max_tokens={budget}")
+    expected = {
+        "model__path": "Qwen/Qwen3-1.7B",
+        "eval__rows": 1024,
+        "algo__args__max_steps": 80,
+        "algo__args__num_generations": 8,
+        "algo__args__gradient_accumulation_steps": 16,
+        "algo__args__learning_rate": 7e-6,
+        "algo__args__epsilon": 0.2,
+        "algo__args__temperature": 1.0,
+        "algo__args__max_completion_length": budget,
+    }
+    assert read(cfg, **expected) == expected
+    assert build_args(cfg).generation_batch_size == 64
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """For each model of the hub a folder with its architecture in miniature, and no weights."""
+    made = {}
+    for name, config in HUB_MODELS.items():
+        made[name] = tmp_path_factory.mktemp(name)
+        tokenizer = build_byte_tokenizer()
+        tokenizer.chat_template = None if name == "gpt2" else "{% for m in messages %}{{ m.content }}{% endfor %}"
+        tokenizer.model_max_length = 4096
+        tokenizer.save_pretrained(made[name])
+        sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 4096}
+        config(**sizes, vocab_size=len(tokenizer)).save_pretrained(made[name])
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_passes_its_dry_run(name, folders, capsys):
+    cfg = compose(name)
+    overrides = [f"model.path={folders[cfg.model.name]}"] if cfg.model.name in folders else []
+    source = "task.of.source" if cfg.task.name == "brevity" else "task.source"
+    if (cfg.task.of if cfg.task.name == "brevity" else cfg.task).source == "hub":
+        overrides.append(f"{source}=generated")
+    print_dry_run(compose(name, *overrides))
+    assert capsys.readouterr().out.endswith("all checks passed\n")
+
+
+SHORT = ["algo.args.logging_steps=1", "eval.rows=4", "eval.cache_dir=null", "device=cpu", "device.threads=1"]
+
+
+def run(folder, name, *overrides):
+    """evaluation.json of one run into folder/name."""
+    command = [sys.executable, "-m", "rlhf_exp", *overrides, f"output_dir={name}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads((folder / name / "evaluation.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [name for name in EXPERIMENTS if name.endswith("_tiny") and name not in BY_REWARD_MODEL]
+)
+def test_every_twin_takes_two_steps(name, tmp_path):
+    evaluation = run(tmp_path, "run", f"experiment={name}", "algo.args.max_steps=2", *SHORT)
+    assert {"baseline", "trained"} <= set(evaluation)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["steps"] == 2
+    if name in BREVITY:
+        sample = json.loads((tmp_path / "run" / "samples.jsonl").read_text().splitlines()[0])
+        assert sample["rewards"] == {"brevity": pytest.approx(2 - len(sample["completion"].split()) / 16)}
+
+
+@pytest.mark.slow
+def test_the_chain_from_a_reward_model_to_ppo_and_grpo_runs(tmp_path):
+    run(tmp_path, "rm", "experiment=hh_rlhf_gpt2_reward_model_tiny", "algo.args.max_steps=10", *SHORT)
+    for algo in ("ppo", "grpo"):
+        chain = [f"experiment=hh_rlhf_gpt2_{algo}_tiny", "reward.path=rm", "algo.args.max_steps=2"]
+        evaluation = run(tmp_path, algo, *chain, *SHORT)
+        assert evaluation["trained"]["reward"]["mean"]["value"] is not None

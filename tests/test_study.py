@@ -1,0 +1,79 @@
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.study import Plan, plan_job, report_study
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Write a run folder as a run does: its config and its status."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(status, *overrides, checkpoint=False):
+        folder = Path("there")
+        (folder / ".hydra").mkdir(parents=True)
+        cfg = compose_config([*overrides, "output_dir=elsewhere"])
+        OmegaConf.save(OmegaConf.create(asdict(cfg)), folder / ".hydra" / "config.yaml")
+        (folder / "run.json").write_text(json.dumps({"status": status, "seconds": {"load": 3.0}}))
+        if checkpoint:
+            (folder / "checkpoints" / "checkpoint-40").mkdir(parents=True)
+        return folder
+
+    return write
+
+
+def plan(*overrides):
+    return plan_job(compose_config(["output_dir=there", "skip_finished=true", *overrides]))
+
+
+def test_a_folder_without_a_run_is_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert plan() == Plan.START
+
+
+def test_a_finished_run_of_the_same_settings_is_skipped(place):
+    place("finished", "seed=1", "algo.args.learning_rate=3e-5")
+    assert plan("seed=1", "algo.args.learning_rate=0.00003", "logging=tensorboard") == Plan.SKIP
+
+
+def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
+    folder = place("finished", "seed=1")
+    with pytest.raises(ConfigError) as caught:
+        plan("seed=2", "eval.rows=16")
+    assert caught.value.problems == [
+        "output_dir=there: holds a run of other settings (seed=1, here 2, algo.args.seed=1, here 2,"
+        " eval.rows=512, here 16); use another output_dir"
+    ]
+    assert (folder / "run.json").exists()
+
+
+@pytest.mark.parametrize("status", ["failed", "stopped", "running"])
+def test_an_unfinished_run_goes_on_from_its_checkpoint(place, status):
+    folder = place(status, checkpoint=True)
+    assert plan() == Plan.RESUME
+    assert (folder / "run.json").exists()
+
+
+def test_an_unfinished_run_without_a_checkpoint_starts_anew_and_keeps_its_samples(place):
+    folder = place("failed")
+    (folder / "samples").mkdir()
+    assert plan() == Plan.START
+    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "samples"]
+
+
+def test_a_refused_run_starts_anew_whatever_its_settings(place):
+    place("refused", "seed=1")
+    assert plan("seed=2") == Plan.START
+
+
+def test_a_folder_without_two_runs_has_no_study_to_report(tmp_path, capsys):
+    assert report_study(tmp_path) is None
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.json").write_text('{"status": "running"}')
+    assert report_study(tmp_path) is None
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,83 @@
+"""GAE and its parts against loops in float64."""
+
+import math
+
+import pytest
+import torch
+
+from rlhf_exp.trainers.ppo.advantages import estimate_advantages, explain_variance, shape_rewards, whiten
+
+
+def make_rollout(seed=0, rows=5, width=7):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = [7, 1, 3, 5, 2][:rows]
+    mask = torch.tensor([[1.0] * n + [0.0] * (width - n) for n in lengths], dtype=torch.float64)
+    rewards, values = (torch.randn(rows, width, generator=generator, dtype=torch.float64) for _ in range(2))
+    return rewards * mask, values, mask, lengths
+
+
+def loop_gae(rewards, values, lengths, gamma, lam):
+    """Equation 16 of arXiv:1506.02438 as its sum: A_t = sum over l of (gamma lambda)^l delta_{t+l}."""
+    found = [[0.0] * rewards.shape[1] for _ in lengths]
+    for i, n in enumerate(lengths):
+        following = [float(values[i, t + 1]) if t + 1 < n else 0.0 for t in range(n)]
+        deltas = [float(rewards[i, t]) + gamma * following[t] - float(values[i, t]) for t in range(n)]
+        for t in range(n):
+            found[i][t] = math.fsum((gamma * lam) ** (k - t) * deltas[k] for k in range(t, n))
+    return torch.tensor(found, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 0.95), (0.9, 0.5), (1.0, 1.0), (0.99, 0.0)])
+def test_gae_is_the_sum_of_its_definition(gamma, lam):
+    rewards, values, mask, lengths = make_rollout()
+    advantages, returns = estimate_advantages(rewards, values, mask, gamma, lam)
+    expected = loop_gae(rewards, values, lengths, gamma, lam)
+    torch.testing.assert_close(advantages, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(returns, (expected + values) * mask, rtol=0, atol=1e-12)
+
+
+def test_lambda_1_and_gamma_1_give_the_rewards_that_are_still_to_come():
+    rewards, values, mask, lengths = make_rollout()
+    _, returns = estimate_advantages(rewards, values, mask, 1.0, 1.0)
+    for i, n in enumerate(lengths):
+        for t in range(n):
+            assert returns[i, t].item() == pytest.approx(rewards[i, t:n].sum().item(), abs=1e-12)
+
+
+def test_padding_changes_no_advantage():
+    rewards, values, mask, _ = make_rollout()
+    noise = torch.full((5, 4), 9.0, dtype=torch.float64)
+    wide = [torch.cat([part, extra], 1) for part, extra in ((rewards, 0 * noise), (values, noise), (mask, 0 * noise))]
+    narrow, _ = estimate_advantages(rewards, values, mask, 0.9, 0.8)
+    padded, returns = estimate_advantages(*wide, 0.9, 0.8)
+    assert torch.equal(padded[:, :7], narrow)
+    assert not padded[:, 7:].any() and not returns[:, 7:].any()
+
+
+def test_the_score_is_on_the_last_token_and_the_kl_on_each():
+    mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+    log_ratio = torch.tensor([[0.5, -0.25, 7.0], [1.0, 0.0, 2.0]])
+    rewards = shape_rewards(torch.tensor([1.0, 0.1]), log_ratio, mask, kl_coef=0.2)
+    torch.testing.assert_close(rewards, torch.tensor([[-0.1, 1.05, 0.0], [-0.2, 0.0, -0.3]]))
+
+
+def test_a_completion_without_tokens_gets_no_reward():
+    rewards = shape_rewards(torch.tensor([1.0]), torch.ones(1, 3), torch.zeros(1, 3), kl_coef=0.2)
+    assert not rewards.any()
+
+
+def test_whitened_values_have_mean_0_and_variance_1_inside_the_mask():
+    _, values, mask, _ = make_rollout()
+    kept = values[mask.bool()]
+    found = whiten(values, kept.mean(), kept.var(unbiased=False), mask)
+    assert found[mask.bool()].mean().item() == pytest.approx(0, abs=1e-12)
+    assert found[mask.bool()].var(unbiased=False).item() == pytest.approx(1, rel=1e-6)
+    assert not found[~mask.bool()].any()
+
+
+def test_explained_variance_is_1_for_a_perfect_critic_0_for_a_constant_and_nan_without_variance():
+    returns, mask = torch.tensor([[1.0, 2.0, 3.0]]), torch.ones(1, 3)
+    assert explain_variance(returns, returns, mask) == 1
+    assert explain_variance(torch.zeros(1, 3), returns, mask) == 0
+    assert explain_variance(-returns, returns, mask) == pytest.approx(-3)
+    assert math.isnan(explain_variance(returns, torch.ones(1, 3), mask))

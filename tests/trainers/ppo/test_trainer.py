@@ -1,0 +1,331 @@
+"""The PPO trainer on tiny models: its loss against a slow reference in float64, and what it saves and resumes."""
+
+import json
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+from trl.trainer.utils import split_tensor_dict
+
+from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.trainers.ppo.config import PPOConfig
+from rlhf_exp.trainers.ppo.trainer import PPOTrainer, clip_value_errors
+
+SHAPE = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64,
+    "intermediate_size": 32, "tie_word_embeddings": True,
+}  # fmt: skip
+LENGTHS = [(3, 6), (5, 1), (1, 4), (4, 6), (2, 3), (5, 5), (3, 2), (1, 1)]
+"""Tokens of prompt and completion of each row: left and right padding of every amount."""
+PROMPTS = ["a", "bcd", "ef", "ghijk", "lm", "nop", "q", "rstu"]
+
+
+@pytest.fixture(scope="module", params=["gpt2", "qwen3"])
+def model_path(request, tmp_path_factory):
+    return save_model(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def qwen3_path(tmp_path_factory):
+    return save_model("qwen3", tmp_path_factory.mktemp("qwen3"))
+
+
+def save_model(architecture, folder):
+    tokenizer = build_byte_tokenizer()
+    torch.manual_seed(0)
+    heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2, "head_dim": 8}
+    model = AutoModelForCausalLM.from_config(build_config({"architecture": architecture, **SHAPE, **heads}, tokenizer))
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.data *= 4.0
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def reward_length(prompts, completions, completion_ids, **columns):
+    return [len(ids) / 8 + len(prompt) / 4 for prompt, ids in zip(prompts, completion_ids, strict=True)]
+
+
+def make_trainer(path, folder, dtype=torch.float32, peft_config=None, **args):
+    args = {
+        "per_device_train_batch_size": 2, "steps_per_generation": 4, "max_completion_length": 6, "max_steps": 8,
+        "learning_rate": 1e-3, "save_strategy": "no", "logging_steps": 1, "report_to": [], "disable_tqdm": True,
+        "use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_dropout": True, **args,
+    }  # fmt: skip
+    trainer = PPOTrainer(
+        model=path,
+        args=PPOConfig(output_dir=str(folder), model_init_kwargs={"dtype": dtype}, **args),
+        reward_funcs=[reward_length],
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS * 4]),
+        processing_class=build_byte_tokenizer(),
+        peft_config=peft_config,
+    )
+    for model in (trainer.model, trainer.ref_model):
+        if model is not None:
+            mend_positions(model)
+    trainer.critic.to(dtype)
+    return trainer
+
+
+def make_batch(trainer, dtype=torch.float64):
+    """A minibatch as a rollout leaves it: log-probabilities and values a little off those of now."""
+    generator = torch.Generator().manual_seed(1)
+    pad, width = trainer.processing_class.pad_token_id, max(n for _, n in LENGTHS)
+    left, rows, draw = max(n for n, _ in LENGTHS), len(LENGTHS), {"generator": generator, "dtype": dtype}
+    ids = torch.randint(10, 200, (rows, left + width), generator=generator)
+    prompt_mask = torch.tensor([[0] * (left - p) + [1] * p for p, _ in LENGTHS])
+    completion_mask = torch.tensor([[1] * c + [0] * (width - c) for _, c in LENGTHS])
+    batch = {
+        "prompt_ids": ids[:, :left].masked_fill(prompt_mask == 0, pad),
+        "prompt_mask": prompt_mask,
+        "completion_ids": ids[:, left:].masked_fill(completion_mask == 0, pad),
+        "completion_mask": completion_mask,
+        "advantages": torch.randn(rows, width, **draw),
+        "returns": torch.randn(rows, width, **draw),
+        "values": torch.randn(rows, width, **draw) * 0.1,
+        "num_items_in_batch": completion_mask.sum().to(dtype),
+    }
+    with torch.no_grad():
+        logps = trainer._score(batch)
+    return batch | {"old_per_token_logps": logps + 0.3 * torch.randn(rows, width, **draw)}
+
+
+def reference_loss(trainer, batch):
+    """The loss of the batch, row by row and token by token, without padding: policy, value, entropy."""
+    args, model, critic = trainer.args, trainer.model, trainer.critic
+    policy = value_loss = entropy = tokens = 0.0
+    for i, (p, c) in enumerate(LENGTHS):
+        ids = torch.cat([batch["prompt_ids"][i][-p:], batch["completion_ids"][i][:c]])[None]
+        output = model(input_ids=ids, output_hidden_states=True)
+        logps = (output.logits[0] / args.temperature).log_softmax(-1)
+        if args.critic == "shared":
+            values = critic(output.hidden_states[-1])[0]
+        else:
+            values = critic.model(input_ids=ids).logits[0, :, 0]
+        for t in range(c):
+            at, token = p + t - 1, ids[0, p + t]
+            ratio = (logps[at, token] - batch["old_per_token_logps"][i, t]).exp()
+            advantage = batch["advantages"][i, t]
+            policy -= torch.min(ratio * advantage, ratio.clamp(1 - args.epsilon, 1 + args.epsilon) * advantage)
+            old, target = batch["values"][i, t], batch["returns"][i, t]
+            moved = old + (values[at] - old).clamp(-args.cliprange_value, args.cliprange_value)
+            value_loss += 0.5 * torch.max((values[at] - target) ** 2, (moved - target) ** 2)
+            entropy -= (logps[at].exp() * logps[at]).sum()
+            tokens += 1
+    return (policy + args.vf_coef * value_loss) / tokens - args.entropy_coef * entropy / tokens
+
+
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_loss_and_gradient_are_those_of_a_slow_reference(model_path, tmp_path, critic):
+    trainer = make_trainer(
+        model_path, tmp_path, torch.float64, critic=critic, vf_coef=0.7, entropy_coef=0.05, temperature=0.9,
+        per_device_train_batch_size=8, steps_per_generation=1,
+    )  # fmt: skip
+    torch.nn.init.normal_(next(p for n, p in reversed(list(trainer.critic.named_parameters())) if p.dim() > 1))
+    trainer.current_gradient_accumulation_steps = 1
+    batch = make_batch(trainer)
+    trainer.model.train()
+    losses, gradients = [], []
+    for compute in (lambda: trainer._compute_loss(trainer.model, batch), lambda: reference_loss(trainer, batch)):
+        trainer.model.zero_grad()
+        loss = compute()
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append({n: p.grad.clone() for n, p in trainer.model.named_parameters() if p.grad is not None})
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert gradients[0].keys() == gradients[1].keys() and any(n.startswith("critic.") for n in gradients[0])
+    for name, gradient in gradients[1].items():
+        scale = gradient.abs().max().item()
+        torch.testing.assert_close(gradients[0][name], gradient, rtol=0, atol=1e-4 * scale + 1e-9, msg=name)
+
+
+def test_figures_of_the_update_are_those_of_their_definitions(qwen3_path, tmp_path):
+    trainer = make_trainer(qwen3_path, tmp_path, per_device_train_batch_size=8, steps_per_generation=1)
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = make_batch(trainer, torch.float32)
+    log_ratio = (trainer._score(batch).detach() - batch["old_per_token_logps"]).double()
+    trainer._compute_loss(trainer.model, batch)
+    ratios, clipped, value_clipped = [], [], []
+    for i, (_, c) in enumerate(LENGTHS):
+        for t in range(c):
+            ratio, advantage = log_ratio[i, t].exp().item(), batch["advantages"][i, t].item()
+            ratios.append(ratio)
+            clipped.append(ratio > 1.2 if advantage > 0 else ratio < 0.8)
+            old, target = batch["values"][i, t].item(), batch["returns"][i, t].item()
+            moved = old + min(max(0.0 - old, -0.2), 0.2)  # a new critic says 0
+            value_clipped.append((moved - target) ** 2 > target**2)
+    found = {name: values[-1] for name, values in trainer._metrics["train"].items()}
+    n = len(ratios)
+    assert found["ppo/ratio"] == pytest.approx(sum(ratios) / n, rel=1e-5)
+    assert found["ppo/approx_kl"] == pytest.approx(sum(r - 1 - math.log(r) for r in ratios) / n, rel=1e-4)
+    assert found["ppo/clip_fraction"] == pytest.approx(sum(clipped) / n)
+    assert found["ppo/value_clip_fraction"] == pytest.approx(sum(value_clipped) / n)
+
+
+def test_padding_changes_neither_loss_nor_gradient(model_path, tmp_path):
+    trainer = make_trainer(model_path, tmp_path, torch.float64, per_device_train_batch_size=8, steps_per_generation=1)
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = make_batch(trainer)
+    wide, rows = dict(batch), len(LENGTHS)
+    for key in ("completion_ids", "completion_mask", "advantages", "returns", "values", "old_per_token_logps"):
+        wide[key] = torch.cat([batch[key], torch.full((rows, 3), 0 if key.endswith("mask") else 7).to(batch[key])], 1)
+    for key in ("prompt_ids", "prompt_mask"):
+        wide[key] = torch.cat([torch.zeros(rows, 2).to(batch[key]), batch[key]], 1)
+    found = []
+    for each in (batch, wide):
+        trainer.model.zero_grad()
+        loss = trainer._compute_loss(trainer.model, each)
+        loss.backward()
+        found.append((loss.item(), [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_8_rows_at_once_equal_2_at_a_time_with_accumulation_4(qwen3_path, tmp_path):
+    gradients = []
+    for parts in (1, 4):
+        trainer = make_trainer(
+            qwen3_path, tmp_path, torch.float64, entropy_coef=0.0,
+            per_device_train_batch_size=8 // parts, steps_per_generation=parts, gradient_accumulation_steps=parts,
+        )  # fmt: skip
+        trainer.current_gradient_accumulation_steps = parts
+        trainer.model.train()
+        batch = make_batch(trainer)
+        for part in split_tensor_dict(batch, parts):
+            trainer._compute_loss(trainer.model, part).backward()
+        gradients.append([p.grad for p in trainer.model.parameters() if p.grad is not None])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_the_first_update_has_ratio_1_kl_0_and_value_0(model_path, tmp_path, critic):
+    trainer = make_trainer(model_path, tmp_path, critic=critic, max_steps=4, num_iterations=1)
+    trainer.train()
+    first = trainer.state.log_history[0]
+    assert first["ppo/ratio"] == pytest.approx(1, abs=1e-5)
+    assert first["ppo/approx_kl"] == pytest.approx(0, abs=1e-6)
+    assert first["ppo/kl"] == pytest.approx(0, abs=1e-4)
+    assert first["ppo/clip_fraction"] == 0
+    assert first["ppo/value_mean"] == 0
+
+
+def test_both_policy_and_critic_learn_and_nothing_else(qwen3_path, tmp_path):
+    trainer = make_trainer(qwen3_path, tmp_path, max_steps=4)
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    reference = [p.detach().clone() for p in trainer.ref_model.parameters()]
+    trainer.train()
+    for name, parameter in trainer.model.named_parameters():
+        assert not torch.equal(parameter, before[name]), name
+    assert all(torch.equal(a, b) for a, b in zip(reference, trainer.ref_model.parameters(), strict=True))
+    rates = [group["initial_lr"] for group in trainer.optimizer.param_groups]
+    assert rates == [1e-3, 1e-3, trainer.args.critic_learning_rate]
+
+
+def test_while_the_critic_warms_up_the_policy_stays(qwen3_path, tmp_path):
+    trainer = make_trainer(qwen3_path, tmp_path, max_steps=4, critic_warmup_steps=4)
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    trainer.train()
+    moved = {name for name, p in trainer.model.named_parameters() if not torch.equal(p, before[name])}
+    assert moved and all(name.startswith("critic.") for name in moved)
+
+
+def test_every_epoch_sees_each_completion_once_in_other_minibatches(qwen3_path, tmp_path):
+    trainer = make_trainer(qwen3_path, tmp_path, max_steps=12, num_iterations=3)
+    seen, compute = [], trainer._compute_loss
+
+    def record(model, inputs):
+        rows = zip(inputs["prompt_ids"].tolist(), inputs["completion_ids"].tolist(), strict=True)
+        seen.append([str(row) for row in rows])
+        return compute(model, inputs)
+
+    trainer._compute_loss = record
+    trainer.train()
+    epochs = [seen[i : i + 4] for i in range(0, 12, 4)]
+    assert len({tuple(sorted(sum(epoch, []))) for epoch in epochs}) == 1, "one rollout for all three"
+    assert len({str(epoch) for epoch in epochs}) == 3
+    assert trainer.state.log_history[4]["ppo/approx_kl"] > 0, "the second epoch is off the rollout's policy"
+
+
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_a_resumed_run_equals_an_unbroken_one(qwen3_path, tmp_path, critic):
+    args = {"critic": critic, "target_kl": 0.01, "kl_horizon": 20, "num_iterations": 2, "max_steps": 16}
+    args |= {"save_strategy": "steps", "save_steps": 8}
+    whole = make_trainer(qwen3_path, tmp_path / "whole", **args)
+    whole.train()
+    resumed = make_trainer(qwen3_path, tmp_path / "whole", **args)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-8"))
+    for (name, one), other in zip(whole.model.named_parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(one, other), name
+    assert whole.controller.coef == resumed.controller.coef != 0.05
+
+
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_what_is_saved_loads_as_a_plain_model_with_the_critic_beside_it(model_path, tmp_path, critic):
+    trainer = make_trainer(model_path, tmp_path, critic=critic, max_steps=4)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "model"))
+    loaded, info = AutoModelForCausalLM.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    names = load_file(tmp_path / "model" / "model.safetensors")
+    assert not any("critic" in name for name in names)
+    for name, parameter in loaded.named_parameters():
+        assert torch.equal(parameter, trainer.model.get_parameter(name)), name
+    assert load_file(tmp_path / "model" / "critic" / "model.safetensors")
+    assert json.loads((tmp_path / "model" / "critic" / "kl_controller.json").read_text()) == {"coef": 0.05}
+
+
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_with_lora_the_adapter_and_the_critic_learn_and_resume(model_path, tmp_path, critic):
+    args = {"critic": critic, "max_steps": 8, "save_strategy": "steps", "save_steps": 4}
+    lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4)
+    whole = make_trainer(model_path, tmp_path, peft_config=lora, **args)
+    before = {name: p.detach().clone() for name, p in whole.model.named_parameters()}
+    whole.train()
+    moved = {name for name, p in whole.model.named_parameters() if not torch.equal(p, before[name])}
+    assert any("lora_B" in name for name in moved) and any(name.startswith("critic.") for name in moved)
+    assert all("lora" in name or name.startswith("critic.") for name in moved)
+    assert not any("critic" in name for name in load_file(tmp_path / "checkpoint-8" / "adapter_model.safetensors"))
+    resumed = make_trainer(model_path, tmp_path, peft_config=lora, **args)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    for (name, one), other in zip(whole.model.named_parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(one, other), name
+
+
+def test_a_missing_end_costs_its_penalty(qwen3_path, tmp_path):
+    scores = {}
+    for penalty in (None, 2.0):
+        trainer = make_trainer(qwen3_path, tmp_path, missing_eos_penalty=penalty, init_kl_coef=0.0, lam=1.0)
+        trainer.model.train()
+        torch.manual_seed(0)
+        rollout = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS])
+        ended = (rollout["completion_ids"] == trainer.processing_class.eos_token_id).any(1)
+        scores[penalty] = rollout["returns"][:, 0]
+    assert not ended.all(), "the test wants completions that are cut"
+    torch.testing.assert_close(scores[2.0], scores[None] - 2.0 * ~ended)
+
+
+def test_without_a_kl_term_there_is_no_reference(qwen3_path, tmp_path):
+    trainer = make_trainer(qwen3_path, tmp_path, init_kl_coef=0.0, max_steps=4)
+    assert trainer.ref_model is None
+    trainer.train()
+    assert trainer.state.log_history[0]["ppo/kl"] == 0
+
+
+def test_values_are_clipped_around_those_of_the_rollout():
+    values, old, returns = torch.tensor([[1.0, 0.1]]), torch.zeros(1, 2), torch.tensor([[1.0, 0.0]])
+    errors, clipped = clip_value_errors(values, old, returns, 0.2)
+    torch.testing.assert_close(errors, torch.tensor([[0.64, 0.01]]))
+    assert clipped.tolist() == [[1.0, 0.0]]
+    errors, clipped = clip_value_errors(values, old, returns, None)
+    torch.testing.assert_close(errors, torch.tensor([[0.0, 0.01]]))
+    assert not clipped.any()
