@@ -6,7 +6,8 @@
 TRL 1.12 gets a virtual environment of its own (trl112/environment.py; the first call needs the package index). Every
 run is a process; the three kinds take turns, each seed beginning with another one. Printed for each: mean reward of the
 rollouts in the first and the last quarter, KL in the last (k1, nats a completion, at sampling), seconds per episode
-(an episode is a completion), and memory (trl112/memory.py), whole and above what was resident before training.
+(an episode is a completion; on the clock, and on the processors, which other work disturbs less), and peak memory in
+training, whole and above what was resident before it (trl112/watch.py).
 
 Equal: the shipped tiny model, the training rows, the reward (TRL's is the same grader in a reward model's place), the
 completion budget, BATCH completions a rollout in MINIBATCHES, epochs, learning rate and its linear decay, Adam, the KL
@@ -35,7 +36,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 from trl112.environment import ROOT, make_environment
-from trl112.memory import run_watched
+from trl112.watch import Taken, run_watched
 
 from rlhf_exp.config import compose_config
 from rlhf_exp.models.loading import ASSETS
@@ -51,6 +52,7 @@ SHOWN = {
     "reward_last": "reward, last quarter",
     "kl_last": "KL, last quarter",
     "seconds_per_episode": "seconds per episode",
+    "cpu_s_per_episode": "processor seconds per episode",
     "peak_mb": "peak memory, MB",
     "grown_mb": "of it above the start, MB",
 }
@@ -64,7 +66,7 @@ def list_overrides(options: Namespace) -> list[str]:
         f"algo.args.max_steps={options.steps * updates}", f"algo.args.logging_steps={updates}",
         f"algo.args.per_device_train_batch_size={BATCH // MINIBATCHES}", "algo.args.gradient_accumulation_steps=1",
         f"algo.args.steps_per_generation={MINIBATCHES}", f"algo.args.num_iterations={EPOCHS}",
-        f"algo.args.learning_rate={options.learning_rate}", "+algo.args.max_grad_norm=0.0",
+        f"algo.args.learning_rate={options.learning_rate}", "++algo.args.max_grad_norm=0.0",
         f"algo.args.epsilon={CLIP}", f"algo.cliprange_value={CLIP_VALUE}", f"algo.gamma={GAMMA}", f"algo.lam={LAM}",
         f"algo.init_kl_coef={KL_COEF}", "algo.target_kl=null", "algo.missing_eos_penalty=null",
         "algo.whiten_advantages=true", "algo.args.temperature=1.0", "algo.args.entropy_coef=0.0",
@@ -99,24 +101,28 @@ def measure(kind: str, seed: int, options: Namespace, python: Path, scratch: Pat
         command = [python, ROOT / "bench" / "trl112" / "train.py", MODEL, rows, arguments, folder]
     else:
         command = [sys.executable, "-m", "rlhf_exp", *overrides, f"algo.critic={kind}"]
-    memory = run_watched(command, environment, folder)
+    taken = run_watched(command, environment, folder)
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return {"kind": kind, "seed": seed, **summarize(metrics, memory), "metrics": metrics}
+    return {"kind": kind, "seed": seed, **summarize(metrics, taken), "metrics": metrics}
 
 
-def summarize(metrics: list[dict[str, float]], memory: dict[str, float]) -> dict[str, float]:
+def summarize(metrics: list[dict[str, float]], taken: Taken) -> dict[str, float]:
     """The figures of a run, from a line a rollout."""
     quarter = max(1, len(metrics) // 4)
     first, last = metrics[:quarter], metrics[-quarter:]
-    rollouts = [later["time_s"] - earlier["time_s"] for earlier, later in pairwise(metrics)]
     return {
         "reward_first": statistics.mean(row["reward"] for row in first),
         "reward_last": statistics.mean(row["reward"] for row in last),
         "kl_last": statistics.mean(row["ppo/kl"] for row in last),
-        "seconds_per_episode": statistics.median(rollouts) / BATCH,
-        "peak_mb": memory["peak"],
-        "grown_mb": memory["peak"] - memory["floor"],
+        "seconds_per_episode": median_step([row["time_s"] for row in metrics]) / BATCH,
+        "cpu_s_per_episode": median_step(taken.cpu_s) / BATCH,
+        "peak_mb": taken.peak_mb,
+        "grown_mb": taken.peak_mb - taken.floor_mb,
     }
+
+
+def median_step(times: list[float]) -> float:
+    return statistics.median(later - earlier for earlier, later in pairwise(times))
 
 
 def print_table(runs: list[dict[str, Any]]) -> None:

@@ -160,7 +160,7 @@ def mean_difference(first: Sequence[float], second: Sequence[float]) -> tuple[In
     """
     _require_values(min(len(first), len(second)))
     value = float(np.mean(first) - np.mean(second))
-    if min(len(first), len(second)) == 1 or np.ptp(first) == np.ptp(second) == 0:
+    if min(len(first), len(second)) == 1 or (_alike(first) and _alike(second)):
         return _interval(value, None, None), None
     test = stats.ttest_ind(first, second, equal_var=False)
     bounds = test.confidence_interval(CONFIDENCE)
@@ -177,7 +177,7 @@ def mean_change(before: Sequence[float], after: Sequence[float]) -> tuple[Interv
     Source: the paired t test, through `scipy.stats.ttest_1samp`.
     """
     changes = _differences(before, after)
-    if len(changes) == 1 or np.ptp(changes) == 0:
+    if _alike(changes):
         return _interval(float(changes.mean()), None, None), None
     return mean_interval(changes), float(stats.ttest_1samp(changes, 0).pvalue)
 
@@ -193,6 +193,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     scaled = np.asarray(p_values, dtype=np.float64)[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
     return adjusted.tolist()
+
+
+def _alike(values: Sequence[float] | np.ndarray) -> bool:
+    """Whether they do not differ but by rounding."""
+    return bool(np.allclose(values, values[0], rtol=1e-9, atol=1e-12))
 
 
 def _mean_by_row(values: np.ndarray) -> np.ndarray:

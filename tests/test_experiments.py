@@ -70,7 +70,7 @@ def test_brevity_has_the_studys_settings(name):
 
 
 def test_the_two_rates_of_brevity_differ_by_ten_and_in_nothing_else():
-    for twin, rate in (("", 1e-5), ("_tiny", 1e-4)):
+    for twin, rate in (("", 1e-5), ("_tiny", 3e-4)):
         high, low = compose(f"brevity_lr_1e-5{twin}"), compose(f"brevity_lr_1e-6{twin}")
         assert (high.algo.args["learning_rate"], low.algo.args["learning_rate"]) == (rate, pytest.approx(rate / 10))
         same = {"learning_rate": None, "output_dir": None}
@@ -203,9 +203,20 @@ def test_every_twin_takes_two_steps(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_chain_from_a_reward_model_to_ppo_and_grpo_runs(tmp_path):
-    run(tmp_path, "rm", "experiment=hh_rlhf_gpt2_reward_model_tiny", "algo.args.max_steps=10", *SHORT)
-    for algo in ("ppo", "grpo"):
-        chain = [f"experiment=hh_rlhf_gpt2_{algo}_tiny", "reward.path=rm", "algo.args.max_steps=2"]
-        evaluation = run(tmp_path, algo, *chain, *SHORT)
-        assert evaluation["trained"]["reward"]["mean"]["value"] is not None
+def test_brevitys_twin_earns_more_after_training(tmp_path):
+    short = ["algo.args.max_steps=240", "algo.args.learning_rate=1e-3", "eval.rows=64", "device=cpu"]
+    evaluation = run(tmp_path, "run", "experiment=brevity_lr_1e-5_tiny", *short)
+    assert evaluation["paired"]["win_rate"]["low"] > 0.5
+    assert evaluation["trained"]["mean_tokens"]["value"] < evaluation["baseline"]["mean_tokens"]["value"]
+    assert "accuracy" not in evaluation["trained"] and "difference" not in evaluation["paired"]
+
+
+@pytest.mark.slow
+def test_the_chain_from_a_reward_model_to_ppo_and_grpo_earns_more_reward(tmp_path):
+    run(tmp_path, "rm", "experiment=hh_rlhf_gpt2_reward_model_tiny", "algo.args.max_steps=100", "device=cpu")
+    for algo, steps in (("ppo", 80), ("grpo", 30)):
+        chain = [f"experiment=hh_rlhf_gpt2_{algo}_tiny", "reward.path=rm", f"algo.args.max_steps={steps}"]
+        evaluation = run(tmp_path, algo, *chain, "eval.rows=64", "device=cpu")
+        assert evaluation["paired"]["win_rate"]["low"] > 0.5
+        before, after = (evaluation[which]["reward"]["mean"]["value"] for which in ("baseline", "trained"))
+        assert after > before

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from rlhf_exp import __main__ as command_line
 from rlhf_exp import dry_run, run, trl_args
 from rlhf_exp.config import ROOT, ConfigError
 
+STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens"
 LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, reward_model, sapo, sft, vespo"
 
 
@@ -65,7 +67,7 @@ def runs(monkeypatch):
         ),
         ("~nope", "Could not delete from config. 'nope' does not exist."),
         ("--bogus", "unrecognized arguments: --bogus; see --help"),
-        ("--config-name=nope", "-cn nope: no such config; studies, with -cd sweeps: countdown_loss_x_tokens"),
+        ("--config-name=nope", f"-cn nope: no such config; studies, with -cd sweeps: {STUDIES}"),
         ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
         (
             "model.path=./nope",
@@ -112,6 +114,54 @@ def test_a_sweep_runs_every_job_in_a_folder_of_its_own(command, runs):
     ]
     assert len({cfg.output_dir for cfg, _ in runs}) == 6
     assert sorted(os.listdir("there"))[-1] == "multirun.yaml"
+
+
+def finish(folder, status="finished", checkpoint=False):
+    """Leave in a job's folder what a run leaves there."""
+    (folder / "run.json").write_text(json.dumps({"status": status}))
+    if checkpoint:
+        (folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+
+
+def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command, runs):
+    study = ("-cd", "sweeps", "-cn", "compare", "seed=0,1", "experiment=compare_ppo,compare_grpo", "output_dir=there")
+    assert command(*study) == (0, [])
+    assert [folder.name for _, folder in runs] == [
+        "seed-0_compare_ppo", "seed-0_compare_grpo", "seed-1_compare_ppo", "seed-1_compare_grpo",
+    ]  # fmt: skip
+    finish(runs[0][1])
+    finish(runs[1][1], "failed", checkpoint=True)
+    finish(runs[2][1], "failed")
+    assert command(*study, "seed=0,1,2")[0] == 0  # the last word counts, and folders stay the same
+    again = runs[4:]
+    assert [(folder.name, cfg.resume) for cfg, folder in again] == [
+        ("seed-0_compare_grpo", "there/seed-0_compare_grpo"),
+        ("seed-1_compare_ppo", None),
+        ("seed-1_compare_grpo", None),
+        ("seed-2_compare_ppo", None),
+        ("seed-2_compare_grpo", None),
+    ]
+
+
+def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
+    study = ("-m", "seed=0,1", "skip_finished=true", "output_dir=there")
+    command(*study)
+    finish(runs[0][1])
+    status, lines = command(*study, "max_tokens=64")
+    assert status == 2
+    assert lines == [
+        "rlhf_exp: job 0 (seed=0 skip_finished=true output_dir=there max_tokens=64): output_dir=there/seed-0: holds a"
+        " run of other settings (max_tokens=96, here 64, algo.args.max_completion_length=96, here 64); use another"
+        " output_dir",
+        "rlhf_exp: 1 of 2 jobs did not succeed",
+    ]
+
+
+def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(run, "run", lambda cfg, folder: finish(folder) or 0)
+    assert command("-m", "seed=0,1", "output_dir=there")[0] == 0
+    assert "2 runs compared" in Path("there/report.html").read_text()
 
 
 def test_a_bad_job_does_not_stop_the_others_of_a_sweep(command, runs):

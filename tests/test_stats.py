@@ -4,10 +4,14 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy import stats as scipy_stats
 
 from rlhf_exp.stats import (
     RESAMPLES,
     distinct_n,
+    holm,
+    mean_change,
+    mean_difference,
     mean_interval,
     paired_bootstrap,
     pass_at_k,
@@ -220,3 +224,32 @@ def test_rows_of_several_completions_count_once_each():
     one = win_rate(baseline[:, 0], trained[:, 0], seed=1)["win_rate"]
     copied = win_rate(np.repeat(baseline[:, :1], 4, 1), np.repeat(trained[:, :1], 4, 1), seed=1)["win_rate"]
     assert copied == one
+
+
+def test_a_difference_of_means_is_welchs_by_hand():
+    # means 2 and 5, variances 1 and 4 over 3: se sqrt(5/3) = 1.290994, df (5/3)^2 / (1/9/2 + 16/9/2) = 2.941176
+    difference, p = mean_difference([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
+    half = 1.2909944 * scipy_stats.t.ppf(0.975, 2.941176)
+    assert difference["value"] == -3.0
+    assert (difference["low"], difference["high"]) == pytest.approx((-3 - half, -3 + half), abs=1e-5)
+    assert p == pytest.approx(2 * scipy_stats.t.sf(3 / 1.2909944, 2.941176), abs=1e-5)
+
+
+def test_a_difference_without_spread_or_with_one_value_has_no_test():
+    nothing = {"value": 0.25, "low": None, "high": None}
+    assert mean_difference([0.5], [0.25]) == (nothing, None)
+    assert mean_difference([0.5, 0.5], [0.25, 0.25]) == (nothing, None)
+    assert mean_change([0.25], [0.5]) == (nothing, None)
+    assert mean_change([0.1, 0.2, 0.3], [0.35, 0.45, 0.55]) == (pytest.approx(nothing), None)
+
+
+def test_a_change_is_tested_pair_by_pair():
+    change, p = mean_change([0.0, 10.0, 20.0], [1.0, 12.0, 23.0])
+    assert change == mean_interval([1.0, 2.0, 3.0])
+    assert p == pytest.approx(0.0742, abs=1e-4)  # t = 2 / (1 / sqrt 3) = 3.4641 at 2 degrees of freedom
+
+
+def test_holm_steps_down_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # 3 x 0.01, then 2 x 0.03, never falling
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []

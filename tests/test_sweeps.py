@@ -35,7 +35,7 @@ def test_the_comparison_has_every_method_at_equal_tokens_measured_alike():
     params = compose_job("compare", hydra=True).hydra.sweeper.params
     assert params["experiment"].split(",") == list(METHODS)
     jobs = {name: parse(compose_job("compare", f"experiment={name}")) for name in METHODS}
-    assert {cfg.train_tokens for cfg in jobs.values()} == {400_000}
+    assert {cfg.train_tokens for cfg in jobs.values()} == {350_000}
     assert all(cfg.eval == jobs["compare_sft"].eval for cfg in jobs.values())
     assert all(cfg.max_tokens == 96 and cfg.task.name == "countdown" for cfg in jobs.values())
     for name, (algo, _) in METHODS.items():

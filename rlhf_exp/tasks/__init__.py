@@ -58,14 +58,14 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
-    """Whether prompts are lists of messages: `task.prompt=auto` follows the tokenizer's chat template.
+    """Whether prompts are lists of messages: `task.prompt=auto` follows the tokenizer's chat template."""
+    return cfg.task.prompt == "chat" or (cfg.task.prompt == "auto" and tokenizer.chat_template is not None)
 
-    Raises:
-        ConfigError: they are to be, and there is no chat template.
-    """
+
+def check_template(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Refuse `task.prompt=chat` for a tokenizer without a chat template."""
     if cfg.task.prompt == "chat" and tokenizer.chat_template is None:
         raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
-    return cfg.task.prompt != "plain" and tokenizer.chat_template is not None
 
 
 def as_completion(text: str, chat: bool) -> str | list[dict[str, str]]:

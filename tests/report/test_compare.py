@@ -2,9 +2,10 @@ import json
 
 import pytest
 
-from rlhf_exp.report import write_report
-from rlhf_exp.report.compare import group_runs, list_columns
+from rlhf_exp.report import study_table, write_report
+from rlhf_exp.report.columns import list_columns
 from rlhf_exp.report.curves import list_curves
+from rlhf_exp.report.groups import group_runs
 from rlhf_exp.report.load import load_run
 from rlhf_exp.stats import mean_interval
 
@@ -19,6 +20,15 @@ def trained_accuracy(run_dir):
     return json.loads((run_dir / "evaluation.json").read_text())["trained"]["accuracy"]["value"]
 
 
+def add_work(path, **counts):
+    """What a run counts of its work, as run.json has it."""
+    info = json.loads((path / "run.json").read_text())
+    names = ("trained_tokens", "train_passes", "score_passes", "reference_passes", "critic_passes", "completions")
+    work = dict.fromkeys((*names, "decode_passes"), 0) | {"step_seconds": 120.0} | counts
+    info |= {"work": work, "phase_memory_mb": {"load": 600.0, "train": 1000.0}}
+    (path / "run.json").write_text(json.dumps(info))
+
+
 def table_rows(out, title):
     section = (out / "report.md").read_text().split(f"## {title}\n")[1]
     return [
@@ -31,8 +41,8 @@ def table_rows(out, title):
 def test_seeds_are_one_group_and_settings_are_labelled_by_what_differs(sweep):
     groups = group_runs([load_run(path) for path in sweep])
     assert {label: len(runs) for label, runs in groups.items()} == {
-        "loss_type=grpo": 3,
-        "loss_type=dr_grpo": 3,
+        "grpo": 3,
+        "dr_grpo": 3,
     }
 
 
@@ -48,7 +58,7 @@ def test_the_mean_over_seeds_has_a_t_interval(sweep, tmp_path):
     write_report(sweep, tmp_path / "out")
     rows = table_rows(tmp_path / "out", "Over seeds")
     expected = mean_interval([trained_accuracy(path) for path in sweep[:3]])
-    assert rows[0][:2] == ["loss_type=grpo", "3"]
+    assert rows[0][:2] == ["grpo", "3"]
     bounds = f"[{100 * expected['low']:.1f}, {100 * expected['high']:.1f}]"
     assert rows[0][3] == f"{100 * expected['value']:.1f}% {bounds}"
 
@@ -56,7 +66,7 @@ def test_the_mean_over_seeds_has_a_t_interval(sweep, tmp_path):
 def test_every_run_has_a_row_and_the_page_holds_the_curves(sweep, tmp_path):
     page = write_report(sweep, tmp_path / "out")
     assert [row[0] for row in table_rows(tmp_path / "out", "Every run")] == ["0", "1", "2", "3", "4", "5"]
-    assert page.read_text().count("data:image/png;base64,") == 6
+    assert page.read_text().count("data:image/png;base64,") == 7
     assert "Shared by all: algo=grpo, task=countdown, model=tiny, max_tokens=64." in page.read_text()
 
 
@@ -119,7 +129,7 @@ def test_runs_of_different_algorithms_stand_beside_each_other(tmp_path, make_rew
     runs = [make_reward_run(tmp_path / "a"), make_dpo_run(tmp_path / "b")]
     html = write_report(runs, tmp_path / "out").read_text()
     rows = table_rows(tmp_path / "out", "Over seeds")
-    assert [row[0] for row in rows] == ["algo=reward_model", "algo=dpo loss_type=sigmoid"]
+    assert [row[0] for row in rows] == ["reward_model", "dpo"]
     assert [[cell == "-" for cell in row[2:]] for row in rows] == [[False] * 3 + [True] * 3, [True] * 3 + [False] * 3]
     assert "Mean margin between chosen and rejected in training" in html
 
@@ -128,3 +138,58 @@ def test_losses_are_drawn_over_each_other_for_one_algorithm_only(tmp_path, make_
     reward, dpo = load_run(make_reward_run(tmp_path / "a")), load_run(make_dpo_run(tmp_path / "b"))
     assert "loss" in [curve.name for curve in list_curves([reward, reward])]
     assert "loss" not in [curve.name for curve in list_curves([reward, dpo])]
+
+
+def test_every_outcome_of_a_graded_task_stands_beside_its_accuracy(sweep, tmp_path):
+    write_report(sweep, tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    head = "| setting | seeds | baseline | trained | difference | correct | partial | failed | tokens | budget used |"
+    assert head in text
+    counts = [json.loads((path / "evaluation.json").read_text())["trained"]["counts"]["correct"] for path in sweep[:3]]
+    found = table_rows(tmp_path / "out", "Over seeds")[0][5]
+    assert found.split()[0] == f"{sum(counts) / 3:.1f}"
+
+
+def test_a_start_model_measured_once_keeps_its_own_interval_and_stands_beside_the_settings(sweep, tmp_path):
+    first = json.loads((sweep[0] / "evaluation.json").read_text())["baseline"]
+    for path in sweep:
+        evaluation = json.loads((path / "evaluation.json").read_text())
+        (path / "evaluation.json").write_text(json.dumps(evaluation | {"baseline": first}))
+    write_report(sweep, tmp_path / "out")
+    accuracy = first["accuracy"]
+    written = f"{100 * accuracy['value']:.1f}% [{100 * accuracy['low']:.1f}, {100 * accuracy['high']:.1f}]"
+    assert table_rows(tmp_path / "out", "Over seeds")[0][2] == written
+    start = table_rows(tmp_path / "out", "Reward and KL")[0]
+    assert start[:4] == ["start model", "-", written, "-"]
+    assert (tmp_path / "out" / "plots" / "plane.png").exists()
+
+
+def test_settings_that_no_test_tells_apart_are_said_to_be_so(tmp_path, make_run):
+    gains = {"grpo": 0.3, "dr_grpo": 0.3, "bnpo": -0.15}
+    runs = [make_run(tmp_path / f"{loss}{i}", i, loss, gain) for loss, gain in gains.items() for i in range(3)]
+    write_report(runs, tmp_path / "out")
+    rows = {row[0]: row for row in table_rows(tmp_path / "out", "Which can be told apart")}
+    assert list(rows) == [
+        "grpo - start model", "dr_grpo - start model", "bnpo - start model",
+        "grpo - dr_grpo", "grpo - bnpo", "dr_grpo - bnpo",
+    ]  # fmt: skip
+    assert rows["grpo - dr_grpo"][-1] == "not told apart"
+    assert rows["grpo - bnpo"][-1] == "told apart"
+    text = (tmp_path / "out" / "report.md").read_text()
+    sentence = next(line for line in text.splitlines() if "By held-out accuracy these cannot be told apart" in line)
+    assert "grpo and dr_grpo" in sentence and "grpo and bnpo" not in sentence
+
+
+def test_work_is_reported_per_update(sweep, tmp_path):
+    for path in sweep[:3]:
+        add_work(path, trained_tokens=400_000, completions=240 * 128, train_passes=240 * 128, decode_passes=240 * 5000)
+    write_report(sweep[:3], tmp_path / "out")
+    cost, passes = (table_rows(tmp_path / "out", title)[0] for title in ("Cost", "Passes per update"))
+    assert cost[2:] == ["240", "400,000", "2,457,600", "120", "0.50", "1,000"]
+    assert passes[2:] == ["128.0", "128.0", "0.0", "0.0", "0.0", "5,000"]
+
+
+def test_the_terminal_has_the_main_figures_over_seeds(sweep):
+    lines = study_table(sweep).splitlines()
+    assert lines[0].split() == ["setting", "seeds", "trained", "difference", "win", "rate", "reward", "KL"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["grpo", "3"], ["dr_grpo", "3"]]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.checks import show
 from rlhf_exp.config import ConfigError
-from rlhf_exp.tasks import Row, Task, wants_chat
+from rlhf_exp.tasks import Row, Task, check_template, wants_chat
 from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
 
@@ -35,6 +35,7 @@ def load_file(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         ConfigError: a row that cannot be read, prompts in a form that the model does not take, or too few of them.
     """
     task, chat = cfg.task, wants_chat(cfg, tokenizer)
+    check_template(cfg, tokenizer)
     read = [_read_row(row, where, chat) for where, row in read_lines(Path(task.path))]
     rows = sorted({row["id"]: row for row in read}.values(), key=lambda row: row["id"])
     splits = {name: [row for row in rows if split_of(row["id"], SHARES) == name] for name in SHARES}

@@ -28,7 +28,7 @@ from tqdm.auto import tqdm
 from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, learns_from_samples
 from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
-from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
 from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def _choose(
         ConfigError: there are fewer.
     """
     chat, limit, source = wants_chat(cfg, tokenizer), tokenizer.model_max_length, name_source(cfg.task)
+    check_template(cfg, tokenizer)
     if not splits[split]:
         raise ConfigError([f"{source}: its {split} split is empty"])
     problems, room = sorted(splits[split]), limit - cfg.max_tokens * (build is _build_row)
@@ -150,7 +151,7 @@ def _build_row(problem: Problem, chat: bool) -> Row:
 
 def build_demonstration(problem: Problem, chat: bool) -> Row:
     answer = ANNOTATION.sub("", problem.answer)
-    return {"prompt": _build_prompt(problem, chat), "completion": as_completion(answer, chat)}
+    return {"prompt": _build_prompt(problem, chat), "completion": as_completion(f" {answer}", chat)}
 
 
 def _write_notes(facts: dict[str, Any], limit: int) -> tuple[str, ...]:

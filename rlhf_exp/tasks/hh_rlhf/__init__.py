@@ -47,7 +47,7 @@ from tqdm.auto import tqdm
 
 from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config import ConfigError
-from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
 from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, read_pairs, split_pairs
 from rlhf_exp.tasks.lengths import measure
 
@@ -68,6 +68,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         ConfigError: rows that cannot be read, or too few of them, all lines at once.
     """
     task, need, chat = cfg.task, ALGO_NEEDS[cfg.algo.name], wants_chat(cfg, tokenizer)
+    check_template(cfg, tokenizer)
     sample, score_only = need == PROMPTS, cfg.algo.name == "reward_model"
     pairs, read, odd = read_pairs(cfg)
     splits, in_test = split_pairs(pairs)

@@ -1,0 +1,52 @@
+import json
+
+import pytest
+
+from rlhf_exp.report.groups import group_runs, name_method, sort_runs
+from rlhf_exp.report.load import load_run
+
+
+@pytest.fixture
+def make(tmp_path, make_run, edit_info):
+    """A run of any algorithm, with what its config says besides."""
+
+    def build(name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, **args):
+        path = make_run(tmp_path / name, seed)
+        edit_info(path, algo=algo, loss_type=loss_type, max_tokens=max_tokens)
+        config = json.loads((path / ".hydra" / "config.yaml").read_text())
+        config["max_tokens"] = max_tokens
+        config["algo"] = {"name": algo, "args": config["algo"]["args"] | args}
+        config["task"] = {"name": "countdown", "samples": samples}
+        config["reward"] = {"random": {"seed": seed}}
+        (path / ".hydra" / "config.yaml").write_text(json.dumps(config))
+        return load_run(path)
+
+    return build
+
+
+def test_a_method_is_named_as_people_name_it(make):
+    assert name_method(make("a", "sft", loss_type="nll")) == "sft"
+    assert name_method(make("b", "sft", loss_type="nll", samples="self")) == "rejection sampling"
+    assert name_method(make("c", "dpo", loss_type=["sigmoid"])) == "dpo"
+    assert name_method(make("d", "ppo", loss_type=None)) == "ppo"
+    assert name_method(make("e", "grpo", loss_type="dr_grpo")) == "dr_grpo"
+
+
+def test_methods_that_differ_in_everything_are_called_by_their_names_in_a_fixed_order(make):
+    runs = [make("a", "grpo"), make("b", "ppo", loss_type=None, vf_coef=0.1), make("c", "sft", learning_rate=1e-3)]
+    assert list(group_runs(sort_runs(runs))) == ["sft", "ppo", "grpo"]
+
+
+def test_only_what_differs_within_a_method_is_added_to_its_name(make):
+    runs = [make("a", "grpo", beta=0.0), make("b", "grpo", beta=0.1), make("c", "ppo", loss_type=None, beta=0.2)]
+    assert list(group_runs(runs)) == ["grpo beta=0.0", "grpo beta=0.1", "ppo"]
+
+
+def test_budgets_are_named_for_every_method(make):
+    runs = [make(f"{loss}{n}", "grpo", loss_type=loss, max_tokens=n) for loss in ("grpo", "dr_grpo") for n in (32, 64)]
+    labels = ["grpo max_tokens=32", "grpo max_tokens=64", "dr_grpo max_tokens=32", "dr_grpo max_tokens=64"]
+    assert list(group_runs(runs)) == labels
+
+
+def test_what_follows_the_seed_makes_no_setting(make):
+    assert [len(group) for group in group_runs([make("a", "grpo"), make("b", "grpo", seed=1)]).values()] == [2]

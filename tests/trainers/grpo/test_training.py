@@ -1,0 +1,137 @@
+"""Whole training runs of the shipped model, a few steps each: off means off, accumulation, the curriculum, resume."""
+
+import pytest
+import torch
+from datasets import Dataset
+from trl import GRPOTrainer
+
+from rlhf_exp.generation import build_rollout
+from rlhf_exp.models.positions import mend_positions
+
+TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
+STAGES = ["algo.curriculum.budgets=[8,16,24]", "algo.curriculum.from_steps=[0,2,4]"]
+
+
+def read_log(trainer, *left_out):
+    """TRL's figures a step, without times."""
+    rows = [row for row in trainer.state.log_history if "loss" in row]
+    return [{name: row[name] for name in row if name not in (*TIMES, *left_out)} for row in rows]
+
+
+def read_weights(trainer):
+    return [parameter.detach().clone() for parameter in trainer.model.parameters()]
+
+
+def same(weights, others):
+    return all(torch.equal(a, b) for a, b in zip(weights, others, strict=True))
+
+
+def trained(trainer):
+    """Built, which seeds, and trained at once: training draws from the global random state."""
+    trainer.train()
+    return trainer
+
+
+def build_plain(parts):
+    """TRL's own class on the same parts."""
+    trainer = GRPOTrainer(
+        model=parts.model_path,
+        reward_funcs=parts.rewards,
+        args=parts.args,
+        train_dataset=Dataset.from_list(parts.task.train),
+        processing_class=parts.tokenizer,
+        rollout_func=build_rollout(parts.cfg),
+    )
+    mend_positions(trainer.model)
+    return trainer
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo"])
+def test_off_is_trls_trainer_bit_for_bit(make_parts, make_trainer, loss):
+    overrides = [f"loss_type={loss}", "algo.args.max_steps=3"]
+    plain, ours = trained(build_plain(make_parts(*overrides))), trained(make_trainer(*overrides))
+    assert read_log(ours) == read_log(plain) and len(read_log(ours)) == 3
+    assert same(read_weights(ours), read_weights(plain))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "metric"),
+    [
+        (["loss_type=hybrid", "algo.hybrid.alpha=1"], "hybrid/alpha"),
+        (["algo.advantage_clip=100"], "advantages/clipped_ratio"),
+        (["algo.curriculum.budgets=[40]", "algo.curriculum.from_steps=[0]"], "completions/budget"),
+    ],
+)
+def test_what_changes_nothing_is_grpo_bit_for_bit(make_trainer, overrides, metric):
+    plain = trained(make_trainer("algo.args.max_steps=3"))
+    ours = trained(make_trainer("algo.args.max_steps=3", *overrides))
+    assert read_log(ours, metric) == read_log(plain)
+    assert same(read_weights(ours), read_weights(plain))
+    assert {row[metric] for row in read_log(ours)} <= {1.0, 0.0, 40.0}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["loss_type=hybrid", "algo.hybrid.alpha=0.3"], ["loss_type=hybrid", "algo.advantage_clip=0.6"], STAGES],
+)
+def test_one_batch_of_8_and_two_of_4_are_the_same_step(make_trainer, overrides):
+    """Plain gradient descent, so that a difference of the gradients stays one of the weights: Adam would hide a scale
+    and blow up a sign."""
+    weights, logs = [], []
+    for batch, accumulation in ((8, 1), (4, 2), (2, 4)):
+        trainer = make_trainer(
+            *overrides, f"algo.args.per_device_train_batch_size={batch}", "algo.args.max_steps=5",
+            f"algo.args.gradient_accumulation_steps={accumulation}", "+algo.args.optim=sgd",
+            "algo.args.learning_rate=0.1", "+algo.args.max_grad_norm=0", "algo.args.lr_scheduler_type=constant",
+        )  # fmt: skip
+        start = read_weights(trainer)
+        trainer.train()
+        weights.append(torch.cat([(a - b).flatten() for a, b in zip(read_weights(trainer), start, strict=True)]))
+        logs.append(read_log(trainer))
+    assert [row["num_tokens"] for row in logs[0]] == [row["num_tokens"] for row in logs[1]]
+    for moved in weights[1:]:
+        error = ((moved - weights[0]).norm() / weights[0].norm()).item()
+        print("relative difference of what was learned", error)
+        assert error < 1e-4
+
+
+@pytest.mark.parametrize("method", ["compact", "trl"])
+def test_a_curriculum_bounds_sampling_and_is_logged(make_trainer, method):
+    trainer = make_trainer(*STAGES, "algo.args.max_steps=6", f"generation={method}")
+    trainer.train()
+    log = read_log(trainer)
+    assert [row["completions/budget"] for row in log] == [8, 8, 16, 16, 24, 24]
+    assert [row["completions/max_length"] for row in log] == [8, 8, 16, 16, 24, 24]
+    assert trainer.max_completion_length == 24
+
+
+def test_a_budget_changes_with_a_rollout_only(make_trainer):
+    """Two minibatches a rollout: the stage that begins at step 1 waits for the rollout of step 2."""
+    trainer = make_trainer(
+        "algo.curriculum.budgets=[8,16]", "algo.curriculum.from_steps=[0,1]", "+algo.args.steps_per_generation=2",
+        "algo.args.max_steps=4", "loss_type=hybrid",
+    )  # fmt: skip
+    trainer.train()
+    log = read_log(trainer)
+    assert [row.get("completions/budget") for row in log] == [8, None, 16, None]
+    assert [row.get("hybrid/alpha") for row in log] == [8 / 512, None, 16 / 512, None]
+
+
+def test_a_resumed_run_ends_as_an_unbroken_one_with_everything_on(make_trainer, tmp_path):
+    """Curriculum, hybrid, clip and TRL's adaptive entropy, whose coefficient must come back from the checkpoint."""
+    overrides = [
+        *STAGES, "loss_type=hybrid", "algo.advantage_clip=0.8", "+algo.args.use_adaptive_entropy=true",
+        "+algo.args.entropy_target=0.5", "+algo.args.entropy_coef_delta=0.01", "algo.args.max_steps=6",
+        "algo.args.save_strategy=steps", "algo.args.save_steps=3", "algo.args.save_total_limit=2",
+    ]  # fmt: skip
+    unbroken, resumed = make_trainer(*overrides), make_trainer(*overrides, folder="resumed")
+    unbroken.train()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "checkpoint-3"))
+    log = read_log(unbroken)
+    assert read_log(resumed)[-3:] == log[-3:]
+    assert same(read_weights(resumed), read_weights(unbroken))
+    assert [row["completions/budget"] for row in log] == [8, 8, 16, 16, 24, 24]
+    assert log[2]["entropy_coef"] != 0, "the test wants a controller that has moved before the checkpoint"
+    for before, row in zip([{"entropy_coef": 0.0}, *log], log, strict=False):
+        step = 0.01 if row["entropy"] <= 0.5 else -0.01
+        assert row["entropy_coef"] == pytest.approx(min(1.0, max(0.0, before["entropy_coef"] + step)))
