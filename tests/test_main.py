@@ -13,7 +13,7 @@ from rlhf_exp import dry_run, run, trl_args
 from rlhf_exp.config import ROOT, ConfigError
 
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens"
-LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, reward_model, sapo, sft, vespo"
+LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, ppo, reward_model, sapo, sft, vespo"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def runs(monkeypatch):
             "algo.args.leraning_rate=1: with a plus it goes to TRL: +algo.args.leraning_rate=...;"
             " no such key; did you mean algo.args.learning_rate?",
         ),
-        ("task=foo", "task=foo: no such option; must be one of countdown, gsm8k, hh_rlhf"),
+        ("task=foo", "task=foo: no such option; must be one of brevity, countdown, gsm8k, hh_rlhf"),
         ("loss_type=nope", f"loss_type=nope: no such option; must be one of {LOSSES}"),
         ("loss_type=drgrpo", f"loss_type=drgrpo: no such option; must be one of {LOSSES}; did you mean dr_grpo?"),
         ("max_tokens=0", "max_tokens=0: must be a whole number >= 1"),
@@ -150,7 +150,7 @@ def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
     status, lines = command(*study, "max_tokens=64")
     assert status == 2
     assert lines == [
-        "rlhf_exp: job 0 (seed=0 skip_finished=true output_dir=there max_tokens=64): output_dir=there/seed-0: holds a"
+        "rlhf_exp: job 0 (seed=0 skip_finished=True output_dir=there max_tokens=64): output_dir=there/seed-0: holds a"
         " run of other settings (max_tokens=96, here 64, algo.args.max_completion_length=96, here 64); use another"
         " output_dir",
         "rlhf_exp: 1 of 2 jobs did not succeed",

@@ -38,9 +38,10 @@ def sample(make_trainer):
         torch.manual_seed(3)
         batch = trainer._generate_and_score_completions(rows)
         start = copy_float64(trainer.model)
+        torch.manual_seed(1)
         with torch.no_grad():
             for parameter in trainer.model.parameters():
-                parameter += 0.15 * parameter.std() * torch.randn_like(parameter)
+                parameter += 0.3 * parameter.std() * torch.randn_like(parameter)
         return trainer, batch, start
 
     return make
