@@ -70,7 +70,8 @@ def list_overrides(options: Namespace) -> list[str]:
         f"algo.args.epsilon={CLIP}", f"algo.cliprange_value={CLIP_VALUE}", f"algo.gamma={GAMMA}", f"algo.lam={LAM}",
         f"algo.init_kl_coef={KL_COEF}", "algo.target_kl=null", "algo.missing_eos_penalty=null",
         "algo.whiten_advantages=true", "algo.args.temperature=1.0", "algo.args.entropy_coef=0.0",
-        "algo.args.save_strategy=no", "eval.rows=16", "eval.cache_dir=null", "monitor.every_steps=1000000", "monitor.probe_rows=1",
+        "algo.args.save_strategy=no", "eval.rows=16", "eval.cache_dir=null",
+        "monitor.every_steps=1000000", "monitor.probe_rows=1",
         *options.overrides,
     ]  # fmt: skip
 

@@ -158,7 +158,9 @@ def build_args(cfg: Config) -> "TrainingArguments":
 def _own_keys(cfg: Config) -> dict[str, Any]:
     """The algorithm's own keys, where they are its config's arguments too: PPO's config is ours."""
     known = {item.name for item in fields(load_config_class(cfg.algo.name))}
-    return {item.name: getattr(cfg.algo, item.name) for item in fields(cfg.algo) if item.name in known - {"name", "args"}}
+    return {
+        item.name: getattr(cfg.algo, item.name) for item in fields(cfg.algo) if item.name in known - {"name", "args"}
+    }
 
 
 def _narrow(name: str, choices: Any, hint: Any) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class VariantGRPOTrainer(GRPOTrainer):
-    """GRPOTrainer with loss_type=hybrid, advantage clipping and a curriculum over the budget; each off unless asked for.
+    """GRPOTrainer with loss_type=hybrid, advantage clipping and a curriculum over the budget; each off unless asked.
 
     Logged where on: `completions/budget` (tokens), `advantages/clipped_ratio` (share of the rollout's completions),
     `hybrid/alpha` (the share of grpo).
