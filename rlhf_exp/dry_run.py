@@ -17,7 +17,7 @@ from rlhf_exp.models import load_tokenizer
 from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import load_config, locate_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
-from rlhf_exp.prompts import check_context, check_vocabulary
+from rlhf_exp.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.rewards.functions import load_function
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.trl_args import build_args
@@ -44,6 +44,7 @@ def print_dry_run(cfg: Config) -> None:
     task = load_task(cfg, tokenizer)
     check_vocabulary(tokenizer, task)
     check_context(cfg, tokenizer, task)
+    check_rows(cfg, task)
     for name, where in cfg.reward.functions.items():
         load_function(name, where, task)
     print(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))

@@ -3,14 +3,18 @@
 prompt_ids = encode_prompts(tokenizer, task.eval)
 check_vocabulary(tokenizer, task)
 check_context(cfg, tokenizer, task)
+check_rows(cfg, task)
 """
 
 from typing import TYPE_CHECKING
 
 from transformers import PreTrainedTokenizerBase
 
+from rlhf_exp.checks import show
+from rlhf_exp.combinations import ALGO_NEEDS, PROMPTS
 from rlhf_exp.config import ConfigError
 from rlhf_exp.models import count_unknown
+from rlhf_exp.tasks import prompts_per_rollout
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
@@ -47,6 +51,18 @@ def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task
     """Refuse a budget that the longest prompt leaves no room for; a reward model samples nothing."""
     if cfg.algo.name != "reward_model":
         check_budget(cfg, tokenizer, task.eval)
+
+
+def check_rows(cfg: "Config", task: "Task") -> None:
+    """Refuse fewer prompts than one rollout takes: TRL would train on none of them and call that finished."""
+    if ALGO_NEEDS[cfg.algo.name] == PROMPTS and len(task.train) < (needed := prompts_per_rollout(cfg)):
+        raise ConfigError(
+            [
+                f"task.train_rows={show(cfg.task.train_rows)}: gives {len(task.train)} prompts, and a rollout of"
+                f" algo={cfg.algo.name} takes {needed}; allowed is at least {needed}, or a smaller"
+                " algo.args.per_device_train_batch_size"
+            ]
+        )
 
 
 def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:

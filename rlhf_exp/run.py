@@ -23,7 +23,7 @@ from rlhf_exp.models import free_memory, load_tokenizer, resolve_model
 from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import name_model
 from rlhf_exp.monitor import MetricsWriter, QuietProgress
-from rlhf_exp.prompts import check_context, check_vocabulary
+from rlhf_exp.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.report.load import load_run
 from rlhf_exp.rewards import build_rewards
@@ -123,6 +123,7 @@ def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreT
         task = load_task(cfg, tokenizer)
         check_vocabulary(tokenizer, task)
         check_context(cfg, tokenizer, task)
+        check_rows(cfg, task)
     if learns_from_samples(cfg):
         samples = cfg.task.samples
         if samples in (None, "self"):

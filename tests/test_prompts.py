@@ -2,7 +2,7 @@ import pytest
 
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.prompts import check_budget, check_context, check_vocabulary, encode_prompts
+from rlhf_exp.prompts import check_budget, check_context, check_rows, check_vocabulary, encode_prompts
 from rlhf_exp.tasks import Task
 
 ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
@@ -47,3 +47,23 @@ def test_a_reward_model_samples_nothing_and_needs_no_room():
     check_context(compose_config(["algo=reward_model"]), tokenizer, task)
     with pytest.raises(ConfigError, match="^max_tokens=96: .* allowed is at most 1$"):
         check_context(compose_config(["algo=dpo"]), tokenizer, task)
+
+
+def test_fewer_prompts_than_a_rollout_takes_are_refused():
+    """TRL 1.16 drops a rollout that is not full: the run would finish with 0 steps."""
+    rows = [{"prompt": f"use 8 7 make {n} ."} for n in range(10, 42)]
+    small = ["algo.args.per_device_train_batch_size=8"]
+    check_rows(compose_config(["algo=ppo", *small]), Task("countdown", rows, rows, None))
+    check_rows(compose_config(["algo=grpo"]), Task("countdown", rows[:8], rows, None))
+    check_rows(compose_config(["algo=sft"]), Task("countdown", [], rows, None))
+    for overrides, given, needed in (
+        (["algo=ppo", *small, "task.train_rows=31"], "task.train_rows=31: gives 31 prompts", 32),
+        (["algo=grpo", "+algo.args.steps_per_generation=4"], "task.train_rows=null: gives 31 prompts", 32),
+        (["algo=grpo", "+algo.args.generation_batch_size=512"], "task.train_rows=null: gives 31 prompts", 32),
+    ):
+        with pytest.raises(ConfigError) as error:
+            check_rows(compose_config(overrides), Task("countdown", rows[:31], rows, None))
+        assert error.value.problems == [
+            f"{given}, and a rollout of {overrides[0]} takes {needed}; allowed is at least {needed}, or a smaller"
+            " algo.args.per_device_train_batch_size"
+        ]

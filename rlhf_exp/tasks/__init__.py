@@ -68,6 +68,14 @@ def check_template(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> None:
         raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
 
 
+def prompts_per_rollout(cfg: "Config") -> int:
+    """How many different prompts are sampled on at once; TRL's rule, by arguments that are checked to divide."""
+    args = cfg.algo.args
+    rounds = args.get("steps_per_generation") or args.get("gradient_accumulation_steps", 1)
+    completions = args.get("generation_batch_size") or args["per_device_train_batch_size"] * rounds
+    return completions // args.get("num_generations", 1)
+
+
 def as_completion(text: str, chat: bool) -> str | list[dict[str, str]]:
     """A completion in the form of its prompt. After a plain prompt it begins with the space that parts the two, added
     where it lacks: a tokenizer of words loses it as it decodes."""

@@ -55,7 +55,7 @@ def load_file(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     if problems:
         raise ConfigError(problems)
     facts = {
-        "read": len(read),
+        "read": {"all": len(read)},
         "duplicates": len(read) - len(rows),
         "splits": {name: len(members) for name, members in splits.items()},
         "over_long": over_long,
@@ -101,6 +101,6 @@ def _write_note(facts: dict[str, Any]) -> str:
     splits = ", ".join(f"{n:,} {name}" for name, n in facts["splits"].items())
     long = ", ".join(f"{n:,} of {name}" for name, n in facts["over_long"].items())
     return (
-        f"{facts['read']:,} prompts read; dropped: {facts['duplicates']:,} repeated; splits: {splits}; too long for"
-        f" max_tokens behind them and left out: {long}"
+        f"{facts['read']['all']:,} prompts read; dropped: {facts['duplicates']:,} repeated; splits: {splits}; too long"
+        f" for max_tokens behind them and left out: {long}"
     )

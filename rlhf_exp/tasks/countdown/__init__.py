@@ -24,7 +24,7 @@ from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
-from rlhf_exp.tasks import Row, Task, as_completion, splits, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, prompts_per_rollout, splits, wants_chat
 from rlhf_exp.tasks.countdown.traces import reachable, write_trace
 from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import read_lines
@@ -112,7 +112,9 @@ def rows_needed(cfg: "Config") -> int:
     if args.get("max_steps", -1) < 1:
         raise ConfigError(["task.train_rows=null: means as many as algo.args.max_steps uses, and that is not set"])
     per_step = args["per_device_train_batch_size"] * args.get("gradient_accumulation_steps", 1)
-    return -(-args["max_steps"] * per_step // args.get("num_generations", 1))
+    rows = prompts_per_rollout(cfg)  # of algorithms without rollouts: those of a step
+    learned = rows * args.get("num_generations", 1) * args.get("num_iterations", 1)
+    return -(-args["max_steps"] * per_step // learned) * rows
 
 
 def draw_problems(

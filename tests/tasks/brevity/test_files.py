@@ -51,7 +51,7 @@ def test_repeated_and_over_long_prompts_are_dropped_and_counted(tmp_path, tokeni
     long = [{"prompt": f"{i} {'x' * 100}"} for i in range(20)]
     task = load(tmp_path, [*write(60), *write(5), *long], tokenizer)
     facts = task.facts
-    assert (facts["read"], facts["duplicates"]) == (85, 5)
+    assert (facts["read"], facts["duplicates"]) == ({"all": 85}, 5)
     assert sum(facts["splits"].values()) == 80
     assert len(task.train) == facts["splits"]["train"] - facts["over_long"]["train"]
     assert all("x" not in row["prompt"] for row in task.train)

@@ -7,7 +7,7 @@ import pytest
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.countdown import SPLITS, draw_problems, draw_prompts, problem_id, split_of
+from rlhf_exp.tasks.countdown import SPLITS, draw_problems, draw_prompts, problem_id, rows_needed, split_of
 
 PLAIN = SimpleNamespace(chat_template=None)
 CHAT = SimpleNamespace(chat_template="{{ messages }}")
@@ -203,3 +203,21 @@ def test_by_default_training_sees_each_row_once():
     assert len(load("algo.args.max_steps=10", "algo.args.per_device_train_batch_size=64").train) == 40
     with pytest.raises(ConfigError, match="task.train_rows=null: means as many as algo.args.max_steps uses"):
         load("algo.args.max_steps=-1")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rows"),
+    [
+        (["algo=grpo"], 80 * 8),
+        (["algo=grpo", "algo.args.max_steps=3", "algo.args.gradient_accumulation_steps=2"], 3 * 16),
+        (["algo=grpo", "algo.args.max_steps=3", "algo.args.num_iterations=2"], 2 * 8),
+        (["algo=ppo"], 80 * 128),
+        (["algo=ppo", "algo.args.max_steps=2"], 128),
+        (["algo=ppo", "algo.args.max_steps=9", "algo.args.num_iterations=2"], 2 * 128),
+        (["algo=ppo", "algo.args.max_steps=5", "+algo.args.generation_batch_size=64"], 3 * 64),
+        (["algo=sft", "algo.args.max_steps=7", "algo.args.gradient_accumulation_steps=2"], 7 * 64),
+    ],
+)
+def test_as_many_rows_are_drawn_as_whole_rollouts_need(overrides, rows):
+    drop = ["~algo.args.steps_per_generation"] if "+algo.args.generation_batch_size=64" in overrides else []
+    assert rows_needed(compose_config([*overrides, *drop])) == rows
