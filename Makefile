@@ -25,7 +25,7 @@ run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure ag
 	$(PY) -m rlhf_exp algo=grpo task=countdown $(ARGS)
 
 test: $(INSTALLED) ## every test, two files at a time
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and formatting
 	$(PY) -m ruff check .

@@ -44,7 +44,7 @@ def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
     labels = [_label(setting, main, several) for setting in settings]
     for method in dict.fromkeys(methods):
         same = [i for i, name in enumerate(methods) if name == method]
-        for names in (("loss_type",), None):
+        for names in (("loss_type", "peft.name"), None):
             if len({labels[i] for i in same}) < len(same):
                 further = [name for name in _differing([settings[i] for i in same], names) if name not in main]
                 for i in same:
@@ -77,5 +77,6 @@ def _differing(settings: list[dict[str, str]], names: Any = None) -> list[str]:
 
 
 def _label(setting: dict[str, str], names: list[str], with_method: bool) -> str:
-    parts = [f"{name.removeprefix('algo.args.')}={setting[name]}" for name in names if setting.get(name)]
+    short = {name: name.removeprefix("algo.args.").removesuffix(".name") for name in names if setting.get(name)}
+    parts = [f"{short[name]}={setting[name]}" for name in short]
     return " ".join([setting["method"], *parts] if with_method else parts) or setting["method"]

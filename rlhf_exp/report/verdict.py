@@ -25,11 +25,12 @@ def verdict(run: Run) -> Verdict:
         return _judge_accuracy(run)
     if "win_rate" in paired:
         rate = paired["win_rate"]
-        word = _tell(rate, 0.5, "rose", "did not measurably change", "fell")
+        word = _tell(rate, 0.5, "more often than it loses", "not measurably more often than it loses",
+                     "less often than it loses")  # fmt: skip
         return Verdict(
             _tell(rate, 0.5, *KINDS),
-            f"Held-out reward {word}: the trained model wins {percent(rate)} of {paired['n']} rows against the start"
-            " model (a tie is half a win).",
+            f"By reward the trained model wins {word}: {percent(rate)} of {paired['n']} held-out rows against the"
+            " start model (a tie is half a win).",
         )
     if section := trained.get("preference"):
         accuracy = section["accuracy"]

@@ -25,9 +25,9 @@ def test_a_reward_model_is_judged_by_its_accuracy_on_pairs(reward_dir):
 @pytest.mark.parametrize(
     ("low", "high", "kind", "word"),
     [
-        (0.55, 0.65, "ok", "rose"),
-        (0.45, 0.55, "info", "did not measurably change"),
-        (0.35, 0.45, "warning", "fell"),
+        (0.55, 0.65, "ok", "more often than it loses"),
+        (0.45, 0.55, "info", "not measurably more often than it loses"),
+        (0.35, 0.45, "warning", "less often than it loses"),
     ],
 )
 def test_without_a_grader_the_win_rate_by_reward_decides(dpo_dir, low, high, kind, word):
@@ -37,7 +37,7 @@ def test_without_a_grader_the_win_rate_by_reward_decides(dpo_dir, low, high, kin
     interval = f"{50 * (low + high):.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
     assert found == (
         kind,
-        f"Held-out reward {word}: the trained model wins {interval} of 128 rows against the start model"
+        f"By reward the trained model wins {word}: {interval} of 128 held-out rows against the start model"
         " (a tie is half a win).",
     )
 

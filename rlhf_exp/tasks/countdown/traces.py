@@ -41,11 +41,11 @@ def reachable(numbers: list[int]) -> frozenset[int]:
 
 
 @cache
-def _values(numbers: tuple[int, ...]) -> frozenset[Fraction]:
+def _values(numbers: tuple[int, ...]) -> frozenset[int | Fraction]:
     """Every value of every expression over all of the sorted `numbers`."""
     if len(numbers) == 1:
-        return frozenset({Fraction(numbers[0])})
-    found: set[Fraction] = set()
+        return frozenset(numbers)
+    found: set[int | Fraction] = set()
     for mask in range(1, 2 ** (len(numbers) - 1)):  # the last number stays on the right: each split in two once
         left = tuple(n for i, n in enumerate(numbers) if mask >> i & 1)
         right = tuple(n for i, n in enumerate(numbers) if not mask >> i & 1)
@@ -53,10 +53,17 @@ def _values(numbers: tuple[int, ...]) -> frozenset[Fraction]:
             for b in _values(right):
                 found.update((a + b, a - b, b - a, a * b))
                 if b:
-                    found.add(a / b)
+                    found.add(_divide(a, b))
                 if a:
-                    found.add(b / a)
+                    found.add(_divide(b, a))
     return frozenset(found)
+
+
+def _divide(a: int | Fraction, b: int | Fraction) -> int | Fraction:
+    """a / b, exact; an integer stays one, for arithmetic on fractions is many times slower."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if a % b == 0 else Fraction(a, b)
+    return Fraction(a) / b
 
 
 def list_attempts(numbers: list[int]) -> list[Attempt]:

@@ -1,0 +1,65 @@
+"""Real preferences, and a model that was really trained, on stories."""
+
+import json
+
+import pytest
+
+from rlhf_exp.config import ROOT
+
+DATA = ROOT.parent / "shared" / "data"
+STORIES, PAIRS = DATA / "models" / "stories260K", DATA / "hh-rlhf"
+
+
+@pytest.fixture
+def real_pairs():
+    for path in (STORIES, PAIRS):
+        if not path.is_dir():
+            pytest.skip(f"needs {path}")
+    small = ["task.train_rows=128", "eval.rows=64", "task.max_length=256", "max_tokens=32", "algo.args.max_steps=8"]
+    small += [f"model.path={STORIES}", "task=hh_rlhf", "task.source=file", f"task.path={PAIRS}"]
+    return [*small, "algo.args.per_device_train_batch_size=8", "algo.args.learning_rate=1e-3"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ["reward_model", "dpo"])
+def test_real_preferences_are_learned_from_whatever_comes_of_it(workplace, learn, real_pairs, algo):
+    evaluation = learn(f"hh_{algo}", f"algo={algo}", *real_pairs)
+    rows = [json.loads(line) for line in (workplace / f"hh_{algo}" / "metrics.jsonl").read_text().splitlines()]
+    section = evaluation["trained"] if algo == "reward_model" else evaluation["trained"]["preference"]
+    assert (
+        section["n"] == 64 and section["accuracy"]["low"] < section["accuracy"]["value"] < section["accuracy"]["high"]
+    )
+    assert rows[0]["loss"] == pytest.approx(0.69, abs=0.1) and len(rows) == 8
+
+
+ROLLOUTS = {
+    "grpo": ["algo.args.beta=0"],
+    "ppo": ["algo=ppo", "loss_type=ppo", "algo.init_kl_coef=0", "algo.args.steps_per_generation=1"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ROLLOUTS)
+def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(algo, tmp_path):
+    """Reward: how many of the words are `the`, at most one in three."""
+    if not STORIES.is_dir():
+        pytest.skip(f"needs {STORIES}")
+    from rlhf_exp.config import compose_config
+    from rlhf_exp.models import load_tokenizer
+    from rlhf_exp.tasks import Task
+    from rlhf_exp.trainers import Parts, build_trainer
+    from rlhf_exp.trl_args import build_args
+
+    def share(completions, **columns):
+        words = [text.lower().split() for text in completions]
+        return [min(1 / 3, row.count("the") / max(1, len(row))) for row in words]
+
+    overrides = [f"model.path={STORIES}", "max_tokens=32", "algo.args.max_steps=15", "algo.args.learning_rate=1e-3"]
+    overrides += [*ROLLOUTS[algo], "algo.args.logging_steps=1", "algo.args.save_strategy=no", "device=cpu"]
+    cfg = compose_config([*overrides, f"output_dir={tmp_path}", "algo.args.per_device_train_batch_size=64"])
+    rows = [{"id": str(i), "prompt": "Once upon a time"} for i in range(200)]
+    task, tokenizer = Task("stories", rows, [], None), load_tokenizer(cfg, str(STORIES))
+    trainer = build_trainer(Parts(cfg, build_args(cfg), str(STORIES), tokenizer, task, [share], None))
+    trainer.train()
+    rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
+    assert rewards[-1] > 5 * rewards[0], rewards
