@@ -45,7 +45,7 @@ from rlhf_exp.tasks import load_task
 
 MODEL = ASSETS / "tiny"
 BATCH, MINIBATCHES, EPOCHS, MAX_TOKENS = 128, 4, 1, 96
-KL_COEF, CLIP, CLIP_VALUE, GAMMA, LAM = 0.05, 0.2, 0.2, 1.0, 0.95
+KL_COEF, CLIP, CLIP_VALUE, GAMMA, LAM = 0.015, 0.2, 0.2, 1.0, 1.0
 TRL, OURS = "trl", ("shared", "separate")
 SHOWN = {
     "reward_first": "reward, first quarter",

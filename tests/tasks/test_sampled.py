@@ -11,7 +11,7 @@ from rlhf_exp.tasks.countdown import draw_prompts
 from rlhf_exp.tasks.sampled import count_samples, learn_from
 from rlhf_exp.tasks.splits import SHARES, split_of
 
-PLAIN = SimpleNamespace(chat_template=None)
+PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
 NUMBERS, TARGET = [8, 7, 3], 53
 RIGHT = [f"<answer> {e} </answer>" for e in ("( 8 * 7 ) - 3", "( 7 * 8 ) - 3", "- 3 + 8 * 7", "- 3 + 7 * 8")]
 WRONG = [f"<answer> {e} </answer>" for e in ("8 + 7 + 3", "8 * 7 * 3", "8 - 7 - 3")]
@@ -49,7 +49,8 @@ TRAIN, TEST, VALIDATION = (name_of(split) for split in ("train", "test", "valida
 
 def learn(folder, *overrides):
     cfg = compose_config([f"task.samples={folder}", "eval.rows=4", *overrides])
-    return learn_from(cfg, load_task(cfg, PLAIN), folder)
+    tokenizer = CHAT if cfg.task.prompt == "chat" else PLAIN
+    return learn_from(cfg, load_task(cfg, tokenizer), folder)
 
 
 def refuse(folder, *overrides):

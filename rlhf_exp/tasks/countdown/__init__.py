@@ -24,7 +24,7 @@ from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.config import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
-from rlhf_exp.tasks import Row, Task, as_completion, prompts_per_rollout, splits, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, check_template, prompts_per_rollout, splits, wants_chat
 from rlhf_exp.tasks.countdown.traces import reachable, write_trace
 from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import read_lines
@@ -48,6 +48,7 @@ CHAT_PROMPT = (
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows of both sides. sft learns from written search traces, everything else from prompts; `train` is
     empty where it is made of samples (tasks/sampled.py)."""
+    check_template(cfg, tokenizer)
     task, notes = cfg.task, []
     chat, sampled = wants_chat(cfg, tokenizer), learns_from_samples(cfg)
     demonstrate = cfg.algo.name == "sft"
