@@ -21,6 +21,7 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+from rlhf_exp.combinations import TRL_SAMPLING
 from rlhf_exp.monitor import NonFiniteLoss
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def choose_method(cfg: "Config") -> str:
     """Resolve `generation=auto` to compact or trl."""
     if cfg.generation.method != "auto":
         return cfg.generation.method
-    return "compact" if cfg.device.use_cpu and not cfg.algo.args.get("use_vllm") else "trl"
+    args = cfg.algo.args
+    trls = args.get("use_vllm") or any(args.get(name) is not None for name in TRL_SAMPLING)
+    return "compact" if cfg.device.use_cpu and not trls else "trl"
 
 
 @torch.no_grad()

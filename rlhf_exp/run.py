@@ -174,9 +174,14 @@ def _train(cfg: Config, trainer: "Trainer", folder: RunFolder, meter: WorkMeter)
 def _count_tokens(metrics: list[dict[str, Any]], trainer: "Trainer") -> dict[str, int]:
     """Tokens that training processed: TRL counts all together, and sampled completions by their mean."""
     total = int(max((row.get("num_tokens") or 0 for row in metrics), default=0))
-    per_log = trainer.args.world_size * getattr(trainer.args, "generation_batch_size", 0)
-    means = [row["completions/mean_length"] for row in metrics if row.get("completions/mean_length")]
-    completion = round(sum(means) * per_log) if means else 0
+    args, completion, rollouts = trainer.args, 0.0, 0
+    for row in metrics:
+        if mean := row.get("completions/mean_length"):  # over the rollouts since the last one
+            steps = args.steps_per_generation // args.gradient_accumulation_steps * args.num_iterations
+            begun = -(-row["step"] // max(1, steps))
+            completion += mean * args.generation_batch_size * (begun - rollouts)
+            rollouts = begun
+    completion = round(completion)
     return {"tokens": total, "prompt_tokens": total - completion, "completion_tokens": completion}
 
 

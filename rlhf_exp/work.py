@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from peft import PeftModel
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlhf_exp.run_folder import write_json
@@ -47,7 +48,8 @@ class WorkMeter(TrainerCallback):
 
     def watch(self, trainer: "Trainer") -> None:
         """Hook the trainer's networks, and become its first callback: every other one sees the tokens in the logs."""
-        _hook(trainer.model, self._count_policy)
+        policy = trainer.model.get_base_model() if isinstance(trainer.model, PeftModel) else trainer.model
+        _hook(policy, self._count_policy)  # an adapter's `generate` passes its own model by
         for name in ("reference", "critic"):
             network = getattr(trainer, {"reference": "ref_model"}.get(name, name), None)
             if network is not None and _reads_tokens(network):

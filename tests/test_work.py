@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from peft import LoraConfig
 
 from rlhf_exp.config import compose_config
 from rlhf_exp.models import load_tokenizer, resolve_model
@@ -21,12 +22,14 @@ def random_reward(completions, **columns):
     return [len(text) % 3 / 2 for text in completions]
 
 
-def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None):
+def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None, peft_config=None):
     """The meter and the trainer of a finished training."""
     cfg = compose_config([*SMALL, *overrides, f"output_dir={folder}"])
     path = resolve_model(cfg, folder)
     task = Task("countdown", rows, [], None)
-    trainer = build_trainer(Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [random_reward], None))
+    trainer = build_trainer(
+        Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [random_reward], peft_config)
+    )
     trainer.callback_handler.callbacks.insert(0, MetricsWriter(folder, None, every_steps=1))
     meter = WorkMeter(train_tokens)
     meter.watch(trainer)
@@ -57,6 +60,16 @@ def test_grpo_counts_what_it_sampled_scored_and_trained_on(tmp_path):
         "decode_passes": completion_tokens,
     }
     assert meter.counts["step_seconds"] > 0
+
+
+@pytest.mark.parametrize("generation", ["trl", "compact"])
+def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
+    counts = []
+    for name, adapter in (("plain", None), ("lora", LoraConfig(r=2, task_type="CAUSAL_LM"))):
+        overrides = [*GRPO, "algo.args.max_steps=1", "algo.args.beta=0", f"generation={generation}"]
+        meter, _ = train(tmp_path / name, *overrides, peft_config=adapter)
+        counts.append(without_time(meter.counts))
+    assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
 
 
 def test_accumulation_changes_no_count_and_a_second_epoch_trains_on_the_same_tokens_again(tmp_path):

@@ -30,6 +30,9 @@ LOSS_TYPES = {
         *("aot_unpaired", "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"),
     ),
 }
+TRL_SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
+"""Arguments of GRPOConfig that generation=compact does not have."""
+
 REWARDS = (
     *("outcome", "model", "graduated", "process", "think_format", "length_efficiency", "overlong", "repetition"),
     *("self_consistency", "brevity", "random", "constant"),

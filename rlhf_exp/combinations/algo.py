@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rlhf_exp.checks import suggest
-from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES, TASK_GIVES
+from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES, TASK_GIVES, TRL_SAMPLING
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import Config
@@ -25,4 +25,10 @@ def check_algo(cfg: "Config") -> list[str]:
         if losses and loss is not None and loss not in losses:
             allowed = f"must be one of {', '.join(losses)}{suggest(loss, losses)}"
             problems.append(f"loss_type={loss}: not a loss of algo={algo}, {allowed}")
+    if cfg.generation.method == "compact":
+        problems += [
+            f"algo.args.{name}={cfg.algo.args[name]}: not with generation=compact; use generation=trl"
+            for name in TRL_SAMPLING
+            if cfg.algo.args.get(name) is not None
+        ]
     return problems

@@ -30,6 +30,15 @@ def check_reward(cfg: "Config") -> list[str]:
         problems.append("reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id")
     if "model" not in weights and cfg.reward.path is not None:
         problems.append(f"reward.path={cfg.reward.path}: not with these rewards; add +reward.weights.model=1.0")
+    if (
+        "self_consistency" in weights
+        and ALGO_NEEDS[cfg.algo.name] == PROMPTS
+        and cfg.algo.args.get("num_generations", 1) == 1
+    ):
+        problems.append(
+            "reward.weights.self_consistency: compares the completions of one prompt, and num_generations is 1; use"
+            " ++algo.args.num_generations=8"
+        )
     cache = cfg.reward.overlong.cache
     if cache is not None and cache > cfg.max_tokens:
         problems.append(f"reward.overlong.cache={cache}: must be at most max_tokens={cfg.max_tokens}")

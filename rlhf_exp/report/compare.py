@@ -80,7 +80,9 @@ def _measured(groups: dict[str, list[Run]]) -> dict[str, list[Run]]:
 def _one_run_a_seed(group: list[Run]) -> list[Run]:
     measured = [run for run in group if "trained" in run.evaluation]
     measured.sort(key=lambda run: str(run.info.get("started")))
-    return list({run.info.get("seed"): run for run in measured}.values())
+    return list(
+        {(run.info.get("seed"), str(run.config.get("reward", {}).get("random"))): run for run in measured}.values()
+    )
 
 
 def _over_seeds(measured: dict[str, list[Run]], runs: list[Run], out: Path) -> list[Block]:
@@ -88,7 +90,7 @@ def _over_seeds(measured: dict[str, list[Run]], runs: list[Run], out: Path) -> l
     kept = [run for group in measured.values() for run in group]
     graded = any("counts" in run.evaluation["trained"] and run.info.get("algo") != "reward_model" for run in kept)
     columns = list_columns(kept, OUTCOME if graded else MEASURED)
-    notes = ["Correct, partial and failed count held-out rows."] if graded else []
+    notes = ["Correct, partial and failed count held-out completions."] if graded else []
     text = " ".join([SEEDS_NOTE, *(column.note for column in columns if column.note), *notes])
     blocks: list[Block] = [Heading("Over seeds"), _table(measured, columns), Text(text)]
     dots = [
@@ -108,6 +110,8 @@ def _told_apart(measured: dict[str, list[Run]]) -> list[Block]:
         (TRAINED, "held-out accuracy", points),
         (REWARD, "reward", lambda found: number(found, "+.3f")),
     ):
+        if column is REWARD and not _share_rewards(measured):
+            continue
         pairs = compare_groups(measured, column)
         if not pairs:
             continue
@@ -115,7 +119,7 @@ def _told_apart(measured: dict[str, list[Run]]) -> list[Block]:
         if column is TRAINED:
             rows = [
                 [f"{pair.first} - {pair.second}", write(pair.difference), _p(pair.p), _p(pair.adjusted),
-                 "told apart" if pair.told_apart else "not told apart"]
+                 "not tested" if pair.p is None else "told apart" if pair.told_apart else "not told apart"]
                 for pair in pairs
             ]  # fmt: skip
             blocks.append(Table(["", "difference, points", "p", "p, adjusted", ""], rows))
@@ -148,8 +152,15 @@ def _rewards(measured: dict[str, list[Run]], out: Path) -> list[Block]:
         Heading("Reward and KL"),
         table,
         Text(f"{notes} {START.capitalize()}: before training, with intervals over the held-out rows."),
-        Figures([plots.draw_plane(points_of, levels, out)]),
+        Figures([plots.draw_plane(points_of, levels, out)])
+        if _share_rewards(measured)
+        else Text("The settings have different rewards, which are not to be compared."),
     ]
+
+
+def _share_rewards(measured: dict[str, list[Run]]) -> bool:
+    rewards = [run.config.get("reward", {}) for group in measured.values() for run in group]
+    return len({str({**reward, "random": None}) for reward in rewards}) == 1
 
 
 def _cost(measured: dict[str, list[Run]]) -> list[Block]:

@@ -16,9 +16,10 @@ LEVEL = 0.05
 START = "start model"
 NOTE = (
     "Welch's t test of every two settings over their seeds, and a t test of each setting's change from the start model,"
-    " which was measured once. Two are told apart where p, adjusted for the number of tests (Holm), is below 0.05; the"
-    " intervals are 95% each, not adjusted. All runs were measured on the same held-out rows, whose choice these"
-    " intervals leave out. Not told apart does not mean equal: a few seeds show only large differences."
+    " which was measured once: how its one sampling of the rows came out is in none of the intervals. Two are told"
+    " apart where p, adjusted for the number of tests (Holm), is below 0.05; the intervals are 95% each, not adjusted."
+    " All runs were measured on the same held-out rows, whose choice these intervals leave out. Not told apart does"
+    " not mean equal: a few seeds show only large differences."
 )
 
 
@@ -54,12 +55,22 @@ def compare_groups(groups: dict[str, list[Run]], column: Column) -> list[Pair]:
 
 def tell_apart(pairs: list[Pair], name: str) -> str:
     """In words what `pairs` say of the figure `name`."""
-    alike = [f"{pair.first} and {pair.second}" for pair in pairs if not pair.told_apart]
-    apart = len(pairs) - len(alike)
-    if not alike:
-        return f"By {name} every two can be told apart."
-    told = f" The other {apart} of {len(pairs)} pairs can." if apart else " No pair can."
-    return f"By {name} these cannot be told apart: {'; '.join(alike)}.{told}"
+    tested = [pair for pair in pairs if pair.p is not None]
+    alike = [pair for pair in tested if not pair.told_apart]
+    apart = len(tested) - len(alike)
+    if not tested:
+        said = f"By {name} nothing could be tested."
+    elif not alike:
+        said = f"By {name} every two can be told apart."
+    else:
+        told = f" The other {apart} of {len(tested)} pairs can." if apart else " No pair can."
+        said = f"By {name} these cannot be told apart: {_list(alike)}.{told}"
+    untested = [pair for pair in pairs if pair.p is None]
+    return said + (f" Not tested, for one seed or seeds that do not differ: {_list(untested)}." if untested else "")
+
+
+def _list(pairs: list[Pair]) -> str:
+    return "; ".join(f"{pair.first} and {pair.second}" for pair in pairs)
 
 
 def _read(group: list[Run], read: Callable[[Run], Interval | None]) -> list[float]:

@@ -13,6 +13,7 @@ training `trainer_state`, `log_extra` and `log_metric`. It returns one finite nu
 import importlib.util
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from functools import wraps
 from numbers import Real
@@ -70,8 +71,8 @@ def load_function(name: str, where: str, task: "Task") -> RewardFunction:
 def _import(where: str, key: str) -> Callable[..., Any]:
     file, _, name = where.rpartition(":")
     path = Path(file).expanduser()
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
+    spec = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # as a dataclass of theirs wants it
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # whatever their file does when it is imported

@@ -7,7 +7,9 @@ was cut off, and begins with one whose `<think>` is in the prompt. Without eithe
 
 A **step** is `expression = value` there: the longest row of numbers, operators and parentheses before an equal sign
 that holds two numbers or more, and the whole number or decimal after it. In a chain, `7 - 3 = 4 * 8 = 32`, that value
-begins the next step. Anything else is text: a step cut off before its value, `x = 5`, `56 = 56`.
+begins the next step; but where both sides are equal in whole, `(8 * 7) - 3 = 56 - 3 = 53`, the right one only writes
+the left one anew, and this is one step. Anything else is text: a step cut off before its value, `x = 5`, `56 = 56`, a
+list's `1)`, the stars of bold type, a parenthesis around a whole equation.
 
 A step is **right** if it is arithmetically right, exactly, and each number in it is available: a given number or the
 value of an earlier right step, and neither used up by a step since. In the answer's grammar: a value that is negative
@@ -44,8 +46,11 @@ NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 VALUE = re.compile(r"\s*([-−]?)\s*([0-9]+(?:\.[0-9]+)?)")
 BULLET = re.compile(r"^[ \t]*[-*•][ \t]+", re.MULTILINE)
 WORD = re.compile(r"[^\W\d_]|\n")
+MARKS = re.compile(r"[*×·⋅÷/+)\s]*(?:[0-9]+\)\s+)?")
 LONGEST = 30
 """Digits of the longest value that is converted: one that is longer is wrong, as no few given numbers reach it."""
+LONGEST_SIDE = 200
+"""Signs of the longest side that is compared with what it may be written anew as."""
 
 
 class Step(NamedTuple):
@@ -93,11 +98,38 @@ def read_steps(thought: str) -> Iterator[Step]:
     end = 0  # of the last step
     for row in SIGNS.finditer(thought):
         may_go_back = WORD.search(thought, end, row.start()) is not None
-        for left, right in pairwise(row.group().split("=")):
+        first, *sides = row.group().split("=")
+        left = _drop_marks(first)
+        for right, following in pairwise([*sides, ""]):
+            if following and _are_equal(left, right):
+                continue  # written anew: left = following
             value, numbers = VALUE.match(right), NUMBER.findall(left)
             if value and len(numbers) > 1:
                 yield Step(left, numbers, *value.groups(), may_go_back)
                 may_go_back, end = False, row.end()
+            left = right
+
+
+def _drop_marks(side: str) -> str:
+    """The left side without what stands before its expression: stars, the number of a list, `(` around an equation."""
+    unclosed = side.count("(") - side.count(")")
+    if unclosed > 0:
+        inner = side.lstrip("( \t")
+        opened = side[: len(side) - len(inner)].count("(")
+        return "(" * max(0, opened - unclosed) + inner
+    return side[MARKS.match(side).end() :] if unclosed < 0 or side.lstrip()[:1] in "*×·⋅÷/+" else side
+
+
+def _are_equal(left: str, right: str) -> bool:
+    """Whether two expressions of two numbers or more have one value."""
+    values = []
+    for side in (left, right):
+        numbers = NUMBER.findall(side)
+        if len(numbers) < 2 or len(side) > LONGEST_SIDE:
+            return False
+        found = evaluate(side, numbers)
+        values.append(found and found.value)
+    return values[0] is not None and values[0] == values[1]
 
 
 def _share(verdicts: list[bool]) -> float:

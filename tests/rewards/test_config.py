@@ -30,6 +30,11 @@ MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
             ["task=hh_rlhf", "reward=length_efficiency"],
             f"reward.weights.length_efficiency: task=hh_rlhf has no right answers to grade; {MODEL}",
         ),
+        (
+            ["algo=ppo", "reward=self_consistency"],
+            "reward.weights.self_consistency: compares the completions of one prompt, and num_generations is 1; use"
+            " ++algo.args.num_generations=8",
+        ),
         (["reward.overlong.cache=97"], "reward.overlong.cache=97: must be at most max_tokens=96"),
         (["reward.overlong.cache=0"], "reward.overlong.cache=0: must be a whole number >= 1 or null"),
         (["reward.repetition.max_penalty=1"], "reward.repetition.max_penalty=1: must be a number <= 0"),

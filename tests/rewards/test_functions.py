@@ -61,6 +61,13 @@ def test_it_may_stand_alone_under_any_name_and_in_a_given_mapping(write):
     assert compose_config(overrides).reward.functions == {"short": where}
 
 
+def test_a_dataclass_may_stand_in_the_file(write):
+    source = "from __future__ import annotations\nfrom dataclasses import dataclass\n\n"
+    source += "@dataclass\nclass One:\n    x: float\n"
+    where = write(f"{source}\ndef short(completions, **kwargs):\n    return [One(1.0).x for _ in completions]\n")
+    assert build(where)(**CALL) == [1.0, 1.0]
+
+
 def test_it_reads_tokens_and_the_columns_of_the_rows(write):
     reward = build(
         write("def short(completion_ids, target, **_):\n    return [len(completion_ids[0]) + target[1]] * 2")

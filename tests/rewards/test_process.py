@@ -20,6 +20,14 @@ RIGHT, WRONG = True, False
         ("8 * 7 = 56", [RIGHT]),
         ("8*7=56", [RIGHT]),
         (r"8 \times 7 = 56 − 3 = 53", [RIGHT, RIGHT]),
+        ("( 8 * 7 ) - 3 = 56 - 3 = 53", [RIGHT]),  # the same, written anew
+        ("( 8 * 7 ) - 3 = 56 - 3 = 52", [WRONG]),
+        ("( 8 * 7 ) - 3 = 55 - 3 = 52", [WRONG, WRONG]),
+        ("( 8 * 7 ) - 3 = 56 - 3", []),  # cut off
+        ("( 8 * 7 = 56 ) ; ( 56 - 3 ) = 53", [RIGHT, RIGHT]),
+        ("**8 * 7 = 56**", [RIGHT]),
+        ("1) 8 * 7 = 56\n2) 56 - 3 = 53", [RIGHT, RIGHT]),
+        ("( ( 8 - 7 ) * 3 = 3", [RIGHT]),
         ("8 * 7 = 55", [WRONG]),
         ("8 * 8 = 64", [WRONG]),  # one 8
         ("8 * 9 = 72", [WRONG]),

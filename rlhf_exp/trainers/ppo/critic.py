@@ -32,7 +32,7 @@ class SharedCritic(nn.Module):
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """(batch, time, hidden) of any dtype -> (batch, time) float32."""
-        return self.score(torch.tanh(self.hidden(hidden_states.to(self.score.weight.dtype)))).squeeze(-1)
+        return self.score(torch.tanh(self.hidden(hidden_states.to(self.score.weight)))).squeeze(-1)
 
     def start_reading(self) -> None:
         """Keep the hidden states of every forward from here on."""
@@ -53,6 +53,7 @@ class SeparateCritic(nn.Module):
 
     def __init__(self, path: str, **model_init_kwargs: Any) -> None:
         super().__init__()
+        model_init_kwargs["dtype"] = "float32"  # small updates of half precision weights round away
         self.model = AutoModelForTokenClassification.from_pretrained(path, num_labels=1, **model_init_kwargs)
         head = next(m for m in reversed(list(self.model.modules())) if isinstance(m, nn.Linear))
         nn.init.zeros_(head.weight)

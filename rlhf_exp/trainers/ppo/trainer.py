@@ -5,8 +5,8 @@
 GRPOTrainer takes advantages of shape (batch, time) from subclasses; sampling, rewards, the clipped policy loss, the
 entropy bonus, logging and checkpoints are its own. What is here: rewards per token with the KL to the reference in
 them, a critic, GAE, the clipped value loss, and minibatches that are shuffled anew each epoch. What differs from TRL
-1.12's PPOTrainer: ratios, KL and entropy count no padding, and the policy's and the critic's gradients are clipped
-apart, so that a large value loss does not shrink the policy's step.
+1.12's PPOTrainer: ratios, KL and entropy count no padding, and the gradients of the policy and of the critic's own
+parameters are clipped apart, so that a large value loss does not shrink the policy's step by way of the critic.
 """
 
 import json
@@ -194,7 +194,7 @@ class PPOTrainer(GRPOTrainer):
         value_loss = 0.5 * (errors * mask).sum() / normalizer
         self._log_update(mode, inputs, mask, loss.detach() * accumulated, value_loss.detach() * accumulated, clipped)
         if self._warming_up():
-            loss = 0.0 * loss
+            loss = 0.0 * loss.detach()  # no gradient at all: Adam would count steps with gradients of 0
         return loss + self.args.vf_coef * value_loss
 
     def _log_update(
@@ -243,9 +243,10 @@ class PPOTrainer(GRPOTrainer):
         """Clip the policy's and the critic's gradients apart; returns the policy's norm."""
         own = {id(parameter) for parameter in self.critic.parameters()}
         policy = [parameter for parameter in model.parameters() if id(parameter) not in own]
-        norm = self.accelerator.clip_grad_norm_(self.critic.parameters(), self.args.max_grad_norm)
+        policy_norm = self.accelerator.clip_grad_norm_(policy, self.args.max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(self.critic.parameters(), self.args.max_grad_norm)  # unscaled by the line above
         self._log_means("train", critic_grad_norm=float(norm))
-        return self.accelerator.clip_grad_norm_(policy, self.args.max_grad_norm)
+        return policy_norm
 
     # Saving
 

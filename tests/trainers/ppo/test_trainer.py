@@ -237,6 +237,8 @@ def test_while_the_critic_warms_up_the_policy_stays(qwen3_path, tmp_path):
     trainer.train()
     moved = {name for name, p in trainer.model.named_parameters() if not torch.equal(p, before[name])}
     assert moved and all(name.startswith("critic.") for name in moved)
+    states = {id(parameter) for parameter, state in trainer.optimizer.state.items() if state}
+    assert states == {id(parameter) for parameter in trainer.critic.parameters()}, "Adam counts no step of the policy"
 
 
 def test_every_epoch_sees_each_completion_once_in_other_minibatches(qwen3_path, tmp_path):
