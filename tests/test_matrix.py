@@ -51,9 +51,7 @@ def folders(tmp_path_factory):
 @pytest.mark.parametrize(
     ("algo", "task", "turn"), [(*pair, i % 3) for i, pair in enumerate(itertools.product(ALGO_NEEDS, TASK_GIVES))]
 )
-def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(
-    folders, algo, task, turn, capsys, monkeypatch
-):
+def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(folders, algo, task, turn, capsys, monkeypatch):
     """Over the tasks, every algorithm meets every model with every peft."""
     for files in (gsm8k_files, hh_rlhf_files):
         monkeypatch.setattr(files, "WRITTEN", 200)

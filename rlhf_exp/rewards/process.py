@@ -7,8 +7,8 @@ was cut off, and begins with one whose `<think>` is in the prompt. Without eithe
 
 A **step** is `expression = value` there: the longest row of numbers, operators and parentheses before an equal sign
 that holds two numbers or more, and the whole number or decimal after it. In a chain, `7 - 3 = 4 * 8 = 32`, that value
-begins the next step; but where both sides are equal in whole, `(8 * 7) - 3 = 56 - 3 = 53`, the right one only writes
-the left one anew, and this is one step. Anything else is text: a step cut off before its value, `x = 5`, `56 = 56`, a
+begins the next step; but where it is another one and both sides are equal in whole, `(8 * 7) - 3 = 56 - 3 = 53`, the
+right one only writes the left one anew, and this is one step. Anything else is text: a step cut off before its value, `x = 5`, `56 = 56`, a
 list's `1)`, the stars of bold type, a parenthesis around a whole equation.
 
 A step is **right** if it is arithmetically right, exactly, and each number in it is available: a given number or the
@@ -29,7 +29,6 @@ wants the outcome beside it. Training logs the mean number of steps as `process/
 import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.rewards import RewardFunction, read_text
@@ -100,9 +99,9 @@ def read_steps(thought: str) -> Iterator[Step]:
         may_go_back = WORD.search(thought, end, row.start()) is not None
         first, *sides = row.group().split("=")
         left = _drop_marks(first)
-        for right, following in pairwise([*sides, ""]):
-            if following and _are_equal(left, right):
-                continue  # written anew: left = following
+        for right in sides:
+            if _is_written_anew(left, right):
+                continue  # written anew: what follows is a value of both
             value, numbers = VALUE.match(right), NUMBER.findall(left)
             if value and len(numbers) > 1:
                 yield Step(left, numbers, *value.groups(), may_go_back)
@@ -120,8 +119,8 @@ def _drop_marks(side: str) -> str:
     return side[MARKS.match(side).end() :] if unclosed < 0 or side.lstrip()[:1] in "*×·⋅÷/+" else side
 
 
-def _are_equal(left: str, right: str) -> bool:
-    """Whether two expressions of two numbers or more have one value."""
+def _is_written_anew(left: str, right: str) -> bool:
+    """Whether both are expressions, of one value, and the right one does not begin with it."""
     values = []
     for side in (left, right):
         numbers = NUMBER.findall(side)
@@ -129,7 +128,7 @@ def _are_equal(left: str, right: str) -> bool:
             return False
         found = evaluate(side, numbers)
         values.append(found and found.value)
-    return values[0] is not None and values[0] == values[1]
+    return values[0] is not None and values[0] == values[1] != Fraction(NUMBER.search(right).group())
 
 
 def _share(verdicts: list[bool]) -> float:
