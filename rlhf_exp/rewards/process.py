@@ -8,8 +8,8 @@ was cut off, and begins with one whose `<think>` is in the prompt. Without eithe
 A **step** is `expression = value` there: the longest row of numbers, operators and parentheses before an equal sign
 that holds two numbers or more, and the whole number or decimal after it. In a chain, `7 - 3 = 4 * 8 = 32`, that value
 begins the next step; but where it is another one and both sides are equal in whole, `(8 * 7) - 3 = 56 - 3 = 53`, the
-right one only writes the left one anew, and this is one step. Anything else is text: a step cut off before its value, `x = 5`, `56 = 56`, a
-list's `1)`, the stars of bold type, a parenthesis around a whole equation.
+right one only writes the left one anew, and this is one step. Anything else is text: a step cut off before its value,
+`x = 5`, `56 = 56`, a list's `1)`, the stars of bold type, a parenthesis around a whole equation.
 
 A step is **right** if it is arithmetically right, exactly, and each number in it is available: a given number or the
 value of an earlier right step, and neither used up by a step since. In the answer's grammar: a value that is negative
