@@ -1,6 +1,6 @@
 """Our PPO, with each of its critics, against the last PPOTrainer that TRL had (1.12), side by side.
 
-    python bench/ppo_trl.py                                       # three seeds, 80 rollouts; prints ratios ours / TRL
+    python bench/ppo_trl.py                                       # three seeds, 20 rollouts; prints ratios ours / TRL
     python bench/ppo_trl.py --seeds 0 --steps 12 --out ppo.json algo.vf_coef=1.0    # overrides of ours come last
 
 TRL 1.12 gets a virtual environment of its own (trl112/environment.py; the first call needs the package index). Every
@@ -146,7 +146,7 @@ def spread(values: list[float]) -> str:
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--steps", type=int, default=80, help=f"rollouts of {BATCH} completions")
+    parser.add_argument("--steps", type=int, default=20, help=f"rollouts of {BATCH} completions")
     parser.add_argument("--learning-rate", type=float, default=5e-4, help="of the policy on both sides")
     parser.add_argument("--out", type=Path, help="a JSON file for settings, figures and curves")
     parser.add_argument("overrides", nargs="*", help="for our side alone")
