@@ -218,6 +218,6 @@ def test_brevitys_twin_earns_more_after_training(tmp_path):
 @pytest.mark.slow
 def test_the_chain_from_a_reward_model_to_ppo_earns_more_reward(tmp_path):
     run(tmp_path, "rm", "experiment=hh_rlhf_gpt2_reward_model_tiny", "algo.args.max_steps=100", "device=cpu")
-    chain = ["experiment=hh_rlhf_gpt2_ppo_tiny", "reward.path=rm", "algo.args.max_steps=120", "eval.rows=128"]
+    chain = ["experiment=hh_rlhf_gpt2_ppo_tiny", "reward.path=rm", "algo.args.max_steps=160", "eval.rows=128"]
     evaluation = run(tmp_path, "ppo", *chain, "device=cpu")
     assert evaluation["trained"]["reward"]["mean"]["low"] > evaluation["baseline"]["reward"]["mean"]["value"]
