@@ -125,7 +125,7 @@ def test_second_make_installs_nothing(checkout: Path) -> None:
     stamp.parent.mkdir()
     stamp.touch()
     assert make(checkout, "-n", "test", "ARGS=-k grade").stdout == (
-        "OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile -k grade\n"
+        "OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -k grade\n"
     )
 
 
