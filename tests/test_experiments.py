@@ -192,9 +192,7 @@ def run(folder, name, *overrides):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name for name in EXPERIMENTS if name.endswith("_tiny") and name not in LONGER_BELOW]
-)
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.endswith("_tiny") and name not in LONGER_BELOW])
 def test_every_twin_takes_two_steps(name, tmp_path):
     few = ["task.train_rows=64"] if name.startswith("hh_rlhf") else []
     few += ["algo.args.gradient_accumulation_steps=4"] if name.startswith("gsm8k") else []

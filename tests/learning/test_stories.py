@@ -32,6 +32,13 @@ def test_real_preferences_are_learned_from_whatever_comes_of_it(workplace, learn
     assert rows[0]["loss"] == pytest.approx(0.69, abs=0.1) and len(rows) == 8
 
 
+@pytest.mark.slow
+def test_sft_learns_the_chosen_answers(workplace, learn, real_pairs):
+    learn("hh_sft", "algo=sft", *real_pairs, "algo.args.max_steps=16", "algo.args.logging_steps=1")
+    losses = [json.loads(line)["loss"] for line in (workplace / "hh_sft" / "metrics.jsonl").read_text().splitlines()]
+    assert sum(losses[-4:]) < sum(losses[:4]) - 1, losses
+
+
 ROLLOUTS = {
     "grpo": ["algo.args.beta=0"],
     "ppo": ["algo=ppo", "loss_type=ppo", "algo.init_kl_coef=0", "algo.args.steps_per_generation=1"],
