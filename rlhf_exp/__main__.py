@@ -21,13 +21,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import device
 from rlhf_exp.arguments import prepare_arguments
+from rlhf_exp.command import FAILED, STOPPED, fail, refuse, say
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
 from rlhf_exp.hub import prepare_hub
 from rlhf_exp.refusals import explain
 from rlhf_exp.study import Plan, plan_job, report_study
 from rlhf_exp.usage import format_help
 
-FAILED, REFUSED, STOPPED = 1, 2, 130
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
 
 
@@ -40,7 +40,7 @@ def main() -> int:
             return 0
         return _run_jobs(args.overrides)
     except ConfigError as error:
-        return _refuse(error.problems)
+        return refuse(error.problems)
     except KeyboardInterrupt:
         return STOPPED
 
@@ -76,7 +76,7 @@ def run_job(cfg: DictConfig) -> int:
         build_args(config)  # before there is a folder
         folder = _make_folder(config, cfg)
     except ConfigError as error:
-        return _refuse(error.problems, where)
+        return refuse(error.problems, where=where)
     return _run(config, folder, where)
 
 
@@ -94,7 +94,7 @@ def _run_jobs(overrides: list[str]) -> int:
             statuses.append(run_job(cfg))
         except Exception as error:  # a bug, before there was a folder: the other jobs of a sweep still run
             traceback.print_exc()
-            _say(f"failed: {type(error).__name__}: {error}")
+            say(f"failed: {type(error).__name__}: {error}")
             statuses.append(FAILED)
         if statuses[-1] == STOPPED:  # Ctrl-C ends the sweep, not only its job
             raise KeyboardInterrupt
@@ -106,10 +106,10 @@ def _run_jobs(overrides: list[str]) -> int:
     except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
         if TRACED:
             raise
-        return _refuse([explain(error, overrides)])
+        return refuse([explain(error, overrides)])
     bad = [status for status in statuses if status]
     if bad and len(statuses) > 1:
-        _say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
+        say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
     for folder in studies:
         report_study(Path(folder))
     return min(bad, default=0)  # a failure before a refusal
@@ -121,13 +121,9 @@ def _run(config: Config, folder: Path, where: str) -> int:
 
         return run(config, folder)
     except ConfigError as error:
-        return _refuse(error.problems, where)
+        return refuse(error.problems, where=where)
     except Exception as error:  # whatever broke: the other jobs of a sweep still run
-        log = folder / "error.log"
-        log.write_text(traceback.format_exc(), encoding="utf-8")
-        reason = (str(error).splitlines() or [""])[0]
-        _say(f"{where}failed: {type(error).__name__}: {reason} (traceback in {log})")
-        return FAILED
+        return fail(error, folder, where=where)
 
 
 def _make_folder(config: Config, cfg: DictConfig) -> Path:
@@ -154,16 +150,6 @@ def _name_job(settings: DictConfig) -> str:
     swept |= set(settings.sweeper.params or {})
     own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in swept]
     return re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))[:100]
-
-
-def _refuse(problems: list[str], where: str = "") -> int:
-    for problem in problems:
-        _say(where + problem)
-    return REFUSED
-
-
-def _say(line: str) -> None:
-    print(f"rlhf_exp: {line}", file=sys.stderr)
 
 
 if __name__ == "__main__":

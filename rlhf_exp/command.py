@@ -1,11 +1,13 @@
-"""What the commands beside `python -m rlhf_exp` share: its overrides, and a line on stderr for a mistake.
+"""What `python -m rlhf_exp` and the commands beside it share: overrides, exit statuses, and a line on stderr.
 
 cfg = compose_command("describe", ["algo=sft", f"output_dir={FOLDER}"], ["task=hh_rlhf"])
-return refuse("describe", ["task=hh: no such option; ..."])      # 2, after rlhf_exp.describe: task=hh: ...
+return refuse(["task=hh: no such option; ..."], "describe")      # 2, after rlhf_exp.describe: task=hh: ...
 """
 
 import sys
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
@@ -13,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp.config import Config, ConfigError, compose_config
 from rlhf_exp.refusals import explain
 
-REFUSED, STOPPED = 2, 130
+FAILED, REFUSED, STOPPED = 1, 2, 130
 
 
 def compose_command(command: str, defaults: list[str], arguments: list[str]) -> Config:
@@ -33,13 +35,23 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
         raise ConfigError([explain(error, arguments)]) from None
 
 
-def refuse(command: str, problems: Iterable[str]) -> int:
-    """Say each problem in a line; returns the exit status."""
+def refuse(problems: Iterable[str], command: str = "", where: str = "") -> int:
+    """Say each problem in a line, `where` before it; returns the exit status."""
     for problem in problems:
-        say(command, problem)
+        say(where + problem, command)
     return REFUSED
 
 
-def say(command: str, line: str) -> None:
-    """A line on stderr, after the command's name."""
-    print(f"rlhf_exp.{command}: {line}", file=sys.stderr)
+def fail(error: Exception, folder: Path, command: str = "", where: str = "") -> int:
+    """Keep the traceback of what is being handled in `folder`, and say the error in a line; returns the exit status."""
+    log = folder / "error.log"
+    folder.mkdir(parents=True, exist_ok=True)
+    log.write_text(traceback.format_exc(), encoding="utf-8")
+    reason = (str(error).splitlines() or [""])[0]
+    say(f"{where}failed: {type(error).__name__}: {reason} (traceback in {log})", command)
+    return FAILED
+
+
+def say(line: str, command: str = "") -> None:
+    """A line on stderr, after the command's name: `rlhf_exp: ` without one."""
+    print(f"rlhf_exp{'.' if command else ''}{command}: {line}", file=sys.stderr)

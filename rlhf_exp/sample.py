@@ -10,7 +10,6 @@ reward_model with `task.samples=self` calls `sample`; both find the completions 
 
 import json
 import sys
-import traceback
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 from omegaconf import OmegaConf
 
 from rlhf_exp.combinations import GRADED
-from rlhf_exp.command import STOPPED, compose_command, refuse, say
+from rlhf_exp.command import STOPPED, compose_command, fail, refuse
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.hub import prepare_hub
 from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl, write_text
@@ -27,7 +26,6 @@ from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl, write_text
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-FAILED = 1
 FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
 usage: python -m rlhf_exp.sample [GROUP=OPTION ...] [KEY=VALUE ...]
@@ -59,18 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
         folder = Path(cfg.output_dir)
         _sample_and_show(cfg, folder)
     except ConfigError as error:
-        return refuse("sample", error.problems)
+        return refuse(error.problems, "sample")
     except KeyboardInterrupt:
         return STOPPED
     except Exception as error:
         if folder is None:
             raise
-        log = folder / "error.log"
-        folder.mkdir(parents=True, exist_ok=True)
-        log.write_text(traceback.format_exc(), encoding="utf-8")
-        reason = (str(error).splitlines() or [""])[0]
-        say("sample", f"failed: {type(error).__name__}: {reason} (traceback in {log})")
-        return FAILED
+        return fail(error, folder, "sample")
     return 0
 
 

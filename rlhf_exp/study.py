@@ -39,7 +39,7 @@ def plan_job(cfg: Config) -> Plan:
     if status == "none":
         return Plan.START
     if status != "refused":
-        if differing := list(_compare(_flatten(OmegaConf.load(folder / ".hydra" / "config.yaml")), cfg)):
+        if differing := list(_compare(list_settings(OmegaConf.load(folder / ".hydra" / "config.yaml")), cfg)):
             more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
             raise ConfigError(
                 [
@@ -81,12 +81,17 @@ def _read_status(folder: Path) -> str:
         return "broken"
 
 
+def list_settings(config: Any) -> dict[str, str]:
+    """{"eval.rows": "512", ...}: what a run does, by dotted key, without where and how it happens."""
+    flat = _flatten(config)
+    return {name: flat[name] for name in flat if name not in CIRCUMSTANCES and not name.startswith("logging.")}
+
+
 def _compare(saved: dict[str, str], cfg: Config) -> Iterator[str]:
     """eval.rows=512, here 16"""
-    now = _flatten(OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg)))))
+    now = list_settings(OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg)))))
     for name in [*now, *(name for name in saved if name not in now)]:
-        own = name not in CIRCUMSTANCES and not name.startswith("logging.")
-        if own and saved.get(name) != now.get(name):
+        if saved.get(name) != now.get(name):
             yield f"{name}={saved.get(name, 'unset')}, here {now.get(name, 'unset')}"
 
 

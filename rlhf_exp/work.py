@@ -50,10 +50,10 @@ class WorkMeter(TrainerCallback):
         """Hook the trainer's networks, and become its first callback: every other one sees the tokens in the logs."""
         policy = trainer.model.get_base_model() if isinstance(trainer.model, PeftModel) else trainer.model
         _hook(policy, self._count_policy)  # an adapter's `generate` passes its own model by
-        for name in ("reference", "critic"):
-            network = getattr(trainer, {"reference": "ref_model"}.get(name, name), None)
+        for attribute, name in (("ref_model", "reference_passes"), ("critic", "critic_passes")):
+            network = getattr(trainer, attribute, None)
             if network is not None and _reads_tokens(network):
-                _hook(network, lambda kwargs, name=name: self._add(f"{name}_passes", len(kwargs["input_ids"])))
+                _hook(network, lambda kwargs, name=name: self._add(name, len(kwargs["input_ids"])))
         trainer.callback_handler.callbacks.insert(0, self)
 
     def on_train_begin(

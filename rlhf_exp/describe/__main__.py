@@ -44,9 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
         prepare_hub(cfg)
         figures = describe(cfg, Path(cfg.output_dir))
     except ConfigError as error:
-        return refuse("describe", error.problems)
+        return refuse(error.problems, "describe")
     except OSError as error:
-        return refuse("describe", [str(error)])
+        return refuse([str(error)], "describe")
     except KeyboardInterrupt:
         return STOPPED
     from rlhf_exp.describe.page import terminal_table

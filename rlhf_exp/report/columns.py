@@ -1,6 +1,6 @@
 """The figures that a comparison of runs has a column for, each with how it is read, written and explained.
 
-COLUMNS["accuracy"][1].read(run)  ->  {"value": 0.38, "low": 0.34, "high": 0.43}, or None
+TRAINED.read(run)  ->  {"value": 0.38, "low": 0.34, "high": 0.43}, or None
 """
 
 from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlhf_exp.report.load import Run
 from rlhf_exp.report.tables import write_name
-from rlhf_exp.study import CIRCUMSTANCES
+from rlhf_exp.study import list_settings
 
 METHODS = ("sft", "rejection sampling", "reward_model", "dpo", "ppo", "grpo", "dr_grpo")
 """The order in which methods stand; others, such as further loss types, follow in the order of their runs."""
@@ -15,7 +15,7 @@ METHODS = ("sft", "rejection sampling", "reward_model", "dpo", "ppo", "grpo", "d
 IDENTITY = ("task", "model", "max_tokens", "loss_type")
 """The main settings beside the algorithm."""
 
-NOT_SETTINGS = (*CIRCUMSTANCES, "seed", "algo.args.seed", "reward.random.seed")
+SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 REJECTION = "rejection sampling"
 
 
@@ -59,16 +59,8 @@ def find_shared(runs: list[Run]) -> dict[str, str]:
 
 
 def _settings(run: Run) -> dict[str, str]:
-    flat = _flatten(run.config)
-    kept = {name: flat[name] for name in flat if name not in NOT_SETTINGS and not name.startswith("logging.")}
+    kept = {name: value for name, value in list_settings(run.config).items() if name not in SEEDS}
     return kept | {name: write_name(run.info.get(name)) for name in IDENTITY} | {"method": name_method(run)}
-
-
-def _flatten(config: dict, prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for name, value in config.items():
-        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
-    return flat
 
 
 def _differing(settings: list[dict[str, str]], names: Any = None) -> list[str]:

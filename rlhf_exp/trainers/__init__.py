@@ -1,5 +1,6 @@
 """TRL trainers, one file an algorithm, named as in `algo=`: `build(parts) -> a TRL trainer`."""
 
+import os
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,24 @@ def build_trainer(parts: Parts) -> "Trainer":
             mend_positions(model)
     keep_dtype_on_resume(trainer.model)
     return trainer
+
+
+def list_arguments(parts: Parts) -> dict[str, Any]:
+    """What GRPOTrainer and its subclasses are built from; sampling is ours where `generation=` resolves to compact."""
+    from datasets import Dataset
+
+    from rlhf_exp.generation import build_rollout
+
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
+    return {
+        "model": parts.model_path,
+        "reward_funcs": parts.rewards,
+        "args": parts.args,
+        "train_dataset": Dataset.from_list(parts.task.train),
+        "processing_class": parts.tokenizer,
+        "peft_config": parts.peft_config,
+        "rollout_func": build_rollout(parts.cfg),
+    }
 
 
 def select_columns(rows: "list[Row]", *names: str) -> "Dataset":
