@@ -118,8 +118,10 @@ def _run_jobs(overrides: list[str]) -> int:
 def _run(config: Config, folder: Path, where: str) -> int:
     try:
         from rlhf_exp.run import run
+        from rlhf_exp.tracking import track
 
-        return run(config, folder)
+        with track(config, folder):
+            return run(config, folder)
     except ConfigError as error:
         return refuse(error.problems, where=where)
     except Exception as error:  # whatever broke: the other jobs of a sweep still run

@@ -31,7 +31,7 @@ from rlhf_exp.run_folder import RunFolder, write_json
 from rlhf_exp.sample import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.sampled import learn_from
-from rlhf_exp.tracking import set_up_tracking
+from rlhf_exp.tracking import watch as track_training
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
 from rlhf_exp.work import WorkMeter
@@ -80,7 +80,6 @@ def _run_stages(cfg: Config, folder: RunFolder) -> None:
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL's own use of old names
     warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft, of GPT-2, as it should be
-    set_up_tracking(cfg, run_dir)
     if cfg.device.threads:
         torch.set_num_threads(cfg.device.threads)
     if not cfg.device.use_cpu and cfg.model.attn_implementation != "flash_attention_2":
@@ -153,6 +152,7 @@ def _watch(trainer: "Trainer", watch: MetricsWriter) -> None:
     """Put our callbacks in: the writer first, so that every other one gets the probe's figures too."""
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
+    track_training(trainer)
     trainer.callback_handler.callbacks.insert(0, watch)
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())

@@ -237,6 +237,10 @@ class Logging:
     report_to: list[str]
     wandb_project: str
     wandb_mode: Literal["auto", "online", "offline", "disabled"]
+    entity: str | None
+    name: str | None
+    group: str | None
+    tags: list[str]
 
 
 @dataclass(frozen=True)
