@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rlhf_exp.config import Config
 
-SAMPLER_VERSION = 2
+SAMPLER_VERSION = 3
 """Goes up when sampling itself changes, so that earlier entries are no longer found."""
 
 

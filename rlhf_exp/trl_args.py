@@ -6,7 +6,6 @@ TRL accepts `learning_rate="abc"`, `beta=-1` and `loss_type="nope"` and fails la
 and range of each argument are checked first. Importing TRL's config takes seconds, so config.py goes before.
 """
 
-import logging
 import os
 from dataclasses import fields
 from importlib import import_module
@@ -20,9 +19,7 @@ from rlhf_exp.config import Config, ConfigError
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-# Both are read when TRL's config is imported.
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns of an optional CPU kernel at every start
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
 
 CONFIG_CLASSES = {
     "grpo": ("trl.trainer.grpo_config", "GRPOConfig"),

@@ -24,6 +24,7 @@ from rlhf_exp.files import is_hub_id
 from rlhf_exp.models import adapters
 from rlhf_exp.models.adapters import AdapterError, WrongBase, is_adapter
 from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.quantization import keep_unpacked
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
@@ -138,6 +139,7 @@ def load_model(
     except (*UNREADABLE, AdapterError) as error:
         raise ConfigError([explain(path, error, key)]) from None
     mend_positions(model)
+    keep_unpacked(model)
     return model.to("cpu" if cfg.device.use_cpu else "cuda").eval()
 
 

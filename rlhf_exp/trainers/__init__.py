@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.models.adapters import keep_dtype_on_resume
 from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.quantization import keep_unpacked
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -32,12 +33,14 @@ class Parts:
 
 
 def build_trainer(parts: Parts) -> "Trainer":
-    """Build the trainer of `algo=`; its models score left-padded rows as they would score them unpadded."""
+    """Build the trainer of `algo=`; its models score left-padded rows as they would score them unpadded, and 4-bit
+    weights keep their gradient."""
     module: Any = import_module(f"rlhf_exp.trainers.{parts.cfg.algo.name}")
     trainer = module.build(parts)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             mend_positions(model)
+            keep_unpacked(model)
     keep_dtype_on_resume(trainer.model)
     return trainer
 

@@ -1,0 +1,134 @@
+"""4-bit training on every processor: bitsandbytes is told that this one has AVX512-BF16, and packs nothing."""
+
+import logging
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import bitsandbytes
+import pytest
+import torch
+from peft import get_peft_model
+
+from rlhf_exp.config import compose_config
+from rlhf_exp.models import load_policy, load_scorer, load_tokenizer, resolve_model
+from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trl_args import build_args
+
+ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
+IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
+
+
+@pytest.fixture(autouse=True)
+def wide_processor(monkeypatch):
+    monkeypatch.setattr(bitsandbytes.nn.modules, "has_avx512bf16", lambda: True)
+
+
+def compose(architecture, folder, *overrides):
+    sizes = [f"model.init.{name}=64" for name in ("hidden_size", "intermediate_size", "max_position_embeddings")]
+    return compose_config(
+        [f"model=tiny_{architecture}", "peft=qlora", "device=cpu", f"output_dir={folder}", *sizes, *overrides]
+    )
+
+
+def list_gradients(model):
+    """The gradient of every trained parameter, of a loss that depends on all layers; adapters get large weights."""
+    generator = torch.Generator().manual_seed(3)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            parameter.data = 0.2 * torch.randn(parameter.shape, generator=generator).to(parameter)
+    torch.manual_seed(0)  # dropout
+    model.train()
+    model.zero_grad()
+    model(input_ids=IDS).logits.float().log_softmax(-1)[..., 7].sum().backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_gradients_outlive_evaluation(model):
+    layers = [module for module in model.modules() if isinstance(module, bitsandbytes.nn.Linear4bit)]
+    assert layers and not any(layer.weight.quant_state is None for layer in layers)
+    before = list_gradients(model)
+    assert len(before) > 4 and any(gradient.any() for gradient in before.values())
+    model.eval()
+    with torch.no_grad():
+        model(input_ids=IDS)
+    after = list_gradients(model)
+    assert before.keys() == after.keys()
+    for name, gradient in before.items():
+        torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def test_bitsandbytes_still_decides_by_that_attribute():
+    assert vars(bitsandbytes.nn.Linear4bit(2, 2))["support_avx512bf16_for_cpu"] is True
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_gradients_of_a_loaded_model_are_the_same_after_a_pass_in_evaluation_mode(architecture, tmp_path):
+    cfg = compose(architecture, tmp_path)
+    model = get_peft_model(load_policy(cfg, resolve_model(cfg, tmp_path)), build_peft_config(cfg))
+    assert_gradients_outlive_evaluation(model)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "algo"), [("gpt2", "ppo"), ("qwen2", "grpo"), ("qwen3", "grpo"), ("qwen3", "sft")]
+)
+def test_gradients_of_a_trainers_model_are_the_same_after_a_pass_in_evaluation_mode(architecture, algo, tmp_path):
+    args = [] if algo == "sft" else ["algo.args.per_device_train_batch_size=4"]
+    args += ["algo.args.num_generations=2"] if algo == "grpo" else []
+    cfg = compose(architecture, tmp_path, f"algo={algo}", "algo.args.max_steps=1", *args)
+    path = resolve_model(cfg, tmp_path)
+    task = SimpleNamespace(train=[{"prompt": "ab", "completion": " cd"}] * 8)
+    rewards = [lambda completions, **columns: [1.0 for _ in completions]]
+    parts = Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, rewards, build_peft_config(cfg))
+    assert_gradients_outlive_evaluation(build_trainer(parts).model)
+
+
+@pytest.mark.parametrize("architecture", ("gpt2", "qwen2"))
+def test_layers_with_a_bias_train_after_a_pass_in_evaluation_mode(architecture, tmp_path):
+    cfg = compose(architecture, tmp_path, "algo=reward_model")
+    model = load_scorer(cfg, resolve_model(cfg, tmp_path))
+    biases = [m for m in model.modules() if isinstance(m, bitsandbytes.nn.Linear4bit) and m.bias is not None]
+    assert biases
+    with torch.no_grad():
+        model(input_ids=IDS)
+    adapted = get_peft_model(model, build_peft_config(cfg)).train()
+    adapted(input_ids=IDS).logits.float().sum().backward()
+    gradients = [p.grad for name, p in adapted.named_parameters() if "lora_B" in name]
+    assert gradients and all(gradient is not None and gradient.any() for gradient in gradients)
+
+
+FORCE = """
+import ctypes, runpy, sys
+find = ctypes.CDLL.__getattr__
+yes = lambda: True
+ctypes.CDLL.__getattr__ = lambda lib, name: yes if name == "has_avx512bf16_cpu" else find(lib, name)
+sys.modules["kernels"] = None  # as where it is not installed
+"""
+"""The processor is said to have AVX512-BF16 before bitsandbytes asks, so that it looks for its kernel's package."""
+
+
+@pytest.mark.slow
+def test_a_command_with_4_bits_does_not_speak_of_a_kernel_that_is_not_needed(tmp_path):
+    command = ["rlhf_exp", "algo=sft", "model=tiny_qwen3", "peft=qlora", "device=cpu", "dry_run=true", "max_tokens=16"]
+    command += ["task=gsm8k", "task.source=generated", "task.train_rows=128", "eval.rows=2"]
+    launch = f"{FORCE}sys.argv = sys.argv[1:]; runpy.run_module('rlhf_exp', run_name='__main__', alter_sys=True)"
+    done = subprocess.run([sys.executable, "-c", launch, *command], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "gemm_4bit_forward" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(("package", "lines"), [("rlhf_exp", 0), ("logging", 1)])
+def test_importing_the_package_first_is_what_keeps_bitsandbytes_silent(package, lines):
+    done = subprocess.run(
+        [sys.executable, "-c", f"{FORCE}import {package}, bitsandbytes"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stderr.count("Failed to load CPU gemm_4bit_forward") == lines, done.stderr
+
+
+def test_other_warnings_of_bitsandbytes_are_shown(caplog):
+    with caplog.at_level(logging.WARNING):
+        logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
+        logger.warning("Failed to load CPU gemm_4bit_forward from kernels-community: %s. Please", "no module")
+        logger.warning("Another %s", "matter")
+    assert [record.getMessage() for record in caplog.records] == ["Another matter"]
