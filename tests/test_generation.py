@@ -92,7 +92,7 @@ def test_compact_and_generate_draw_from_the_same_distribution(model, sampling):
     rare = [k for k in keys if k not in common]
     rows = [[t.get(k, 0) for k in common] + [sum(t.get(k, 0) for k in rare)] for t in counts]
     rows = [list(column) for column in zip(*[c for c in zip(*rows, strict=True) if sum(c)], strict=True)]
-    assert stats.chi2_contingency(rows).pvalue > 1e-3
+    assert stats.chi2_contingency(rows).pvalue > 1e-6  # at 1e-3 one processor in some hundreds would fail
 
 
 def test_top_k_of_one_is_greedy_and_both_methods_agree(model):

@@ -6,7 +6,12 @@
 Rows are completions, columns their tokens, (batch, time); `mask` is 1 on a completion's tokens, which come first.
 """
 
+from collections.abc import Callable
+
 import torch
+
+Sum = Callable[[torch.Tensor], torch.Tensor]
+"""Adds a tensor up over all ranks."""
 
 
 def shape_rewards(scores: torch.Tensor, log_ratio: torch.Tensor, mask: torch.Tensor, kl_coef: float) -> torch.Tensor:
@@ -52,16 +57,37 @@ def estimate_advantages(
     return advantages, advantages + values
 
 
-def whiten(values: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Shift to mean 0 and scale to variance 1 inside the mask; 0 outside it. The moments are those of all ranks."""
-    return (values - mean) * torch.rsqrt(variance + 1e-8) * mask
+def sum_rewards(rewards: torch.Tensor, mask: torch.Tensor, gamma: float) -> torch.Tensor:
+    """The discounted rewards that are still to come at each token, (batch, time): returns at lambda = 1, which hold
+    nothing of a critic."""
+    return estimate_advantages(rewards, torch.zeros_like(rewards), mask, gamma, 1.0)[1]
 
 
-def explain_variance(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor) -> float:
-    """1 - Var(returns - values) / Var(returns) over the mask: 1 is a perfect critic, 0 one that knows only the mean,
-    below 0 one that is worse than that. NaN where the returns do not vary."""
-    kept = mask.bool()
-    variance = returns[kept].var()
-    if not variance > 0:
-        return float("nan")
-    return (1 - (returns - values)[kept].var() / variance).item()
+def measure_moments(values: torch.Tensor, mask: torch.Tensor, reduce: Sum) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and variance (divided by n) over the mask, of all ranks together, as float64 scalars; NaN without a token.
+
+    Two passes: the difference of the mean square and the squared mean would lose all digits of a variance that is small
+    beside the mean.
+    """
+    kept = values[mask.bool()].double()
+    total, count = reduce(torch.stack([kept.sum(), kept.new_tensor(len(kept))]))
+    mean = total / count
+    return mean, reduce((kept - mean).square().sum()) / count
+
+
+def whiten(values: torch.Tensor, mask: torch.Tensor, reduce: Sum) -> torch.Tensor:
+    """Shift to mean 0 and scale to variance 1 inside the mask, both of all ranks; 0 outside it."""
+    mean, variance = measure_moments(values, mask, reduce)
+    return ((values.double() - mean) * torch.rsqrt(variance + 1e-8) * mask).to(values.dtype)
+
+
+def explain_variance(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor, reduce: Sum) -> float:
+    """1 - Var(returns - values) / Var(returns) over the mask, of all ranks: 1 is a perfect critic, 0 one that knows
+    only the mean, below 0 one that is worse than that. NaN where the returns do not vary.
+
+    `returns` must hold nothing of the critic, as those of `sum_rewards` do: GAE's with lambda < 1 are mixed with its
+    values, and agree with a useless critic too.
+    """
+    variance = measure_moments(returns, mask, reduce)[1]
+    left = measure_moments(returns.double() - values.double(), mask, reduce)[1]
+    return (1 - left / variance).item() if variance > 0 else float("nan")

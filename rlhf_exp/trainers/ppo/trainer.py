@@ -22,7 +22,14 @@ from torch import nn
 from trl import GRPOTrainer
 from trl.trainer.utils import disable_dropout_in_model, shuffle_sequence_dict, split_tensor_dict
 
-from rlhf_exp.trainers.ppo.advantages import estimate_advantages, explain_variance, shape_rewards, whiten
+from rlhf_exp.trainers.ppo.advantages import (
+    estimate_advantages,
+    explain_variance,
+    measure_moments,
+    shape_rewards,
+    sum_rewards,
+    whiten,
+)
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
 from rlhf_exp.trainers.ppo.kl_controller import KLController
 
@@ -106,7 +113,8 @@ class PPOTrainer(GRPOTrainer):
         values = values * mask
         advantages, returns = estimate_advantages(rewards, values, mask, self.args.gamma, self.args.lam)
         if self.args.whiten_advantages:
-            advantages = whiten(advantages, *self._moments(advantages, mask), mask)
+            advantages = whiten(advantages, mask, self._sum)
+        received = sum_rewards(rewards, mask, self.args.gamma)
         rollout |= {"advantages": advantages, "returns": returns, "values": values}
         kl = self.accelerator.gather(log_ratio.sum(1)).mean().item()
         kl_k3 = self.accelerator.gather(((torch.expm1(-log_ratio) + log_ratio) * mask).sum(1)).mean().item()
@@ -116,19 +124,16 @@ class PPOTrainer(GRPOTrainer):
             kl_k3=kl_k3,
             kl_coef=self.controller.coef,
             eos_rate=self.accelerator.gather(ended.float()).mean().item(),
-            explained_variance=explain_variance(values, returns, mask),
-            value_mean=((values * mask).sum() / mask.sum()).item(),
-            return_mean=((returns * mask).sum() / mask.sum()).item(),
+            explained_variance=explain_variance(values, received, mask, self._sum),
+            value_mean=measure_moments(values, mask, self._sum)[0].item(),
+            return_mean=measure_moments(received, mask, self._sum)[0].item(),
         )
         if mode == "train":
             self.controller.update(kl, len(mask) * self.accelerator.num_processes)
 
-    def _moments(self, values: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and variance over the mask, of all ranks together."""
-        sums = torch.stack([(values * mask).sum(), (values.square() * mask).sum(), mask.sum()]).double()
-        total, squares, count = self.accelerator.reduce(sums, reduction="sum")
-        mean = total / count
-        return mean.to(values.dtype), (squares / count - mean.square()).clamp(min=0).to(values.dtype)
+    def _sum(self, values: torch.Tensor) -> torch.Tensor:
+        """Add up over all ranks."""
+        return self.accelerator.reduce(values, reduction="sum")
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         """Each epoch over a rollout sees other minibatches."""
@@ -207,18 +212,20 @@ class PPOTrainer(GRPOTrainer):
         value_clipped: torch.Tensor,
     ) -> None:
         log_ratio = (self._logps[0].detach() - inputs["old_per_token_logps"]) * mask
-        ratio, advantages, tokens = log_ratio.exp(), inputs["advantages"], mask.sum().clamp(min=1)
+        ratio, advantages = log_ratio.exp(), inputs["advantages"]
         low, high = 1 - self.epsilon_low, 1 + self.epsilon_high
         clipped = (ratio < low) & (advantages < 0) | (ratio > high) & (advantages > 0)
-        figures = {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "clip_fraction": (clipped * mask).sum() / tokens,
-            "value_clip_fraction": (value_clipped * mask).sum() / tokens,
-            "ratio": (ratio * mask).sum() / tokens,
-            "approx_kl": ((torch.expm1(log_ratio) - log_ratio) * mask).sum() / tokens,
+        a_token = {
+            "clip_fraction": clipped,
+            "value_clip_fraction": value_clipped,
+            "ratio": ratio,
+            "approx_kl": torch.expm1(log_ratio) - log_ratio,
         }
-        self._log_means(mode, **{name: self.accelerator.gather(v).mean().item() for name, v in figures.items()})
+        losses = {"policy_loss": policy_loss, "value_loss": value_loss}  # a rank's share times the ranks
+        self._log_means(mode, **{name: self.accelerator.gather(loss).mean().item() for name, loss in losses.items()})
+        kept = mask.bool()
+        count, *sums = self._sum(torch.stack([value[kept].double().sum() for value in (mask, *a_token.values())]))
+        self._log_means(mode, **{name: (s / count).item() for name, s in zip(a_token, sums, strict=True)})
 
     def _warming_up(self) -> bool:
         return self.state.global_step < self.args.critic_warmup_steps

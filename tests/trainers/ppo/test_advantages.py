@@ -1,11 +1,21 @@
 """GAE and its parts against loops in float64."""
 
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 
-from rlhf_exp.trainers.ppo.advantages import estimate_advantages, explain_variance, shape_rewards, whiten
+from rlhf_exp.trainers.ppo.advantages import (
+    estimate_advantages,
+    explain_variance,
+    measure_moments,
+    shape_rewards,
+    sum_rewards,
+    whiten,
+)
 
 
 def make_rollout(seed=0, rows=5, width=7):
@@ -66,10 +76,82 @@ def test_a_completion_without_tokens_gets_no_reward():
     assert not rewards.any()
 
 
+def alone(values):
+    """The sum over one rank."""
+    return values
+
+
+def on_ranks(compute, *tensors, ranks=2):
+    """What `compute` returns on each rank, its rows dealt to them; `reduce` waits for all."""
+    barrier, sent = threading.Barrier(ranks), [None] * ranks
+
+    def run(rank):
+        def reduce(values):
+            sent[rank] = values
+            barrier.wait()
+            total = sum(sent[1:], start=sent[0].clone())
+            barrier.wait()
+            return total
+
+        return compute(*(tensor[rank::ranks] for tensor in tensors), reduce)
+
+    with ThreadPoolExecutor(ranks) as pool:
+        return list(pool.map(run, range(ranks)))
+
+
+def test_returns_at_lambda_1_are_the_discounted_rewards_to_come():
+    rewards, _, mask, lengths = make_rollout()
+    found = sum_rewards(rewards, mask, 0.9)
+    for i, n in enumerate(lengths):
+        for t in range(n):
+            slow = math.fsum(0.9 ** (k - t) * float(rewards[i, k]) for k in range(t, n))
+            assert found[i, t].item() == pytest.approx(slow, abs=1e-12)
+    assert not found[~mask.bool()].any()
+
+
+@pytest.mark.parametrize("mean", [0.0, 1000.0, -1e5])
+def test_moments_keep_their_digits_in_float32_far_from_0(mean):
+    """Values are given in float32; their moments are those of NumPy in float64."""
+    _, values, mask, _ = make_rollout()
+    values = (0.01 * values + mean).float()
+    kept = values[mask.bool()].double().numpy()
+    found = measure_moments(values, mask, alone)
+    assert [v.dtype for v in found] == [torch.float64] * 2
+    assert [v.item() for v in found] == pytest.approx([np.mean(kept), np.var(kept)], rel=1e-12)
+
+
+def test_moments_and_explained_variance_are_of_all_ranks_weighted_by_tokens():
+    rewards, values, mask, _ = make_rollout()
+    kept = mask.bool()
+    whole = [values[kept].mean().item(), values[kept].var(unbiased=False).item()]
+    for found in on_ranks(measure_moments, values, mask):
+        assert [v.item() for v in found] == pytest.approx(whole, rel=1e-12)
+    explained = 1 - np.var((rewards - values)[kept].numpy()) / np.var(rewards[kept].numpy())
+    assert on_ranks(explain_variance, values, rewards, mask) == pytest.approx([explained] * 2, rel=1e-12)
+    together = torch.empty_like(values)
+    for rank, part in enumerate(on_ranks(whiten, values, mask)):
+        together[rank::2] = part
+    torch.testing.assert_close(together, whiten(values, mask, alone), rtol=0, atol=1e-12)
+
+
+def test_a_useless_critic_explains_nothing_with_lambda_below_1():
+    """A critic that says noise: GAE's returns at lambda 0.95 are mixed with it, and seem to be explained by it."""
+    generator = torch.Generator().manual_seed(0)
+    rewards, mask = torch.zeros(64, 40, dtype=torch.float64), torch.ones(64, 40, dtype=torch.float64)
+    rewards[:, -1] = torch.randint(0, 2, (64,), generator=generator).double()
+    noise = torch.randn(64, 1, generator=generator, dtype=torch.float64).expand(64, 40)
+    _, returns = estimate_advantages(rewards, noise, mask, 1.0, 0.95)
+    assert explain_variance(noise, returns, mask, alone) > 0.2
+    received = sum_rewards(rewards, mask, 1.0)
+    assert received.unique().tolist() == [0, 1]
+    slow = 1 - np.var((received - noise).numpy()) / np.var(received.numpy())
+    assert explain_variance(noise, received, mask, alone) == pytest.approx(slow, rel=1e-12)
+    assert slow < -1
+
+
 def test_whitened_values_have_mean_0_and_variance_1_inside_the_mask():
     _, values, mask, _ = make_rollout()
-    kept = values[mask.bool()]
-    found = whiten(values, kept.mean(), kept.var(unbiased=False), mask)
+    found = whiten(values, mask, alone)
     assert found[mask.bool()].mean().item() == pytest.approx(0, abs=1e-12)
     assert found[mask.bool()].var(unbiased=False).item() == pytest.approx(1, rel=1e-6)
     assert not found[~mask.bool()].any()
@@ -77,7 +159,7 @@ def test_whitened_values_have_mean_0_and_variance_1_inside_the_mask():
 
 def test_explained_variance_is_1_for_a_perfect_critic_0_for_a_constant_and_nan_without_variance():
     returns, mask = torch.tensor([[1.0, 2.0, 3.0]]), torch.ones(1, 3)
-    assert explain_variance(returns, returns, mask) == 1
-    assert explain_variance(torch.zeros(1, 3), returns, mask) == 0
-    assert explain_variance(-returns, returns, mask) == pytest.approx(-3)
-    assert math.isnan(explain_variance(returns, torch.ones(1, 3), mask))
+    assert explain_variance(returns, returns, mask, alone) == 1
+    assert explain_variance(torch.zeros(1, 3), returns, mask, alone) == 0
+    assert explain_variance(-returns, returns, mask, alone) == pytest.approx(-3)
+    assert math.isnan(explain_variance(returns, torch.ones(1, 3), mask, alone))

@@ -169,6 +169,42 @@ def test_figures_of_the_update_are_those_of_their_definitions(qwen3_path, tmp_pa
     assert found["ppo/value_clip_fraction"] == pytest.approx(sum(value_clipped) / n)
 
 
+def test_the_critic_is_held_against_what_came_and_not_against_itself(qwen3_path, tmp_path):
+    """Without a KL term and at gamma 1, what is still to come at any token is the completion's score."""
+    trainer = make_trainer(qwen3_path, tmp_path, init_kl_coef=0.0, lam=0.5)
+    torch.manual_seed(0)
+    torch.nn.init.normal_(trainer.critic.score.weight)  # it says noise
+    trainer.model.train()
+    rollout = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS])
+    mask = rollout["completion_mask"].bool()
+    scores = rollout["completion_mask"].sum(1) / 8 + torch.tensor([len(prompt) / 4 for prompt in PROMPTS])
+    came, values = scores[:, None].expand(mask.shape)[mask].double(), rollout["values"][mask].double()
+    found = {name: figures[-1] for name, figures in trainer._metrics["train"].items()}
+    wanted = 1 - ((came - values).var() / came.var()).item()
+    assert wanted < 0
+    assert found["ppo/explained_variance"] == pytest.approx(wanted, rel=1e-5)
+    assert found["ppo/return_mean"] == pytest.approx(came.mean().item(), rel=1e-6)
+    assert found["ppo/value_mean"] == pytest.approx(values.mean().item(), rel=1e-5)
+    returns = rollout["returns"][mask].double()  # what the value loss learns from
+    assert 1 - ((returns - values).var() / returns.var()).item() > wanted + 0.1
+
+
+def test_figures_a_token_count_every_token_of_every_rank(qwen3_path, tmp_path):
+    """The other rank here has 9 tokens, on which every figure is 3."""
+    trainer = make_trainer(qwen3_path, tmp_path, per_device_train_batch_size=8, steps_per_generation=1)
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = make_batch(trainer, torch.float32)
+    figures = ("ratio", "approx_kl", "clip_fraction", "value_clip_fraction")
+    trainer._compute_loss(trainer.model, batch)
+    trainer._sum = lambda sums: sums + 9 * torch.tensor([1.0, 3.0, 3.0, 3.0, 3.0])
+    trainer._compute_loss(trainer.model, batch)
+    tokens = sum(n for _, n in LENGTHS)
+    for name in figures:
+        one, both = trainer._metrics["train"][f"ppo/{name}"]
+        assert both == pytest.approx((one * tokens + 3 * 9) / (tokens + 9), rel=1e-6)
+
+
 def test_padding_changes_neither_loss_nor_gradient(model_path, tmp_path):
     trainer = make_trainer(model_path, tmp_path, torch.float64, per_device_train_batch_size=8, steps_per_generation=1)
     trainer.current_gradient_accumulation_steps = 1
