@@ -1,8 +1,8 @@
 r"""Grade a completion of a Countdown problem: reach the target, using each given number exactly once.
 
-In: the completion's text, the given numbers, the target. Out: a `Grade`. Pure, exact, and linear in the
-completion's length whatever it holds: nothing is evaluated as code, no recursion, and only numbers that
-are available are ever converted.
+In: the completion's text, of which the end is read (`keep_end`), the given numbers, the target. Out: a
+`Grade`. Pure, exact, and linear in the text whatever it holds: nothing is evaluated as code, no recursion,
+and only numbers that are available are ever converted.
 
     grade("<think> 8 * 7 = 56 </think> <answer> ( 8 * 7 ) - 3 </answer>", [3, 7, 8], 53).score   # 1.0
 
@@ -24,7 +24,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.rewards.grade import Grade, keep_end
 
 OPEN, CLOSE, BOX = "<answer>", "</answer>", "\\boxed{"
 
@@ -77,6 +77,7 @@ def grade(completion: str, numbers: list[int], target: int) -> Grade:
 
 def read_answer(completion: str) -> str:
     """The expression in the last closed answer; empty where there is none."""
+    completion = keep_end(completion)
     start = completion.rfind(OPEN, 0, max(completion.rfind(CLOSE), 0))
     if start < 0:
         return ""

@@ -8,6 +8,9 @@ One call that works:
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_CHARACTERS = 20_000
+"""What graders and rewards read of a text at most: about 6,000 tokens of plain English. It bounds their time."""
+
 
 @dataclass(frozen=True)
 class Grade:
@@ -22,3 +25,8 @@ class Grade:
     outcome: Literal["correct", "partial", "failed"]
     score: float
     extracted: str | None
+
+
+def keep_end(text: str) -> str:
+    """The last MAX_CHARACTERS of a text, where an answer stands."""
+    return text[-MAX_CHARACTERS:]

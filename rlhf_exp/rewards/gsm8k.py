@@ -1,7 +1,7 @@
 r"""Grade a completion of a GSM8K word problem: its answer is one number, compared exactly.
 
-In: the completion's text, the gold answer. Out: a `Gsm8kGrade`. Pure, and linear in the completion's length whatever
-it holds: nothing is evaluated as code, and no timer runs.
+In: the completion's text, of which the end is read (`keep_end`), and the gold answer. Out: a `Gsm8kGrade`. Pure, and
+linear in the text whatever it holds: nothing is evaluated as code, and no timer runs.
 
     grade("48 / 2 = 24 and 48 + 24 = 72.\n#### 72", "72")  ->  correct, score 1.0, strict, lenient
 
@@ -17,11 +17,10 @@ Lenient reading: the strict one where it gives a number, else the last number in
 
 A number has its thousands' commas, currency sign, percent sign and trailing point dropped: `$1,234.50`, `50%` is 50,
 `18.0` is 18, `3/4` is 0.75, `−5` and `–5` are -5. Digits of other scripts are no digits, `1/0` and a number of more
-than 300 digits equal nothing. Only what this cannot read inside a strict answer goes to math-verify, at most 50
-characters of arithmetic: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`.
+than 300 digits equal nothing. What this cannot read inside a strict answer is worked out by arithmetic.py, at most 50
+characters: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`.
 """
 
-import logging
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -29,18 +28,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 
-from math_verify import LatexExtractionConfig, parse
-from sympy import Float, Rational
-
-from rlhf_exp.rewards.grade import Grade
-
-# math-verify warns that it runs without its timeout. The timeout is an alarm signal: it works in the main thread only,
-# does not interrupt a big power, and would tie a grade to the clock; EXPRESSION admits nothing slow instead.
-logging.getLogger("math_verify").setLevel(logging.ERROR)
+from rlhf_exp.rewards.arithmetic import evaluate
+from rlhf_exp.rewards.grade import Grade, keep_end
 
 MAX_DIGITS = 300
-MAX_EXPRESSION = 50
-"""Characters that math-verify is given at most."""
 
 SPELLINGS = {"{,}": ",", r"\!": "", r"\,": "", r"\$": "$", r"\%": "%", "−": "-", "–": "-"} | dict.fromkeys(
     (r"\(", r"\)", r"\[", r"\]"), ""
@@ -61,8 +52,7 @@ COMPUTES = re.compile(r"\\(?!(?:text|textbf|mathrm|mathbf|mbox|left|right|approx
 GOES_ON = re.compile(rf"[.,eE][0-9]|\s*(?:{COMPUTES.pattern})")
 """Behind a number: it is not the whole one."""
 OPERATOR = re.compile(r"[-+*/^×·÷]|\\[a-z]")
-# Digits, operators and commands that math-verify works out at once: no letters, no power above 99, and no root in a
-# root, at which it can stop for minutes.
+# Digits, operators and commands of arithmetic: no letters, no power above 99, and no root in a root.
 EXPRESSION = re.compile(
     r"(?:[-+*/×·÷=(){}\s]|[0-9.]|\\(?:[dt]?frac|times|cdot|div|left(?=\()|right(?=\)))(?![a-z])"
     r"|\\sqrt(?:\[[0-9]\])?\{[-+*/0-9. ]*+\}|\^(?:[0-9](?![0-9])|\{[0-9]{1,2}\}))*+"
@@ -97,7 +87,7 @@ def grade(completion: str, answer: str) -> Gsm8kGrade:
     Raises:
         ValueError: `answer` has no number.
     """
-    gold, text = read_gold(answer), _respell(completion)
+    gold, text = read_gold(answer), _respell(keep_end(completion))
     extracted, value = _read_strict(text)
     marked, strict = extracted is not None, value == gold
     lenient = strict
@@ -237,17 +227,6 @@ def _to_fraction(decimal: str) -> Fraction | None:
 
 
 def _compute(content: str) -> Fraction | None:
-    """The value of an arithmetic expression, as math-verify parses it; None where it is none, or not rational."""
+    """The value of an arithmetic expression; None where it is none, or not rational."""
     content = _undecorate(content)
-    if len(content) > MAX_EXPRESSION or content.count("^") > 1 or not OPERATOR.search(content):
-        return None
-    content = re.sub("(?<=[0-9]),(?=[0-9]{3})", "", content)
-    if not EXPRESSION.fullmatch(content):
-        return None
-    for sign, command in (("×", r"\times "), ("·", r"\cdot "), ("÷", r"\div "), (r"\left", ""), (r"\right", "")):
-        content = content.replace(sign, command)
-    parsed = parse(f"${content}$", [LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=None)
-    value = parsed[0].doit() if parsed else None
-    if isinstance(value, Rational):
-        return Fraction(int(value.p), int(value.q))
-    return Fraction(str(value)) if isinstance(value, Float) else None
+    return evaluate(re.sub("(?<=[0-9]),(?=[0-9]{3})", "", content)) if OPERATOR.search(content) else None
