@@ -1,18 +1,22 @@
 """Countdown in grades: how near an answer comes, where the outcome says only whether it is right.
 
-    score("<answer> 8 * 7 + 3 </answer>", [8, 7, 3], 56)    # 0.7: 59 is within 10% of 56
+    score("<answer> 8 * 7 + 3 </answer>", [8, 7, 3], 56)    # 0.2: 59 is within 10% of 56
 
 | score | the answer |
 |---|---|
 | 1.0 | is correct |
-| 0.7 | is valid, and at most 10% of the target away from it |
-| 0.5 | is valid, and at most 50% of the target away from it |
-| 0.3 | is valid: an expression of exactly the given numbers, each used once (also where it divides by zero) |
-| 0.1 | is there |
+| 0.3 | is valid, and at most 5% of the target away from it |
+| 0.2 | is valid, and at most 10% of the target away from it |
+| 0.1 | is valid: an expression of exactly the given numbers, each used once (also where it divides by zero) |
+| 0.05 | is there |
 | 0.0 | is missing |
 
 Answers are read as in countdown.py, and distances are exact. Numbers in a row that no expression joins are not valid:
 to copy the prompt is worth no more than any answer.
+
+The grades are low, and none is paid for a distance that a fixed template such as "largest + middle - smallest" reaches
+by chance (half of the problems within 50%, a fifth within 10%): its wrong answers earn what the start model's do, 0.1.
+`python bench/farmers.py` measures every template.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -32,13 +36,13 @@ def score(completion: str, numbers: list[int], target: int) -> float:
         return 0.0
     found = evaluate(expression, [str(number) for number in numbers])
     if found is None or found.unused:
-        return 0.1
+        return 0.05
     if found.value is None:
-        return 0.3
+        return 0.1
     error = abs(found.value - target)
     if error == 0:
         return 1.0
-    return 0.7 if 10 * error <= target else 0.5 if 2 * error <= target else 0.3
+    return 0.3 if 20 * error <= target else 0.2 if 10 * error <= target else 0.1
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:

@@ -46,7 +46,9 @@ def test_what_is_no_arithmetic_or_has_no_rational_value_has_none(text):
     assert evaluate(text) is None
 
 
-@pytest.mark.parametrize("pair", ["()", "{}", ("\\frac{", "}{2}"), ("\\sqrt{", "}"), ("({", "})"), ("\\left(", "\\right)")])
+@pytest.mark.parametrize(
+    "pair", [*("()", "{}"), (r"\frac{", "}{2}"), (r"\sqrt{", "}"), ("({", "})"), (r"\left(", r"\right)")]
+)
 def test_no_depth_of_brackets_costs_more_than_its_length(pair):
     """Every text of up to 50 characters ends; math-verify takes 126 s for 20 braces."""
     for depth in range(1, 26):
@@ -54,7 +56,7 @@ def test_no_depth_of_brackets_costs_more_than_its_length(pair):
 
 
 def build_expression(rng, depth):
-    """A random expression of integers: what math-verify reads exactly, so without a decimal or `3(4)`, which it adds."""
+    """A random expression that math-verify reads exactly: without a decimal, and without `3(4)`, which it adds."""
     if depth == 0 or rng.random() < 0.2:
         return rng.choice(["1", "2", "9", "16", "100", r"\sqrt{16}", r"1\frac{1}{2}", r"\frac34", "3^2", "2^{10}"])
     left, right = build_expression(rng, depth - 1), build_expression(rng, depth - 1)

@@ -1,17 +1,21 @@
 import random
-import time
 
 import pytest
 
 from rlhf_exp.config import compose_config
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.rewards.process import judge_steps, read_thought, score
+from rlhf_exp.rewards.claims import MAX_CLAIMS
+from rlhf_exp.rewards.process import judge, read_thought, score
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown import grade_row
 from rlhf_exp.tasks.countdown.traces import write_trace
 
-NUMBERS = [8, 7, 3]
+NUMBERS, TARGET = [8, 7, 3], 53
 RIGHT, WRONG = True, False
+
+
+def judge_steps(completion, numbers):
+    return judge(completion, numbers, TARGET).verdicts
 
 
 @pytest.mark.parametrize(
@@ -96,12 +100,73 @@ def test_the_think_part_is_cut_out_wherever_its_tags_are():
     assert read_thought("<think> a and no more") == " a and no more"
     assert read_thought("a </think> b") == "a "
     assert read_thought("a b") == ""
-    assert score("8 * 7 = 56 <answer> 8 * 7 - 3 = 53 </answer>", NUMBERS) == 0.0
-    assert score("<think> none </think> <answer> 8 * 7 - 3 = 53 </answer>", NUMBERS) == 0.0
+    assert score("8 * 7 = 56 <answer> 8 * 7 - 3 = 53 </answer>", NUMBERS, TARGET) == 0.0
+    assert score("<think> none </think> <answer> 8 * 7 - 3 = 53 </answer>", NUMBERS, TARGET) == 0.0
 
 
-def test_the_score_is_the_share_of_right_steps():
-    assert score("<think> 8 * 7 = 56 no 8 + 7 = 16 no 8 - 7 = 1 no 9 + 9 = 18 no", NUMBERS) == 0.5
+@pytest.mark.parametrize(
+    ("thought", "expected"),
+    [
+        ("8 * 7 = 56 - 3 = 53 yes", 1.0),
+        ("8 * 7 - 3 = 53", 1.0),
+        ("8 + 7 = 15 - 3 = 12 no 8 * 7 = 56 no 56 - 3 = 53 yes check 8 * 7 - 3 = 53 yes", 1.0),
+        ("8 + 7 = 15 - 3 = 12 no", 0.1),
+        ("8 + 7 = 15 - 3 = 12 no 8 - 7 = 1 + 3 = 4 no", 0.1),
+        ("8 - 7 = 1", 0.05),
+        ("8 - 7 = 1 no " * 30, 0.05),
+        ("56 - 3 = 53", 0.0),  # 56 is nobody's value
+        ("53 = 53", 0.0),
+        # a wrong step costs a tenth, and right ones beside it do not make it less
+        ("8 * 7 = 55 no 8 * 7 = 56 - 3 = 53 yes", 0.9),
+        ("8 * 7 = 55 no 9 + 9 = 18 no 8 * 7 = 56 - 3 = 53 yes", 0.8),
+        ("8 * 7 = 55 no" + " 8 - 7 = 1 no" * 30, 0.0),
+        ("8 + 7 = 16 no 8 + 7 = 15 - 3 = 12 no", 0.0),
+    ],
+)
+def test_the_score_is_of_the_path_that_joins_most_numbers_less_the_wrong_steps(thought, expected):
+    assert score(f"<think> {thought}", NUMBERS, TARGET) == expected
+
+
+@pytest.mark.parametrize(
+    ("thought", "verdicts"),
+    [
+        ("3 + 7 is 11", [WRONG]),
+        ("3 + 7 is 10", [RIGHT]),
+        ("99 = 8 * 7", [WRONG]),
+        ("56 = 8 * 7", [RIGHT]),
+        ("99 is 8 * 7", [WRONG]),
+        ("8 * 7 equals 99", [WRONG]),
+        ("8 * 7 is equal to 99", [WRONG]),
+        ("8 times 7 makes 99", [WRONG]),
+        ("8 x 7 = 99", [WRONG]),
+        ("8 x 7 = 56", [RIGHT]),
+        ("8 divided by 7 gives 2", [WRONG]),
+        ("8 * 7 == 99", [WRONG]),
+        ("8 * 7 ≈ 99", [WRONG]),
+        ("8 * 7 -> 99", [WRONG]),
+        ("8 * 7 → 56", [RIGHT]),
+        ("8 * 7 = 56 => 56 - 3 = 53", [RIGHT, RIGHT]),
+        ("8 * 7 =\n99", [WRONG]),
+        ("8 * 7\n= 99", [WRONG]),
+        ("8 * 7 = (99)", [WRONG]),
+        ("8 * 7 = **99**", [WRONG]),
+        ("$8 * 7$ = $99$", [WRONG]),
+        (r"8 \times 7 = \boxed{99}", [WRONG]),
+        ("8 * 7 = 56 = 99", [RIGHT, WRONG]),
+        ("53 = 8 * 7 - 3 = 56 - 3 = 53", [RIGHT]),
+        ("53 = 8 * 7 - 3 = 52", [RIGHT, WRONG]),
+        ("-5 = 3 - 8", [RIGHT]),
+        ("**56 = 8 * 7**", [RIGHT]),
+        ("( 56 = 8 * 7 )", [RIGHT]),
+        ("8 * 7 is 3 too much", []),
+        ("8 * 7 = 56 is 3 more than 53", [RIGHT]),
+        ("n1 = 8 * 7 = 56", [RIGHT]),
+        ("the target is 53", []),
+        ("step 1: 8 * 7 = 56", [RIGHT]),
+    ],
+)
+def test_a_claim_is_read_in_every_form(thought, verdicts):
+    assert judge_steps(f"<think> so {thought} </think>", NUMBERS) == verdicts
 
 
 def test_every_written_trace_is_right_in_every_step_and_none_with_a_wrong_value():
@@ -122,10 +187,8 @@ def test_every_written_trace_is_right_in_every_step_and_none_with_a_wrong_value(
     ["8*7=56 no " * 10**4, "(" * 10**6 + "8*7=56", "8*7=" + "5" * 10**6, "*".join(["8"] * 10**5) + "=5", "=" * 10**6],
     ids=["steps", "parentheses", "digits", "factors", "equal signs"],
 )
-def test_a_hostile_thought_is_judged_in_seconds(thought):
-    start = time.perf_counter()
-    judge_steps(f"<think>{thought}", NUMBERS)
-    assert time.perf_counter() - start < 30  # a second or two; quadratic work would take hours
+def test_of_a_hostile_thought_a_bounded_number_of_steps_is_judged(thought):
+    assert len(judge_steps(f"<think>{thought}", NUMBERS)) <= MAX_CLAIMS
 
 
 def test_training_logs_how_many_steps_there_are():
@@ -135,6 +198,7 @@ def test_training_logs_how_many_steps_there_are():
     assert (outcome.__name__, process.__name__, cfg.algo.args["reward_weights"]) == ("outcome", "process", [1.0, 0.2])
     texts = ["<think> 8 * 7 = 56 - 3 = 53 yes </think> <answer> 8 * 7 - 3 </answer>", "<think> 8 * 7 = 55", "none"]
     columns = {"numbers": [NUMBERS] * 3, "target": [53] * 3, "completion_ids": [[1]] * 3}
-    assert process(prompts=["p"] * 3, completions=texts, log_metric=logged.__setitem__, **columns) == [1.0, 0.0, 0.0]
+    assert process(prompts=["p"] * 3, completions=texts, log_metric=logged.__setitem__, **columns) == [1, 0, 0]
     assert logged == {"process/steps": 1.0}
-    assert process(prompts=["p"], completions=[[{"role": "assistant", "content": texts[0]}]], numbers=[NUMBERS]) == [1]
+    messages = [[{"role": "assistant", "content": texts[0]}]]
+    assert process(prompts=["p"], completions=messages, numbers=[NUMBERS], target=[53]) == [1]
