@@ -42,6 +42,11 @@ def check_reward(cfg: "Config") -> list[str]:
     cache = cfg.reward.overlong.cache
     if cache is not None and cache > cfg.max_tokens:
         problems.append(f"reward.overlong.cache={cache}: must be at most max_tokens={cfg.max_tokens}")
+    elif cache is not None and cfg.algo.name == "grpo" and cfg.algo.curriculum is not None:
+        smallest = min(cfg.algo.curriculum.budgets, default=cache)
+        if cache > smallest:
+            allowed = f"must be at most {smallest}, the smallest budget of algo.curriculum.budgets"
+            problems.append(f"reward.overlong.cache={cache}: {allowed}")
     return problems + [line for item in cfg.reward.functions.items() for line in _check_function(cfg, *item)]
 
 

@@ -2,9 +2,10 @@
 
     overlong(completion_ids=[[5] * 96])    # [-1.0] with max_tokens=96
 
-The budget is `max_tokens`, under a curriculum too. The penalty begins `reward.overlong.cache` tokens before it; null
-takes a fifth of the budget, DAPO's share (4,096 of 20,480; Yu et al. 2025, arXiv:2503.14476, equation 13). The end
-token counts: a completion that fills the budget scores -1 whether it ends there or was cut off.
+The budget is `max_tokens`, and in training under a curriculum that of the stage, which TRL's `trainer_state` gives. The
+penalty begins `reward.overlong.cache` tokens before it; null takes a fifth of the budget, DAPO's share (4,096 of
+20,480; Yu et al. 2025, arXiv:2503.14476, equation 13). The end token counts: a completion that fills the budget scores
+-1 whether it ends there or was cut off.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,17 +13,24 @@ from typing import TYPE_CHECKING, Any
 from trl.rewards import get_soft_overlong_punishment
 
 from rlhf_exp.rewards import RewardFunction
+from rlhf_exp.trainers.grpo.curriculum import budget_at
 
 if TYPE_CHECKING:
+    from transformers import TrainerState
+
     from rlhf_exp.config import Config
     from rlhf_exp.tasks import Task
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
     """The reward function `overlong`."""
-    punish = get_soft_overlong_punishment(cfg.max_tokens, cfg.reward.overlong.cache or max(1, cfg.max_tokens // 5))
+    curriculum = cfg.algo.curriculum if cfg.algo.name == "grpo" else None
 
-    def overlong(completion_ids: list[list[int]], **columns: Any) -> list[float]:
-        return punish(completion_ids)
+    def overlong(
+        completion_ids: list[list[int]], trainer_state: "TrainerState | None" = None, **columns: Any
+    ) -> list[float]:
+        in_stage = curriculum is not None and curriculum.budgets and trainer_state is not None
+        budget = budget_at(trainer_state.global_step, curriculum) if in_stage else cfg.max_tokens
+        return get_soft_overlong_punishment(budget, cfg.reward.overlong.cache or max(1, budget // 5))(completion_ids)
 
     return overlong

@@ -3,8 +3,9 @@
 import warnings
 
 import pytest
+from transformers import TrainerState
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown import grade_row
@@ -64,6 +65,26 @@ def test_the_last_tokens_of_the_budget_are_punished():
     reward = build("overlong", "max_tokens=100", "reward.overlong.cache=40")
     assert reward(completion_ids=[[1] * n for n in lengths]) == [-0.5, -0.625, -0.75, -1.0]
     assert build("overlong", "max_tokens=3")(completion_ids=[[1], [1, 1], [1, 1, 1]]) == [0.0, 0.0, -1.0]
+
+
+def test_the_budget_of_the_punishment_is_that_of_the_curriculums_stage():
+    """A stage trains as a run with its budget would; the evaluation, which has no trainer, has max_tokens."""
+    stages = "algo.curriculum={budgets:[20,60,100],from_steps:[0,10,30]}"
+    reward, ids = build("overlong", "max_tokens=100", stages), [[1] * n for n in (15, 18, 20, 55, 90, 100)]
+    for step, budget in ((0, 20), (9, 20), (10, 60), (29, 60), (30, 100)):
+        alone = build("overlong", f"max_tokens={budget}")(completion_ids=ids)
+        assert reward(completion_ids=ids, trainer_state=TrainerState(global_step=step)) == alone
+    assert reward(completion_ids=ids) == build("overlong", "max_tokens=100")(completion_ids=ids)
+    assert reward(completion_ids=ids, trainer_state=TrainerState(global_step=0))[:3] == [0.0, -0.5, -1.0]
+
+
+def test_a_cache_longer_than_the_first_stages_budget_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        stages = "algo.curriculum={budgets:[20,60],from_steps:[0,10]}"
+        compose_config(["reward=overlong", "max_tokens=100", stages, "reward.overlong.cache=30"])
+    assert caught.value.problems == [
+        "reward.overlong.cache=30: must be at most 20, the smallest budget of algo.curriculum.budgets"
+    ]
 
 
 def test_repeated_ngrams_are_punished_by_their_share():
