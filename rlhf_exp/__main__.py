@@ -21,11 +21,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import device
 from rlhf_exp.arguments import prepare_arguments
-from rlhf_exp.command import FAILED, STOPPED, fail, refuse, say
+from rlhf_exp.command import FAILED, STOPPED, claim, fail, refuse, say
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
 from rlhf_exp.hub import prepare_hub
 from rlhf_exp.refusals import explain
-from rlhf_exp.study import Plan, plan_job, report_study
+from rlhf_exp.run_folder import write_text
+from rlhf_exp.run_lock import link_latest, make_new_once
+from rlhf_exp.study import Plan, plan_job, report_study, start_anew
 from rlhf_exp.usage import format_help
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
@@ -48,7 +50,7 @@ def main() -> int:
 def run_job(cfg: DictConfig) -> int:
     """Check one composed config and run it; returns its exit status."""
     settings = HydraConfig.get()
-    where = ""
+    where, numbered = "", False
     if settings.mode == RunMode.MULTIRUN:
         where = f"job {settings.job.num} ({' '.join(settings.overrides.task)}): "
         name = _name_job(settings)
@@ -56,6 +58,8 @@ def run_job(cfg: DictConfig) -> int:
         name = name if cfg.skip_finished and name else f"{settings.job.num:02d}_{name}"
         cfg.output_dir = str(Path(settings.sweep.dir) / name)
         print(where.removesuffix(": "), flush=True)
+    elif "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]:  # nobody named it
+        numbered = True
     try:
         config = parse(cfg)
         prepare_hub(config)
@@ -74,15 +78,16 @@ def run_job(cfg: DictConfig) -> int:
         from rlhf_exp.trl_args import build_args
 
         build_args(config)  # before there is a folder
-        folder = _make_folder(config, cfg)
+        with claim(config.output_dir, numbered) as folder:
+            return _run(_settle(config, cfg, plan, folder), folder, where)
     except ConfigError as error:
         return refuse(error.problems, where=where)
-    return _run(config, folder, where)
 
 
 def _run_jobs(overrides: list[str]) -> int:
     """Hand over to Hydra, which composes one job or many and calls `run_job` for each."""
     device.register_resolvers()
+    make_new_once.cache_clear()
     statuses: list[int] = []
     studies: set[str] = set()
 
@@ -128,18 +133,30 @@ def _run(config: Config, folder: Path, where: str) -> int:
         return fail(error, folder, where=where)
 
 
-def _make_folder(config: Config, cfg: DictConfig) -> Path:
-    """Make the run folder with `.hydra`: the config with every interpolation resolved, and the overrides."""
-    folder = Path(config.output_dir)
+def _settle(config: Config, cfg: DictConfig, plan: Plan, folder: Path) -> Config:
+    """Look again at what the folder holds, now that nobody else can write there, and write `.hydra` into it."""
+    cfg.output_dir = str(folder)
+    config = replace(parse(cfg), resume=config.resume)
+    if cfg.skip_finished and cfg.resume is None and plan_job(config) != plan:
+        raise ConfigError([f"output_dir={folder}: another process has run in it meanwhile; start again"])
+    if config.resume is None:
+        start_anew(folder, config)
+    _write_hydra(folder, cfg)
+    link_latest(folder)
+    return config
+
+
+def _write_hydra(folder: Path, cfg: DictConfig) -> None:
+    """Write `.hydra`: the config with every interpolation resolved, and the overrides."""
     settings = HydraConfig.get()
+    texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
+    texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
     try:
-        (folder / ".hydra").mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(cfg, folder / ".hydra" / "config.yaml", resolve=True)
-        OmegaConf.save(settings, folder / ".hydra" / "hydra.yaml")
-        OmegaConf.save(settings.overrides.task, folder / ".hydra" / "overrides.yaml")
+        (folder / ".hydra").mkdir(exist_ok=True)
+        for name, text in texts.items():
+            write_text(folder / ".hydra" / f"{name}.yaml", text)
     except OSError as error:
         raise ConfigError([f"output_dir={folder}: cannot be written, {error.strerror}"]) from None
-    return folder
 
 
 def _name_job(settings: DictConfig) -> str:

@@ -12,6 +12,7 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import OmegaConf
 
 from rlhf_exp.config import ROOT, ConfigError
+from rlhf_exp.run_lock import follow_link
 
 
 def prepare_arguments() -> Namespace:
@@ -34,8 +35,12 @@ def prepare_arguments() -> Namespace:
     if "output_dir" in values:  # Hydra makes a sweep's folder before it applies the overrides of a job
         overrides.append(f"hydra.sweep.dir={values['output_dir']}")
     if "resume" in values and args.config_name is None:
-        flags, kept = _recall(values["resume"].strip("'\""), typed=set(values))
-        overrides = [*kept, *overrides, f"output_dir={values['resume']}"]
+        named = values["resume"].strip("'\"")
+        folder = follow_link(named)
+        text = values["resume"] if folder == named else folder
+        flags, kept = _recall(folder, typed=set(values))
+        overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
+        overrides = [*kept, *overrides, f"output_dir={text}"]
     if overrides:  # the parser wants them side by side
         start = sys.argv.index(args.overrides[0])
         sys.argv[start : start + len(args.overrides)] = overrides

@@ -6,7 +6,9 @@ return refuse(["task=hh: no such option; ..."], "describe")      # 2, after rlhf
 
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from hydra.errors import HydraException
@@ -14,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.config import Config, ConfigError, compose_config
 from rlhf_exp.refusals import explain
+from rlhf_exp.run_lock import FolderTaken, claim_folder
 
 FAILED, REFUSED, STOPPED = 1, 2, 130
 
@@ -33,6 +36,32 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
         return compose_config([*defaults, *arguments])
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError([explain(error, arguments)]) from None
+
+
+@contextmanager
+def claim_output(cfg: Config, arguments: list[str]) -> Iterator[Config]:
+    """Keep every other process out of the command's folder; yields the config with its name, which is numbered where
+    it was not typed and is taken.
+
+    Raises:
+        ConfigError: another process runs in it, or it cannot be written.
+    """
+    numbered = not any(text.startswith("output_dir=") for text in arguments)
+    with claim(cfg.output_dir, numbered) as folder:
+        yield replace(cfg, output_dir=str(folder))
+
+
+@contextmanager
+def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
+    """`claim_folder`, with a line of the user's for what it raises."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(claim_folder(Path(output_dir), numbered))
+        except FolderTaken as error:
+            raise ConfigError([f"output_dir={output_dir}: {error}"]) from None
+        except OSError as error:
+            raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
+        yield folder
 
 
 def refuse(problems: Iterable[str], command: str = "", where: str = "") -> int:

@@ -10,6 +10,8 @@ from importlib.util import find_spec
 
 from omegaconf import OmegaConf
 
+from rlhf_exp.run_lock import make_new_once
+
 _MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h; a device's handle is its number
 _AMPERE = 8  # the first with bfloat16
 
@@ -45,7 +47,9 @@ def choose_attention(dtype: str, use_cpu: bool) -> str:
 
 
 def register_resolvers() -> None:
-    """Make the resolvers of this module known to OmegaConf; a second call changes nothing."""
+    """Make the resolvers of this module known to OmegaConf, and that of a sweep's folder; a second call changes
+    nothing."""
     OmegaConf.register_new_resolver("rlhf_exp.use_cpu", lambda: cuda_major() == 0, replace=True)
     OmegaConf.register_new_resolver("rlhf_exp.attention", choose_attention, replace=True)
     OmegaConf.register_new_resolver("rlhf_exp.bf16", lambda: cuda_major() >= _AMPERE, replace=True)
+    OmegaConf.register_new_resolver("rlhf_exp.new_folder", make_new_once, replace=True)

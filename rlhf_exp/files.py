@@ -3,13 +3,14 @@
 find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
 """
 
-import json
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.combinations.task import FILES, list_sources
+from rlhf_exp.run_folder import read_record
+from rlhf_exp.run_lock import find_owner
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import Config
@@ -60,24 +61,29 @@ def _check_task(cfg: "Config") -> list[str]:
 
 
 def _check_resume(cfg: "Config") -> list[str]:
+    key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
+    if owner := find_owner(Path(folder)):
+        return [f"{key}={folder}: a run is going on in it ({owner})"]
     if cfg.resume is not None:
-        if not (Path(cfg.resume) / "run.json").is_file():
-            return [f"resume={cfg.resume}: not a run's folder, it has no run.json"]
-        if not any(Path(cfg.resume).glob("checkpoints/checkpoint-*")):
-            return [f"resume={cfg.resume}: has no checkpoint to go on from"]
-    elif not cfg.skip_finished and _holds_run(Path(cfg.output_dir)):  # with it, study.py looks closer
-        folder = cfg.output_dir
+        if not (Path(folder) / "run.json").is_file():
+            return [f"resume={folder}: not a run's folder, it has no run.json"]
+        if not has_checkpoint(Path(folder)):
+            return [f"resume={folder}: has no checkpoint yet; start anew with its overrides and output_dir={folder}"]
+    elif not cfg.skip_finished and _holds_run(Path(folder)):  # with it, study.py looks closer
         return [f"output_dir={folder}: already holds a run; use another folder, or resume={folder}"]
     return []
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is one to go on from."""
+    return any(folder.glob("checkpoints/checkpoint-*"))
+
+
 def _holds_run(folder: Path) -> bool:
-    """Whether a run is there to be lost; one that was refused has nothing."""
-    record = folder / "run.json"
-    try:
-        return record.exists() and json.loads(record.read_text(encoding="utf-8")).get("status") != "refused"
-    except ValueError:
-        return True
+    """Whether a run is there to be lost; one that was refused, or ended before its first checkpoint, has nothing."""
+    status = read_record(folder).get("status")
+    kept = status == "finished" or (folder / "model").exists() or has_checkpoint(folder)
+    return status not in (None, "refused") and kept
 
 
 def is_hub_id(path: str) -> bool:

@@ -48,6 +48,17 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
         out.write(json.dumps(_finite(row), ensure_ascii=False) + "\n")
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """run.json; {} where there is none, and {"status": "broken"} where it is torn."""
+    try:
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except ValueError:
+        return {"status": "broken"}
+    return {"status": "broken"} | record if isinstance(record, dict) else {"status": "broken"}
+
+
 class RunFolder:
     """`run.json` of one run: status, facts, and the seconds of each phase."""
 

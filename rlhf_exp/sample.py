@@ -8,7 +8,6 @@ what there is to learn from, and evaluation.json, whose baseline is marked as of
 reward_model with `task.samples=self` calls `sample`; both find the completions in the cache where they are there.
 """
 
-import json
 import sys
 from dataclasses import asdict, replace
 from importlib import import_module
@@ -18,10 +17,10 @@ from typing import TYPE_CHECKING
 from omegaconf import OmegaConf
 
 from rlhf_exp.combinations import GRADED
-from rlhf_exp.command import STOPPED, compose_command, fail, refuse
+from rlhf_exp.command import STOPPED, claim_output, compose_command, fail, refuse
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.hub import prepare_hub
-from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl, write_text
+from rlhf_exp.run_folder import RunFolder, read_record, write_json, write_jsonl, write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -54,8 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         cfg = _compose(arguments)
         prepare_hub(cfg)
-        folder = Path(cfg.output_dir)
-        _sample_and_show(cfg, folder)
+        with claim_output(cfg, arguments) as cfg:
+            folder = Path(cfg.output_dir)
+            _sample_and_show(cfg, folder)
     except ConfigError as error:
         return refuse(error.problems, "sample")
     except KeyboardInterrupt:
@@ -145,8 +145,7 @@ def _sample_and_show(cfg: Config, folder: Path) -> None:
 
 
 def _is_finished(folder: Path) -> bool:
-    record = folder / "run.json"
-    return record.is_file() and json.loads(record.read_text(encoding="utf-8"))["status"] == "finished"
+    return read_record(folder).get("status") == "finished"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ plan = plan_job(config)          # with skip_finished=true: Plan.START, RESUME o
 report_study(Path("outputs/compare"))
 """
 
-import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from enum import Enum
@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
+from yaml import YAMLError
 
 from rlhf_exp.config import Config, ConfigError
+from rlhf_exp.files import has_checkpoint
+from rlhf_exp.run_folder import read_record
 
 # What may differ between two runs of the same settings: where and how a run happens, not what it does.
 CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir",
                  "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm")  # fmt: skip
+# What a run leaves in its folder, and that part of it which depends on the settings alone.
+WRITTEN = ("run.json", "metrics.jsonl", "evaluation.json", "samples.jsonl", "preferences.jsonl", "errors.json",
+           "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model",
+           "checkpoints")  # fmt: skip
+DRAWN = ("start_model", "samples")
 SHOWN = 3
 
 
@@ -29,17 +37,15 @@ class Plan(Enum):
 
 def plan_job(cfg: Config) -> Plan:
     """What is left to do in `cfg.output_dir`. An unfinished run goes on from its last checkpoint, or starts anew where
-    it has none; only run.json is then removed: samples that it drew already are kept and used.
+    it has none.
 
     Raises:
         ConfigError: the folder holds a run of other settings, which would be lost.
     """
     folder = Path(cfg.output_dir)
-    status = _read_status(folder)
-    if status == "none":
-        return Plan.START
-    if status != "refused":
-        if differing := list(_compare(list_settings(OmegaConf.load(folder / ".hydra" / "config.yaml")), cfg)):
+    status = read_record(folder).get("status", "none")
+    if status not in ("none", "refused"):
+        if differing := _list_differing(folder, cfg):
             more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
             raise ConfigError(
                 [
@@ -49,10 +55,26 @@ def plan_job(cfg: Config) -> Plan:
             )
         if status == "finished":
             return Plan.SKIP
-        if any(folder.glob("checkpoints/checkpoint-*")):
+        if has_checkpoint(folder):
             return Plan.RESUME
-    (folder / "run.json").unlink()  # or its seconds would be added to
     return Plan.START
+
+
+def start_anew(folder: Path, cfg: Config) -> None:
+    """Remove what a run that is not gone on with has left in `folder`, if it holds one. The start model that it made
+    and the samples that it drew are kept where they are those of this run too."""
+    if not read_record(folder):
+        return
+    try:
+        same = not _list_differing(folder, cfg)
+    except ConfigError:  # its settings cannot be read
+        same = False
+    for name in WRITTEN if same else (*WRITTEN, *DRAWN):
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def report_study(folder: Path) -> Path | None:
@@ -70,21 +92,24 @@ def report_study(folder: Path) -> Path | None:
     return page
 
 
-def _read_status(folder: Path) -> str:
-    """`none` without a run.json; `broken` where it cannot be read."""
-    record = folder / "run.json"
-    if not record.is_file():
-        return "none"
-    try:
-        return json.loads(record.read_text(encoding="utf-8")).get("status", "broken")
-    except ValueError:
-        return "broken"
-
-
 def list_settings(config: Any) -> dict[str, str]:
     """{"eval.rows": "512", ...}: what a run does, by dotted key, without where and how it happens."""
     flat = _flatten(config)
     return {name: flat[name] for name in flat if name not in CIRCUMSTANCES and not name.startswith("logging.")}
+
+
+def _list_differing(folder: Path, cfg: Config) -> list[str]:
+    """What the run in `folder` does otherwise than `cfg` would.
+
+    Raises:
+        ConfigError: its settings cannot be read.
+    """
+    try:
+        saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
+    except (OSError, ValueError, YAMLError) as error:
+        reason = " ".join(str(error).split())[:100]
+        raise ConfigError([f"{folder}: its .hydra/config.yaml cannot be read ({reason}); use another folder"]) from None
+    return list(_compare(list_settings(saved), cfg))
 
 
 def _compare(saved: dict[str, str], cfg: Config) -> Iterator[str]:

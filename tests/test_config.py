@@ -1,3 +1,4 @@
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -291,16 +292,26 @@ def test_a_hub_id_passes_unless_its_first_part_is_a_local_folder(tmp_path, monke
     assert refuse("model.path=models/x")[0].startswith("model.path=models/x: no such folder")
 
 
-def test_a_finished_run_is_not_overwritten(tmp_path):
-    (tmp_path / "run.json").write_text("{}")
+@pytest.mark.parametrize("status", ["finished", "failed", "running"])
+def test_a_run_with_something_to_lose_is_not_overwritten(tmp_path, status):
+    (tmp_path / "run.json").write_text(json.dumps({"status": status}))
+    (tmp_path / "checkpoints" / "checkpoint-50").mkdir(parents=True)
     assert refuse(f"output_dir={tmp_path}") == [
         f"output_dir={tmp_path}: already holds a run; use another folder, or resume={tmp_path}"
     ]
 
 
-def test_resume_wants_a_run_with_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("text", ['{"status": "failed"}', '{"status": "running"}', '{"status": "refused"}', '{"sta'])
+def test_a_run_that_ended_before_its_first_checkpoint_is_started_anew_where_it_lies(tmp_path, text):
     assert refuse(f"resume={tmp_path}") == [f"resume={tmp_path}: not a run's folder, it has no run.json"]
+    (tmp_path / "run.json").write_text(text)
+    assert refuse(f"resume={tmp_path}") == [
+        f"resume={tmp_path}: has no checkpoint yet; start anew with its overrides and output_dir={tmp_path}"
+    ]
+    assert compose_config([f"output_dir={tmp_path}"]).output_dir == str(tmp_path)
+
+
+def test_resume_takes_a_run_with_a_checkpoint(tmp_path):
     (tmp_path / "run.json").write_text("{}")
-    assert refuse(f"resume={tmp_path}") == [f"resume={tmp_path}: has no checkpoint to go on from"]
     (tmp_path / "checkpoints" / "checkpoint-50").mkdir(parents=True)
     assert compose_config([f"resume={tmp_path}"]).resume == str(tmp_path)

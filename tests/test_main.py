@@ -1,9 +1,12 @@
+import fcntl
 import json
 import os
 import re
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -103,6 +106,66 @@ def test_a_run_gets_its_folder_with_the_resolved_config(command, runs):
 def test_the_default_folder_is_named_by_task_algorithm_and_time(command, runs):
     command()
     assert re.fullmatch(r"outputs/countdown/grpo/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", str(runs[0][1]))
+
+
+@pytest.fixture
+def one_second(monkeypatch):
+    """Every run starts in the same second."""
+    clock = SimpleNamespace(now=lambda: datetime(2026, 1, 2, 3, 4, 5))
+    monkeypatch.setattr("hydra.core.utils.datetime", clock)
+
+
+def test_runs_that_start_in_one_second_have_a_folder_each_by_one_name_everywhere(command, runs, one_second):
+    for seed in (1, 2, 3):
+        assert command(f"seed={seed}") == (0, [])
+    first = "outputs/countdown/grpo/2026-01-02_03-04-05"
+    assert [str(folder) for _, folder in runs] == [first, f"{first}_2", f"{first}_3"]
+    for seed, (cfg, folder) in enumerate(runs, 1):
+        saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
+        assert (saved.seed, saved.output_dir, saved.algo.args.output_dir) == (
+            seed,
+            str(folder),
+            f"{folder}/checkpoints",
+        )
+        assert (cfg.seed, cfg.output_dir, cfg.algo.args["output_dir"]) == (seed, str(folder), f"{folder}/checkpoints")
+    assert os.readlink("outputs/latest") == "countdown/grpo/2026-01-02_03-04-05_3"
+
+
+def test_sweeps_that_start_in_one_second_have_a_folder_each(command, runs, one_second):
+    for tokens in (16, 32):
+        assert command("-m", "seed=0,1", f"max_tokens={tokens}")[0] == 0
+    first = "outputs/sweeps/2026-01-02_03-04-05"
+    assert [(cfg.max_tokens, str(folder)) for cfg, folder in runs] == [
+        (tokens, f"{first}{number}/{job}")
+        for tokens, number in ((16, ""), (32, "_2"))
+        for job in ("00_seed-0", "01_seed-1")
+    ]
+    assert "max_tokens=16" in Path(first, "multirun.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("output_dir=there",), ("output_dir=there", "skip_finished=true"), ("resume=there",)]
+)
+def test_a_folder_in_which_a_run_lives_is_refused_with_its_process(command, runs, arguments):
+    folder = Path("there")
+    folder.mkdir()
+    finish(folder, "running", checkpoint=True)
+    with (folder / ".lock").open("w") as lock:
+        lock.write('{"pid": 71, "host": "node3"}')
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        line = f"rlhf_exp: {arguments[0]}: a run is going on in it (process 71 on node3)"
+        assert command(*arguments) == (2, [line])
+    assert runs == []
+
+
+def test_resume_goes_on_with_the_run_that_latest_points_at(command, runs):
+    command("seed=4")
+    folder = runs[0][1]
+    finish(folder, "failed", checkpoint=True)
+    assert command("resume=outputs/latest") == (0, [])
+    cfg, again = runs[1]
+    assert (again, cfg.output_dir, cfg.resume, cfg.seed) == (folder, str(folder), str(folder), 4)
 
 
 def test_a_sweep_runs_every_job_in_a_folder_of_its_own(command, runs):

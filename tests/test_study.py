@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from rlhf_exp.config import ConfigError, compose_config
-from rlhf_exp.study import Plan, plan_job, report_study
+from rlhf_exp.study import Plan, plan_job, report_study, start_anew
 
 
 @pytest.fixture
@@ -59,11 +59,22 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint(place, status):
     assert (folder / "run.json").exists()
 
 
-def test_an_unfinished_run_without_a_checkpoint_starts_anew_and_keeps_its_samples(place):
+@pytest.mark.parametrize(("overrides", "kept"), [([], ["samples", "start_model"]), (["seed=2"], [])])
+def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settings_alone(place, overrides, kept):
     folder = place("failed")
-    (folder / "samples").mkdir()
+    for name in ("samples", "start_model", "checkpoints"):
+        (folder / name).mkdir()
+    (folder / "metrics.jsonl").write_text("{}")
+    (folder / "mine.txt").write_text("")
     assert plan() == Plan.START
-    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "samples"]
+    start_anew(folder, compose_config(["output_dir=there", *overrides]))
+    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "mine.txt", *kept]
+
+
+def test_a_folder_that_holds_no_run_loses_nothing_to_one_that_starts(tmp_path):
+    (tmp_path / "model").mkdir()
+    start_anew(tmp_path, compose_config())
+    assert (tmp_path / "model").is_dir()
 
 
 def test_a_refused_run_starts_anew_whatever_its_settings(place):

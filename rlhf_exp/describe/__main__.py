@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from rlhf_exp.command import STOPPED, compose_command, refuse
+from rlhf_exp.command import STOPPED, claim_output, compose_command, refuse
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.describe import describe
 from rlhf_exp.hub import prepare_hub
@@ -42,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         cfg = _compose(arguments)
         prepare_hub(cfg)
-        figures = describe(cfg, Path(cfg.output_dir))
+        with claim_output(cfg, arguments) as cfg:
+            figures = describe(cfg, Path(cfg.output_dir))
     except ConfigError as error:
         return refuse(error.problems, "describe")
     except OSError as error:

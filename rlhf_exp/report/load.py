@@ -73,8 +73,9 @@ def find_runs(path: Path) -> list[Path]:
     if not path.is_dir():
         raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
     for pattern in ("run.json", "*/run.json", "*/*/run.json", "*/*/*/run.json"):
-        if found := sorted(path.glob(pattern), key=_natural):
-            return [file.parent for file in found]
+        found = [file.parent for file in path.glob(pattern) if file.parent == path or not file.parent.is_symlink()]
+        if found:  # not by outputs/latest, which is one of them again
+            return sorted(found, key=_natural)
     raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
 
 

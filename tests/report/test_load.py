@@ -74,6 +74,15 @@ def test_find_runs_sorts_the_jobs_of_a_sweep_as_numbers(tmp_path):
     assert find_runs(tmp_path / "sweep" / "2") == [tmp_path / "sweep" / "2"]
 
 
+def test_the_link_to_the_latest_run_is_no_run_beside_it(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "grpo" / name).mkdir(parents=True)
+        (tmp_path / "grpo" / name / "run.json").write_text('{"status": "running"}')
+    (tmp_path / "latest").symlink_to("grpo/b")
+    assert find_runs(tmp_path) == [tmp_path / "grpo" / "a", tmp_path / "grpo" / "b"]
+    assert find_runs(tmp_path / "latest") == [tmp_path / "latest"]
+
+
 EXPECTED = r"expected a run folder \(it holds run.json\) or a folder of run folders$"
 
 
