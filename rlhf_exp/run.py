@@ -177,8 +177,8 @@ def _count_tokens(metrics: list[dict[str, Any]], trainer: "Trainer") -> dict[str
     args, completion, rollouts = trainer.args, 0.0, 0
     for row in metrics:
         if mean := row.get("completions/mean_length"):  # over the rollouts since the last one
-            steps = args.steps_per_generation // args.gradient_accumulation_steps * args.num_iterations
-            begun = -(-row["step"] // max(1, steps))
+            minibatches = row["step"] * args.gradient_accumulation_steps
+            begun = -(-minibatches // (args.steps_per_generation * args.num_iterations))
             completion += mean * args.generation_batch_size * (begun - rollouts)
             rollouts = begun
     completion = round(completion)

@@ -55,6 +55,11 @@ class WorkMeter(TrainerCallback):
             if network is not None and _reads_tokens(network):
                 _hook(network, lambda kwargs, name=name: self._add(name, len(kwargs["input_ids"])))
         trainer.callback_handler.callbacks.insert(0, self)
+        trainer.budget_spent = self.is_spent
+
+    def is_spent(self) -> bool:
+        """Whether the run has trained on as many tokens as it may."""
+        return self.train_tokens is not None and self.counts["trained_tokens"] >= self.train_tokens
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -72,7 +77,7 @@ class WorkMeter(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.counts["step_seconds"] += time.perf_counter() - self._began
         self._began = None
-        if self.train_tokens is not None and self.counts["trained_tokens"] >= self.train_tokens:
+        if self.is_spent():
             control.should_training_stop = True
 
     def on_log(

@@ -40,13 +40,6 @@ def check_ppo(cfg: "Config") -> list[str]:
             f"algo.args.steps_per_generation={rounds}: must be a multiple of"
             f" algo.args.gradient_accumulation_steps={accumulated}, for a minibatch must not span two rollouts"
         )
-    steps = (rounds or accumulated) // accumulated * args.get("num_iterations", 1)
-    saved = args.get("save_steps", steps) if args.get("save_strategy") == "steps" else steps
-    if saved >= 1 and saved % steps:
-        problems.append(
-            f"algo.args.save_steps={saved}: must be a multiple of {steps}, the optimizer steps of a rollout, for a"
-            " checkpoint holds no rollout"
-        )
     if cfg.algo.critic_warmup_steps >= args.get("max_steps", -1) > 0:
         problems.append(
             f"algo.critic_warmup_steps={cfg.algo.critic_warmup_steps}: must be below"

@@ -6,11 +6,16 @@ The reference is the start model, or with adapters the base with them switched o
 from trl import DPOTrainer
 
 from rlhf_exp.trainers import Parts, select_columns
+from rlhf_exp.trainers.resuming import Resumable
+
+
+class ResumableDPOTrainer(Resumable, DPOTrainer):
+    """TRL's, which resumes exactly."""
 
 
 def build(parts: Parts) -> DPOTrainer:
     """Build the trainer on preference pairs."""
-    return DPOTrainer(
+    return ResumableDPOTrainer(
         model=parts.model_path,
         args=parts.args,
         train_dataset=select_columns(parts.task.train, "prompt", "chosen", "rejected"),

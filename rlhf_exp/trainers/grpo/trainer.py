@@ -13,12 +13,13 @@ from trl import GRPOTrainer
 from rlhf_exp.trainers.grpo.clipping import clip_advantages
 from rlhf_exp.trainers.grpo.curriculum import budget_at, set_budget
 from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights
+from rlhf_exp.trainers.resuming import ResumableRollouts
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import Curriculum
 
 
-class VariantGRPOTrainer(GRPOTrainer):
+class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with loss_type=hybrid, advantage clipping and a curriculum over the budget; each off unless asked.
 
     Logged where on: `completions/budget` (tokens), `advantages/clipped_ratio` (share of the rollout's completions),

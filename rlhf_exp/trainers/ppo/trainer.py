@@ -32,12 +32,13 @@ from rlhf_exp.trainers.ppo.advantages import (
 )
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
 from rlhf_exp.trainers.ppo.kl_controller import KLController
+from rlhf_exp.trainers.resuming import ResumableRollouts
 
 CRITIC = "critic"
 """The critic's name as a submodule of the policy, and its folder in what is saved."""
 
 
-class PPOTrainer(GRPOTrainer):
+class PPOTrainer(ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with a critic. Arguments as its own; `model` is a path, `args` a PPOConfig."""
 
     _tag_names = ["trl", "ppo"]

@@ -42,11 +42,6 @@ def test_our_keys_reach_the_trainers_config():
             " minibatch must not span two rollouts",
         ),
         (
-            ["algo.args.num_iterations=2", "algo.args.save_steps=12"],
-            "algo.args.save_steps=12: must be a multiple of 8, the optimizer steps of a rollout, for a checkpoint holds"
-            " no rollout",
-        ),
-        (
             ["algo.critic_warmup_steps=320"],
             "algo.critic_warmup_steps=320: must be below algo.args.max_steps=320, or the policy learns nothing",
         ),

@@ -1,0 +1,192 @@
+"""A resumed run equals an unbroken one, bit for bit: weights, reference, figures, tokens; and what cannot be resumed.
+
+Each run is a few steps of the shipped model with a checkpoint due after every step, on so few rows that the second
+epoch begins soon.
+"""
+
+import pytest
+import torch
+from peft import LoraConfig
+from transformers import TrainerCallback
+
+from rlhf_exp.config import compose_config
+from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.tasks import Task
+from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trl_args import build_args
+from rlhf_exp.work import WorkMeter
+
+PAIR = {"chosen": " 8 * 7 - 3", "rejected": " 8 + 7"}
+ROWS = [
+    {"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 .", "completion": " 8 * 7" + " - 3" * i}
+    | {side: text + " - 3" * (i % 3) for side, text in PAIR.items()}
+    for i in range(8)
+]
+SMALL = [
+    "device=cpu", "device.threads=1", "max_tokens=6", "algo.args.disable_tqdm=true", "algo.args.logging_steps=3",
+    "algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null",
+]  # fmt: skip
+GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=4", "algo.args.num_generations=2"]
+GRPO_2_X_2 = [*GRPO, "+algo.args.steps_per_generation=2", "algo.args.num_iterations=2"]
+PPO = [
+    "algo=ppo", "algo.args.per_device_train_batch_size=2", "algo.args.steps_per_generation=2",
+    "algo.args.num_iterations=2", "algo.target_kl=0.01", "algo.kl_horizon=20",
+]  # fmt: skip
+GIVEN = ["algo.args.per_device_train_batch_size=2", "algo.args.max_steps=7", "algo.args.warmup_steps=2"]
+"""Four steps an epoch, a figure every three: step 5 is in the second epoch, and between two rows of figures."""
+TIMES = ("time", "runtime", "per_second")
+
+
+def reward(completions, **columns):
+    return [float(len(text) % 7) for text in completions]
+
+
+def make(folder, *overrides, lora=False, rows=ROWS):
+    cfg = compose_config([*SMALL, f"output_dir={folder}", *overrides])
+    path = resolve_model(cfg, folder)
+    rewards = [reward] if cfg.algo.name in ("grpo", "ppo") else []
+    task_type = "SEQ_CLS" if cfg.algo.name == "reward_model" else "CAUSAL_LM"
+    peft_config = LoraConfig(r=2, target_modules="all-linear", task_type=task_type) if lora else None
+    task = Task("t", rows, [], None)
+    trainer = build_trainer(Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, rewards, peft_config))
+    meter = WorkMeter(cfg.train_tokens)
+    meter.watch(trainer)
+    return trainer
+
+
+def checkpoints(folder):
+    return sorted(int(path.name.rpartition("-")[2]) for path in (folder / "checkpoints").glob("checkpoint-*"))
+
+
+def resume(folder, step, *overrides, **kwargs):
+    trainer = make(folder, *overrides, **kwargs)
+    trainer.train(resume_from_checkpoint=str(folder / "checkpoints" / f"checkpoint-{step}"))
+    return trainer
+
+
+def figures(trainer):
+    rows = [row for row in trainer.state.log_history if "loss" in row]
+    return [{k: v for k, v in row.items() if not any(k.endswith(time) for time in TIMES)} for row in rows]
+
+
+def assert_equal(one, other):
+    assert one.state.global_step == other.state.global_step
+    tensors = dict(one.model.named_parameters())
+    differing = [name for name, tensor in other.model.named_parameters() if not torch.equal(tensors[name], tensor)]
+    assert not differing, f"{len(differing)} of {len(tensors)} tensors differ"
+    assert figures(one) == figures(other)
+
+
+CASES = {
+    "grpo, 2 minibatches twice": ([*GRPO_2_X_2, "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
+    "grpo, accumulation 2 of 4": (
+        [*GRPO, "algo.args.per_device_train_batch_size=2", "+algo.args.steps_per_generation=4",
+         "algo.args.gradient_accumulation_steps=2", "algo.args.max_steps=8"], [2, 4, 6, 8], 6,
+    ),
+    "grpo, a rollout ends inside a step": (
+        [*GRPO, "algo.args.per_device_train_batch_size=2", "+algo.args.steps_per_generation=3",
+         "algo.args.gradient_accumulation_steps=2", "algo.args.max_steps=8"], [3, 6, 8], 6,
+    ),
+    "grpo, curriculum": (
+        [*GRPO, "algo.curriculum.budgets=[3,6]", "algo.curriculum.from_steps=[0,3]", "algo.args.max_steps=6"],
+        [1, 2, 3, 4, 5, 6], 5,
+    ),
+    "grpo, a reference that follows": (
+        [*GRPO_2_X_2, "algo.args.max_steps=8", "+algo.args.sync_ref_model=true", "+algo.args.ref_model_sync_steps=3"],
+        [4, 8], 4,
+    ),
+    "ppo, shared critic": ([*PPO, "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
+    "ppo, separate critic": ([*PPO, "algo.critic=separate", "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
+    "sft": (["algo=sft", *GIVEN], [1, 2, 3, 4, 5, 6, 7], 5),
+    "sft, order by length": (
+        ["algo=sft", *GIVEN, "algo.args.train_sampling_strategy=group_by_length"], [1, 2, 3, 4, 5, 6, 7], 5
+    ),
+    "dpo": (["algo=dpo", *GIVEN], [1, 2, 3, 4, 5, 6, 7], 5),
+    "dpo, a reference that follows": (
+        ["algo=dpo", *GIVEN, "+algo.args.sync_ref_model=true", "+algo.args.ref_model_sync_steps=3",
+         "algo.args.precompute_ref_log_probs=false"], [1, 2, 3, 4, 5, 6, 7], 5,
+    ),
+    "reward_model": (["algo=reward_model", *GIVEN], [1, 2, 3, 4, 5, 6, 7], 5),
+}  # fmt: skip
+
+
+def run_and_resume(folder, case, lora=False):
+    overrides, saved, step = CASES[case]
+    whole = make(folder, *overrides, lora=lora)
+    whole.train()
+    assert checkpoints(folder) == saved
+    assert_equal(whole, resume(folder, step, *overrides, lora=lora))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_resumed_run_is_the_unbroken_one(tmp_path, case):
+    run_and_resume(tmp_path, case)
+
+
+@pytest.mark.parametrize("case", ["grpo, 2 minibatches twice", "ppo, shared critic", "dpo", "reward_model"])
+def test_a_resumed_run_with_an_adapter_is_the_unbroken_one(tmp_path, case):
+    run_and_resume(tmp_path, case, lora=True)
+
+
+@pytest.mark.parametrize("algo", [GRPO, ["algo=sft", *GIVEN]])
+def test_a_run_that_had_taken_its_last_step_takes_no_other(tmp_path, algo):
+    """Its checkpoint is within an epoch: transformers would take one step more."""
+    whole = make(tmp_path, *algo, "algo.args.max_steps=3")
+    whole.train()
+    assert_equal(whole, resume(tmp_path, 3, *algo, "algo.args.max_steps=3"))
+
+
+def test_a_run_that_had_spent_its_tokens_takes_no_other_step(tmp_path):
+    overrides = [*GRPO, "train_tokens=100", "algo.args.max_steps=10"]
+    whole = make(tmp_path, *overrides)
+    whole.train()
+    last = whole.state.global_step
+    assert checkpoints(tmp_path)[-1] == last < 10
+    assert_equal(whole, resume(tmp_path, last, *overrides))
+
+
+@pytest.mark.parametrize(
+    ("when", "saved"),
+    [
+        (["algo.args.save_steps=3"], [4, 8, 12, 14]),
+        (["algo.args.save_steps=0.17"], [4, 8, 12, 14]),
+        (["algo.args.save_strategy=epoch"], [8, 14]),
+        (["algo.args.save_strategy=no"], []),
+    ],
+)
+@pytest.mark.parametrize("algo", [GRPO_2_X_2, PPO], ids=["grpo", "ppo"])
+def test_a_save_waits_for_the_end_of_the_rollout(tmp_path, algo, when, saved):
+    make(tmp_path, *algo, "algo.args.max_steps=14", *when).train()
+    assert checkpoints(tmp_path) == saved
+
+
+class Signal(TrainerCallback):
+    """From a step on asks to save, and stops once that is done."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_save = state.global_step >= 5
+
+    def on_save(self, args, state, control, **kwargs):
+        control.should_training_stop = True
+
+
+@pytest.mark.parametrize("place", [0, None], ids=["called first", "called last"])
+def test_a_signals_save_waits_for_the_end_of_the_rollout_too(tmp_path, place):
+    overrides = [*GRPO_2_X_2, "algo.args.max_steps=10", "algo.args.save_strategy=no"]
+    stopped = make(tmp_path / "stopped", *overrides)
+    callbacks = stopped.callback_handler.callbacks
+    callbacks.insert(len(callbacks) if place is None else place, Signal())
+    stopped.train()
+    assert stopped.state.global_step == 8 and checkpoints(tmp_path / "stopped") == [8]
+    whole = make(tmp_path / "whole", *overrides)
+    whole.train()
+    assert_equal(whole, resume(tmp_path / "stopped", 8, *overrides))
+
+
+def test_the_end_of_the_tokens_waits_for_nothing(tmp_path):
+    overrides = [*GRPO_2_X_2, "algo.args.max_steps=10", "train_tokens=230"]
+    trainer = make(tmp_path, *overrides)
+    trainer.train()
+    plain = make(tmp_path / "plain", *overrides, "algo.args.save_strategy=no")
+    plain.train()
+    assert trainer.state.global_step == plain.state.global_step == 5
