@@ -28,9 +28,17 @@ from rlhf_exp.refusals import explain
 from rlhf_exp.run_folder import write_text
 from rlhf_exp.run_lock import link_latest, make_new_once
 from rlhf_exp.study import Plan, plan_job, report_study, start_anew
+from rlhf_exp.sweep import list_jobs, name_job, refuse_jobs
 from rlhf_exp.usage import format_help
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
+
+
+class SweepRefused(BaseException):
+    """A job of the sweep cannot run, so none does. Hydra keeps an Exception and calls the next job."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
 
 
 def main() -> int:
@@ -47,21 +55,20 @@ def main() -> int:
         return STOPPED
 
 
-def run_job(cfg: DictConfig) -> int:
-    """Check one composed config and run it; returns its exit status."""
+def run_job(cfg: DictConfig, jobs: int = 0) -> int:
+    """Check one composed config and run it; returns its exit status. `jobs` is how many a sweep has, where known."""
     settings = HydraConfig.get()
     where, numbered = "", False
     if settings.mode == RunMode.MULTIRUN:
-        where = f"job {settings.job.num} ({' '.join(settings.overrides.task)}): "
-        name = _name_job(settings)
-        # Numbers move when a study grows, and what is finished must be found again.
-        name = name if cfg.skip_finished and name else f"{settings.job.num:02d}_{name}"
-        cfg.output_dir = str(Path(settings.sweep.dir) / name)
-        print(where.removesuffix(": "), flush=True)
+        job = name_job(settings.job.num, jobs, settings.overrides.task)
+        where = f"{job}: "
+        _place_job(cfg, settings)
+        print(f"\n{job}" if settings.job.num else job, flush=True)
     elif "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]:  # nobody named it
         numbered = True
     try:
         config = parse(cfg)
+        print(f"{_describe(config)}: {config.output_dir}", flush=True)
         prepare_hub(config)
         if config.dry_run:
             from rlhf_exp.dry_run import print_dry_run
@@ -75,10 +82,14 @@ def run_job(cfg: DictConfig) -> int:
         if plan == Plan.RESUME:
             print(f"goes on: {config.output_dir}", flush=True)
             config = replace(config, resume=config.output_dir)
+        if "trl" not in sys.modules:
+            print("[start] imports torch and TRL", flush=True)
         from rlhf_exp.trl_args import build_args
 
         build_args(config)  # before there is a folder
         with claim(config.output_dir, numbered) as folder:
+            if str(folder) != config.output_dir:
+                print(f"another run has that folder; this one's is {folder}", flush=True)
             return _run(_settle(config, cfg, plan, folder), folder, where)
     except ConfigError as error:
         return refuse(error.problems, where=where)
@@ -90,13 +101,18 @@ def _run_jobs(overrides: list[str]) -> int:
     make_new_once.cache_clear()
     statuses: list[int] = []
     studies: set[str] = set()
+    jobs: list[list[str]] = []
 
     def job(cfg: DictConfig) -> int:
         settings = HydraConfig.get()
+        if settings.mode == RunMode.MULTIRUN and not statuses:
+            jobs.extend(list_jobs())
         if settings.mode == RunMode.MULTIRUN and not cfg.dry_run:
+            if not statuses:
+                _check_sweep(jobs)
             studies.add(settings.sweep.dir)
         try:
-            statuses.append(run_job(cfg))
+            statuses.append(run_job(cfg, len(jobs)))
         except Exception as error:  # a bug, before there was a folder: the other jobs of a sweep still run
             traceback.print_exc()
             say(f"failed: {type(error).__name__}: {error}")
@@ -108,6 +124,8 @@ def _run_jobs(overrides: list[str]) -> int:
     try:
         with env_override({"HYDRA_FULL_ERROR": "1"}):  # raise to us: Hydra's own report is long, its status 1
             hydra.main(config_path=str(ROOT / "conf"), config_name="config", version_base="1.3")(job)()
+    except SweepRefused as refused:
+        return refuse(refused.problems)
     except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
         if TRACED:
             raise
@@ -118,6 +136,27 @@ def _run_jobs(overrides: list[str]) -> int:
     for folder in studies:
         report_study(Path(folder))
     return min(bad, default=0)  # a failure before a refusal
+
+
+def _describe(config: Config) -> str:
+    """grpo on countdown, model tiny, seed 0"""
+    kind = "dry run: " if config.dry_run else ""
+    return f"{kind}{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
+
+
+def _check_sweep(jobs: list[list[str]]) -> None:
+    """Check every job before the first starts, and say so: it takes the seconds that TRL's import takes."""
+    if jobs:
+        print(f"checking {len(jobs)} jobs", flush=True)
+    if problems := refuse_jobs(jobs, _place_job):
+        raise SweepRefused([*problems, f"none of {len(jobs)} jobs was started"])
+
+
+def _place_job(cfg: DictConfig, settings: DictConfig) -> None:
+    """Give a sweep's job its folder. Numbers move when a study grows, and what is finished must be found again."""
+    name = _name_job(settings)
+    name = name if cfg.skip_finished and name else f"{settings.job.num:02d}_{name}"
+    cfg.output_dir = str(Path(settings.sweep.dir) / name)
 
 
 def _run(config: Config, folder: Path, where: str) -> int:

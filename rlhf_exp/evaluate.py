@@ -134,7 +134,10 @@ def _sample(
     training = model.training
     model.eval()
     devices = [] if model.device.type == "cpu" else [model.device]
-    with torch.random.fork_rng(devices), tqdm(total=len(order), desc=title, unit="row", leave=False) as bar:
+    with (
+        torch.random.fork_rng(devices),
+        tqdm(total=len(order), desc=title, unit="row", leave=False, disable=None) as bar,
+    ):
         torch.manual_seed(cfg.eval.seed)
         for start in range(0, len(order), cfg.eval.batch_size):
             batch = order[start : start + cfg.eval.batch_size]

@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     if problem := _find_problem(adapter, args.out):
         return _refuse(problem)
 
+    print(f"adds {adapter} to its base: {args.out}", flush=True)
     import transformers
 
     from rlhf_exp.models.adapters import AdapterError, WrongBase, find_base, merge

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm.auto import tqdm
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
 
@@ -149,7 +150,15 @@ class MetricsWriter(TrainerCallback):
 
 
 class QuietProgress(ProgressCallback):
-    """The progress bar, with the newest figures beside it instead of a printed line a step."""
+    """The progress bar, with the newest figures beside it instead of a printed line a step; none where stderr is not a
+    terminal, of whose redraws a log would keep every one."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.is_world_process_zero:
+            self.training_bar = tqdm(total=state.max_steps, desc="train", unit="step", dynamic_ncols=True, disable=None)
+        self.current_step = 0
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any

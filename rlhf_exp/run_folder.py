@@ -22,6 +22,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+STAGES = {
+    "load": "tokenizer, rows, rewards",
+    "sample": "draws completions of the start model to learn from",
+    "baseline": "measures the start model on held-out rows",
+    "train": "builds the trainer and trains; metrics.jsonl has every logged step",
+    "evaluate": "measures the trained model on the same rows",
+    "report": "draws the curves and writes the report",
+}
+"""What a phase does, as it is said when it begins."""
+
 PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
 
 
@@ -65,6 +75,7 @@ class RunFolder:
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
         self.path = path
         self.record = record
+        self._announced: set[str] = set()
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
@@ -103,7 +114,11 @@ class RunFolder:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the seconds spent inside to `seconds[name]`, and keep its peak memory, on success and on failure."""
+        """Add the seconds spent inside to `seconds[name]`, and keep its peak memory, on success and on failure. What
+        begins is said once."""
+        if name not in self._announced:
+            print(f"[{name}] {STAGES[name]}", flush=True)
+            self._announced.add(name)
         start = time.perf_counter()
         reset_peak_memory()
         try:

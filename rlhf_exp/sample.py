@@ -120,6 +120,8 @@ def _compose(arguments: list[str]) -> Config:
 
 
 def _sample_and_show(cfg: Config, folder: Path) -> None:
+    drawn = f"{cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
+    print(f"{drawn} for {cfg.task.name}, model {cfg.model.name}, seed {cfg.seed}: {folder}", flush=True)
     import torch
     import transformers
 

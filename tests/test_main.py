@@ -213,10 +213,10 @@ def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
     status, lines = command(*study, "max_tokens=64")
     assert status == 2
     assert lines == [
-        "rlhf_exp: job 0 (seed=0 skip_finished=True output_dir=there max_tokens=64): output_dir=there/seed-0: holds a"
-        " run of other settings (max_tokens=96, here 64, algo.args.max_completion_length=96, here 64); use another"
-        " output_dir",
-        "rlhf_exp: 1 of 2 jobs did not succeed",
+        "rlhf_exp: job 1 of 2 (seed=0 skip_finished=True output_dir=there max_tokens=64): output_dir=there/seed-0:"
+        " holds a run of other settings (max_tokens=96, here 64, algo.args.max_completion_length=96, here 64); use"
+        " another output_dir",
+        "rlhf_exp: none of 2 jobs was started",
     ]
 
 
@@ -227,14 +227,70 @@ def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
     assert "2 runs compared" in Path("there/report.html").read_text()
 
 
-def test_a_bad_job_does_not_stop_the_others_of_a_sweep(command, runs):
-    status, lines = command("-m", "max_tokens=8,0,16", "output_dir=there")
-    assert status == 2
-    assert lines == [
-        "rlhf_exp: job 1 (max_tokens=0 output_dir=there): max_tokens=0: must be a whole number >= 1",
-        "rlhf_exp: 1 of 3 jobs did not succeed",
+def test_a_sweep_with_a_bad_job_runs_none_and_names_every_problem(command, runs):
+    assert command("-m", "max_tokens=8,0,16", "seed=0,-1", "output_dir=there") == (
+        2,
+        [
+            "rlhf_exp: job 2 of 6 (max_tokens=8 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
+            " <= 4294967295",
+            "rlhf_exp: job 3 of 6 (max_tokens=0 seed=0 output_dir=there): max_tokens=0: must be a whole number >= 1",
+            "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
+            " <= 4294967295",
+            "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): max_tokens=0: must be a whole number >= 1",
+            "rlhf_exp: job 6 of 6 (max_tokens=16 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
+            " <= 4294967295",
+            "rlhf_exp: none of 6 jobs was started",
+        ],
+    )
+    assert runs == []
+
+
+def test_what_trl_refuses_in_a_later_job_stops_the_sweep_too(command, runs, monkeypatch):
+    def refuse(cfg):
+        if cfg.max_tokens == 16:
+            raise ConfigError(["algo.args.x=1: no argument of TRL's GRPOConfig"])
+
+    monkeypatch.setattr(trl_args, "build_args", refuse)
+    status, lines = command("-m", "max_tokens=8,16", "output_dir=there")
+    assert status == 2 and runs == []
+    assert lines[0].startswith("rlhf_exp: job 2 of 2 (max_tokens=16 output_dir=there): algo.args.x=1: ")
+
+
+def test_what_is_wrong_with_every_job_is_said_once(command, runs):
+    assert command("-m", "max_tokens=0", "seed=0,1,2", "output_dir=there")[1] == [
+        "rlhf_exp: all 3 jobs: max_tokens=0: must be a whole number >= 1",
+        "rlhf_exp: none of 3 jobs was started",
     ]
-    assert [cfg.max_tokens for cfg, _ in runs] == [8, 16]
+
+
+def test_the_jobs_that_are_checked_are_those_that_hydra_runs(command, runs, monkeypatch):
+    """In number, order, settings and folders, in every way to write a sweep."""
+    checked = []
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: checked.append(cfg))
+    sweeps = [
+        ("-m", "loss_type=grpo,dr_grpo", "max_tokens=range(32,64,16)", "output_dir=there"),
+        ("-m", "experiment=compare_ppo,compare_grpo", "output_dir=other"),
+        ("-m", "seed=choice(0,1)", "+algo.args.delta=2.0", "hydra.sweeper.max_batch_size=1", "output_dir=batches"),
+        ("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0,3", "max_tokens=32", "output_dir=study"),
+    ]
+    for arguments, number in zip(sweeps, (4, 2, 2, 4), strict=True):
+        checked.clear()
+        runs.clear()
+        assert command(*arguments) == (0, [])
+        started = [cfg for cfg, _ in runs]
+        assert len(started) == number
+        assert checked == [*started, *started]  # all of them first, then each as its turn comes
+
+
+def test_each_job_says_which_of_how_many_it_is(command, runs, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["rlhf_exp", "-m", "seed=0,1", "output_dir=there"])
+    assert command_line.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "checking 2 jobs"
+    assert [line for line in lines if line.startswith("job")] == [
+        "job 1 of 2 (seed=0 output_dir=there)",
+        "job 2 of 2 (seed=1 output_dir=there)",
+    ]
 
 
 def test_a_study_runs_by_name_from_any_folder(command, runs):
@@ -333,6 +389,37 @@ def test_help_and_refusals_import_no_ml_library(argument):
         [sys.executable, "-c", code, argument], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_run_says_at_once_what_runs_and_where_before_torch_is_imported(tmp_path):
+    code = (
+        "import sys; sys.modules['rlhf_exp.trl_args'] = None; from rlhf_exp.__main__ import main; main();"
+        "print([name for name in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, "output_dir=there", "seed=3"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == [
+        "grpo on countdown, model tiny, seed 3: there",
+        "[start] imports torch and TRL",
+        "[]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "line"),
+    [
+        ("sample", ["task=countdown", "task.sampling.rows=8", "output_dir=there"],
+         "8 x 8 completions for countdown, model tiny, seed 0: there"),
+        ("describe", ["task=countdown", "output_dir=there"], "what is in countdown: there"),
+    ],
+)  # fmt: skip
+def test_the_commands_beside_say_at_once_what_they_do(tmp_path, module, arguments, line):
+    code = f"import sys; sys.modules['torch'] = None; from rlhf_exp.{module} import __main__ as m; m.main()"
+    if module == "sample":
+        code = code.replace("from rlhf_exp.sample import __main__ as m", "import rlhf_exp.sample as m")
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[0] == line
 
 
 def test_python_m_gives_the_exit_status():

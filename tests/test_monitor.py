@@ -1,12 +1,14 @@
+import io
 import json
 import math
+import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
 
-from rlhf_exp.monitor import MetricsWriter, NonFiniteLoss, Probe, completion_logps, token_kl
+from rlhf_exp.monitor import MetricsWriter, NonFiniteLoss, Probe, QuietProgress, completion_logps, token_kl
 
 ROWS = [([3, 4, 5], [6, 7, 1]), ([3], [8, 9, 10, 11, 1]), ([4, 4], [1])]
 
@@ -113,3 +115,15 @@ def test_a_resumed_run_keeps_the_lines_up_to_its_checkpoint(tmp_path):
     begin(resumed, step=3)
     call(resumed, 4, {"loss": 9.0})
     assert [(row["step"], row["loss"]) for row in read(tmp_path)][2:] == [(3, pytest.approx(0.3)), (4, 9.0)]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_bar_of_training_has_a_name_and_is_drawn_on_a_terminal_alone(monkeypatch, terminal):
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys, "stderr", shown)
+    state, progress = TrainerState(max_steps=80), QuietProgress()
+    progress.on_train_begin(None, state, TrainerControl())
+    progress.training_bar.close()
+    assert shown.getvalue().strip().startswith("train:   0%") is terminal
+    assert bool(shown.getvalue()) is terminal

@@ -47,6 +47,7 @@ def finished(workplace):
     """One finished run: its folder and what the terminal showed."""
     done = launch(*SMALL, "output_dir=first", cwd=workplace)
     assert done.returncode == 0, done.stderr
+    (workplace / "first.err").write_text(done.stderr)
     return workplace / "first", done.stdout
 
 
@@ -114,6 +115,15 @@ def test_the_terminal_shows_the_figures_and_where_the_report_is(finished):
     folder, shown = finished
     for word in ("accuracy", "baseline", "trained", "difference", "peak memory", "health", "report.html"):
         assert word in shown
+
+
+def test_each_stage_is_said_once_as_it_begins_and_no_bar_is_drawn_into_a_log(finished):
+    (folder, shown), stderr = finished, (finished[0].parent / "first.err").read_text()
+    lines = shown.splitlines()
+    assert lines[0] == f"grpo on countdown, model tiny, seed 0: {folder.name}"
+    stages = [line.split()[0] for line in lines if line.startswith("[")]
+    assert stages == ["[start]", "[load]", "[baseline]", "[train]", "[evaluate]", "[report]"]
+    assert stderr == ""
 
 
 def test_the_same_command_gives_the_same_metrics_and_finds_its_baseline_again(finished, workplace):

@@ -41,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     start = time.perf_counter()
     try:
         cfg = _compose(arguments)
+        print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
         prepare_hub(cfg)
         with claim_output(cfg, arguments) as cfg:
             figures = describe(cfg, Path(cfg.output_dir))

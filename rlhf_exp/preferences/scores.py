@@ -32,7 +32,7 @@ def score_sequences(
     model.eval()
     scores = [0.0] * len(sequences)
     order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
-    with tqdm(total=len(sequences), desc=title, unit="text", leave=False, disable=title is None) as bar:
+    with tqdm(total=len(sequences), desc=title, unit="text", leave=False, disable=title is None or None) as bar:
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             inputs = _pad([sequences[i] for i in batch], pad_id, model.device)
@@ -52,7 +52,7 @@ def sum_logps(
     training = model.training
     model.eval()
     sums = [0.0] * len(rows)
-    with tqdm(total=len(rows), desc=title, unit="answer", leave=False, disable=title is None) as bar:
+    with tqdm(total=len(rows), desc=title, unit="answer", leave=False, disable=title is None or None) as bar:
         for batch in _split(rows, model.config.get_text_config().vocab_size):
             sequences = [rows[i][0] + rows[i][1] for i in batch]
             starts = [_start(rows[i]) for i in batch]

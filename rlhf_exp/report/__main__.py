@@ -21,6 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
         out = args.out or (args.dirs[0] if len(args.dirs) == 1 else None)
         if out is None:
             raise NotARun(f"{len(run_dirs)} runs to compare: say where the report goes, with --out FOLDER")
+        print(f"a report on {len(run_dirs)} run{'' if len(run_dirs) == 1 else 's'}: {out}", flush=True)
         page = write_report(run_dirs, out)
         if len(run_dirs) == 1:
             print(terminal_table(run_dirs[0]))

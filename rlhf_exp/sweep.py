@@ -1,0 +1,81 @@
+"""The jobs of a sweep, known before the first of them starts.
+
+jobs = list_jobs()                      # inside the first job that Hydra calls: the overrides of every job
+refuse_jobs(jobs, place)                # the problems of all, a line each; [] where every job may run
+
+Hydra composes one job after the other and hands each over only when its turn has come. A job that is refused after the
+others have run for a night costs that night.
+"""
+
+from collections.abc import Callable
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, open_dict
+
+from rlhf_exp.config import Config, ConfigError, parse
+from rlhf_exp.hub import prepare_hub
+from rlhf_exp.study import plan_job
+
+SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+
+
+def list_jobs() -> list[list[str]]:
+    """The overrides of every job of the sweep that is running, in Hydra's order; empty where its sweeper chooses them
+    as it goes (optuna)."""
+    sweeper = HydraConfig.get().sweeper
+    if sweeper._target_ != SWEEPER:
+        return []
+    swept = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    typed = [text for text in parser.parse_overrides(get_args_parser().parse_args().overrides)
+             if not text.is_hydra_override()]  # fmt: skip
+    overrides = parser.parse_overrides([*swept, *(text.input_line for text in typed)])
+    return BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
+
+
+def refuse_jobs(jobs: list[list[str]], place: Callable[[DictConfig, DictConfig], None]) -> list[str]:
+    """Compose each job as Hydra will and check it as `run_job` will, its weights apart; returns the problems, each
+    after its job. What is wrong with every job is said once.
+
+    Args:
+        place: (cfg, settings) puts the job's folder into `cfg`.
+    """
+    found: dict[str, list[int]] = {}
+    for number, overrides in enumerate(jobs):
+        for problem in _check_job(number, overrides, place):
+            found.setdefault(problem, []).append(number)
+    lines: list[tuple[int, str]] = []
+    for problem, numbers in found.items():
+        if len(numbers) == len(jobs) > 1:
+            lines.append((-1, f"all {len(jobs)} jobs: {problem}"))
+        else:
+            lines += [(number, f"{name_job(number, len(jobs), jobs[number])}: {problem}") for number in numbers]
+    return [line for _, line in sorted(lines, key=lambda found: found[0])]
+
+
+def name_job(number: int, total: int, overrides: list[str]) -> str:
+    """job 3 of 18 (seed=0 max_tokens=64); `number` counts from 0, `total` is 0 where it is not known."""
+    return f"job {number + 1}{f' of {total}' if total else ''} ({' '.join(overrides)})"
+
+
+def _check_job(number: int, overrides: list[str], place: Callable[[DictConfig, DictConfig], None]) -> list[str]:
+    from rlhf_exp.trl_args import build_args
+
+    job = GlobalHydra.instance().config_loader().load_sweep_config(HydraConfig.instance().cfg, overrides)
+    with open_dict(job):
+        job.hydra.job.num = number
+        settings = job.pop("hydra")
+    try:
+        place(job, settings)
+        config: Config = parse(job)
+        prepare_hub(config)
+        if config.skip_finished and not config.resume:
+            plan_job(config)
+        build_args(config)
+    except ConfigError as error:
+        return error.problems
+    return []
