@@ -14,11 +14,15 @@ from pathlib import Path
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from rlhf_exp.combinations.model import BY_SIZE
 from rlhf_exp.config import Config, ConfigError, compose_config
 from rlhf_exp.refusals import explain
 from rlhf_exp.run_lock import FolderTaken, claim_folder
 
 FAILED, REFUSED, STOPPED = 1, 2, 130
+
+# Nothing is trained here, so that what hangs on a model's size must not be asked for.
+UNTRAINED = [f"algo.args.{name}=1" for name in BY_SIZE if name != "steps_per_generation"]
 
 
 def compose_command(command: str, defaults: list[str], arguments: list[str]) -> Config:
@@ -33,7 +37,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
         if text.split("=")[0].lstrip("+") in ("resume", "dry_run"):
             raise ConfigError([f"{text}: not with rlhf_exp.{command}, only with rlhf_exp"])
     try:
-        return compose_config([*defaults, *arguments])
+        return compose_config([*UNTRAINED, *defaults, *arguments])
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError([explain(error, arguments)]) from None
 

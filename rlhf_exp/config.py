@@ -56,7 +56,7 @@ def parse(cfg: DictConfig) -> Config:
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     config = _read(Config, values, "", problems)
     found = [line for lines in problems.values() for line in lines]
-    found = found or find_conflicts(config) + files.find_missing_files(config)
+    found = found or list(dict.fromkeys(find_conflicts(config) + files.find_missing_files(config)))
     if found:
         raise ConfigError(found)
     return config

@@ -1,6 +1,6 @@
 """What the machine can do, found out without importing torch, for `device=auto` and the attention that fits.
 
-${rlhf_exp.use_cpu:}  and  ${rlhf_exp.bf16:}     # in conf/device/auto.yaml
+${rlhf_exp.use_cpu:}     # in conf/device/auto.yaml
 """
 
 import ctypes
@@ -36,9 +36,14 @@ def cuda_major() -> int:
     return major.value
 
 
+def has_bf16() -> bool:
+    """Whether the first visible GPU computes in bfloat16."""
+    return cuda_major() >= _AMPERE
+
+
 def has_flash_attention() -> bool:
     """Whether flash_attention_2 can run: its package, and a GPU of Ampere or newer."""
-    return find_spec("flash_attn") is not None and cuda_major() >= _AMPERE
+    return find_spec("flash_attn") is not None and has_bf16()
 
 
 def choose_attention(dtype: str, use_cpu: bool) -> str:
@@ -47,9 +52,11 @@ def choose_attention(dtype: str, use_cpu: bool) -> str:
 
 
 def register_resolvers() -> None:
-    """Make the resolvers of this module known to OmegaConf, and that of a sweep's folder; a second call changes
-    nothing."""
+    """Make the resolvers of this module known to OmegaConf, those of defaults.py and that of a sweep's folder; a second
+    call changes nothing."""
+    from rlhf_exp import defaults  # which asks this module
+
+    defaults.register()
     OmegaConf.register_new_resolver("rlhf_exp.use_cpu", lambda: cuda_major() == 0, replace=True)
     OmegaConf.register_new_resolver("rlhf_exp.attention", choose_attention, replace=True)
-    OmegaConf.register_new_resolver("rlhf_exp.bf16", lambda: cuda_major() >= _AMPERE, replace=True)
     OmegaConf.register_new_resolver("rlhf_exp.new_folder", make_new_once, replace=True)

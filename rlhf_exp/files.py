@@ -20,14 +20,15 @@ HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 def find_missing_files(cfg: "Config") -> list[str]:
     """Files that must be there and are not, folders that cannot be written."""
-    problems = [*_check_model(cfg), *_check_task(cfg), *_check_resume(cfg)]
+    problems = [*find_missing_models(cfg), *_check_task(cfg), *_check_resume(cfg)]
     for key, folder in (("output_dir", cfg.output_dir), ("eval.cache_dir", cfg.eval.cache_dir)):
         if folder is not None and (reason := _refuse_folder(Path(folder))):
             problems.append(f"{key}={folder}: cannot be written, {reason}")
     return problems
 
 
-def _check_model(cfg: "Config") -> list[str]:
+def find_missing_models(cfg: "Config") -> list[str]:
+    """Folders that a key of model or reward names and that hold none."""
     problems = []
     for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base)):
         if path is None or is_hub_id(path):

@@ -1,6 +1,8 @@
 """Goes offline at once where the hub cannot be reached, so that what is cached loads and what is not is refused.
 
     prepare_hub(cfg)      # before huggingface_hub is imported: it reads its settings then
+    find_cached("org/name", "config.json")      # a file in its cache, or None; no network
+    fetch("org/name", "config.json")            # asked of the hub, where it answers
 
 Left alone, the hub's client tries again for most of a minute, with a warning each time.
 """
@@ -8,6 +10,8 @@ Left alone, the hub's client tries again for most of a minute, with a warning ea
 import os
 import socket
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -26,7 +30,44 @@ def prepare_hub(cfg: "Config") -> None:
 
     A user's own setting stays, and behind a proxy nothing is tried: only the proxy knows.
     """
-    if "HF_HUB_OFFLINE" in os.environ or any(name in os.environ for name in PROXIES) or not uses_hub(cfg):
+    if uses_hub(cfg):
+        _go_offline_without_answer()
+
+
+def is_offline() -> bool:
+    """Whether nothing is asked of the hub: by the user's setting, or since it did not answer."""
+    return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def find_cached(hub_id: str, file: str) -> Path | None:
+    """A file of a model in the hub's cache, of the commit that its main branch was at."""
+    home = Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
+    cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or home / "hub")
+    folder = cache.expanduser() / f"models--{hub_id.replace('/', '--')}"
+    try:
+        commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    path = folder / "snapshots" / commit / file
+    return path if path.is_file() else None
+
+
+@cache
+def fetch(hub_id: str, file: str) -> Path | None:
+    """A file of a model, from the hub into its cache; None where the hub does not answer or does not give it."""
+    _go_offline_without_answer()
+    if is_offline() or not is_hub_id(hub_id):
+        return None
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(hub_id, file, etag_timeout=TIMEOUT_S))
+    except Exception:  # the hub's errors share no base class; each means that the file cannot be had
+        return None
+
+
+def _go_offline_without_answer() -> None:
+    if "HF_HUB_OFFLINE" in os.environ or any(name in os.environ for name in PROXIES):
         return
     address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     if not _answers(address.hostname or "", address.port or 443):

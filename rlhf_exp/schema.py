@@ -150,7 +150,8 @@ class Model:
     path: str | None
     base: str | None
     init: dict[str, int | float | bool | str] | None = within("> 0")
-    learning_rate: dict[str, float] = within("> 0")
+    parameters: float | None = within(">= 1000")
+    learning_rate: dict[str, float | None] = within("> 0")
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
     enable_thinking: bool | None

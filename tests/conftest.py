@@ -1,3 +1,8 @@
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
+
+
 def pytest_collection_modifyitems(items):
     """What takes long first, so that no worker is left with it at the end: learning, then files by their slow tests."""
     slow = {}

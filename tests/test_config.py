@@ -227,7 +227,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
 @pytest.mark.parametrize(("major", "use_cpu", "bf16"), [(0, True, False), (7, False, False), (9, False, True)])
 def test_device_auto_follows_the_machine(monkeypatch, major, use_cpu, bf16):
     monkeypatch.setattr(device, "cuda_major", lambda: major)
-    cfg = compose_config()
+    cfg = compose_config(["model=gpt2"])
     assert (cfg.device.use_cpu, cfg.device.bf16) == (use_cpu, bf16)
     assert (cfg.algo.args["use_cpu"], cfg.algo.args["bf16"]) == (use_cpu, bf16)
 
@@ -282,12 +282,12 @@ def test_a_local_model_needs_its_config(tmp_path):
         f"model.path={tmp_path}: has no config.json; must be a model's folder or a hub id like org/name"
     ]
     (tmp_path / "config.json").write_text("{}")
-    assert compose_config([f"model.path={tmp_path}"]).model.path == str(tmp_path)
+    assert compose_config([f"model.path={tmp_path}", "model.parameters=1e6"]).model.path == str(tmp_path)
 
 
 def test_a_hub_id_passes_unless_its_first_part_is_a_local_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert compose_config(["model.path=models/x"]).model.path == "models/x"
+    assert compose_config(["model.path=models/x", "model.parameters=1e6"]).model.path == "models/x"
     Path("models").mkdir()
     assert refuse("model.path=models/x")[0].startswith("model.path=models/x: no such folder")
 

@@ -43,6 +43,19 @@ def test_every_experiment_composes_with_arguments_that_trl_takes(name):
     build_args(compose(name))
 
 
+# What the settings of a study are, whatever the model's size would bring.
+OWN_ARGS = ("learning_rate", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps")
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if not name.endswith("_tiny")])
+def test_a_study_hangs_on_no_default(name):
+    shown, whole = ({**compose(name, f"model.parameters={size}").algo.args} for size in ("1e6", "7e10"))
+    assert {key: shown[key] for key in OWN_ARGS} == {key: whole[key] for key in OWN_ARGS}
+    assert compose(name).max_tokens == compose(name, "model.parameters=7e10").max_tokens or name.endswith(
+        "reward_model"
+    )
+
+
 @pytest.mark.parametrize("name", BREVITY)
 def test_brevity_has_the_studys_settings(name):
     cfg = compose(name)
@@ -90,13 +103,15 @@ def test_gsm8k_has_the_studys_settings(algo, twin):
         "peft__lora__r": 8,
         "peft__lora__lora_alpha": 16,
         "peft__quantization__load_in_4bit": True,
+        "peft__quantization__bnb_4bit_quant_type": "nf4",
         "model__dtype": "bfloat16",
         "algo__args__per_device_train_batch_size": 4,
         "algo__args__gradient_accumulation_steps": 16,
     }
     assert read(cfg, **expected) == expected
     assert build_args(cfg).generation_batch_size == 64
-    assert cfg.model.path == (None if twin else "Qwen/Qwen2.5-3B-Instruct")
+    assert cfg.model.path == (None if twin else "Qwen/Qwen2.5-3B")
+    assert cfg.task.prompt == ("auto" if twin else "chat")
 
 
 @pytest.mark.parametrize("name", ["gsm8k_ppo", "gsm8k_grpo"])
@@ -150,6 +165,13 @@ def test_countdown_qwen3_has_the_studys_settings(budget):
     }
     assert read(cfg, **expected) == expected
     assert build_args(cfg).generation_batch_size == 64
+
+
+def test_countdown_qwen3s_twin_is_small_and_needs_no_hub():
+    cfg = compose("countdown_qwen3_tiny")
+    assert (cfg.model.name, cfg.model.path, cfg.task.source, cfg.task.numbers) == ("tiny", None, "generated", [3])
+    assert (cfg.algo.args["learning_rate"], cfg.algo.args["num_generations"], cfg.max_tokens) == (1e-3, 8, 64)
+    assert cfg.algo.args["beta"] == compose("countdown_qwen3").algo.args["beta"] == 0.0
 
 
 @pytest.fixture(scope="module")

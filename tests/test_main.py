@@ -15,7 +15,8 @@ from rlhf_exp import __main__ as command_line
 from rlhf_exp import dry_run, run, trl_args
 from rlhf_exp.config import ROOT, ConfigError
 
-STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens"
+STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
+STUDIES += " countdown_qwen3_loss_x_tokens_tiny"
 LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, ppo, reward_model, sapo, sft, vespo"
 
 
@@ -303,7 +304,9 @@ def test_a_study_runs_by_name_from_any_folder(command, runs):
 
 
 def test_a_path_among_the_overrides_makes_no_folders_of_its_own(command, runs):
-    status, _ = command("-m", "max_tokens=8", "model.path=org/name,org/other", "output_dir=there")
+    status, _ = command(
+        "-m", "max_tokens=8", "model.path=org/name,org/other", "model.parameters=1e6", "output_dir=there"
+    )
     assert status == 0
     assert str(runs[0][1]) == "there/00_model.path-org_name"
 

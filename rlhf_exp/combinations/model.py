@@ -4,9 +4,15 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.checks import suggest
 from rlhf_exp.combinations import ARCHITECTURES, TOKENIZERS
+from rlhf_exp.files import find_missing_models
+from rlhf_exp.model_shape import find_shape
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import Config
+
+
+BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
+"""Arguments whose defaults depend on the model's size."""
 
 
 def check_model(cfg: "Config") -> list[str]:
@@ -22,3 +28,20 @@ def check_model(cfg: "Config") -> list[str]:
         if model.init is not None and (value := model.init.get(key)) not in known:
             return [f"model.init.{key}={value}: must be one of {', '.join(known)}{suggest(value, known)}"]
     return []
+
+
+def check_size(cfg: "Config") -> list[str]:
+    """Whether the model's size is known where a default depends on it."""
+    model = cfg.model
+    unknown = [f"algo.args.{name}" for name in BY_SIZE if name in cfg.algo.args and cfg.algo.args[name] is None]
+    shape = find_shape(model.path, model.base, model.init, model.name)
+    if not unknown or shape.parameters or model.parameters:
+        return []
+    return (
+        check_model(cfg)
+        or find_missing_models(cfg)
+        or [
+            f"model.path={model.path}: {shape.source}, so its size is not known, and the learning rate and"
+            f" batches hang on it; set model.parameters=7e9 (as many as it has), or {', '.join(unknown)}"
+        ]
+    )

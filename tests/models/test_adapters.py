@@ -243,7 +243,7 @@ def test_a_base_that_is_gone_is_refused_in_one_line(tmp_path):
     adapter = tmp_path / "a" / "model"
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "/gone/x"}))
-    cfg = compose_config(["model=gpt2", f"model.path={adapter}", "device=cpu"])
+    cfg = compose_config(["model=gpt2", f"model.path={adapter}", "model.parameters=1e6", "device=cpu"])
     for attempt in (lambda: resolve_model(cfg, tmp_path / "run"), lambda: load_policy(cfg, str(adapter))):
         with pytest.raises(ConfigError) as error:
             attempt()

@@ -37,7 +37,7 @@ def compose(architecture, *overrides):
 
 
 def of_folder(folder, *overrides):
-    return compose_config(["model=gpt2", f"model.path={folder}", "device=cpu", *overrides])
+    return compose_config(["model=gpt2", f"model.path={folder}", "model.parameters=1e6", "device=cpu", *overrides])
 
 
 def refusal(attempt, *arguments):
@@ -60,9 +60,9 @@ def logits(model):
         ([], "tiny"),
         (["model=gpt2"], "gpt2"),
         (["model=tiny_gpt2"], "tiny_gpt2"),
-        (["model.path=org/other"], "org/other"),
-        (["model.path=FOLDER/run/model"], "run/model"),
-        (["model=gpt2", "model.path=FOLDER/run/model"], "run/model"),
+        (["model.path=org/other", "model.parameters=1e6"], "org/other"),
+        (["model.path=FOLDER/run/model", "model.parameters=1e6"], "run/model"),
+        (["model=gpt2", "model.path=FOLDER/run/model", "model.parameters=1e6"], "run/model"),
     ],
 )
 def test_a_model_is_named_by_its_option_or_by_the_path_that_was_given(overrides, name, tmp_path):
