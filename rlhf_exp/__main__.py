@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import device
 from rlhf_exp.arguments import prepare_arguments
-from rlhf_exp.command import FAILED, STOPPED, claim, fail, refuse, say
+from rlhf_exp.command import FAILED, STOPPED, claim, fail, flush, refuse, say
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
 from rlhf_exp.hub import prepare_hub
 from rlhf_exp.refusals import explain
@@ -113,7 +113,7 @@ def _run_jobs(overrides: list[str]) -> int:
             studies.add(settings.sweep.dir)
         try:
             statuses.append(run_job(cfg, len(jobs)))
-        except Exception as error:  # a bug, before there was a folder: the other jobs of a sweep still run
+        except (Exception, SystemExit) as error:  # a bug, before there was a folder: the other jobs still run
             traceback.print_exc()
             say(f"failed: {type(error).__name__}: {error}")
             statuses.append(FAILED)
@@ -168,7 +168,9 @@ def _run(config: Config, folder: Path, where: str) -> int:
             return run(config, folder)
     except ConfigError as error:
         return refuse(error.problems, where=where)
-    except Exception as error:  # whatever broke: the other jobs of a sweep still run
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever broke, SystemExit too: the other jobs of a sweep still run
         return fail(error, folder, where=where)
 
 
@@ -211,4 +213,4 @@ def _name_job(settings: DictConfig) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(flush(main()))

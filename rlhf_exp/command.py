@@ -4,6 +4,9 @@ cfg = compose_command("describe", ["algo=sft", f"output_dir={FOLDER}"], ["task=h
 return refuse(["task=hh: no such option; ..."], "describe")      # 2, after rlhf_exp.describe: task=hh: ...
 """
 
+import errno
+import os
+import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -20,6 +23,7 @@ from rlhf_exp.refusals import explain
 from rlhf_exp.run_lock import FolderTaken, claim_folder
 
 FAILED, REFUSED, STOPPED = 1, 2, 130
+FULL_BYTES = 2**20  # with less than this free, an error is put down to the disk
 
 # Nothing is trained here, so that what hangs on a model's size must not be asked for.
 UNTRAINED = [f"algo.args.{name}=1" for name in BY_SIZE if name != "steps_per_generation"]
@@ -75,14 +79,41 @@ def refuse(problems: Iterable[str], command: str = "", where: str = "") -> int:
     return REFUSED
 
 
-def fail(error: Exception, folder: Path, command: str = "", where: str = "") -> int:
+def fail(error: BaseException, folder: Path, command: str = "", where: str = "") -> int:
     """Keep the traceback of what is being handled in `folder`, and say the error in a line; returns the exit status."""
-    log = folder / "error.log"
-    folder.mkdir(parents=True, exist_ok=True)
-    log.write_text(traceback.format_exc(), encoding="utf-8")
+    log, trace = folder / "error.log", traceback.format_exc()
     reason = (str(error).splitlines() or [""])[0]
-    say(f"{where}failed: {type(error).__name__}: {reason} (traceback in {log})", command)
+    if is_full(folder, error):
+        reason += f"; the disk of {folder} is full"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log.write_text(trace, encoding="utf-8")
+        kept = f"traceback in {log}"
+    except OSError as problem:
+        kept = f"its traceback cannot be written to {log}, {problem.strerror}"
+    say(f"{where}failed: {type(error).__name__}: {reason} ({kept})", command)
     return FAILED
+
+
+def is_full(folder: Path, error: BaseException) -> bool:
+    """Whether an error comes from a full disk or a spent quota; torch's own error does not say so."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    try:
+        return shutil.disk_usage(folder).free < FULL_BYTES
+    except OSError:
+        return False
+
+
+def flush(status: int) -> int:
+    """The exit status, once all that was printed is out; a failure where stdout is a file on a full disk."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        say(f"what was printed cannot be written, {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more at its end
+        return status or FAILED
+    return status
 
 
 def say(line: str, command: str = "") -> None:

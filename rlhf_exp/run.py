@@ -16,6 +16,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from rlhf_exp.combinations import learns_from_samples
+from rlhf_exp.command import FAILED, STOPPED, say
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.measurements import PolicyMeasurement, ScorerMeasurement
@@ -39,15 +40,13 @@ from rlhf_exp.work import WorkMeter
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Trainer
 
-FAILED, STOPPED = 1, 130
-
 
 def run(cfg: Config, run_dir: Path) -> int:
     """Run the experiment into `run_dir`; returns the exit status.
 
     Raises:
         ConfigError: a mistake of the user's that shows only with TRL, the data or the model at hand.
-        Exception: whatever broke; run.json already says so.
+        BaseException: whatever broke; run.json already says so.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(["WORLD_SIZE: several processes are not supported yet; start one, without torchrun"])
@@ -55,21 +54,26 @@ def run(cfg: Config, run_dir: Path) -> int:
     try:
         _run_stages(cfg, folder)
     except KeyboardInterrupt:
-        folder.finish("stopped", "interrupted")
-        _write_report(folder)
+        folder.give_up("stopped", "interrupted")
+        _report_what_there_is(folder)
         print(f"\nStopped. Go on with: python -m rlhf_exp resume={run_dir}")
         return STOPPED
     except ConfigError as error:
         # Another run may write over a refused one, but never over one that was resumed.
-        folder.finish("failed" if cfg.resume else "refused", "; ".join(error.problems))
+        folder.give_up("failed" if cfg.resume else "refused", "; ".join(error.problems))
         raise
-    except Exception as error:
-        folder.finish("failed", f"{type(error).__name__}: {error}")
-        _write_report(folder)
+    except BaseException as error:  # SystemExit too: a run that a reward ends has not finished
+        folder.give_up("failed", f"{type(error).__name__}: {error}")
+        _report_what_there_is(folder)
         raise
     folder.finish("finished")
-    with folder.phase("report"):
-        _write_report(folder)
+    try:
+        with folder.phase("report"):
+            _write_report(folder)
+    except OSError as error:
+        reason = f"its report cannot be written, {error.strerror or error}"
+        say(f"the run has finished, but {reason}; once it can: python -m rlhf_exp.report {run_dir}")
+        return FAILED
     print(terminal_table(run_dir))
     return 0
 
@@ -190,3 +194,11 @@ def _write_report(folder: RunFolder) -> None:
     run = load_run(folder.path)
     write_json(folder.path / "diagnosis.json", diagnose(run.metrics, run.evaluation, run.config))
     write_report([folder.path], folder.path)
+
+
+def _report_what_there_is(folder: RunFolder) -> None:
+    """The report of a run that did not finish. What goes wrong with it does not hide what ended the run."""
+    try:
+        _write_report(folder)
+    except Exception as error:
+        say(f"no report was written: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")

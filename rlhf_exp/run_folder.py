@@ -34,12 +34,19 @@ STAGES = {
 
 PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
 
+# Given back when the run ends: on a full disk there is then space for saying so in run.json and error.log.
+RESERVE, RESERVE_BYTES = ".reserve", 2**16
+
 
 def write_text(path: Path, text: str) -> None:
     """Write a file in one step: a reader sees the old one or the new one, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -103,6 +110,7 @@ class RunFolder:
                 "baseline_cached": False,
             },
         )
+        (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random: a file system may compress zeros away
         folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
         return folder
@@ -130,10 +138,18 @@ class RunFolder:
             self.save()
 
     def finish(self, status: str, error: str | None = None) -> None:
-        """Close the record: status is finished, failed or stopped."""
+        """Close the record: status is finished, failed, stopped or refused."""
+        (self.path / RESERVE).unlink(missing_ok=True)
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         self.record.update(status=status, error=error, finished=finished)
         self.save()
+
+    def give_up(self, status: str, error: str) -> None:
+        """`finish`, where something else has gone wrong already, which an error of this one must not hide."""
+        try:
+            self.finish(status, error)
+        except OSError as problem:
+            print(f"rlhf_exp: {self.path}/run.json cannot be written, {problem.strerror}", file=sys.stderr)
 
 
 def peak_memory_mb() -> float:

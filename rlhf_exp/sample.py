@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         return refuse(error.problems, "sample")
     except KeyboardInterrupt:
         return STOPPED
-    except Exception as error:
+    except BaseException as error:
         if folder is None:
             raise
         return fail(error, folder, "sample")
@@ -104,7 +104,7 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
         write_json(folder / "evaluation.json", {"baseline": section})
     except BaseException as error:
         status = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
-        out.finish(status, f"{type(error).__name__}: {error}")
+        out.give_up(status, f"{type(error).__name__}: {error}")
         raise
     out.finish("finished")
     return folder

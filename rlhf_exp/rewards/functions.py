@@ -53,7 +53,9 @@ def load_function(name: str, where: str, task: "Task") -> RewardFunction:
         nonlocal returned_well
         try:
             values = function(completions=completions, **columns)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit() of a reward would else end the run as if it had succeeded
             raise RewardError(f"{key}: raised {type(error).__name__}: {error}") from error
         try:
             found = _read_values(values, len(completions), key)
@@ -75,7 +77,9 @@ def _import(where: str, key: str) -> Callable[..., Any]:
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # as a dataclass of theirs wants it
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever their file does when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever their file does when it is imported
         raise ConfigError([f"{key}: cannot be imported, {type(error).__name__}: {show(error, 200)}"]) from None
     function = getattr(module, name, None)
     if function is None:

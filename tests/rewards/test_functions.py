@@ -190,3 +190,10 @@ def test_what_it_raises_travels_on_and_names_it(write):
         build(where)(**CALL)
     assert str(caught.value) == f"reward.functions.short={where}: raised KeyError: 'nope'"
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("ends", ["raise SystemExit(0)", "import sys; sys.exit()", "raise GeneratorExit"])
+def test_a_function_that_ends_the_process_fails_the_run_by_its_name(write, ends):
+    where = write(f"def short(**_):\n    {ends}\n")
+    with pytest.raises(RewardError, match=rf"^reward\.functions\.short={where}: raised (SystemExit|GeneratorExit): "):
+        build(where)(prompts=["a", "b"], completions=["c", "d"], completion_ids=[[1], [2]])
