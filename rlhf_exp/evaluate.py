@@ -9,6 +9,7 @@ The same rows, budget and sampling serve the baseline and the trained model, so 
 """
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,15 +17,13 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.generation import Sampling, choose_method, sample_completions
-from rlhf_exp.monitor import completion_logps, token_kl
+from rlhf_exp.monitor import completion_logps
 from rlhf_exp.rewards import RewardFunction, score_completions
+from rlhf_exp.sampled_kl import CompletionKL, measure_completions
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
     from rlhf_exp.tasks import Task
-
-KL_BATCH_TOKENS = 2**26
-"""Completion positions times vocabulary in one batch of the KL measurement: 256 MiB of float32 logits a model."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,11 @@ class HeldOut:
     Attributes:
         completion_ids: (rows * k) lists of token ids, the end token among them.
         truncated: (rows * k) whether the budget cut it.
-        kl: (rows * k) the sum over its tokens of KL(policy || start), in nats.
+        kl: (rows * k) the sum over its tokens of KL(policy || start), in nats, at temperature 1.
+        kl_sampled: (rows * k) the same of the distributions that are sampled from (sampled_kl.py); None where these are
+            the models' own, or nothing is drawn.
+        kl_outside: (rows * k) the probability that the policy draws a token which the start model, sampled in the same
+            way, cannot: mean over its tokens. None as there.
         greedy: the greedy completion of each row, k = 1; None without `eval.greedy`.
     """
 
@@ -42,6 +45,8 @@ class HeldOut:
     truncated: list[bool]
     kl: list[float]
     greedy: "HeldOut | None" = None
+    kl_sampled: list[float] | None = None
+    kl_outside: list[float] | None = None
 
 
 def list_eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -76,27 +81,16 @@ def sample_held_out(
     return replace(sampled, greedy=greedy)
 
 
-@torch.no_grad()
 def measure_kl(
-    model: PreTrainedModel, start_model: PreTrainedModel, rows: list[tuple[list[int], list[int]]], pad_id: int
-) -> list[float]:
-    """KL(policy || start) of each (prompt ids, completion ids) row, in nats per completion.
-
-    The sum over the completion's positions of the exact KL over the vocabulary, at temperature 1: never negative, and
-    an unbiased estimate of the sequence KL with less variance than the sampled log-ratio (its Rao-Blackwellised form,
-    Amini et al. 2025, arXiv:2504.10637).
-    """
-    longest = max(len(p) + len(c) for p, c in rows)
-    size = max(1, KL_BATCH_TOKENS // (longest * model.config.vocab_size))
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]) + len(rows[i][1]))
-    found = [0.0] * len(rows)
-    for start in range(0, len(order), min(size, 128)):
-        batch = order[start : start + min(size, 128)]
-        picked = [rows[i] for i in batch]
-        kl = token_kl(completion_logps(model, picked, pad_id), completion_logps(start_model, picked, pad_id))
-        for i, part in zip(batch, kl.split([len(c) for _, c in picked]), strict=True):
-            found[i] = part.sum().item()
-    return found
+    model: PreTrainedModel,
+    start_model: PreTrainedModel,
+    rows: list[tuple[list[int], list[int]]],
+    pad_id: int,
+    sampling: Sampling,
+) -> list[CompletionKL]:
+    """KL(policy || start) of each (prompt ids, completion ids) row, in nats per completion (sampled_kl.py)."""
+    policy, start = (partial(completion_logps, network, pad_id=pad_id) for network in (model, start_model))
+    return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
 
 
 def describe_samples(
@@ -109,8 +103,9 @@ def describe_samples(
 ) -> list[dict[str, Any]]:
     """The rows of samples.jsonl: each completion with its grade, every reward component, and the weighted reward.
 
-    Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`. `messages` is
-    there where the prompt is messages: `prompt` is the last one's text.
+    Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`, under plain
+    sampling no `kl_sampled` and `kl_outside`. `messages` is there where the prompt is messages: `prompt` is the last
+    one's text.
     """
     samples = _describe(which, "sampled", cfg, task, tokenizer, rewards, held_out)
     if held_out.greedy is not None:
@@ -147,11 +142,16 @@ def _sample(
             for i, completion in zip(batch, found, strict=True):
                 completions[i] = completion
             bar.update(len(batch))
-    kl = [0.0] * len(order)
+    kl = [CompletionKL(0.0, 0.0, 0.0)] * len(order)
     if start_model is not None:
-        kl = measure_kl(model, start_model, list(zip(prompt_ids, completions, strict=True)), tokenizer.pad_token_id)
+        rows = list(zip(prompt_ids, completions, strict=True))
+        kl = measure_kl(model, start_model, rows, tokenizer.pad_token_id, sampling)
     model.train(training)
-    return HeldOut(completions, [ids[-1] not in eos_ids for ids in completions], kl)
+    truncated = [ids[-1] not in eos_ids for ids in completions]
+    held_out = HeldOut(completions, truncated, [found.kl for found in kl])
+    if sampling.is_plain or sampling.temperature == 0:
+        return held_out
+    return replace(held_out, kl_sampled=[found.sampled for found in kl], kl_outside=[found.outside for found in kl])
 
 
 def _describe(
@@ -184,7 +184,10 @@ def _describe(
         if rewards:
             reward = sum(cfg.reward.weights[name] * value for name, value in parts.items())
             sample |= {"rewards": parts, "reward": reward}
-        samples.append({**sample, "kl": held_out.kl[i]})
+        sample["kl"] = held_out.kl[i]
+        if held_out.kl_sampled is not None:
+            sample |= {"kl_sampled": held_out.kl_sampled[i], "kl_outside": held_out.kl_outside[i]}
+        samples.append(sample)
     return samples
 
 

@@ -42,6 +42,16 @@ class Sampling:
     top_p: float = 1.0
     top_k: int = 0
 
+    @property
+    def truncates(self) -> bool:
+        """Whether some tokens of a distribution can never be drawn."""
+        return self.top_p < 1.0 or self.top_k > 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether tokens are drawn from the model's own distribution."""
+        return self.temperature == 1.0 and not self.truncates
+
 
 def choose_method(cfg: "Config") -> str:
     """Resolve `generation=auto` to compact or trl."""
@@ -124,11 +134,23 @@ def build_rollout(cfg: "Config") -> Callable[[list, "GRPOTrainer"], dict[str, An
     return rollout
 
 
+def build_warpers(sampling: Sampling) -> LogitsProcessorList:
+    """The warpers that `generate` applies, in its order."""
+    warp = LogitsProcessorList()
+    if sampling.temperature not in (0.0, 1.0):
+        warp.append(TemperatureLogitsWarper(sampling.temperature))
+    if sampling.top_k > 0:
+        warp.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1.0:
+        warp.append(TopPLogitsWarper(sampling.top_p))
+    return warp
+
+
 def _sample_compact(
     model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, sampling: Sampling, eos_ids: list[int]
 ) -> list[list[int]]:
     """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token."""
-    warp, stop = _build_warpers(sampling), torch.tensor(eos_ids, device=ids.device)
+    warp, stop = build_warpers(sampling), torch.tensor(eos_ids, device=ids.device)
     drawn = ids.new_zeros(len(ids), sampling.max_new_tokens)
     lengths = ids.new_zeros(len(ids))
     alive = torch.arange(len(ids), device=ids.device)
@@ -171,18 +193,6 @@ def _sample_compact(
 def _require_finite(logits: torch.Tensor) -> None:
     if not logits.isfinite().all():
         raise NonFiniteLoss("the policy's logits are not finite; try a lower algo.args.learning_rate")
-
-
-def _build_warpers(sampling: Sampling) -> LogitsProcessorList:
-    """The warpers that `generate` applies, in its order."""
-    warp = LogitsProcessorList()
-    if sampling.temperature not in (0.0, 1.0):
-        warp.append(TemperatureLogitsWarper(sampling.temperature))
-    if sampling.top_k > 0:
-        warp.append(TopKLogitsWarper(sampling.top_k))
-    if sampling.top_p < 1.0:
-        warp.append(TopPLogitsWarper(sampling.top_p))
-    return warp
 
 
 def _pad_left(rows: list[list[int]], pad_id: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

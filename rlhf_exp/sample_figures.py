@@ -46,6 +46,7 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> di
         "utilisation": statistics.fmean(_flatten(rows, "tokens")) / max_tokens,
         **_summarise_reward(rows),
         "kl": _describe_spread(rows, "kl"),
+        **_summarise_sampled_kl(rows),
         "distinct": _measure_distinct(held_out),
     }
     if len(rows[0]) > 1 and "outcome" in rows[0][0]:
@@ -104,6 +105,16 @@ def _summarise_lengths(rows: list[list[Sample]]) -> dict[str, Interval]:
 
 def _summarise_reward(rows: list[list[Sample]]) -> dict[str, Any]:
     return {"reward": _describe_spread(rows, "reward")} if "reward" in rows[0][0] else {}
+
+
+def _summarise_sampled_kl(rows: list[list[Sample]]) -> dict[str, Any]:
+    """KL of the distributions that are sampled from, where these are not the models' own; `outside` is the share of the
+    policy's draws that the start model cannot make, for which KL without further definition would be infinite."""
+    if "kl_sampled" not in rows[0][0]:
+        return {}
+    return {
+        "kl_sampled": {**_describe_spread(rows, "kl_sampled"), "outside": mean_interval(_average(rows, "kl_outside"))}
+    }
 
 
 def _measure_distinct(held_out: "HeldOut") -> dict[str, float]:

@@ -14,6 +14,7 @@ from rlhf_exp.monitor import completion_logps
 from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.sample_figures import summarise
+from rlhf_exp.sampled_kl import CompletionKL
 from rlhf_exp.tasks import load_task
 
 TOKENIZER = build_trace_tokenizer()
@@ -78,7 +79,7 @@ def test_several_completions_of_a_row_lie_side_by_side_and_differ():
     assert len(held_out.completion_ids) == len(held_out.truncated) == len(held_out.kl) == 30
     assert len({tuple(ids) for ids in held_out.completion_ids[:3]}) == 3
     rows = [(prompts[i // 3], ids) for i, ids in enumerate(held_out.completion_ids)]
-    assert held_out.kl == pytest.approx(measure_kl(model, make_model(1), rows, 0))
+    assert held_out.kl == pytest.approx([found.kl for found in measure_kl(model, make_model(1), rows, 0, Sampling(12))])
     top = sample_held_out(model, TOKENIZER, prompts, make_config("eval.completions=3", "eval.top_k=1"))
     assert all(top.completion_ids[i] == top.completion_ids[i - i % 3] for i in range(30))
 
@@ -103,8 +104,10 @@ def test_kl_of_a_completion_is_the_exact_sum_over_its_tokens():
     for row in rows:
         p, q = completion_logps(model, [row], 0).double(), completion_logps(start, [row], 0).double()
         slow.append((p.exp() * (p - q)).sum().item())
-    assert measure_kl(model, start, rows, 0) == pytest.approx(slow, rel=1e-4)
-    assert measure_kl(model, model, rows, 0) == [0.0] * 3
+    found = measure_kl(model, start, rows, 0, Sampling(7))
+    assert [one.kl for one in found] == pytest.approx(slow, rel=1e-4)
+    assert [(one.sampled, one.outside) for one in found] == [(one.kl, 0.0) for one in found]
+    assert measure_kl(model, model, rows, 0, Sampling(7)) == [CompletionKL(0.0, 0.0, 0.0)] * 3
 
 
 @torch.no_grad()
@@ -124,6 +127,35 @@ def test_the_exact_kl_agrees_with_the_sampled_log_ratio_of_the_policys_own_compl
     error = ((sampled - exact).std() / len(prompts) ** 0.5).item()
     assert abs((sampled - exact).mean().item()) < 4 * error
     assert exact.std() < sampled.std() and exact.min() >= 0
+
+
+def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
+    cfg = make_config("eval.temperature=0.7", "eval.top_p=0.8", "eval.greedy=true")
+    model, start, prompts, task = make_model(0), make_model(1), load_prompts(cfg), load_task(cfg, TOKENIZER)
+    for parameter in (p for network in (model, start) for p in network.parameters()):
+        parameter.data *= 3.0 if parameter.dim() > 1 else 1.0
+    held_out = sample_held_out(model, TOKENIZER, prompts, cfg, start)
+    rows = list(zip(prompts, held_out.completion_ids, strict=True))
+    own = measure_kl(model, start, rows, 0, Sampling(12))
+    assert held_out.kl == pytest.approx([one.kl for one in own])
+    drawn = measure_kl(model, start, rows, 0, Sampling(12, 0.7, 0.8))
+    assert held_out.kl_sampled == pytest.approx([one.sampled for one in drawn])
+    assert held_out.kl_outside == pytest.approx([one.outside for one in drawn])
+    assert min(held_out.kl_sampled) >= 0 and held_out.greedy.kl_sampled is None
+    samples = describe_samples("trained", cfg, task, TOKENIZER, [], held_out)
+    section = summarise(samples, 12, held_out)
+    assert set(section["kl_sampled"]) == {"mean", "std", "outside"} and set(section["kl"]) == {"mean", "std"}
+    assert section["kl_sampled"]["mean"]["value"] == pytest.approx(sum(held_out.kl_sampled) / len(prompts))
+    assert 0 < section["kl_sampled"]["outside"]["value"] < 1
+    assert "kl_sampled" not in section["greedy"] and "kl_sampled" not in samples[-1]
+    baseline = sample_held_out(start, TOKENIZER, prompts, cfg)
+    assert set(baseline.kl + baseline.kl_sampled + baseline.kl_outside) == {0.0}
+
+
+def test_plain_sampling_has_one_kl():
+    samples, held_out = describe(make_config("eval.rows=4"))
+    assert held_out.kl_sampled is held_out.kl_outside is None
+    assert "kl_sampled" not in summarise(samples, 12, held_out) and "kl_sampled" not in samples[0]
 
 
 def describe(cfg, task=None, rewards=None):

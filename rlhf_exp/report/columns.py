@@ -73,7 +73,7 @@ REWARD = Column("reward", _reward, _count(".3f"),
                 "Rewards are of the trained model, and comparable only under the same reward.")  # fmt: skip
 REWARD_STD = Column("reward std", _at("trained", "reward", "std"), _count(".3f"), "")
 KL = Column("KL", _at("trained", "kl", "mean"), _count(".2f"),
-            "KL is the trained model's to its start, in nats per completion.")  # fmt: skip
+            "KL is the trained model's to its start, exact, at temperature 1, in nats per completion.")  # fmt: skip
 KL_STD = Column("KL std", _at("trained", "kl", "std"), _count(".2f"), "Std: over the held-out rows of a run.")
 BASELINE = Column("baseline", _at("baseline", "accuracy"), percent)
 DIFFERENCE = Column("difference", _at("paired", "difference"), points,

@@ -21,7 +21,7 @@ SEVERAL_NOTE = (
     " from them (Chen et al. 2021), counts of all of them."
 )
 SCORER_NOTE = "The baseline is the start model under the untrained head that training begins with."
-KL_NOTE = "KL is to the start model, in nats per completion."
+KL_NOTE = "KL is to the start model, exact, at temperature 1, in nats per completion."
 DISTINCT_NOTE = (
     "Distinct-1 and -2: distinct tokens and pairs of tokens, over all of them (Li et al. 2016); "
     "it falls with the number of tokens, so compare like with like."

@@ -15,7 +15,8 @@ MOST = 0.2
 
 @dataclass
 class KLController:
-    """`target` in nats per completion, as measured by k1 (the mean of the summed log-ratios); None leaves `coef`.
+    """`target` in nats per completion, of the exact KL of what is sampled (rollout_kl.py), not of the source's estimate
+    by the sampled tokens' log-ratios; None leaves `coef`.
 
     `horizon` is in completions: how many it takes for the coefficient to change by a factor of about e**0.2.
     """

@@ -22,6 +22,7 @@ from torch import nn
 from trl import GRPOTrainer
 from trl.trainer.utils import disable_dropout_in_model, shuffle_sequence_dict, split_tensor_dict
 
+from rlhf_exp.generation import Sampling
 from rlhf_exp.trainers.ppo.advantages import (
     estimate_advantages,
     explain_variance,
@@ -32,6 +33,7 @@ from rlhf_exp.trainers.ppo.advantages import (
 )
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
 from rlhf_exp.trainers.ppo.kl_controller import KLController
+from rlhf_exp.trainers.ppo.rollout_kl import measure_rollout_kl
 from rlhf_exp.trainers.resuming import ResumableRollouts
 
 CRITIC = "critic"
@@ -117,20 +119,37 @@ class PPOTrainer(ResumableRollouts, GRPOTrainer):
             advantages = whiten(advantages, mask, self._sum)
         received = sum_rewards(rewards, mask, self.args.gamma)
         rollout |= {"advantages": advantages, "returns": returns, "values": values}
-        kl = self.accelerator.gather(log_ratio.sum(1)).mean().item()
-        kl_k3 = self.accelerator.gather(((torch.expm1(-log_ratio) + log_ratio) * mask).sum(1)).mean().item()
         self._log_means(
             mode,
-            kl=kl,
-            kl_k3=kl_k3,
             kl_coef=self.controller.coef,
-            eos_rate=self.accelerator.gather(ended.float()).mean().item(),
+            eos_rate=self._mean(ended.float()),
             explained_variance=explain_variance(values, received, mask, self._sum),
             value_mean=measure_moments(values, mask, self._sum)[0].item(),
             return_mean=measure_moments(received, mask, self._sum)[0].item(),
         )
-        if mode == "train":
-            self.controller.update(kl, len(mask) * self.accelerator.num_processes)
+        self._follow_kl(rollout, log_ratio, mask, mode)
+
+    def _follow_kl(self, rollout: dict[str, Any], log_ratio: torch.Tensor, mask: torch.Tensor, mode: str) -> None:
+        """Log KL(policy || reference) in nats per completion, and steer its price in training.
+
+        `kl` and `kl_k3` are estimates from the sampled tokens' log-probabilities, which are at the sampling's
+        temperature but know nothing of top-p and top-k: where these cut tokens away, the samples are not of the
+        distribution that is compared, both are biased, and `kl` can be negative. `kl_exact` is of the distributions
+        that are sampled from, over the whole vocabulary. It takes two forward passes: without a target, and where
+        nothing is cut, `kl` has the same expectation and has to do.
+        """
+        k3 = torch.expm1(-log_ratio) + log_ratio
+        kls = {name: self._mean((value * mask).sum(1)) for name, value in (("kl", log_ratio), ("kl_k3", k3))}
+        sampling = Sampling(self.max_completion_length, self.temperature, self.top_p, self.top_k or 0)
+        if self._has_reference and (self.controller.target is not None or sampling.truncates):
+            kls["kl_exact"] = self._mean(measure_rollout_kl(self, rollout, sampling))
+        self._log_means(mode, **kls)
+        if mode == "train" and "kl_exact" in kls:
+            self.controller.update(kls["kl_exact"], len(mask) * self.accelerator.num_processes)
+
+    def _mean(self, values: torch.Tensor) -> float:
+        """Over the completions of all ranks."""
+        return self.accelerator.gather(values).mean().item()
 
     def _sum(self, values: torch.Tensor) -> torch.Tensor:
         """Add up over all ranks."""

@@ -11,8 +11,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import split_tensor_dict
 
+from rlhf_exp.generation import Sampling
 from rlhf_exp.models.positions import mend_positions
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.sampled_kl import compare_sampled
 from rlhf_exp.trainers.ppo.config import PPOConfig
 from rlhf_exp.trainers.ppo.trainer import PPOTrainer, clip_value_errors
 
@@ -350,6 +352,70 @@ def test_a_missing_end_costs_its_penalty(qwen3_path, tmp_path):
         scores[penalty] = rollout["returns"][:, 0]
     assert not ended.all(), "the test wants completions that are cut"
     torch.testing.assert_close(scores[2.0], scores[None] - 2.0 * ~ended)
+
+
+def roll_out(trainer, spread=0.5):
+    """One rollout of a policy that is off its reference; its tokens' log-ratios at the sampling's temperature."""
+    torch.manual_seed(0)
+    for name, parameter in trainer.model.named_parameters():
+        if parameter.requires_grad and not name.startswith("critic."):
+            parameter.data += spread * parameter.std().nan_to_num(0.1) * torch.randn_like(parameter)
+    trainer.model.train()
+    rollout = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS])
+    return rollout, {name: values[-1] for name, values in trainer._metrics["train"].items()}
+
+
+def loop_exact_kl(trainer, rollout):
+    """Row by row, without padding, in float64: KL of the sampled distributions to the base model's."""
+    reference, kls = AutoModelForCausalLM.from_pretrained(trainer.model.name_or_path).double().eval(), []
+    policy = trainer.model.get_base_model() if hasattr(trainer.model, "peft_config") else trainer.model
+    sampling = Sampling(6, trainer.temperature, trainer.top_p, trainer.top_k or 0)
+    for i in range(len(PROMPTS)):
+        ids, mask = (
+            torch.cat([rollout[f"{part}_{name}"][i] for part in ("prompt", "completion")]) for name in ("ids", "mask")
+        )
+        ids, c = ids[mask.bool()], int(rollout["completion_mask"][i].sum())
+        with torch.no_grad():
+            logits = [m(input_ids=ids[None]).logits[0, -c - 1 : -1].double() for m in (policy.eval(), reference)]
+        kls.append(compare_sampled(*(v.log_softmax(-1) for v in logits), sampling)[0].sum().item())
+    return sum(kls) / len(kls)
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+@pytest.mark.parametrize(
+    "sampling", [{"temperature": 0.7, "top_p": 0.9}, {"top_k": 5}, {"temperature": 1.3, "target_kl": 0.1}]
+)
+def test_the_exact_kl_is_of_the_distributions_that_are_sampled_from(model_path, tmp_path, sampling, adapter):
+    lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4, init_lora_weights=False)
+    trainer = make_trainer(model_path, tmp_path, peft_config=lora if adapter else None, **sampling)
+    rollout, found = roll_out(trainer)
+    assert trainer.model.training and found["ppo/kl_exact"] > 0.05
+    assert found["ppo/kl_exact"] == pytest.approx(loop_exact_kl(trainer, rollout), rel=1e-3)
+
+
+def test_k1_of_a_rollout_from_truncated_distributions_can_be_negative_the_exact_kl_is_not(qwen3_path, tmp_path):
+    """A policy that is the start model, only less sure: top-p leaves of both mostly the tokens that both prefer, to
+    which the policy gives less."""
+    trainer = make_trainer(qwen3_path, tmp_path, top_p=0.5)
+    trainer.model.lm_head.weight = torch.nn.Parameter(0.9 * trainer.model.lm_head.weight.detach())
+    rollout, found = roll_out(trainer, spread=0.0)
+    assert found["ppo/kl"] < -0.01
+    assert found["ppo/kl_exact"] >= 0
+    assert found["ppo/kl_k3"] >= 0
+
+
+def test_plain_sampling_without_a_target_takes_no_pass_for_an_exact_kl(qwen3_path, tmp_path):
+    _, found = roll_out(make_trainer(qwen3_path, tmp_path, temperature=0.7))
+    assert "ppo/kl_exact" not in found and "ppo/kl" in found
+
+
+def test_a_target_is_steered_to_by_the_exact_kl(qwen3_path, tmp_path):
+    trainer = make_trainer(qwen3_path, tmp_path, target_kl=1e6, kl_horizon=80)
+    trainer.model.lm_head.weight = torch.nn.Parameter(0.9 * trainer.model.lm_head.weight.detach())
+    steered = []
+    trainer.controller.update = lambda kl, completions: steered.append((kl, completions))
+    _, found = roll_out(trainer, spread=0.0)
+    assert steered == [(found["ppo/kl_exact"], len(PROMPTS))]
 
 
 def test_without_a_kl_term_there_is_no_reference(qwen3_path, tmp_path):

@@ -1,0 +1,99 @@
+"""KL to a reference, exact over the vocabulary: of the models' own distributions, and of those that are sampled from.
+
+    found = measure_completions(policy, reference, rows, vocabulary_size, Sampling(32, temperature=0.7, top_p=0.9))
+    found[0].kl, found[0].sampled, found[0].outside          # of one completion
+
+Both are sums over a completion's positions of the exact KL over the vocabulary: never negative, and an unbiased
+estimate of the sequence KL with less variance than log-ratios of the sampled tokens (its Rao-Blackwellised form, Amini
+et al. 2025, arXiv:2504.10637).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from rlhf_exp.generation import Sampling, build_warpers
+from rlhf_exp.monitor import token_kl
+
+BATCH_VALUES = 2**26
+"""Completion positions times vocabulary in one batch: 256 MiB of float32 logits a model."""
+CHUNK_VALUES = 2**22
+"""The same, of what is sorted at once for top-p: some ten arrays of this size live together."""
+
+Row = tuple[list[int], list[int]]
+Scorer = Callable[[list[Row]], torch.Tensor]
+"""(prompt ids, completion ids) rows -> (all completion tokens, vocabulary) log-probabilities at temperature 1."""
+
+
+@dataclass(frozen=True)
+class CompletionKL:
+    """One completion's KL(policy || reference), in nats.
+
+    Attributes:
+        kl: of the models' distributions at temperature 1.
+        sampled: of those that completions are drawn from (`compare_sampled`); `kl` where the sampling is plain.
+        outside: mean over its tokens of the probability with which the policy draws one that the reference, sampled in
+            the same way, cannot.
+    """
+
+    kl: float
+    sampled: float
+    outside: float
+
+
+@torch.no_grad()
+def measure_completions(
+    policy: Scorer, reference: Scorer, rows: list[Row], vocabulary_size: int, sampling: Sampling
+) -> list[CompletionKL]:
+    """KL of each row's completion, in batches of rows of like length."""
+    longest = max(len(p) + len(c) for p, c in rows)
+    size = min(max(1, BATCH_VALUES // (longest * vocabulary_size)), 128)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]) + len(rows[i][1]))
+    found: dict[int, CompletionKL] = {}
+    for start in range(0, len(order), size):
+        batch = order[start : start + size]
+        picked = [rows[i] for i in batch]
+        logps, reference_logps = policy(picked), reference(picked)
+        kl = sampled = token_kl(logps, reference_logps)
+        outside = torch.zeros_like(kl)
+        if not sampling.is_plain:
+            n = max(1, CHUNK_VALUES // logps.shape[1])
+            chunks = zip(logps.split(n), reference_logps.split(n), strict=True)
+            parts = [compare_sampled(*chunk, sampling) for chunk in chunks]
+            sampled, outside = (torch.cat(part) for part in zip(*parts, strict=True))
+        lengths = [len(c) for _, c in picked]
+        for i, *figures in zip(batch, kl.split(lengths), sampled.split(lengths), outside.split(lengths), strict=True):
+            found[i] = CompletionKL(figures[0].sum().item(), figures[1].sum().item(), figures[2].mean().item())
+    return [found[i] for i in range(len(rows))]
+
+
+def compare_sampled(
+    logps: torch.Tensor, reference_logps: torch.Tensor, sampling: Sampling
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """KL at each position between what the policy and the reference are sampled from, and where it has no finite value.
+
+    With S and R the tokens that top-k and top-p leave to the policy and to the reference, both at the sampling's
+    temperature, the policy draws from p = policy given S, and the reference from r = reference given R. KL(p || r) is
+    infinite as soon as S holds one token that R does not. Measured is KL(p || q) with q = reference given R or S: it
+    equals KL(p || r) wherever that is finite, is finite always, at least 0, and 0 only where p = r. Without the cut,
+    KL(p || reference) would not be 0 for equal models (up to -log top_p per token), and given S alone it would be 0 for
+    any two models once the policy is so sure that S is one token.
+
+    Args:
+        logps, reference_logps: (tokens, vocabulary) float32, normalised, at temperature 1.
+
+    Returns:
+        KL(p || q) in nats, and the probability under p of tokens outside R: both (tokens,) float32.
+    """
+    logps, reference_logps = (torch.log_softmax(v / sampling.temperature, -1) for v in (logps, reference_logps))
+    if not sampling.truncates:
+        return token_kl(logps, reference_logps), torch.zeros_like(logps[:, 0])
+    warp = build_warpers(Sampling(sampling.max_new_tokens, 1.0, sampling.top_p, sampling.top_k))
+    own, its = (warp(None, values).isfinite() for values in (logps, reference_logps))
+    drawn = torch.log_softmax(logps.masked_fill(~own, -torch.inf), -1)
+    given = torch.log_softmax(reference_logps.masked_fill(~(own | its), -torch.inf), -1)
+    log_ratio = (given - drawn).masked_fill(~own, 0.0)
+    # As in token_kl, no term is negative: with s = q / p, p (s - 1 - log s) over S, and the q that lies outside S.
+    inside = drawn.exp() * (torch.expm1(log_ratio) - log_ratio)
+    return inside.sum(-1) + given.exp().masked_fill(own, 0.0).sum(-1), drawn.exp().masked_fill(its, 0.0).sum(-1)

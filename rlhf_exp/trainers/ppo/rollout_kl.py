@@ -1,0 +1,47 @@
+"""The exact KL of a rollout's completions, of the distributions that they were sampled from.
+
+    kl = measure_rollout_kl(trainer, rollout, sampling)      # (batch,) nats, of this rank's completions
+
+It takes the whole next-token distributions of policy and reference, of which TRL's scoring keeps the sampled tokens
+alone: one more forward pass of each, without gradient, in batches that bound the logits' memory.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from trl.trainer.utils import use_adapter
+
+from rlhf_exp.generation import Sampling
+from rlhf_exp.monitor import completion_logps
+from rlhf_exp.sampled_kl import Row, measure_completions
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer
+
+
+@torch.no_grad()
+def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling: Sampling) -> torch.Tensor:
+    """KL(policy || reference) of each completion, (batch,) float32; without dropout, as completions are sampled."""
+    sides = [
+        [ids[mask.bool()].tolist() for ids, mask in zip(rollout[f"{part}_ids"], rollout[f"{part}_mask"], strict=True)]
+        for part in ("prompt", "completion")
+    ]
+    policy = trainer.accelerator.unwrap_model(trainer.model)
+
+    def score(rows: list[Row]) -> torch.Tensor:
+        with trainer.accelerator.autocast():
+            return completion_logps(policy, rows, trainer._tokenizer.pad_token_id)
+
+    def score_reference(rows: list[Row]) -> torch.Tensor:
+        if trainer.ref_model is None:  # as in TRL: of an adapter, the base, or the adapter that training began with
+            with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
+                return score(rows)
+        with trainer.accelerator.autocast():
+            return completion_logps(trainer.ref_model, rows, trainer._tokenizer.pad_token_id)
+
+    training = policy.training
+    policy.eval()
+    size = policy.config.get_text_config().vocab_size
+    found = measure_completions(score, score_reference, list(zip(*sides, strict=True)), size, sampling)
+    policy.train(training)
+    return torch.tensor([one.sampled for one in found], device=rollout["completion_ids"].device)
