@@ -11,6 +11,7 @@ from rlhf_exp.combinations.machine import check_machine
 from rlhf_exp.combinations.model import check_model, check_size
 from rlhf_exp.combinations.ppo import check_ppo
 from rlhf_exp.combinations.reward import check_reward
+from rlhf_exp.combinations.saving import check_saving
 from rlhf_exp.combinations.task import check_task
 
 if TYPE_CHECKING:
@@ -21,5 +22,5 @@ def find_conflicts(cfg: "Config") -> list[str]:
     """Values that are each allowed and do not go together, one line each."""
     if found := check_size(cfg):
         return found
-    checks = (check_algo, check_ppo, check_grpo, check_task, check_model, check_reward, check_machine)
+    checks = (check_algo, check_ppo, check_grpo, check_task, check_model, check_reward, check_machine, check_saving)
     return [problem for check in checks for problem in check(cfg)]

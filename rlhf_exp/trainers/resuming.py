@@ -19,8 +19,7 @@ from torch import nn
 from torch.utils.data import Sampler
 
 from rlhf_exp.trainers.order import order_by_epoch
-
-PROGRESS, REFERENCE = "progress.json", "reference.safetensors"
+from rlhf_exp.unfit import PROGRESS, REFERENCE
 
 
 class Resumable:

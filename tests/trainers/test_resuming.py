@@ -14,6 +14,7 @@ from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
+from rlhf_exp.unfit import explain_unfit
 from rlhf_exp.work import WorkMeter
 
 PAIR = {"chosen": " 8 * 7 - 3", "rejected": " 8 + 7"}
@@ -41,16 +42,19 @@ def reward(completions, **columns):
     return [float(len(text) % 7) for text in completions]
 
 
-def make(folder, *overrides, lora=False, rows=ROWS):
-    cfg = compose_config([*SMALL, f"output_dir={folder}", *overrides])
+def configure(folder, *overrides):
+    return compose_config([*SMALL, f"output_dir={folder}", *overrides])
+
+
+def make(folder, *overrides, lora=False):
+    cfg = configure(folder, *overrides)
     path = resolve_model(cfg, folder)
     rewards = [reward] if cfg.algo.name in ("grpo", "ppo") else []
     task_type = "SEQ_CLS" if cfg.algo.name == "reward_model" else "CAUSAL_LM"
     peft_config = LoraConfig(r=2, target_modules="all-linear", task_type=task_type) if lora else None
-    task = Task("t", rows, [], None)
+    task = Task("t", ROWS, [], None)
     trainer = build_trainer(Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, rewards, peft_config))
-    meter = WorkMeter(cfg.train_tokens)
-    meter.watch(trainer)
+    WorkMeter(cfg.train_tokens).watch(trainer)
     return trainer
 
 
@@ -115,6 +119,8 @@ def run_and_resume(folder, case, lora=False):
     whole = make(folder, *overrides, lora=lora)
     whole.train()
     assert checkpoints(folder) == saved
+    checkpoint = folder / "checkpoints" / f"checkpoint-{step}"
+    assert explain_unfit(checkpoint, configure(folder, *overrides, *(["peft=lora"] if lora else []))) is None
     assert_equal(whole, resume(folder, step, *overrides, lora=lora))
 
 
