@@ -1,6 +1,7 @@
 """Which checkpoints cannot be resumed, and in which words. That real ones can: tests/trainers/test_resuming.py."""
 
 import json
+from functools import cache
 
 import pytest
 
@@ -18,6 +19,7 @@ CASES = {
 }
 
 
+@cache
 def configure(*overrides):
     return compose_config(["device=cpu", "algo.args.max_steps=8", *overrides])
 
