@@ -13,6 +13,8 @@ from rlhf_exp.report.samples import describe_samples
 from rlhf_exp.report.summary import (
     DISTINCT_NOTE,
     KL_NOTE,
+    SAMPLED_KL,
+    SAMPLED_KL_NOTE,
     SCORER_NOTE,
     SEVERAL_NOTE,
     SUMMARY_HEAD,
@@ -49,7 +51,7 @@ def _measured(run: Run, out: Path) -> list[Block]:
         return []
     rows = summary_rows(run)
     labels = {row[0] for row in rows}
-    notes = {"loss": SCORER_NOTE, "KL": KL_NOTE, "distinct-1 / -2": DISTINCT_NOTE}
+    notes = {"loss": SCORER_NOTE, "KL": KL_NOTE, SAMPLED_KL: SAMPLED_KL_NOTE, "distinct-1 / -2": DISTINCT_NOTE}
     completions = run.evaluation["baseline"].get("completions", 1)
     several = [SEVERAL_NOTE.format(completions=completions)] if completions > 1 else []
     note = " ".join([SUMMARY_NOTE, *several, *(text for label, text in notes.items() if label in labels)])

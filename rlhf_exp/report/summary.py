@@ -22,6 +22,10 @@ SEVERAL_NOTE = (
 )
 SCORER_NOTE = "The baseline is the start model under the untrained head that training begins with."
 KL_NOTE = "KL is to the start model, exact, at temperature 1, in nats per completion."
+SAMPLED_KL = "KL as sampled"
+SAMPLED_KL_NOTE = (
+    f"{SAMPLED_KL}: of the distributions that completions are drawn from, after temperature, top-p and top-k."
+)
 DISTINCT_NOTE = (
     "Distinct-1 and -2: distinct tokens and pairs of tokens, over all of them (Li et al. 2016); "
     "it falls with the number of tokens, so compare like with like."
@@ -108,6 +112,7 @@ def _list_policy_figures(sides: list[dict | None]) -> list[Figure]:
         Figure("greedy truncated", ("greedy", "truncation_rate"), percent, points),
         Figure("reward", ("reward", "mean"), _write_as(".3f"), _write_as("+.3f")),
         Figure("KL", ("kl", "mean"), _write_as(".2f")),
+        Figure(SAMPLED_KL, ("kl_sampled", "mean"), _write_as(".2f")),
         Figure("distinct-1 / -2", ("distinct",), lambda found: f"{found['1']:.3f} / {found['2']:.3f}"),
     ]
 

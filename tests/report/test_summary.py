@@ -3,8 +3,9 @@ import math
 
 import pytest
 
+from rlhf_exp.report import write_report
 from rlhf_exp.report.load import load_run
-from rlhf_exp.report.summary import sample_differences, summary_rows
+from rlhf_exp.report.summary import SAMPLED_KL, SAMPLED_KL_NOTE, sample_differences, summary_rows
 from rlhf_exp.report.tables import percent, points
 from rlhf_exp.stats import paired_bootstrap
 
@@ -23,6 +24,19 @@ def test_several_completions_and_both_readings_have_their_rows(tmp_path, make_ru
 
 def test_what_was_not_measured_on_either_side_has_no_row(dpo_dir):
     assert list(rows_of(dpo_dir)) == ["mean tokens", "budget used", "truncated", "KL", "distinct-1 / -2"]
+
+
+def test_the_kl_of_other_sampling_has_a_row_and_a_note_of_its_own(run_dir):
+    path = run_dir / "evaluation.json"
+    assert SAMPLED_KL not in rows_of(run_dir)
+    evaluation = json.loads(path.read_text())
+    for which, value in (("baseline", 0.0), ("trained", 1.69)):
+        mean = {"value": value, "low": value, "high": value}
+        evaluation[which]["kl_sampled"] = {"mean": mean, "std": 0.0, "outside": mean}
+    path.write_text(json.dumps(evaluation))
+    assert [cell.split()[0] for cell in rows_of(run_dir)[SAMPLED_KL][:2]] == ["0.00", "1.69"]
+    write_report([run_dir], run_dir)
+    assert SAMPLED_KL_NOTE in (run_dir / "report.md").read_text()
 
 
 def test_a_reward_model_has_its_own_rows(reward_dir):
