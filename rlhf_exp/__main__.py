@@ -21,12 +21,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import device
 from rlhf_exp.arguments import prepare_arguments
-from rlhf_exp.command import FAILED, STOPPED, claim, fail, flush, refuse, say
+from rlhf_exp.command import FAILED, claim, fail, flush, refuse, say
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
 from rlhf_exp.hub import prepare_hub
 from rlhf_exp.refusals import explain
 from rlhf_exp.run_folder import write_text
 from rlhf_exp.run_lock import link_latest, make_new_once
+from rlhf_exp.stopping import SIGNALLED, Stop
 from rlhf_exp.study import Plan, plan_job, report_study, start_anew
 from rlhf_exp.sweep import list_jobs, name_job, refuse_jobs
 from rlhf_exp.usage import format_help
@@ -51,8 +52,8 @@ def main() -> int:
         return _run_jobs(args.overrides)
     except ConfigError as error:
         return refuse(error.problems)
-    except KeyboardInterrupt:
-        return STOPPED
+    except KeyboardInterrupt as error:
+        return Stop.of(error).status
 
 
 def run_job(cfg: DictConfig, jobs: int = 0) -> int:
@@ -117,8 +118,8 @@ def _run_jobs(overrides: list[str]) -> int:
             traceback.print_exc()
             say(f"failed: {type(error).__name__}: {error}")
             statuses.append(FAILED)
-        if statuses[-1] == STOPPED:  # Ctrl-C ends the sweep, not only its job
-            raise KeyboardInterrupt
+        if statuses[-1] > SIGNALLED:  # Ctrl-C ends the sweep, not only its job
+            raise Stop(statuses[-1] - SIGNALLED)
         return statuses[-1]
 
     try:

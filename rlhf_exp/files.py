@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlhf_exp.checkpoints import find_checkpoint
 from rlhf_exp.combinations.task import FILES, list_sources
 from rlhf_exp.run_folder import read_record
 from rlhf_exp.run_lock import find_owner
@@ -68,22 +69,20 @@ def _check_resume(cfg: "Config") -> list[str]:
     if cfg.resume is not None:
         if not (Path(folder) / "run.json").is_file():
             return [f"resume={folder}: not a run's folder, it has no run.json"]
-        if not has_checkpoint(Path(folder)):
-            return [f"resume={folder}: has no checkpoint yet; start anew with its overrides and output_dir={folder}"]
+        found = find_checkpoint(Path(folder))
+        if found.path is None:
+            broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
+            start = f"start anew with its overrides and output_dir={folder}"
+            return [f"resume={folder}: has no checkpoint{broken}; {start}"]
     elif not cfg.skip_finished and _holds_run(Path(folder)):  # with it, study.py looks closer
         return [f"output_dir={folder}: already holds a run; use another folder, or resume={folder}"]
     return []
 
 
-def has_checkpoint(folder: Path) -> bool:
-    """Whether there is one to go on from."""
-    return any(folder.glob("checkpoints/checkpoint-*"))
-
-
 def _holds_run(folder: Path) -> bool:
     """Whether a run is there to be lost; one that was refused, or ended before its first checkpoint, has nothing."""
     status = read_record(folder).get("status")
-    kept = status == "finished" or (folder / "model").exists() or has_checkpoint(folder)
+    kept = status == "finished" or (folder / "model").exists() or find_checkpoint(folder).path is not None
     return status not in (None, "refused") and kept
 
 

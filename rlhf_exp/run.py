@@ -7,16 +7,17 @@ Whatever ends it early, the folder says so in run.json and holds all that was me
 
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
-from transformers.trainer_utils import get_last_checkpoint
 
+from rlhf_exp.checkpoints import find_checkpoint, tidy
 from rlhf_exp.combinations import learns_from_samples
-from rlhf_exp.command import FAILED, STOPPED, say
+from rlhf_exp.command import FAILED, say
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.measurements import PolicyMeasurement, ScorerMeasurement
@@ -30,10 +31,12 @@ from rlhf_exp.report.load import load_run
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.run_folder import RunFolder, write_json
 from rlhf_exp.sample import sample
+from rlhf_exp.stopping import Stop, StopSignals, describe_stop, tell
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.tracking import watch as track_training
 from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers.stopping import SaveAndStop
 from rlhf_exp.trl_args import build_args
 from rlhf_exp.work import WorkMeter
 
@@ -51,13 +54,20 @@ def run(cfg: Config, run_dir: Path) -> int:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(["WORLD_SIZE: several processes are not supported yet; start one, without torchrun"])
     folder = RunFolder.create(run_dir, _list_facts(cfg))
+    with StopSignals() as signals:
+        return _run(cfg, folder, signals)
+
+
+def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
     try:
-        _run_stages(cfg, folder)
-    except KeyboardInterrupt:
-        folder.give_up("stopped", "interrupted")
-        _report_what_there_is(folder)
-        print(f"\nStopped. Go on with: python -m rlhf_exp resume={run_dir}")
-        return STOPPED
+        _run_stages(cfg, folder, signals)
+    except KeyboardInterrupt as error:
+        stop = Stop.of(error)
+        folder.give_up("stopped", stop.name)
+        tell(f"\n{describe_stop(stop, folder.path, signals.saved_step)}")
+        with suppress(KeyboardInterrupt):
+            _report_what_there_is(folder)
+        return stop.status
     except ConfigError as error:
         # Another run may write over a refused one, but never over one that was resumed.
         folder.give_up("failed" if cfg.resume else "refused", "; ".join(error.problems))
@@ -72,13 +82,17 @@ def run(cfg: Config, run_dir: Path) -> int:
             _write_report(folder)
     except OSError as error:
         reason = f"its report cannot be written, {error.strerror or error}"
-        say(f"the run has finished, but {reason}; once it can: python -m rlhf_exp.report {run_dir}")
+        say(f"the run has finished, but {reason}; once it can: python -m rlhf_exp.report {folder.path}")
         return FAILED
-    print(terminal_table(run_dir))
+    except KeyboardInterrupt as error:
+        stop = Stop.of(error)
+        tell(f"\nFinished; {stop.name} cut off its report. Write it with: python -m rlhf_exp.report {folder.path}")
+        return stop.status
+    print(terminal_table(folder.path))
     return 0
 
 
-def _run_stages(cfg: Config, folder: RunFolder) -> None:
+def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
     run_dir = folder.path
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -110,7 +124,10 @@ def _run_stages(cfg: Config, folder: RunFolder) -> None:
         _watch(trainer, watch)
         meter = WorkMeter(cfg.train_tokens)
         meter.watch(trainer)  # its figures are in the logs that the writer writes
+        trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
         _train(cfg, trainer, folder, meter)
+        if signals.received:
+            raise Stop(signals.received)
         trainer.save_model(str(run_dir / "model"))
         (run_dir / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
         del trainer
@@ -163,10 +180,14 @@ def _watch(trainer: "Trainer", watch: MetricsWriter) -> None:
 
 
 def _train(cfg: Config, trainer: "Trainer", folder: RunFolder, meter: WorkMeter) -> None:
-    """Train, from the last checkpoint where the run is resumed; steps and work are recorded whatever happens."""
-    checkpoint = get_last_checkpoint(trainer.args.output_dir) if cfg.resume else None
+    """Train, from the last whole checkpoint where the run is resumed; steps and work are recorded whatever happens."""
+    found = find_checkpoint(folder.path)
+    start = found.path if cfg.resume else None
+    for line in found.broken:
+        print(f"{line}; put aside, {f'goes on from {start.name}' if start else 'starts anew'}", flush=True)
+    tidy(Path(trainer.args.output_dir), start)
     try:
-        trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.train(resume_from_checkpoint=start and str(start))
     finally:
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:

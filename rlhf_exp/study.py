@@ -14,17 +14,17 @@ from typing import Any
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
+from rlhf_exp.checkpoints import find_checkpoint
 from rlhf_exp.config import Config, ConfigError
-from rlhf_exp.files import has_checkpoint
 from rlhf_exp.run_folder import read_record
 
 # What may differ between two runs of the same settings: where and how a run happens, not what it does.
 CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir",
                  "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm")  # fmt: skip
-# What a run leaves in its folder, and that part of it which depends on the settings alone.
+# What a run leaves in its folder, and that part of it which depends on the settings alone. Checkpoints that are not
+# whole are put aside by checkpoints.py: an older version wrote none that it can tell to be.
 WRITTEN = ("run.json", "metrics.jsonl", "evaluation.json", "samples.jsonl", "preferences.jsonl", "errors.json",
-           "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model",
-           "checkpoints")  # fmt: skip
+           "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model")  # fmt: skip
 DRAWN = ("start_model", "samples")
 SHOWN = 3
 
@@ -36,8 +36,8 @@ class Plan(Enum):
 
 
 def plan_job(cfg: Config) -> Plan:
-    """What is left to do in `cfg.output_dir`. An unfinished run goes on from its last checkpoint, or starts anew where
-    it has none.
+    """What is left to do in `cfg.output_dir`. An unfinished run goes on from its last whole checkpoint, or starts
+    anew where it has none.
 
     Raises:
         ConfigError: the folder holds a run of other settings, which would be lost.
@@ -55,7 +55,7 @@ def plan_job(cfg: Config) -> Plan:
             )
         if status == "finished":
             return Plan.SKIP
-        if has_checkpoint(folder):
+        if find_checkpoint(folder).path is not None:
             return Plan.RESUME
     return Plan.START
 

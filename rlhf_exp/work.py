@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from peft import PeftModel
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp.run_folder import write_json
 
@@ -55,6 +56,7 @@ class WorkMeter(TrainerCallback):
             if network is not None and _reads_tokens(network):
                 _hook(network, lambda kwargs, name=name: self._add(name, len(kwargs["input_ids"])))
         trainer.callback_handler.callbacks.insert(0, self)
+        trainer.checkpoint_writers.append(lambda folder: write_json(folder / FILE, self.counts))
         trainer.budget_spent = self.is_spent
 
     def is_spent(self) -> bool:
@@ -79,15 +81,13 @@ class WorkMeter(TrainerCallback):
         self._began = None
         if self.is_spent():
             control.should_training_stop = True
+            control.should_save |= args.save_strategy == SaveStrategy.STEPS  # as at the end of max_steps
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **kwargs: Any
     ) -> None:
         if "train_runtime" not in logs:
             logs["trained_tokens"] = self.counts["trained_tokens"]
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        write_json(_checkpoint(args, state) / FILE, self.counts)
 
     def _count_policy(self, kwargs: dict[str, Any]) -> None:
         ids, mask = kwargs["input_ids"], kwargs.get("attention_mask")

@@ -6,6 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from rlhf_exp import device
+from rlhf_exp.checkpoints import staged
 from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES, REWARDS, TASK_GIVES, machine
 from rlhf_exp.config import ROOT, ConfigError, compose_config, known_keys
 
@@ -295,10 +296,15 @@ def test_a_hub_id_passes_unless_its_first_part_is_a_local_folder(tmp_path, monke
 @pytest.mark.parametrize("status", ["finished", "failed", "running"])
 def test_a_run_with_something_to_lose_is_not_overwritten(tmp_path, status):
     (tmp_path / "run.json").write_text(json.dumps({"status": status}))
-    (tmp_path / "checkpoints" / "checkpoint-50").mkdir(parents=True)
+    leave_checkpoint(tmp_path)
     assert refuse(f"output_dir={tmp_path}") == [
         f"output_dir={tmp_path}: already holds a run; use another folder, or resume={tmp_path}"
     ]
+
+
+def leave_checkpoint(folder):
+    with staged(folder / "checkpoints", "checkpoint-50") as staging:
+        (staging / "checkpoint-50").mkdir()
 
 
 @pytest.mark.parametrize("text", ['{"status": "failed"}', '{"status": "running"}', '{"status": "refused"}', '{"sta'])
@@ -313,5 +319,5 @@ def test_a_run_that_ended_before_its_first_checkpoint_is_started_anew_where_it_l
 
 def test_resume_takes_a_run_with_a_checkpoint(tmp_path):
     (tmp_path / "run.json").write_text("{}")
-    (tmp_path / "checkpoints" / "checkpoint-50").mkdir(parents=True)
+    leave_checkpoint(tmp_path)
     assert compose_config([f"resume={tmp_path}"]).resume == str(tmp_path)

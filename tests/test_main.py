@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from rlhf_exp import __main__ as command_line
 from rlhf_exp import dry_run, run, trl_args
+from rlhf_exp.checkpoints import staged
 from rlhf_exp.config import ROOT, ConfigError
 
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
@@ -184,7 +185,12 @@ def finish(folder, status="finished", checkpoint=False):
     """Leave in a job's folder what a run leaves there."""
     (folder / "run.json").write_text(json.dumps({"status": status}))
     if checkpoint:
-        (folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+        leave_checkpoint(folder)
+
+
+def leave_checkpoint(folder):
+    with staged(folder / "checkpoints", "checkpoint-1") as staging:
+        (staging / "checkpoint-1").mkdir()
 
 
 def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command, runs):
@@ -328,10 +334,11 @@ def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, mon
     assert "in crash" in Path("there/error.log").read_text()
 
 
-def test_control_c_ends_the_whole_sweep(command, runs, monkeypatch):
+@pytest.mark.parametrize("status", [130, 143])
+def test_a_signal_to_one_job_ends_the_whole_sweep(command, runs, monkeypatch, status):
     started = []
-    monkeypatch.setattr(run, "run", lambda cfg, folder: started.append(folder) or command_line.STOPPED)
-    assert command("-m", "max_tokens=8,16", "output_dir=there") == (130, [])
+    monkeypatch.setattr(run, "run", lambda cfg, folder: started.append(folder) or status)
+    assert command("-m", "max_tokens=8,16", "output_dir=there") == (status, [])
     assert len(started) == 1
 
 
@@ -356,7 +363,7 @@ def test_a_dry_run_of_a_sweep_walks_through_every_job(command, monkeypatch):
 def test_resume_brings_the_overrides_of_the_run(command, runs):
     command("output_dir=there", "max_tokens=7", "loss_type=dapo", "+algo.args.delta=2.0")
     Path("there/run.json").write_text("{}")
-    Path("there/checkpoints/checkpoint-1").mkdir(parents=True)
+    leave_checkpoint(Path("there"))
     assert command("resume=there", "max_tokens=9", "+algo.args.delta=3.0") == (0, [])
     cfg, folder = runs[1]
     assert folder == Path("there")
@@ -367,7 +374,7 @@ def test_resume_of_a_study_s_job_is_one_run(command, runs):
     command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "output_dir=there")
     folder = runs[4][1]
     (folder / "run.json").write_text("{}")
-    (folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    leave_checkpoint(folder)
     assert command(f"resume={folder}") == (0, [])
     assert len(runs) == 7
     assert (runs[6][0].algo.args, runs[6][1]) == (runs[4][0].algo.args, folder)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from rlhf_exp.checkpoints import staged
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.study import Plan, plan_job, report_study, start_anew
 
@@ -21,7 +22,8 @@ def place(tmp_path, monkeypatch):
         OmegaConf.save(OmegaConf.create(asdict(cfg)), folder / ".hydra" / "config.yaml")
         (folder / "run.json").write_text(json.dumps({"status": status, "seconds": {"load": 3.0}}))
         if checkpoint:
-            (folder / "checkpoints" / "checkpoint-40").mkdir(parents=True)
+            with staged(folder / "checkpoints", "checkpoint-40") as staging:
+                (staging / "checkpoint-40").mkdir()
         return folder
 
     return write
@@ -62,7 +64,7 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint(place, status):
 @pytest.mark.parametrize(("overrides", "kept"), [([], ["samples", "start_model"]), (["seed=2"], [])])
 def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settings_alone(place, overrides, kept):
     folder = place("failed")
-    for name in ("samples", "start_model", "checkpoints"):
+    for name in ("samples", "start_model", "plots"):
         (folder / name).mkdir()
     (folder / "metrics.jsonl").write_text("{}")
     (folder / "mine.txt").write_text("")
@@ -75,6 +77,14 @@ def test_a_folder_that_holds_no_run_loses_nothing_to_one_that_starts(tmp_path):
     (tmp_path / "model").mkdir()
     start_anew(tmp_path, compose_config())
     assert (tmp_path / "model").is_dir()
+
+
+def test_an_unfinished_run_whose_checkpoint_is_not_whole_starts_anew_and_loses_none(place):
+    folder = place("failed", checkpoint=True)
+    (folder / "checkpoints" / "checkpoint-40" / "manifest.json").unlink()
+    assert plan() == Plan.START
+    start_anew(folder, compose_config(["output_dir=there"]))
+    assert (folder / "checkpoints" / "checkpoint-40").is_dir()
 
 
 def test_a_refused_run_starts_anew_whatever_its_settings(place):

@@ -19,10 +19,11 @@ from torch import nn
 from torch.utils.data import Sampler
 
 from rlhf_exp.trainers.order import order_by_epoch
+from rlhf_exp.trainers.saving import WholeCheckpoints
 from rlhf_exp.unfit import PROGRESS, REFERENCE
 
 
-class Resumable:
+class Resumable(WholeCheckpoints):
     """Comes before a TRL trainer among the bases."""
 
     budget_spent: Callable[[], bool] = staticmethod(lambda: False)

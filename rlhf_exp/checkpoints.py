@@ -1,0 +1,133 @@
+"""Checkpoints that are whole or not there: saved aside, listed in a manifest, then renamed. Imports no ML library.
+
+    with staged(run_dir / "checkpoints", "checkpoint-40") as staging:
+        save_into(staging / "checkpoint-40")
+    rotate(run_dir / "checkpoints", keep=1)
+    find_checkpoint(run_dir)         # Found(path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
+
+A process may be killed, and a machine lose its power, between any two lines here: a whole checkpoint that was there
+before is then still there.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FOLDER = "checkpoints"
+MANIFEST = "manifest.json"
+STAGING, REMOVING, UNUSABLE = ".saving", ".removing-", "unusable-"
+NAME = re.compile(r"checkpoint-(\d+)")
+
+
+@dataclass
+class Found:
+    """The newest whole checkpoint, and a line about each newer one that is not whole."""
+
+    path: Path | None = None
+    broken: list[str] = field(default_factory=list)
+
+
+def find_checkpoint(run_dir: Path) -> Found:
+    """Look for the newest whole checkpoint of a run; changes nothing."""
+    found = Found()
+    for path in reversed(_list_checkpoints(run_dir / FOLDER)):
+        reason = explain_broken(path)
+        if reason is None:
+            found.path = path
+            break
+        found.broken.append(f"{path.name}: {reason}")
+    return found
+
+
+def explain_broken(path: Path) -> str | None:
+    """Why a checkpoint is not whole: a file of its manifest is missing or of another size. None where it is."""
+    try:
+        files = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
+    except FileNotFoundError:
+        return f"has no {MANIFEST}; it was cut off, or is of an older version"
+    except (ValueError, KeyError, TypeError):
+        return f"{MANIFEST} cannot be read"
+    for name, size in files.items():
+        if not (path / name).is_file():
+            return f"{name} is missing"
+        if (found := (path / name).stat().st_size) != size:
+            return f"{name} has {found:,} bytes in place of {size:,}"
+    return None
+
+
+def read_step(path: Path) -> int:
+    """The optimizer step of `checkpoint-40`: 40."""
+    return int(NAME.fullmatch(path.name)[1])
+
+
+@contextmanager
+def staged(folder: Path, name: str) -> Iterator[Path]:
+    """Save into the folder `name` of what is yielded. At the end it is put into `folder`, on disk and with its
+    manifest; where saving fails, nothing of it stays.
+
+    Raises:
+        OSError: `folder` holds a checkpoint of that name already; or the disk is full.
+    """
+    staging = folder / STAGING
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    try:
+        yield staging
+        _seal(staging / name)
+        (staging / name).rename(folder / name)
+        _sync(folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def rotate(folder: Path, keep: int | None) -> None:
+    """Remove all checkpoints but the newest `keep`, or none where that is None or 0.
+
+    Each gets another name first, since a removal that is cut off leaves some of its files.
+    """
+    for path in _list_checkpoints(folder)[: -keep if keep else 0]:
+        shutil.rmtree(path.rename(folder / f"{REMOVING}{path.name}"))
+
+
+def tidy(folder: Path, newest: Path | None) -> None:
+    """Before training goes on from `newest`, or from the start: remove what a killed process left half done, and
+    rename newer checkpoints, which are not whole, to `unusable-checkpoint-80`; theirs are names to save under."""
+    for left in (*folder.glob(STAGING), *folder.glob(f"{REMOVING}*")):
+        shutil.rmtree(left)
+    for path in _list_checkpoints(folder):
+        if newest is None or read_step(path) > read_step(newest):
+            aside = folder / f"{UNUSABLE}{path.name}"
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+
+
+def _list_checkpoints(folder: Path) -> list[Path]:
+    """Folders named checkpoint-STEP, by step."""
+    return sorted((path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)), key=read_step)
+
+
+def _seal(path: Path) -> None:
+    """Bring every file to the disk, and then the manifest, which says that they are complete."""
+    files = sorted(found for found in path.rglob("*") if found.is_file())
+    for found in files:
+        _sync(found)
+    manifest = path / MANIFEST
+    sizes = {str(found.relative_to(path)): found.stat().st_size for found in files}
+    manifest.write_text(json.dumps({"files": sizes}, indent=2) + "\n", encoding="utf-8")
+    _sync(manifest)
+    for found in (*(inner for inner in path.rglob("*") if inner.is_dir()), path):
+        _sync(found)
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or a folder's list of names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

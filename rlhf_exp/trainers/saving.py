@@ -1,0 +1,42 @@
+"""The seam of saving: every trainer's checkpoints are whole or not there.
+
+    class Resumable(WholeCheckpoints): ...               # which every trainer of ours is
+    trainer.checkpoint_writers.append(meter.save)        # its files become a part of every checkpoint
+
+transformers saves straight into checkpoint-STEP. Here its own code saves into a folder aside, which is renamed once it
+is complete (checkpoints.py); only then older checkpoints are removed. tests/trainers/test_saving.py holds what is
+relied on.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from rlhf_exp.checkpoints import rotate, staged
+
+
+class WholeCheckpoints:
+    """A mixin before a TRL trainer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._staging: Path | None = None
+        self.checkpoint_writers: list[Callable[[Path], None]] = []
+        super().__init__(*args, **kwargs)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return str(self._staging) if self._staging else super()._get_output_dir(trial)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        folder, name = Path(self.args.output_dir), f"checkpoint-{self.state.global_step}"
+        if (folder / name).exists():  # the end of an epoch is the end of its last step, too
+            return
+        with staged(folder, name) as self._staging:
+            try:
+                super()._save_checkpoint(model, trial)
+                for write in self.checkpoint_writers:
+                    write(self._staging / name)
+            finally:
+                self._staging = None
+        rotate(folder, self.args.save_total_limit)

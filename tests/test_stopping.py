@@ -1,0 +1,134 @@
+"""Signals: what is noted, what is raised, and that the line at the end is true."""
+
+import os
+import signal
+import threading
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp import run, stopping
+from rlhf_exp.checkpoints import staged
+from rlhf_exp.config import compose_config
+from rlhf_exp.stopping import SIGNALS, Stop, StopSignals, describe_stop
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that a test sets."""
+    now = [100.0]
+    monkeypatch.setattr(stopping.time, "monotonic", lambda: now[0])
+    return now
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+def save(run_dir, step):
+    with staged(run_dir / "checkpoints", f"checkpoint-{step}") as staging:
+        (staging / f"checkpoint-{step}").mkdir()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_nothing_can_wait_for_stops_at_once_and_the_handlers_from_before_come_back(number):
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with pytest.raises(Stop) as caught, StopSignals():
+        send(number)
+    assert (caught.value.name, caught.value.status) == (number.name, 128 + number)
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_while_training_runs_a_first_signal_is_noted(number, clock, capfd):
+    with StopSignals() as signals:
+        signals.may_wait = True
+        send(number)
+        assert signals.received == number
+        send(number)  # within a second: `timeout` sends to the process and to its group
+    assert capfd.readouterr().err.strip().splitlines() == [
+        f"{number.name}: saves a checkpoint as soon as it can, then stops (again: at once)"
+    ]
+
+
+@pytest.mark.parametrize(("second", "stops"), [("SIGINT", True), ("SIGTERM", True), ("SIGUSR1", False)])
+def test_a_second_request_stops_at_once(second, stops, clock):
+    with StopSignals() as signals:
+        signals.may_wait = True
+        send(signal.SIGUSR1)
+        clock[0] += 5
+        if stops:
+            with pytest.raises(Stop, match=str(int(signal.Signals[second]))):
+                send(signal.Signals[second])
+        else:
+            send(signal.Signals[second])
+
+
+def test_an_ignored_signal_stays_ignored_as_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            send(signal.SIGHUP)
+            assert signals.received is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_outside_the_main_thread_nothing_is_handled():
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def enter():
+        with StopSignals():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_the_line_says_what_there_is_to_go_on_with(tmp_path, monkeypatch):
+    stop = Stop(signal.SIGTERM)
+    monkeypatch.setattr("sys.argv", ["x", "algo=grpo", "task.path=a b", "output_dir=elsewhere"])
+    assert describe_stop(stop, tmp_path, None) == (
+        "Stopped by SIGTERM; there is no checkpoint yet."
+        f" Start anew with: python -m rlhf_exp algo=grpo 'task.path=a b' output_dir={tmp_path}"
+    )
+    save(tmp_path, 40)
+    assert describe_stop(stop, tmp_path, None) == (
+        "Stopped by SIGTERM without saving; the last checkpoint is of step 40."
+        f" Go on with: python -m rlhf_exp resume={tmp_path}"
+    )
+    assert describe_stop(stop, tmp_path, 40) == (
+        f"Stopped at step 40 by SIGTERM; checkpoint saved. Go on with: python -m rlhf_exp resume={tmp_path}"
+    )
+
+
+def test_a_job_of_a_study_starts_anew_with_the_study_s_command(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["x", "-m", "seed=0,1"])
+    (tmp_path / ".hydra").mkdir()
+    OmegaConf.save(OmegaConf.create({"mode": "MULTIRUN"}), tmp_path / ".hydra" / "hydra.yaml")
+    line = describe_stop(Stop(signal.SIGINT), tmp_path, None)
+    assert line.endswith("Start anew with: python -m rlhf_exp -m seed=0,1")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_run_that_is_stopped_while_it_measures_says_so_with_the_status_of_its_signal(
+    tmp_path, monkeypatch, capsys, number
+):
+    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: send(number))
+    monkeypatch.setattr(run, "_report_what_there_is", lambda folder: None)
+    cfg = compose_config(["device=cpu", f"output_dir={tmp_path}"])
+    assert run.run(cfg, tmp_path) == 128 + number
+    record = (tmp_path / "run.json").read_text()
+    assert '"status": "stopped"' in record and f'"error": "{number.name}"' in record
+    assert f"Stopped by {number.name}; there is no checkpoint yet. Start anew with: " in capsys.readouterr().out
+
+
+def test_a_signal_while_the_report_is_written_leaves_a_finished_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: None)
+    monkeypatch.setattr(run, "_write_report", lambda folder: send(signal.SIGTERM))
+    assert run.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path) == 143
+    assert '"status": "finished"' in (tmp_path / "run.json").read_text()
+    assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp.report " in capsys.readouterr().out

@@ -1,0 +1,176 @@
+"""Every trainer saves whole checkpoints, a signal asks for one, and a training that has ended trains no further."""
+
+import inspect
+import json
+import signal
+
+import pytest
+from transformers import Trainer, TrainerCallback
+from trl import DPOTrainer, GRPOTrainer, RewardTrainer, SFTTrainer
+
+from rlhf_exp.checkpoints import find_checkpoint
+from rlhf_exp.config import compose_config
+from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.stopping import StopSignals
+from rlhf_exp.tasks import Task
+from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers.stopping import SaveAndStop
+from rlhf_exp.trl_args import build_args
+from rlhf_exp.work import WorkMeter
+
+SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.per_device_train_batch_size=4",
+         "algo.args.save_steps=1", "algo.args.save_total_limit=1", "algo.args.max_steps=2"]  # fmt: skip
+ALGORITHMS = {
+    "sft": [],
+    "dpo": [],
+    "reward_model": ["task=hh_rlhf"],
+    "grpo": ["algo.args.num_generations=4"],
+    "ppo": ["algo.args.steps_per_generation=1", "algo.args.num_iterations=1"],
+}
+ROWS = [
+    {"id": str(i), "prompt": f"use {i} 7 3 make 53 .", "completion": " 8 * 7", "chosen": " 8 * 7", "rejected": " 7"}
+    for i in range(1, 17)
+]
+
+
+def random_reward(completions, **columns):
+    return [len(text) % 3 / 2 for text in completions]
+
+
+def build(folder, algo, *overrides, train_tokens=None):
+    cfg = compose_config([f"algo={algo}", *ALGORITHMS[algo], *SMALL, *overrides, f"output_dir={folder}"])
+    path = resolve_model(cfg, folder)
+    task = Task("countdown", ROWS, [], None)
+    trainer = build_trainer(Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [random_reward], None))
+    WorkMeter(train_tokens).watch(trainer)
+    return trainer
+
+
+def names(folder):
+    return sorted(path.name for path in (folder / "checkpoints").iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_trainer_saves_a_whole_checkpoint_before_it_removes_the_last_and_ends_where_it_ended(tmp_path, algo):
+    seen = []
+
+    class Watch(TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            seen.append((state.global_step, names(tmp_path)))
+
+    trainer = build(tmp_path, algo)
+    trainer.add_callback(Watch())
+    trainer.train()
+    assert seen == [(1, ["checkpoint-1"]), (2, ["checkpoint-2"])]
+    last = find_checkpoint(tmp_path).path
+    assert last.name == "checkpoint-2"
+    files = json.loads((last / "manifest.json").read_text())["files"]
+    assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"} <= set(files)
+    assert "work.json" in files
+    assert json.loads((last / "work.json").read_text())["train_passes"] >= 8
+
+    again = build(tmp_path, algo)
+    steps = count_steps(again)
+    again.train(resume_from_checkpoint=str(last))
+    assert (again.state.global_step, steps) == (2, [])
+
+
+def count_steps(trainer):
+    steps = []
+
+    class Count(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            steps.append(state.global_step)
+
+    trainer.add_callback(Count())
+    return steps
+
+
+def test_a_budget_of_tokens_ends_with_a_checkpoint_from_which_no_step_is_left(tmp_path):
+    unlimited = ["algo.args.max_steps=9", "algo.args.save_steps=7"]
+    trainer = build(tmp_path, "sft", *unlimited, train_tokens=1)
+    trainer.train()
+    last = find_checkpoint(tmp_path).path
+    assert last.name == "checkpoint-1"
+    again = build(tmp_path, "sft", *unlimited, train_tokens=1)
+    steps = count_steps(again)
+    again.train(resume_from_checkpoint=str(last))
+    assert (again.state.global_step, steps) == (1, [])
+
+
+@pytest.mark.parametrize("method", ["_save_rng_state", "_save_optimizer_and_scheduler", "_save"])
+def test_saving_that_breaks_off_keeps_the_checkpoint_before(tmp_path, monkeypatch, method):
+    trainer = build(tmp_path, "sft")
+
+    def break_off(*args, **kwargs):
+        if trainer.state.global_step == 2:
+            raise OSError("no space left on device")
+        return original(*args, **kwargs)
+
+    original = getattr(trainer, method)
+    monkeypatch.setattr(trainer, method, break_off)
+    with pytest.raises(OSError, match="no space"):
+        trainer.train()
+    assert names(tmp_path) == ["checkpoint-1"]
+    assert find_checkpoint(tmp_path).path.name == "checkpoint-1"
+
+
+class PutOff(TrainerCallback):
+    """As a checkpoint inside a rollout is put off to its end."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if control.should_save and state.global_step < 3:
+            control.should_save = False
+
+
+@pytest.mark.parametrize(("callbacks", "step"), [([], 1), ([PutOff], 3)])
+def test_a_signal_ends_training_after_the_checkpoint_it_asked_for_even_where_that_is_put_off(tmp_path, callbacks, step):
+    signals = StopSignals()
+    trainer = build(tmp_path, "sft", "algo.args.max_steps=9", "algo.args.save_steps=9")
+    trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
+    for callback in callbacks:
+        trainer.add_callback(callback())
+
+    class Signal(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            assert signals.may_wait
+            signals.received = signal.SIGTERM
+
+    trainer.add_callback(Signal())
+    trainer.train()
+    assert (trainer.state.global_step, signals.saved_step, signals.may_wait) == (step, step, False)
+    assert find_checkpoint(tmp_path).path.name == f"checkpoint-{step}"
+
+
+def source(method):
+    return inspect.getsource(method)
+
+
+def test_transformers_saves_into_the_output_dir_that_is_asked_for_and_then_rotates():
+    save = source(Trainer._save_checkpoint)
+    order = [
+        "run_dir = self._get_output_dir(trial=trial)",
+        "output_dir = os.path.join(run_dir, checkpoint_folder)",
+        "self.save_model(output_dir, _internal_call=True)",
+        "rotate_checkpoints(\n                output_dir=run_dir,",
+    ]
+    assert sorted(order, key=save.index) == order
+    assert 'f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"' in save
+    assert "self.args.output_dir" not in save
+    loop = source(Trainer._maybe_log_save_evaluate)
+    assert loop.index("self._save_checkpoint(model, trial)") < loop.index("callback_handler.on_save(")
+
+
+@pytest.mark.parametrize("trainer", [SFTTrainer, DPOTrainer, RewardTrainer, GRPOTrainer])
+def test_trls_trainers_write_no_file_into_a_checkpoint_by_another_way(trainer):
+    save = source(trainer._save_checkpoint)
+    assert "super()._save_checkpoint(model, trial)" in save
+    after = save.split("super()._save_checkpoint(model, trial)")[1]
+    assert "self.args.output_dir" not in after
+
+
+def test_training_goes_epoch_by_epoch_and_looks_after_each_whether_to_stop():
+    loop = source(Trainer._inner_training_loop)
+    assert "self._run_epoch(\n                model=model," in loop
+    assert loop.index("on_train_begin(") < loop.index("self._run_epoch(")
+    assert "if self.control.should_training_stop:\n                break" in loop
