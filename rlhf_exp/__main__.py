@@ -24,6 +24,7 @@ from rlhf_exp.arguments import prepare_arguments
 from rlhf_exp.command import FAILED, claim, fail, flush, refuse, say
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
 from rlhf_exp.hub import prepare_hub
+from rlhf_exp.overrides import check_overrides
 from rlhf_exp.refusals import explain
 from rlhf_exp.run_folder import write_text
 from rlhf_exp.run_lock import link_latest, make_new_once
@@ -49,6 +50,8 @@ def main() -> int:
         if args.help:
             print(format_help(), end="")
             return 0
+        if problems := check_overrides(args.overrides):
+            return refuse(problems)
         return _run_jobs(args.overrides)
     except ConfigError as error:
         return refuse(error.problems)

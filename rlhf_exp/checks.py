@@ -8,15 +8,19 @@ A range is written as it is shown: ">= 1", "> 0, <= 1", ">= 1 or -1".
 import enum
 import math
 import operator
+import re
 import types
 import typing
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
+HIDDEN = "(hidden)"
 MANY = 12  # a message lists at most so many valid names
 
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_SECRET = re.compile(r"(^|_)(token|secrets?|passwords?|passwd|api_?keys?|access_?keys?)$", re.IGNORECASE)
+_NO_SECRETS = ("eos_token", "pad_token", "bos_token", "unk_token")  # texts of a tokenizer
 _WORDS = {
     int: "a whole number",
     float: "a number",
@@ -28,14 +32,34 @@ _WORDS = {
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of `names`, compared by their last dotted part: `beta` finds `algo.args.beta`."""
-    ends: dict[str, str] = {}
+    """The most similar of `names`, compared by their last dotted part: `beta` finds `algo.args.beta`.
+
+    One typing mistake comes before a name that only begins alike, that before one that is alike on the whole; of equal
+    ones the first whose place is most alike, then the first.
+    """
+    ends: dict[str, list[str]] = {}
     for known in names:
-        ends.setdefault(known.rpartition(".")[2], known)
-    end = name.rpartition(".")[2]
+        ends.setdefault(known.rpartition(".")[2], []).append(known)
+    place, _, end = name.rpartition(".")
+    slips = [known for known in ends if is_slip(end, known)]
     begun = [known for known in ends if len(end) > 2 and known.startswith(end)]
-    near = begun or get_close_matches(end, ends, n=1, cutoff=0.7)
-    return ends[near[0]] if near else None
+    near = [end] if end in ends else slips or begun[:1] or get_close_matches(end, ends, n=1, cutoff=0.7)
+    found = [known for last in near for known in ends[last]]
+    return max(found, key=lambda known: _alike(place, known.rpartition(".")[0]) if place else 0) if found else None
+
+
+def is_slip(typed: str, meant: str) -> bool:
+    """Whether one letter is too many, missing, another, or two neighbours have changed places."""
+    shorter, longer = sorted((typed, meant), key=len)
+    if len(longer) - len(shorter) == 1:
+        return any(longer[:i] + longer[i + 1 :] == shorter for i in range(len(longer)))
+    if len(longer) != len(shorter):
+        return False
+    differ = [i for i, (one, other) in enumerate(zip(typed, meant, strict=True)) if one != other]
+    if len(differ) == 2:
+        i, j = differ
+        return j == i + 1 and typed[i] == meant[j] and typed[j] == meant[i]
+    return len(differ) == 1 and len(typed) > 2
 
 
 def suggest(name: Any, names: Iterable[str]) -> str:
@@ -53,14 +77,29 @@ def find_problem(key: str, value: Any, annotation: Any, bounds: str | None = Non
     else:
         return None
     allowed = describe(annotation, bounds)
-    return kind, f"{key}={show(value)}: must be {allowed}{suggest(value, choices(annotation))}"
+    finite = isinstance(value, float) or _is_finite(value)
+    more = ", and not empty" if value == "" else "" if finite else ", of finite numbers"
+    return kind, f"{assign(key, value)}: must be {allowed}{more}{suggest(value, choices(annotation))}"
+
+
+def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = None) -> list[tuple[str, str]]:
+    """As `find_problem`; of a mapping, each entry that does not fit has a line of its own."""
+    entry = next((part for part in (annotation, *typing.get_args(annotation)) if typing.get_origin(part) is dict), None)
+    if entry is None or not isinstance(value, dict):
+        found = [find_problem(key, value, annotation, bounds)]
+    else:
+        hint = typing.get_args(entry)[1]
+        found = [find_problem(f"{key}.{name}", item, hint, bounds) for name, item in value.items()]
+    return [problem for problem in found if problem]
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether a value from YAML is of the type. True is not a number; 1 is a float, NaN is not."""
+    """Whether a value from YAML is of the type. True is not a number; 1 is a float, NaN and infinity are none."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is Any:
         return True
+    if annotation is dict:
+        return isinstance(value, dict) and _is_finite(value)
     if origin in (typing.Union, types.UnionType):
         return any(fits(value, part) for part in _closed(args))
     if origin is typing.Literal:
@@ -72,8 +111,8 @@ def fits(value: Any, annotation: Any) -> bool:
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return value in choices(annotation)
     if annotation is float:
-        return type(value) in (int, float) and not math.isnan(value)
-    return type(value) is annotation
+        return type(value) in (int, float) and _is_finite(value)
+    return type(value) is annotation and value != ""
 
 
 def choices(annotation: Any) -> list[str]:
@@ -112,13 +151,40 @@ def in_range(number: float, bounds: str) -> bool:
 
 
 def show(value: Any, most: int = 80) -> str:
-    """A value as the command line would take it, on one line and not too long."""
+    """A value as the command line would take it, on one line and not too long; a secret in a mapping is hidden."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
         value = f"[{', '.join(show(item) for item in value)}]"
-    text = " ".join(str(value).split())
+    if isinstance(value, dict):
+        items = (f"{name}: {HIDDEN if is_secret(name) else show(item)}" for name, item in value.items())
+        value = f"{{{', '.join(items)}}}"
+    text = " ".join(str(value).split()) or "''"
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def assign(key: str, value: Any) -> str:
+    """`key=value` as it would be typed, a secret hidden."""
+    return f"{key}={HIDDEN if is_secret(key) else show(value)}"
+
+
+def is_secret(key: Any) -> bool:
+    """Whether a key, dotted or not, is named as what holds a secret."""
+    end = str(key).rpartition(".")[2]
+    return bool(_SECRET.search(end)) and end not in _NO_SECRETS
+
+
+def _alike(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether no number in it, however deep, is NaN or infinite."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _holds(number: float, condition: str) -> bool:

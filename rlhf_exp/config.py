@@ -3,12 +3,11 @@
     cfg = compose_config(["algo=grpo", "task=countdown", "max_tokens=64"])
     cfg.eval.rows, cfg.algo.args["beta"]
 
-The keys stand in schema.py. TRL's arguments, under `algo.args`, are checked by trl_args.py.
+The keys stand in schema.py; TRL's arguments, under `algo.args`, in trl_arguments.py, which needs no import of TRL.
 """
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
-from pathlib import Path
+from dataclasses import fields
 from typing import Any, Literal, get_args, get_type_hints
 
 from hydra import compose, initialize_config_dir
@@ -16,15 +15,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import device, files
-from rlhf_exp.checks import find_problem, show, suggest
+from rlhf_exp.checks import assign, find_problem, find_problems, show
 from rlhf_exp.combinations.conflicts import find_conflicts
+from rlhf_exp.keys import ROOT, refuse_key, schemas
+from rlhf_exp.overrides import check_overrides
 from rlhf_exp.schema import Config
+from rlhf_exp.trl_arguments import CONFIG_CLASSES, are_losses, load_arguments
+from rlhf_exp.trl_arguments import find_problems as find_argument_problems
 
 __all__ = ["ROOT", "Config", "ConfigError", "compose_config", "parse"]
-
-_PACKAGE = Path(__file__).resolve().parent
-# An installed wheel carries conf/ and sweeps/ inside the package; a checkout has them beside it.
-ROOT = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
 
 
 class ConfigError(Exception):
@@ -37,9 +36,12 @@ class ConfigError(Exception):
 
 def compose_config(overrides: Iterable[str] = ()) -> Config:
     """Compose the shipped configs with `overrides` and check them, as the command line does."""
+    overrides = list(overrides)
+    if problems := check_overrides(overrides):
+        raise ConfigError(problems)
     device.register_resolvers()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return parse(compose("config", list(overrides)))
+        return parse(compose("config", overrides))
 
 
 def parse(cfg: DictConfig) -> Config:
@@ -54,7 +56,10 @@ def parse(cfg: DictConfig) -> Config:
     except OmegaConfBaseException as error:
         raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
-    config = _read(Config, values, "", problems)
+    algo = values.get("algo")
+    config = _read(Config, values, "", problems, algo["name"] if isinstance(algo, dict) and "name" in algo else "grpo")
+    for kind, lines in _check_args(algo, _list_derived(cfg), any(problems.values())).items():
+        problems[kind] += lines
     found = [line for lines in problems.values() for line in lines]
     found = found or list(dict.fromkeys(find_conflicts(config) + files.find_missing_files(config)))
     if found:
@@ -62,84 +67,64 @@ def parse(cfg: DictConfig) -> Config:
     return config
 
 
-def known_keys() -> list[str]:
-    """Every key that the command line can override, dotted, and the groups that have no keys of their own."""
-    keys = _list_keys(Config, "")
-    args = OmegaConf.load(ROOT / "conf" / "algo" / "grpo.yaml").args
-    at = keys.index("algo.args") + 1
-    return [*keys[:at], *(f"algo.args.{name}" for name in args), *keys[at:], "loss_type", "experiment"]
-
-
-def refuse_key(key: str) -> str:
-    """Why `key` is refused, with the nearest that exists: among its neighbours, then among all."""
-    known = known_keys()
-    if key in known:  # of another option of its group
-        group, options = _list_owners(key)
-        names = [name for schema in options for name in get_args(get_type_hints(schema)["name"])]
-        return f"a key of {' and '.join(f'{group}={name}' for name in names)} alone"
-    neighbours = [name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0]]
-    return f"no such key{suggest(key, neighbours) or suggest(key, known)}"
-
-
-def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]]) -> Any:
+def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], algo: str = "grpo") -> Any:
     """Fill the dataclass from `values`; what does not fit goes to `problems` and leaves None."""
     if not isinstance(values, dict):
         problems["type"].append(f"{path.rstrip('.')}={show(values)}: must be a mapping")
         return None
     hints, read = get_type_hints(schema), {}
     for name in [name for name in values if name not in hints]:
-        problems["unknown"].append(f"{path}{name}={show(values[name])}: {refuse_key(f'{path}{name}')}")
+        problems["unknown"].append(f"{assign(path + name, values[name])}: {refuse_key(path + name, algo)}")
     for item in fields(schema):
         key = path + item.name
         if item.name not in values:
             problems["unknown"].append(f"{key}: missing; it has no default")
-        elif schemas := _schemas(hints[item.name]):
+        elif options := schemas(hints[item.name]):
             absent = values[item.name] is None and type(None) in get_args(hints[item.name])
-            if not absent and (problem := _refuse_option(schemas, values[item.name], key)):
+            if not absent and (problem := _refuse_option(options, values[item.name], key)):
                 problems["type"].append(problem)
             elif not absent:
-                read[item.name] = _read(_choose(schemas, values[item.name]), values[item.name], f"{key}.", problems)
+                read[item.name] = _read(
+                    _choose(options, values[item.name]), values[item.name], f"{key}.", problems, algo
+                )
             else:
                 read[item.name] = None
         else:
-            problem = find_problem(key, values[item.name], hints[item.name], item.metadata.get("range"))
             read[item.name] = values[item.name]
-            if problem:
-                problems[problem[0]].append(problem[1])
+            for kind, line in find_problems(key, values[item.name], hints[item.name], item.metadata.get("range")):
+                problems[kind].append(line)
     return None if any(problems.values()) else schema(**read)
 
 
-def _list_keys(schema: type, path: str) -> list[str]:
-    hints, keys = get_type_hints(schema), []
-    for item in fields(schema):
-        keys.append(path + item.name)
-        for schema_of in _schemas(hints[item.name]):
-            keys += _list_keys(schema_of, f"{path}{item.name}.")
-    return list(dict.fromkeys(keys))
+def _list_derived(cfg: DictConfig) -> list[str]:
+    """The arguments of TRL that the config takes from other keys."""
+    args = OmegaConf.select(cfg, "algo.args")
+    return [name for name in args if OmegaConf.is_interpolation(args, name)] if isinstance(args, DictConfig) else []
 
 
-def _list_owners(key: str) -> tuple[str, list[type]]:
-    """The innermost group with options that `key` lies in (task, or task.of), and those of its options that have it."""
-    group, options, schemas, parts = "", [], [Config], key.split(".")
-    for depth, part in enumerate(parts[:-1], 1):
-        hints = [get_type_hints(schema).get(part) for schema in schemas]
-        schemas = [nested for hint in hints for nested in _schemas(hint)]
-        if len(schemas) > 1:
-            own = ".".join(parts[depth:])
-            group, options = ".".join(parts[:depth]), [s for s in schemas if own in _list_keys(s, "")]
-    return group, options
+def _check_args(algo: Any, derived: list[str], said: bool) -> dict[str, list[str]]:
+    """Problems of `algo.args` by their kind, as far as the arguments of TRL tell.
+
+    Of those that are `derived` from other keys, what is wrong is `said` there; null is a default that is not known.
+    """
+    if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in CONFIG_CLASSES:
+        return {}
+    known = load_arguments(algo["name"])
+    own = [name for name in algo if name in known and name not in ("name", "args")]
+    args = {
+        name: value for name, value in algo["args"].items() if name not in derived or not said and value is not None
+    }
+    problems = find_argument_problems(algo["name"], args, own, known)
+    if not are_losses(algo["name"], args.get("loss_type")):  # another algorithm's brings arguments of that one
+        problems["unknown"] = []
+    return problems
 
 
-def _schemas(hint: Any) -> list[type]:
-    """The dataclasses that a key may hold: one, several (a task's), or none."""
-    return [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
-
-
-def _refuse_option(schemas: list[type], value: Any, key: str) -> str | None:
+def _refuse_option(options: list[type], value: Any, key: str) -> str | None:
     """The line for a group that is none of its options: another name, or a name alone."""
-    if len(schemas) == 1:
+    if len(options) == 1:
         return None
-    names = [name for schema in schemas for name in get_args(get_type_hints(schema)["name"])]
+    names = [name for schema in options for name in get_args(get_type_hints(schema)["name"])]
     if value in names:  # inside a group, the choice of an option is written with the place it goes to
         return f"{key}={value}: must be a mapping; did you mean {key.partition('.')[0]}@{key}={value}?"
     if not isinstance(value, dict):
@@ -148,8 +133,8 @@ def _refuse_option(schemas: list[type], value: Any, key: str) -> str | None:
     return problem and problem[1]
 
 
-def _choose(schemas: list[type], values: Any) -> type:
+def _choose(options: list[type], values: Any) -> type:
     """Of several dataclasses the one that `name` means."""
     name = values.get("name") if isinstance(values, dict) else None
-    named = [schema for schema in schemas if name in get_args(get_type_hints(schema).get("name"))]
-    return (named or schemas)[0]
+    named = [schema for schema in options if name in get_args(get_type_hints(schema).get("name"))]
+    return (named or options)[0]

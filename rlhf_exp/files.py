@@ -22,6 +22,8 @@ HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 def find_missing_files(cfg: "Config") -> list[str]:
     """Files that must be there and are not, folders that cannot be written."""
     problems = [*find_missing_models(cfg), *_check_task(cfg), *_check_resume(cfg)]
+    if Path(cfg.output_dir).resolve() == Path("/"):
+        problems.append(f"output_dir={cfg.output_dir}: is the root of the file system; use a folder of its own")
     for key, folder in (("output_dir", cfg.output_dir), ("eval.cache_dir", cfg.eval.cache_dir)):
         if folder is not None and (reason := _refuse_folder(Path(folder))):
             problems.append(f"{key}={folder}: cannot be written, {reason}")

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from hydra.errors import MissingConfigException, OverrideParseException
 
-from rlhf_exp.checks import suggest
-from rlhf_exp.config import ROOT, refuse_key
+from rlhf_exp.checks import HIDDEN, is_secret, suggest
+from rlhf_exp.keys import ROOT, refuse_key
+from rlhf_exp.trl_arguments import CONFIG_CLASSES, load_arguments
 
 _UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
 _AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<override>.+)'")
@@ -35,8 +36,11 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
         key = getattr(error.__cause__, "full_key", None) or unknown["key"]  # inside a mapping that was given whole
         if key.rpartition(".")[0] in ("reward.weights", "reward.functions"):
             return f"{(text := _find_override(key, overrides))}: not there yet; add it with a plus: +{text}"
-        plus = f"with a plus it goes to TRL: +{key}=...; " if key.startswith("algo.args.") else ""
-        return f"{_find_override(key, overrides)}: {plus}{refuse_key(key)}"
+        algo, text = _find_algo(overrides), _find_override(key, overrides)
+        place, _, end = key.rpartition(".")
+        if place == "algo.args" and end in load_arguments(algo):
+            return f"{text}: not there yet; add it with a plus: +{text}"
+        return f"{text}: {refuse_key(key, algo)}"
     if ambiguous := _AMBIGUOUS.match(message):
         override = ambiguous["override"]
         key, _, values = override.partition("=")
@@ -55,5 +59,17 @@ def _explain_missing(error: MissingConfigException) -> str:
 
 
 def _find_override(key: str, overrides: Sequence[str]) -> str:
-    """The override as it was typed."""
+    """The override as it was typed, a secret hidden."""
+    if is_secret(key):
+        return f"{key}={HIDDEN}"
     return next((text for text in overrides if text.lstrip("+~").split("=")[0] == key), key)
+
+
+def _find_algo(overrides: Sequence[str]) -> str:
+    """The algorithm that the overrides choose, themselves or by an experiment; grpo without a choice."""
+    chosen = dict(text.split("=", 1) for text in overrides if "=" in text)
+    algo = chosen.get("algo")
+    if algo is None and (file := ROOT / "conf" / "experiment" / f"{chosen.get('experiment')}.yaml").is_file():
+        found = re.search(r"override /algo: (\w+)", file.read_text(encoding="utf-8"))
+        algo = found and found[1]
+    return algo if algo in CONFIG_CLASSES else "grpo"

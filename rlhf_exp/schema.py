@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 SEED_RANGE = ">= 0, <= 4294967295"  # what numpy takes
+# Upper bounds are where a value is a typing mistake, far above what anybody trains with.
+_TOKENS, _ROWS, _BATCH, _STEPS = ">= 1, <= 1000000", ">= 1, <= 10000000", ">= 1, <= 65536", ">= 0, <= 10000000"
+_COMPLETIONS, _PRICE, _RATE = ">= 1, <= 1024", ">= 0, <= 1000", "> 0, <= 1"
 
 
 def within(bounds: str) -> Any:
@@ -33,8 +36,8 @@ class Hybrid:
 class Curriculum:
     """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first being 0; empty is off."""
 
-    budgets: list[int] = within(">= 1")
-    from_steps: list[int] = within(">= 0")
+    budgets: list[int] = within(_TOKENS)
+    from_steps: list[int] = within(_STEPS)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Grpo:
     name: Literal["grpo"]
     args: dict[str, Any]
     hybrid: Hybrid
-    advantage_clip: float | None = within("> 0")
+    advantage_clip: float | None = within("> 0, <= 1000")
     curriculum: Curriculum | None
 
 
@@ -51,17 +54,17 @@ class Ppo:
     name: Literal["ppo"]
     args: dict[str, Any]
     critic: Literal["shared", "separate"]
-    critic_learning_rate: float = within("> 0")
-    critic_warmup_steps: int = within(">= 0")
-    vf_coef: float = within("> 0")
-    cliprange_value: float | None = within("> 0")
+    critic_learning_rate: float = within(_RATE)
+    critic_warmup_steps: int = within(_STEPS)
+    vf_coef: float = within("> 0, <= 1000")
+    cliprange_value: float | None = within("> 0, <= 1000")
     gamma: float = within("> 0, <= 1")
     lam: float = within(">= 0, <= 1")
     whiten_advantages: bool
-    init_kl_coef: float = within(">= 0")
-    target_kl: float | None = within("> 0")
-    kl_horizon: int = within(">= 1")
-    missing_eos_penalty: float | None = within(">= 0")
+    init_kl_coef: float = within(_PRICE)
+    target_kl: float | None = within("> 0, <= 1000")
+    kl_horizon: int = within(">= 1, <= 1000000000")
+    missing_eos_penalty: float | None = within(_PRICE)
 
 
 @dataclass(frozen=True)
@@ -71,16 +74,16 @@ class Traces:
     numbers: list[int] = within(">= 2, <= 3")
     give_up: float = within(">= 0, <= 1")
     check: float = within(">= 0, <= 1")
-    max_attempts: int = within(">= 1")
+    max_attempts: int = within(">= 1, <= 1000")
 
 
 @dataclass(frozen=True)
 class SampledRows:
     """What is sampled from the start model to learn from: prompts, completions of each, how many of them are used."""
 
-    rows: int = within(">= 1")
-    completions: int = within(">= 1")
-    per_prompt: int = within(">= 1")
+    rows: int = within(_ROWS)
+    completions: int = within(_COMPLETIONS)
+    per_prompt: int = within(_COMPLETIONS)
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,11 @@ class Countdown:
     path: str | None
     hub_id: str
     numbers: list[int] = within(">= 2, <= 6")
-    low: int = within(">= 1")
-    high: int = within(">= 1")
-    target_low: int = within(">= 1")
-    target_high: int = within(">= 1")
-    train_rows: int | None = within(">= 1")
+    low: int = within(">= 1, <= 1000000")
+    high: int = within(">= 1, <= 1000000")
+    target_low: int = within(">= 1, <= 1000000000")
+    target_high: int = within(">= 1, <= 1000000000")
+    train_rows: int | None = within(_ROWS)
     data_seed: int = within(SEED_RANGE)
     prompt: Literal["auto", "plain", "chat"]
     samples: str | None
@@ -108,7 +111,7 @@ class Gsm8k:
     source: Literal["hub", "file", "generated"]
     path: str | None
     hub_id: str
-    train_rows: int | None = within(">= 1")
+    train_rows: int | None = within(_ROWS)
     data_seed: int = within(SEED_RANGE)
     prompt: Literal["auto", "plain", "chat"]
     samples: str | None
@@ -125,10 +128,10 @@ class HhRlhf:
     path: str | None
     hub_id: str
     subsets: list[Literal[HH_RLHF_SUBSETS]]
-    train_rows: int | None = within(">= 1")
+    train_rows: int | None = within(_ROWS)
     data_seed: int = within(SEED_RANGE)
     prompt: Literal["auto", "plain", "chat"]
-    max_length: int | None = within(">= 2")
+    max_length: int | None = within(">= 2, <= 10000000")
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class Brevity:
     source: Literal["task", "file"]
     path: str | None
     of: Countdown | Gsm8k | HhRlhf
-    train_rows: int | None = within(">= 1")
+    train_rows: int | None = within(_ROWS)
     data_seed: int = within(SEED_RANGE)
     prompt: Literal["auto", "plain", "chat"]
 
@@ -149,9 +152,9 @@ class Model:
     name: str
     path: str | None
     base: str | None
-    init: dict[str, int | float | bool | str] | None = within("> 0")
-    parameters: float | None = within(">= 1000")
-    learning_rate: dict[str, float | None] = within("> 0")
+    init: dict[str, int | float | bool | str] | None = within("> 0, <= 10000000")
+    parameters: float | None = within(">= 1000, <= 1e15")
+    learning_rate: dict[str, float | None] = within(_RATE)
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
     enable_thinking: bool | None
@@ -162,8 +165,8 @@ class Model:
 class Lora:
     """The arguments of peft's LoraConfig that experiments vary."""
 
-    r: int = within(">= 1")
-    lora_alpha: int = within(">= 1")
+    r: int = within(">= 1, <= 8192")
+    lora_alpha: int = within(">= 1, <= 65536")
     lora_dropout: float = within(">= 0, < 1")
     target_modules: str | list[str]
 
@@ -179,18 +182,18 @@ class Peft:
 
 @dataclass(frozen=True)
 class LengthEfficiency:
-    tokens: int = within(">= 1")
+    tokens: int = within(_TOKENS)
 
 
 @dataclass(frozen=True)
 class Overlong:
-    cache: int | None = within(">= 1")
+    cache: int | None = within(_TOKENS)
 
 
 @dataclass(frozen=True)
 class Repetition:
-    ngram_size: int = within(">= 1")
-    max_penalty: float = within("<= 0")
+    ngram_size: int = within(">= 1, <= 1000")
+    max_penalty: float = within(">= -1000, <= 0")
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,7 @@ class RandomReward:
 
 @dataclass(frozen=True)
 class ConstantReward:
-    value: float
+    value: float = within(">= -1000, <= 1000")
 
 
 @dataclass(frozen=True)
@@ -208,11 +211,11 @@ class Reward:
     """`weights` says which rewards there are; `functions` where those of the user are, FILE.py:FUNCTION; `path`,
     `normalize` and `batch_size` are the reward model's, the rest each reward's own."""
 
-    weights: dict[str, float]
+    weights: dict[str, float] = within(">= -1000, <= 1000")
     functions: dict[str, str]
     path: str | None
     normalize: bool
-    batch_size: int = within(">= 1")
+    batch_size: int = within(_BATCH)
     length_efficiency: LengthEfficiency
     overlong: Overlong
     repetition: Repetition
@@ -230,7 +233,7 @@ class Device:
     name: Literal["auto", "cpu", "cuda"]
     use_cpu: bool
     bf16: bool
-    threads: int | None = within(">= 1")
+    threads: int | None = within(">= 1, <= 4096")
 
 
 @dataclass(frozen=True)
@@ -246,22 +249,22 @@ class Logging:
 
 @dataclass(frozen=True)
 class Monitor:
-    every_steps: int = within(">= 1")
-    probe_rows: int = within(">= 1")
-    probe_tokens: int = within(">= 1")
+    every_steps: int = within(">= 1, <= 10000000")
+    probe_rows: int = within(">= 1, <= 65536")
+    probe_tokens: int = within(_TOKENS)
     stop_on_nonfinite: bool
 
 
 @dataclass(frozen=True)
 class Eval:
     split: Literal["validation", "test"]
-    rows: int = within(">= 1")
-    completions: int = within(">= 1")
+    rows: int = within(">= 1, <= 1000000")
+    completions: int = within(_COMPLETIONS)
     greedy: bool
-    batch_size: int = within(">= 1")
-    temperature: float = within("> 0")
+    batch_size: int = within(_BATCH)
+    temperature: float = within("> 0, <= 10")
     top_p: float = within("> 0, <= 1")
-    top_k: int = within(">= 0")
+    top_k: int = within(">= 0, <= 10000000")
     seed: int = within(SEED_RANGE)
     cache_dir: str | None
 
@@ -269,8 +272,8 @@ class Eval:
 @dataclass(frozen=True)
 class Config:
     seed: int = within(SEED_RANGE)
-    max_tokens: int = within(">= 1")
-    train_tokens: int | None = within(">= 1")
+    max_tokens: int = within(_TOKENS)
+    train_tokens: int | None = within(">= 1, <= 1000000000000000")
     dry_run: bool
     resume: str | None
     skip_finished: bool

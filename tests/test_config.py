@@ -8,7 +8,8 @@ from hydra import compose, initialize_config_dir
 from rlhf_exp import device
 from rlhf_exp.checkpoints import staged
 from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES, REWARDS, TASK_GIVES, machine
-from rlhf_exp.config import ROOT, ConfigError, compose_config, known_keys
+from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.keys import known_keys
 
 CONF = ROOT / "conf"
 
@@ -126,10 +127,10 @@ def test_combinations_and_files_come_after_types():
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["max_tokens=0"], "max_tokens=0: must be a whole number >= 1"),
-        (["max_tokens=abc"], "max_tokens=abc: must be a whole number >= 1"),
-        (["max_tokens=null"], "max_tokens=null: must be a whole number >= 1"),
-        (["max_tokens=12.5"], "max_tokens=12.5: must be a whole number >= 1"),
+        (["max_tokens=0"], "max_tokens=0: must be a whole number >= 1, <= 1000000"),
+        (["max_tokens=abc"], "max_tokens=abc: must be a whole number >= 1, <= 1000000"),
+        (["max_tokens=null"], "max_tokens=null: must be a whole number >= 1, <= 1000000"),
+        (["max_tokens=12.5"], "max_tokens=12.5: must be a whole number >= 1, <= 1000000"),
         (["+modle=tiny"], "modle=tiny: no such key; did you mean model?"),
         (
             ["task.prompt=chta"],

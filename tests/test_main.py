@@ -56,14 +56,21 @@ def runs(monkeypatch):
         ("eval.row=9", "eval.row=9: no such key; did you mean eval.rows?"),
         (
             "algo.args.leraning_rate=1",
-            "algo.args.leraning_rate=1: with a plus it goes to TRL: +algo.args.leraning_rate=...;"
-            " no such key; did you mean algo.args.learning_rate?",
+            "algo.args.leraning_rate=1: no such key; did you mean algo.args.learning_rate?",
+        ),
+        ("lr=1e-4", "lr=1e-4: no such key; did you mean algo.args.learning_rate?"),
+        ("algo.args.top_p=0.9", "algo.args.top_p=0.9: not there yet; add it with a plus: +algo.args.top_p=0.9"),
+        ("peft.lora.r=16", "peft.lora.r=16: a key of peft=lora and peft=qlora alone; use peft=lora"),
+        ("device.name=cuda", "device.name=cuda: does not choose; use device=cuda"),
+        (
+            "algo.args.hub_token=hf_x",
+            "algo.args.hub_token: a secret would stand in the run's files; use the environment variable HF_TOKEN",
         ),
         ("task=foo", "task=foo: no such option; must be one of brevity, countdown, gsm8k, hh_rlhf"),
         ("loss_type=nope", f"loss_type=nope: no such option; must be one of {LOSSES}"),
         ("loss_type=drgrpo", f"loss_type=drgrpo: no such option; must be one of {LOSSES}; did you mean dr_grpo?"),
-        ("max_tokens=0", "max_tokens=0: must be a whole number >= 1"),
-        ("max_tokens=abc", "max_tokens=abc: must be a whole number >= 1"),
+        ("max_tokens=0", "max_tokens=0: must be a whole number >= 1, <= 1000000"),
+        ("max_tokens=abc", "max_tokens=abc: must be a whole number >= 1, <= 1000000"),
         ("seed=1,2", "seed=1,2: several values; to run each add -m, for a list write seed=[1,2]"),
         ("model.path=~/x", "model.path=~/x: cannot be read; quote a value with special characters in it"),
         (
@@ -240,10 +247,10 @@ def test_a_sweep_with_a_bad_job_runs_none_and_names_every_problem(command, runs)
         [
             "rlhf_exp: job 2 of 6 (max_tokens=8 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
             " <= 4294967295",
-            "rlhf_exp: job 3 of 6 (max_tokens=0 seed=0 output_dir=there): max_tokens=0: must be a whole number >= 1",
+            "rlhf_exp: job 3 of 6 (max_tokens=0 seed=0 output_dir=there): max_tokens=0: must be a whole number >= 1, <= 1000000",
             "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
             " <= 4294967295",
-            "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): max_tokens=0: must be a whole number >= 1",
+            "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): max_tokens=0: must be a whole number >= 1, <= 1000000",
             "rlhf_exp: job 6 of 6 (max_tokens=16 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
             " <= 4294967295",
             "rlhf_exp: none of 6 jobs was started",
@@ -265,7 +272,7 @@ def test_what_trl_refuses_in_a_later_job_stops_the_sweep_too(command, runs, monk
 
 def test_what_is_wrong_with_every_job_is_said_once(command, runs):
     assert command("-m", "max_tokens=0", "seed=0,1,2", "output_dir=there")[1] == [
-        "rlhf_exp: all 3 jobs: max_tokens=0: must be a whole number >= 1",
+        "rlhf_exp: all 3 jobs: max_tokens=0: must be a whole number >= 1, <= 1000000",
         "rlhf_exp: none of 3 jobs was started",
     ]
 
@@ -437,4 +444,4 @@ def test_python_m_gives_the_exit_status():
         [sys.executable, "-m", "rlhf_exp", "max_tokens=0"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "rlhf_exp: max_tokens=0: must be a whole number >= 1\n"
+    assert done.stderr == "rlhf_exp: max_tokens=0: must be a whole number >= 1, <= 1000000\n"

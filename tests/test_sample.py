@@ -164,7 +164,7 @@ def test_a_budget_beyond_the_context_is_refused_for_a_reward_model_too(tmp_path)
         ("resume=x", "not with rlhf_exp.sample, only with rlhf_exp"),
         ("dry_run=true", "not with rlhf_exp.sample, only with rlhf_exp"),
         ("-m", "no such flag; see --help"),
-        ("task.sampling.rows=0", "must be a whole number >= 1"),
+        ("task.sampling.rows=0", "must be a whole number >= 1, <= 10000000"),
         ("task.sampling.row=3", "no such key; did you mean task.sampling.rows?"),
     ],
 )

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlhf_exp import trl_args
+from rlhf_exp import device, trl_args, trl_arguments
 from rlhf_exp.combinations import ALGO_NEEDS, LOSS_TYPES
 from rlhf_exp.config import ConfigError, compose_config
-from rlhf_exp.trl_args import CHOICES, CONFIG_CLASSES, RANGES, build_args, load_config_class
+from rlhf_exp.schema import Ppo
+from rlhf_exp.trl_args import build_args
+from rlhf_exp.trl_arguments import CONFIG_CLASSES, inspect_arguments, load_arguments, load_config_class, spell
+from rlhf_exp.trl_ranges import CHOICES, RANGES
 
 TRAINERS = Path(find_spec("trl").origin).parent / "trainer"
 
@@ -51,14 +54,14 @@ def test_good_arguments_build(overrides):
             "algo.args.leraning_rate=1: no argument of TRL's GRPOConfig; did you mean learning_rate?",
         ),
         (["algo=sft", "+algo.args.num_iteration=1"], "algo.args.num_iteration=1: no argument of TRL's SFTConfig"),
-        (["algo.args.learning_rate=-1"], "algo.args.learning_rate=-1: must be a number > 0"),
-        (["algo.args.learning_rate=abc"], "algo.args.learning_rate=abc: must be a number > 0"),
-        (["algo.args.learning_rate='1e-3'"], "algo.args.learning_rate=1e-3: must be a number > 0"),
-        (["algo.args.learning_rate=true"], "algo.args.learning_rate=true: must be a number > 0"),
-        (["algo.args.beta=-0.1"], "algo.args.beta=-0.1: must be a number >= 0"),
-        (["algo.args.max_steps=0"], "algo.args.max_steps=0: must be a whole number >= 1 or -1"),
-        (["algo.args.max_steps=2.5"], "algo.args.max_steps=2.5: must be a whole number >= 1 or -1"),
-        (["algo.args.temperature=0"], "algo.args.temperature=0: must be a number > 0"),
+        (["algo.args.learning_rate=-1"], "algo.args.learning_rate=-1: must be a number > 0, <= 1"),
+        (["algo.args.learning_rate=abc"], "algo.args.learning_rate=abc: must be a number > 0, <= 1"),
+        (["algo.args.learning_rate='1e-3'"], "algo.args.learning_rate=1e-3: must be a number > 0, <= 1"),
+        (["algo.args.learning_rate=true"], "algo.args.learning_rate=true: must be a number > 0, <= 1"),
+        (["algo.args.beta=-0.1"], "algo.args.beta=-0.1: must be a number >= 0, <= 100"),
+        (["algo.args.max_steps=0"], "algo.args.max_steps=0: must be a whole number >= 1, <= 10000000 or -1"),
+        (["algo.args.max_steps=2.5"], "algo.args.max_steps=2.5: must be a whole number >= 1, <= 10000000 or -1"),
+        (["algo.args.temperature=0"], "algo.args.temperature=0: must be a number > 0, <= 10"),
         (["+algo.args.top_p=1.5"], "algo.args.top_p=1.5: must be a number > 0, <= 1"),
         (
             ["+algo.args.scale_rewards=nope"],
@@ -93,7 +96,7 @@ def test_good_arguments_build(overrides):
             "algo.args.gradient_checkpointing=true: renamed; use algo.args.activation_checkpointing",
         ),
         (
-            ["+algo.args.fp16=true", "algo.args.bf16=true"],
+            ["+algo.args.fp16=true", "device.bf16=true"],
             "algo.args: At most one of fp16 and bf16 can be True, but not both",
         ),
     ],
@@ -106,13 +109,14 @@ def test_all_wrong_arguments_are_named_at_once_names_first():
     assert refuse("algo.args.seed=abc", "algo.args.temperature=0", "+algo.args.bta=1") == [
         "algo.args.bta=1: no argument of TRL's GRPOConfig; did you mean beta?",
         "algo.args.seed=abc: must be a whole number >= 0, <= 4294967295",
-        "algo.args.temperature=0: must be a number > 0",
+        "algo.args.temperature=0: must be a number > 0, <= 10",
     ]
 
 
 def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert refuse("algo.args.use_cpu=false") == ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
+    monkeypatch.setattr(device, "cuda_major", lambda: 9)
+    assert refuse("device=cuda") == ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
 
 
 def test_vllm_must_be_installed(monkeypatch):
@@ -120,6 +124,33 @@ def test_vllm_must_be_installed(monkeypatch):
     assert refuse("+algo.args.use_vllm=true") == [
         "algo.args.use_vllm=true: the package is not installed; pip install vllm"
     ]
+
+
+@pytest.mark.parametrize("algo", CONFIG_CLASSES)
+def test_the_recorded_arguments_are_those_of_the_installed_trl(algo):
+    recorded, installed = load_arguments(algo), inspect_arguments(algo)
+    assert {name: item.default for name, item in recorded.items()} == {
+        name: item.default for name, item in installed.items()
+    }
+    assert {name: spell(item.annotation) for name, item in recorded.items()} == {
+        name: spell(item.annotation) for name, item in installed.items()
+    }
+
+
+def test_an_argument_of_another_trl_is_looked_up_there(monkeypatch):
+    monkeypatch.setattr(trl_arguments, "read_versions", lambda: {"trl": "1.99"})
+    monkeypatch.setattr(trl_arguments, "inspect_arguments", lambda algo: {"brand_new": trl_arguments.Argument(int, 0)})
+    assert load_arguments("grpo").keys() == {"brand_new"}
+
+
+def test_every_number_has_a_range():
+    numbers = {
+        name
+        for algo in CONFIG_CLASSES
+        for name, item in load_arguments(algo).items()
+        if re.search(r"\b(int|float)\b", spell(item.annotation))
+    }
+    assert numbers - set(RANGES) - {item.name for item in fields(Ppo)} == set()
 
 
 def test_every_algorithm_has_its_config_class():

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.combinations.algo import check_algo
 from rlhf_exp.combinations.grpo import check_grpo
+from rlhf_exp.combinations.idle import check_idle
 from rlhf_exp.combinations.machine import check_machine
 from rlhf_exp.combinations.model import check_model, check_size
+from rlhf_exp.combinations.owned import check_owned
+from rlhf_exp.combinations.peft import check_peft
 from rlhf_exp.combinations.ppo import check_ppo
 from rlhf_exp.combinations.reward import check_reward
 from rlhf_exp.combinations.saving import check_saving
@@ -22,5 +25,8 @@ def find_conflicts(cfg: "Config") -> list[str]:
     """Values that are each allowed and do not go together, one line each."""
     if found := check_size(cfg):
         return found
-    checks = (check_algo, check_ppo, check_grpo, check_task, check_model, check_reward, check_machine, check_saving)
+    checks = (
+        *(check_algo, check_ppo, check_grpo, check_owned, check_idle, check_task, check_model, check_peft),
+        *(check_reward, check_machine, check_saving),
+    )
     return [problem for check in checks for problem in check(cfg)]

@@ -81,4 +81,4 @@ def test_help_and_refusals_import_no_ml_library():
 def test_python_m_gives_the_exit_status():
     done = subprocess.run([sys.executable, "-m", "rlhf_exp.describe", "max_tokens=x"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "rlhf_exp.describe: max_tokens=x: must be a whole number >= 1\n"
+    assert done.stderr == "rlhf_exp.describe: max_tokens=x: must be a whole number >= 1, <= 1000000\n"

@@ -49,7 +49,7 @@ def test_the_prompts_may_be_those_of_any_task(of):
 def test_its_own_keys_are_passed_on_and_the_other_tasks_keys_stay_typed():
     task = compose_config(["task=brevity", "task.train_rows=7", "task.data_seed=3", "task.of.low=2"]).task
     assert (task.of.train_rows, task.of.data_seed, task.of.low) == (7, 3, 2)
-    assert refuse("task.of.low=zero") == ["task.of.low=zero: must be a whole number >= 1"]
+    assert refuse("task.of.low=zero") == ["task.of.low=zero: must be a whole number >= 1, <= 1000000"]
 
 
 def test_a_reward_that_is_asked_for_stays():
@@ -60,7 +60,10 @@ def test_a_reward_that_is_asked_for_stays():
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["task@task.of=hh_rlhf", "+task.of.low=3"], "task.of.low=3: a key of task.of=countdown alone"),
+        (
+            ["task@task.of=hh_rlhf", "+task.of.low=3"],
+            "task.of.low=3: a key of task.of=countdown alone; use task@task.of=countdown",
+        ),
         (["+task.of.lo=3"], "task.of.lo=3: no such key; did you mean task.of.low?"),
         (["task.of=gsm8k"], "task.of=gsm8k: must be a mapping; did you mean task@task.of=gsm8k?"),
         (["task@task.of=brevity"], "task.of.name=brevity: must be one of countdown, gsm8k, hh_rlhf"),

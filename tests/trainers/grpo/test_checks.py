@@ -41,7 +41,10 @@ def test_good_keys_pass(overrides):
 @pytest.mark.parametrize(
     ("overrides", "lines"),
     [
-        (["algo.args.num_generations=1"], ["algo.args.num_generations=1: must be a whole number >= 2 or null"]),
+        (
+            ["algo.args.num_generations=1"],
+            ["algo.args.num_generations=1: must be a whole number >= 2, <= 65536 or null"],
+        ),
         (["loss_type=hybrid", "algo.hybrid.alpha=2"], ["algo.hybrid.alpha=2: must be a number >= 0, <= 1 or null"]),
         (
             ["algo.hybrid.alpha=0.5", "loss_type=dr_grpo"],
@@ -50,7 +53,7 @@ def test_good_keys_pass(overrides):
                 " or algo.hybrid.alpha=null"
             ],
         ),
-        (["algo.advantage_clip=0"], ["algo.advantage_clip=0: must be a number > 0 or null"]),
+        (["algo.advantage_clip=0"], ["algo.advantage_clip=0: must be a number > 0, <= 1000 or null"]),
         (
             curriculum("[64,32,96]", "[0,20,40]"),
             [
@@ -89,10 +92,13 @@ def test_good_keys_pass(overrides):
             curriculum("[32,64]", "[0,80]"),
             ["algo.curriculum.from_steps=[0, 80]: must be below algo.args.max_steps=80, or a stage never begins"],
         ),
-        (curriculum("[0,64]", "[0,20]"), ["algo.curriculum.budgets=[0, 64]: must be a list, each a whole number >= 1"]),
+        (
+            curriculum("[0,64]", "[0,20]"),
+            ["algo.curriculum.budgets=[0, 64]: must be a list, each a whole number >= 1, <= 1000000"],
+        ),
         (
             curriculum("[32,64]", "[0,1.5]"),
-            ["algo.curriculum.from_steps=[0, 1.5]: must be a list, each a whole number >= 0"],
+            ["algo.curriculum.from_steps=[0, 1.5]: must be a list, each a whole number >= 0, <= 10000000"],
         ),
     ],
 )

@@ -20,7 +20,7 @@ def test_our_keys_reach_the_trainers_config():
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
-        (["algo.target_kl=0"], "algo.target_kl=0: must be a number > 0 or null"),
+        (["algo.target_kl=0"], "algo.target_kl=0: must be a number > 0, <= 1000 or null"),
         (["algo.critic=both"], "algo.critic=both: must be one of shared, separate"),
         (
             ["algo.init_kl_coef=0", "algo.target_kl=1"],

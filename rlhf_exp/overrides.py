@@ -1,0 +1,41 @@
+"""What is refused of the command line before Hydra reads it: secrets, and what Hydra takes and does nothing with.
+
+check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without the value
+"""
+
+import re
+from collections.abc import Sequence
+
+from rlhf_exp.checks import is_secret
+from rlhf_exp.trl_arguments import refuse_secret
+
+_NAMED = re.compile(r"([\w.@-]+)\s*[=:]")  # key=, and the names inside {name: value}
+_EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
+_OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
+
+
+def check_overrides(overrides: Sequence[str]) -> list[str]:
+    """One line a problem. Hydra writes what is typed into a sweep's folder, and a secret would stand there."""
+    secrets = [key for text in overrides for key in _NAMED.findall(text) if is_secret(key)]
+    return [refuse_secret(key) for key in secrets] + [
+        line for text in overrides for line in (_refuse_empty(text), _refuse_option(text)) if line
+    ]
+
+
+def _refuse_empty(text: str) -> str | None:
+    found = _EMPTY.fullmatch(text)
+    if found is None:
+        return None
+    key = found[1]
+    way = "use reward=none" if key == "reward.weights" else f"take its entries out one by one, ~{key}.NAME"
+    return f"{key}={{}}: changes nothing, for a mapping is merged into what is there; {way}"
+
+
+def _refuse_option(text: str) -> str | None:
+    """The name says which option of a group was chosen; changed alone it would contradict the rest."""
+    found = _OPTION.fullmatch(text)
+    if found is None:
+        return None
+    group = found[1]
+    choice = f"{group.partition('.')[0]}@{group}" if "." in group else group
+    return f"{text}: does not choose; use {choice}={found[2]}"

@@ -1,0 +1,115 @@
+"""TRL's arguments beside our own keys: contradictions, arguments without effect, secrets."""
+
+import pytest
+
+from rlhf_exp.config import ConfigError, compose_config
+
+SECRET = "a secret would stand in the run's files; use the environment variable HF_TOKEN"
+NOT_EVALUATED = "has no effect, nothing is evaluated while training; eval.* is measured before and after"
+
+
+def refuse(*overrides):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["device=cpu", *overrides])
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("override", "value", "instead"),
+    [
+        ("algo.args.reward_weights=[3.0]", "[1.0]", "reward.weights"),
+        ("algo.args.reward_weights=null", "[1.0]", "reward.weights"),
+        ("algo.args.max_completion_length=8", "96", "max_tokens"),
+        ("algo.args.seed=3", "0", "seed"),
+        ("algo.args.trust_remote_code=true", "false", "model.trust_remote_code"),
+        ("algo.args.report_to=[nonsense]", "[]", "logging=wandb, tensorboard or file"),
+        ("algo.args.use_cpu=false", "true", "device=cpu or device=cuda"),
+        ("algo.args.bf16=true", "false", "device.bf16"),
+        ("algo.args.model_init_kwargs.dtype=int8", "float32", "model.dtype"),
+        ("algo.args.model_init_kwargs.attn_implementation=eager", "sdpa", "model.attn_implementation"),
+    ],
+)
+def test_an_argument_that_a_key_of_ours_sets_is_refused_with_that_key(override, value, instead):
+    assert refuse(override) == [f"{override}: is set by a key of ours, to {value}; use {instead}"]
+
+
+def test_the_folder_of_the_checkpoints_is_the_runs():
+    assert refuse("output_dir=there", "algo.args.output_dir=here") == [
+        "algo.args.output_dir=here: is set by a key of ours, to there/checkpoints; use output_dir"
+    ]
+
+
+def test_an_argument_that_was_taken_out_is_refused():
+    assert refuse("~algo.args.seed") == ["algo.args.seed=(deleted): is set by a key of ours, to 0; use seed"]
+
+
+def test_the_model_is_loaded_with_what_is_measured():
+    key = "algo.args.model_init_kwargs"
+    assert refuse(f"+{key}.revision=main") == [
+        f"{key}.revision: no key but dtype, attn_implementation, quantization_config is allowed; the measurements"
+        " would load the model without it"
+    ]
+
+
+@pytest.mark.parametrize("name", ["none", "lora", "qlora"])
+def test_our_own_keys_pass_through(name):
+    cfg = compose_config([f"peft={name}", "seed=5", "max_tokens=9", "reward=overlong", "model.trust_remote_code=true"])
+    assert (cfg.algo.args["seed"], cfg.algo.args["reward_weights"]) == (5, [1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["peft=lora", "peft.lora=null"], "peft.lora=null: not with peft=lora, which trains an adapter; use peft=none"),
+        (
+            ["reward.weights={}"],
+            "reward.weights={}: changes nothing, for a mapping is merged into what is there; use reward=none",
+        ),
+        (
+            ["+algo.args.num_train_epochs=2"],
+            "algo.args.num_train_epochs=2: has no effect with algo.args.max_steps=80; add algo.args.max_steps=-1",
+        ),
+        (["+algo.args.eval_strategy=steps"], f"algo.args.eval_strategy=steps: {NOT_EVALUATED}"),
+        (["+algo.args.per_device_eval_batch_size=3"], f"algo.args.per_device_eval_batch_size=3: {NOT_EVALUATED}"),
+        (["+algo.args.vllm_mode=server"], "algo.args.vllm_mode=server: has no effect without algo.args.use_vllm=true"),
+        (
+            ["+algo.args.vespo_k_pos=1.5"],
+            "algo.args.vespo_k_pos=1.5: has no effect without algo.args.loss_type=vespo",
+        ),
+        (
+            ["algo=ppo", "algo.args.steps_per_generation=abc"],
+            "algo.args.steps_per_generation=abc: must be a whole number >= 1, <= 65536 or null",
+        ),
+        (["reward.weights.outcome=inf"], "reward.weights.outcome=inf: must be a number >= -1000, <= 1000"),
+        (["algo.args.temperature=nan"], "algo.args.temperature=nan: must be a number > 0, <= 10"),
+        (["output_dir=''"], "output_dir='': must be text, and not empty"),
+        (["output_dir=/"], "output_dir=/: is the root of the file system; use a folder of its own"),
+    ],
+)
+def test_what_has_no_effect_or_no_sense_is_one_line(overrides, line):
+    assert refuse(*overrides) == [line]
+
+
+def test_epochs_pass_without_a_number_of_steps():
+    cfg = compose_config(["+algo.args.num_train_epochs=2", "algo.args.max_steps=-1"])
+    assert cfg.algo.args["num_train_epochs"] == 2
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "+algo.args.hub_token=hf_abc",
+        "++algo.args.push_to_hub_token=hf_abc",
+        "+algo.args.model_init_kwargs={token: hf_abc}",
+        "+my_api_key=hf_abc",
+    ],
+)
+def test_a_secret_is_refused_and_never_repeated(override):
+    [line] = refuse(override)
+    assert line.endswith(SECRET)
+    assert "hf_abc" not in line
+
+
+@pytest.mark.parametrize("overrides", ["max_tokens=7", "algo=sft +algo.args.eos_token=x", "eval.rows=7"])
+def test_tokens_of_a_text_are_no_secrets(overrides):
+    compose_config(["device=cpu", *overrides.split()])
