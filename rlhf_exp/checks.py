@@ -78,7 +78,8 @@ def find_problem(key: str, value: Any, annotation: Any, bounds: str | None = Non
         return None
     allowed = describe(annotation, bounds)
     finite = isinstance(value, float) or _is_finite(value)
-    more = ", and not empty" if value == "" else "" if finite else ", of finite numbers"
+    empty = value == "" or isinstance(value, list) and "" in value
+    more = ", and not empty" if empty else "" if finite else ", of finite numbers"
     return kind, f"{assign(key, value)}: must be {allowed}{more}{suggest(value, choices(annotation))}"
 
 

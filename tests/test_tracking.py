@@ -146,7 +146,7 @@ def test_a_run_alone_is_named_by_its_settings_and_names_of_the_user_count(tmp_pa
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("logging.tags=['']", "logging.tags=: has 0 letters; must be 1 to 64"),
+        ("logging.tags=['']", "logging.tags=['']: must be a list, each text, and not empty"),
         ("logging.tags=x", "logging.tags=x: must be a list, each text"),
         (f"logging.name={'x' * 129}", f"logging.name={'x' * 77}...: has 129 letters; must be 1 to 128"),
         ("logging.group=3", "logging.group=3: must be text or null"),
