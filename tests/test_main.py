@@ -247,10 +247,12 @@ def test_a_sweep_with_a_bad_job_runs_none_and_names_every_problem(command, runs)
         [
             "rlhf_exp: job 2 of 6 (max_tokens=8 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
             " <= 4294967295",
-            "rlhf_exp: job 3 of 6 (max_tokens=0 seed=0 output_dir=there): max_tokens=0: must be a whole number >= 1, <= 1000000",
+            "rlhf_exp: job 3 of 6 (max_tokens=0 seed=0 output_dir=there): max_tokens=0: must be a whole number >= 1,"
+            " <= 1000000",
             "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
             " <= 4294967295",
-            "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): max_tokens=0: must be a whole number >= 1, <= 1000000",
+            "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): max_tokens=0: must be a whole number >= 1,"
+            " <= 1000000",
             "rlhf_exp: job 6 of 6 (max_tokens=16 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
             " <= 4294967295",
             "rlhf_exp: none of 6 jobs was started",
