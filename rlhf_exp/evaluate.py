@@ -142,14 +142,15 @@ def _sample(
             for i, completion in zip(batch, found, strict=True):
                 completions[i] = completion
             bar.update(len(batch))
+    plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution
     kl = [CompletionKL(0.0, 0.0, 0.0)] * len(order)
     if start_model is not None:
-        rows = list(zip(prompt_ids, completions, strict=True))
-        kl = measure_kl(model, start_model, rows, tokenizer.pad_token_id, sampling)
+        rows, compared = list(zip(prompt_ids, completions, strict=True)), Sampling(1) if plain else sampling
+        kl = measure_kl(model, start_model, rows, tokenizer.pad_token_id, compared)
     model.train(training)
     truncated = [ids[-1] not in eos_ids for ids in completions]
     held_out = HeldOut(completions, truncated, [found.kl for found in kl])
-    if sampling.is_plain or sampling.temperature == 0:
+    if plain:
         return held_out
     return replace(held_out, kl_sampled=[found.sampled for found in kl], kl_outside=[found.outside for found in kl])
 

@@ -46,7 +46,7 @@ class CompletionKL:
 def measure_completions(
     policy: Scorer, reference: Scorer, rows: list[Row], vocabulary_size: int, sampling: Sampling
 ) -> list[CompletionKL]:
-    """KL of each row's completion, in batches of rows of like length."""
+    """KL of each row's completion, in batches of rows of like length; the sampling's temperature must be above 0."""
     longest = max(len(p) + len(c) for p, c in rows)
     size = min(max(1, BATCH_VALUES // (longest * vocabulary_size)), 128)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]) + len(rows[i][1]))

@@ -141,7 +141,10 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     drawn = measure_kl(model, start, rows, 0, Sampling(12, 0.7, 0.8))
     assert held_out.kl_sampled == pytest.approx([one.sampled for one in drawn])
     assert held_out.kl_outside == pytest.approx([one.outside for one in drawn])
-    assert min(held_out.kl_sampled) >= 0 and held_out.greedy.kl_sampled is None
+    assert min(held_out.kl_sampled) >= 0
+    greedy = list(zip(prompts, held_out.greedy.completion_ids, strict=True))
+    assert held_out.greedy.kl == pytest.approx([one.kl for one in measure_kl(model, start, greedy, 0, Sampling(12))])
+    assert held_out.greedy.kl_sampled is held_out.greedy.kl_outside is None
     samples = describe_samples("trained", cfg, task, TOKENIZER, [], held_out)
     section = summarise(samples, 12, held_out)
     assert set(section["kl_sampled"]) == {"mean", "std", "outside"} and set(section["kl"]) == {"mean", "std"}
