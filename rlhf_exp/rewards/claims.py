@@ -67,9 +67,12 @@ def read_claims(thought: str) -> Iterator[Claim]:
     if text.count("=") > MAX_CLAIMS:
         text = text.split("=", text.count("=") - MAX_CLAIMS)[-1]
     for row in SIGNS.finditer(text):
+        signs = row.group()
+        if "=" not in signs:
+            continue
         moved, end = moved or WORD.search(text, end, row.start()) is not None, row.end()
         named = row.start() > 0 and NAMED.match(text, row.start() - 1) is not None
-        for claim in _read_row(row.group(), named):
+        for claim in _read_row(signs, named):
             yield Claim(*claim, moved)
             moved = False
 

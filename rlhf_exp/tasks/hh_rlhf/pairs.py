@@ -10,6 +10,8 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from tqdm.auto import tqdm
@@ -155,10 +157,7 @@ def _parse_turns(text: str, where: str) -> tuple[str, list[tuple[str, str]]]:
 
 def _join_turns(turns: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The turns with those of one speaker in a row made one, as chat templates want them."""
-    joined: list[tuple[str, str]] = []
-    for speaker, text in turns:
-        if joined and joined[-1][0] == speaker:
-            joined[-1] = (speaker, f"{joined[-1][1]}\n\n{text}".strip())
-        else:
-            joined.append((speaker, text))
-    return tuple(joined)
+    return tuple(
+        (speaker, "\n\n".join(text for _, text in several if text))
+        for speaker, several in groupby(turns, itemgetter(0))
+    )

@@ -1,0 +1,140 @@
+"""What the cheapest known trick for each reward earns, beside what the start model earns.
+
+    python bench/farmers.py --split test
+
+A trick knows the rules and never searches. An expression that it writes is the template that earns most on validation
+problems, of every shape over the sorted numbers ("largest + middle - smallest"). Under any reward a template is right
+by chance on some problems. Prints a table; `bound` is the most that a reward pays.
+"""
+
+import itertools
+from argparse import ArgumentParser
+from collections.abc import Callable
+from statistics import fmean
+from typing import NamedTuple
+
+from rlhf_exp.config import Config, compose_config
+from rlhf_exp.evaluate import sample_held_out
+from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.prompts import encode_prompts
+from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
+from rlhf_exp.rewards.countdown import evaluate
+from rlhf_exp.tasks import Row, Task
+from rlhf_exp.tasks.countdown import draw_problems, grade_row
+
+Completion = Callable[[str], str]
+"""From an expression with its value, `8 * 7 - 3 = 53`, to a completion."""
+
+
+class Trick(NamedTuple):
+    """What is written, in words, and as a completion of the template's equation."""
+
+    words: str
+    write: Completion
+
+
+def answer(equation: str) -> str:
+    return f"<answer> {equation.partition('=')[0]} </answer>"
+
+
+TRICKS = {
+    "outcome": Trick("the best template as the answer", answer),
+    "graduated": Trick("the best template as the answer", answer),
+    "process": Trick(
+        "the best template and its value as the only step", lambda equation: f"<think> {equation} </think>"
+    ),
+    "think_format": Trick("an empty thought", lambda equation: "<think></think>"),
+    "length_efficiency": Trick("the best template as the answer", answer),
+    "overlong": Trick("nothing", lambda equation: ""),
+    "repetition": Trick("nothing", lambda equation: ""),
+    "self_consistency": Trick("always the same answer", lambda equation: "<answer> 1 </answer>"),
+    "brevity": Trick("nothing", lambda equation: ""),
+    "random": Trick("nothing", lambda equation: ""),
+    "constant": Trick("nothing", lambda equation: ""),
+}
+BOUNDS = {"overlong": 0.0, "repetition": 0.0, "brevity": 2.0}
+
+
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--split", default="test")
+    options = parser.parse_args()
+    cfg = compose(f"eval.split={options.split}")
+    rows, validation = draw_rows(cfg), draw_rows(compose("eval.split=validation"))
+    rewards = build(cfg)
+    start = score_start_model(cfg, rewards, rows)
+    print("| reward | the cheapest trick | it earns | start model | bound |")
+    print("|---|---|---|---|---|")
+    for name, trick in TRICKS.items():
+        template = choose_template(rewards[name], trick, validation)
+        earned = score_trick(rewards[name], trick, template, rows)
+        words = f"{trick.words}: {describe(template)}" if "template" in trick.words else trick.words
+        print(f"| {name} | {words} | {earned:.3f} | {start[name]:.3f} | {BOUNDS.get(name, 1.0):.0f} |")
+    print(f"\nn={len(rows)} {options.split} problems; templates chosen on {len(validation)} validation problems.")
+
+
+def compose(*overrides: str) -> Config:
+    """The default job with every reward of Countdown that needs no model."""
+    weights = "{" + ",".join(f"{name}:1" for name in TRICKS) + "}"
+    return compose_config(["reward=none", f"+reward.weights={weights}", "max_tokens=96", *overrides])
+
+
+def build(cfg: Config) -> dict[str, RewardFunction]:
+    return {reward.__name__: reward for reward in build_rewards(cfg, Task("countdown", [], [], grade_row))}
+
+
+def draw_rows(cfg: Config) -> list[Row]:
+    """The held-out rows of a run."""
+    problems = draw_problems(cfg.task, cfg.task.numbers, cfg.eval.split, cfg.eval.rows, cfg.eval.seed, distinct=True)
+    return [
+        {"prompt": f"use {' '.join(map(str, numbers))} make {target} .", "numbers": numbers, "target": target}
+        for numbers, target in problems
+    ]
+
+
+def list_templates() -> list[str]:
+    """Every expression shape over three numbers, {0} the largest."""
+    templates = []
+    for (a, b, c), (p, q) in itertools.product(itertools.permutations("012"), itertools.product("+-*/", repeat=2)):
+        templates += [f"( {{{a}}} {p} {{{b}}} ) {q} {{{c}}}", f"{{{a}}} {p} ( {{{b}}} {q} {{{c}}} )"]
+    return templates
+
+
+def describe(template: str) -> str:
+    return template.format("largest", "middle", "smallest")
+
+
+def fill(template: str, numbers: list[int]) -> str:
+    """The template on these numbers with its value, where that is an integer."""
+    expression = template.format(*sorted(numbers, reverse=True))
+    value = evaluate(expression, [str(number) for number in numbers]).value
+    return f"{expression} = {value}" if value is not None and value == int(value) else expression
+
+
+def choose_template(reward: RewardFunction, trick: Trick, rows: list[Row]) -> str:
+    """The template with which the trick earns most on `rows`."""
+    templates = list_templates() if "template" in trick.words else list_templates()[:1]
+    return max(templates, key=lambda template: score_trick(reward, trick, template, rows))
+
+
+def score_trick(reward: RewardFunction, trick: Trick, template: str, rows: list[Row]) -> float:
+    """What the trick earns on average."""
+    texts = [trick.write(fill(template, row["numbers"])) for row in rows]
+    return score(reward, rows, texts, [[1] * len(text.split()) or [1] for text in texts])
+
+
+def score(reward: RewardFunction, rows: list[Row], texts: list[str], ids: list[list[int]]) -> float:
+    return fmean(parts[reward.__name__] for parts in score_completions([reward], rows, texts, ids))
+
+
+def score_start_model(cfg: Config, rewards: dict[str, RewardFunction], rows: list[Row]) -> dict[str, float]:
+    """What the start model's own completions earn."""
+    path = resolve_model(cfg, None)
+    tokenizer, model = load_tokenizer(cfg, path), load_policy(cfg, path)
+    held_out = sample_held_out(model, tokenizer, encode_prompts(tokenizer, rows), cfg)
+    texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
+    return {name: score(reward, rows, texts, held_out.completion_ids) for name, reward in rewards.items()}
+
+
+if __name__ == "__main__":
+    main()

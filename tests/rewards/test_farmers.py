@@ -1,0 +1,80 @@
+"""The cheapest known trick for each reward, and what it earns: bench/farmers.py has them.
+
+The start model earns 0.293 (outcome), 0.301 (graduated) and 0.254 (process) on the 512 test problems.
+"""
+
+import runpy
+from pathlib import Path
+from statistics import fmean
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.combinations import REWARDS
+from rlhf_exp.rewards import graduated, process
+
+FARMERS = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "farmers.py")))
+CFG = FARMERS.compose("eval.split=test")
+ROWS, REWARD = FARMERS.draw_rows(CFG), FARMERS.build(CFG)
+SUM, DIFFERENCE = "( {0} + {1} ) + {2}", "( {0} + {1} ) - {2}"
+
+
+def farm(name, template=SUM):
+    return FARMERS.score_trick(REWARD[name], FARMERS.TRICKS[name], template, ROWS)
+
+
+def test_every_reward_has_its_farmer():
+    assert set(FARMERS.TRICKS) | {"model"} == set(REWARDS), "what a reward model pays for depends on the model"
+
+
+@pytest.mark.parametrize("name", ["outcome", "length_efficiency", "graduated", "process"])
+def test_a_fixed_template_earns_less_than_the_start_model(name):
+    """Largest + middle - smallest was 0.495 in graduated, any right step 1.0 in process."""
+    assert 0.2 < farm(name, SUM) < 0.23
+    assert 0.2 < farm(name, DIFFERENCE) < 0.2505
+
+
+def test_a_templates_wrong_answers_earn_about_what_honest_ones_do_in_graduated():
+    """Those of the start model earn 0.10; under grades for 10% and 50% of the target templates earned up to 0.4."""
+    for template in FARMERS.list_templates():
+        answers = [FARMERS.answer(FARMERS.fill(template, row["numbers"])) for row in ROWS]
+        pairs = zip(answers, ROWS, strict=True)
+        scores = [graduated.score(text, row["numbers"], row["target"]) for text, row in pairs]
+        assert fmean(score for score in scores if score < 1) < 0.13, template
+
+
+@pytest.mark.parametrize(
+    ("thought", "earned"),
+    [
+        ("8 - 7 = 1", 0.05),
+        ("8 - 7 = 1 no " * 50, 0.05),
+        ("8 + 7 + 3 = 18", 0.1),
+        ("3 + 7 is 11 no 8 + 7 + 3 = 18", 0.0),
+        ("99 = 8 * 7 no 8 + 7 + 3 = 18", 0.0),
+        ("8 - 7 is 2 " + "no 8 - 7 = 1 " * 50, 0.0),
+        ("53", 0.0),
+        ("50 + 3 = 53", 0.0),
+        ("53 - 0 = 53", 0.0),
+    ],
+)
+def test_steps_that_lead_nowhere_earn_a_tenth_at_most_in_process(thought, earned):
+    assert process.score(f"<think> {thought} </think>", [8, 7, 3], 53) == earned
+
+
+@pytest.mark.parametrize(
+    ("name", "earned"),
+    [
+        ("think_format", 1.0),
+        ("overlong", 0.0),
+        ("repetition", 0.0),
+        ("self_consistency", 1.0),
+        ("brevity", 2.0),
+        ("constant", 1.0),
+    ],
+)
+def test_a_reward_of_form_pays_its_farmer_in_full_and_so_stands_beside_the_outcome(name, earned):
+    assert farm(name) == earned
+
+
+def test_of_a_random_reward_a_fixed_text_earns_the_mean():
+    assert 0.45 < farm("random") < 0.55

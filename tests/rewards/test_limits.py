@@ -1,0 +1,78 @@
+"""Any completion is graded in bounded time: of a long one the end is read. The limit of processor time is far above."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.rewards import countdown, gsm8k, process
+from rlhf_exp.rewards.grade import MAX_CHARACTERS
+
+FUZZ = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "fuzz_graders.py")))
+NUMBERS, TARGET = [8, 7, 3], 53
+RIGHT = "<answer> 8 * 7 - 3 </answer>"
+
+# With work that is quadratic or exponential in the text these would not end within the limit.
+HOSTILE = {
+    "nested braces in a box": r"gsm8k.grade('\\boxed{' + '{' * n + '1+1' + '}' * n + '}', '2') for n in range(1, 60)",
+    "brackets of every kind": r"gsm8k.grade('\\boxed{' + a * n + '1+1' + b * n + '}', '2') for n in range(1, 60)"
+    r" for a, b in [('(', ')'), ('\\frac{', '}{2}'), ('\\sqrt{', '}'), ('2^{', '}'), ('({', '})'), ('-(', ')')]",
+    "braces": "gsm8k.grade('{' * n, '2') for n in [10**7]",
+    "boxes": r"gsm8k.grade('\\boxed{' * n, '2') for n in [10**6]",
+    "text without steps": "process.judge('<think>' + '1;' * n, [8, 7, 3], 53) for n in [10**6]",
+    "steps": "process.judge('<think>' + '8*7=56 no ' * n, [8, 7, 3], 53) for n in [10**6]",
+    "steps of six numbers": "process.judge('<think>' + f'{a}+{b}={a + b} no ' * 10**5, [1, 2, 3, 4, 5, 6], 53)"
+    " for a in range(1, 7) for b in range(1, 7)",
+    "parentheses": "countdown.grade('<answer>' + '(' * n + '</answer>', [8, 7, 3], 53) for n in [10**7]",
+    "turns of one speaker": "_join_turns([('Human', 'a' * 50)] * n) for n in [4 * 10**5]",
+}
+LIMITED = """
+import resource
+from rlhf_exp.rewards import countdown, gsm8k, process
+from rlhf_exp.tasks.hh_rlhf.pairs import _join_turns
+used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1
+resource.setrlimit(resource.RLIMIT_CPU, (used + 5, used + 5))
+for _ in ({}): pass
+"""
+
+
+@pytest.mark.parametrize("calls", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_texts_end_within_seconds_of_processor_time(calls):
+    subprocess.run([sys.executable, "-c", LIMITED.format(calls)], check=True)
+
+
+def test_of_a_long_completion_the_end_is_graded():
+    padding = "a " * MAX_CHARACTERS
+    assert countdown.grade(padding + RIGHT, NUMBERS, TARGET).outcome == "correct"
+    assert gsm8k.grade(f"{padding}#### 18", "18").outcome == "correct"
+    assert process.score(f"<think> {padding} 8 * 7 - 3 = 53 </think>", NUMBERS, TARGET) == 1.0
+    assert process.score(f"<think> 8 * 7 - 3 = 53 {padding} </think>", NUMBERS, TARGET) == 0.0
+    assert countdown.grade(RIGHT + padding, NUMBERS, TARGET).outcome == "failed"
+    assert gsm8k.grade(f"#### 18 {padding}", "18").outcome == "failed"
+
+
+def test_what_is_shorter_is_graded_whole():
+    padding = "a" * (MAX_CHARACTERS - len(RIGHT))
+    assert countdown.grade(RIGHT + padding, NUMBERS, TARGET).outcome == "correct"
+    assert countdown.grade(RIGHT + padding + "a", NUMBERS, TARGET).outcome == "failed"
+
+
+def test_hostile_completions_are_graded_without_an_exception_in_range_and_as_the_oracle_says():
+    report = FUZZ.fuzz(1500, seed=0)
+    assert report["failures"] == []
+    assert report["judged"]["outcome"] > 1400 and report["judged"]["gsm8k"] > 1000
+    assert all(report["grades"][f"{task} correct"] > 100 for task in ("outcome", "gsm8k"))
+
+
+def test_the_oracle_finds_a_wrong_grade():
+    problem = ([8, 7, 3], 53, "18", "")
+    assert FUZZ.judge_countdown("( 8 * 7 ) - 3", problem) is True
+    assert FUZZ.judge_countdown("8 * 7 * 3", problem) is False
+    assert FUZZ.judge_countdown("8 * 7 - 3 - 0", problem) is False
+    assert FUZZ.judge_countdown("56 - 3", problem) is False
+    assert FUZZ.judge_gsm8k(r"\frac{36}{2}", "18") is True
+    assert FUZZ.judge_gsm8k("17", "18") is False
+    assert FUZZ.judge_gsm8k("eighteen", "18") is None
