@@ -14,8 +14,8 @@ from rlhf_exp.combinations import REWARDS
 from rlhf_exp.rewards import graduated, process
 
 FARMERS = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "farmers.py")))
-CFG = FARMERS.compose("eval.split=test")
-ROWS, REWARD = FARMERS.draw_rows(CFG), FARMERS.build(CFG)
+CFG = FARMERS.compose()
+ROWS, REWARD = FARMERS.draw_rows(CFG, "test", CFG.eval.rows), FARMERS.build(CFG)
 SUM, DIFFERENCE = "( {0} + {1} ) + {2}", "( {0} + {1} ) - {2}"
 
 
