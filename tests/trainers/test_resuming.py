@@ -4,6 +4,9 @@ Each run is a few steps of the shipped model with a checkpoint due after every s
 epoch begins soon.
 """
 
+from dataclasses import replace
+from shutil import rmtree
+
 import pytest
 import torch
 from peft import LoraConfig
@@ -11,6 +14,9 @@ from transformers import TrainerCallback
 
 from rlhf_exp.config import compose_config
 from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.monitor import MetricsWriter
+from rlhf_exp.run import _train
+from rlhf_exp.run_folder import RunFolder, write_json
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
@@ -165,6 +171,22 @@ def test_a_run_that_had_spent_its_tokens_takes_no_other_step(tmp_path):
 def test_a_save_waits_for_the_end_of_the_rollout(tmp_path, algo, when, saved):
     make(tmp_path, *algo, "algo.args.max_steps=9", when).train()
     assert checkpoints(tmp_path) == saved
+
+
+@pytest.mark.parametrize("algo", [[*GRPO, "algo.args.max_steps=7"], ["algo=sft", *GIVEN], ["algo=dpo", *GIVEN]])
+def test_run_json_has_the_tokens_of_the_whole_run(tmp_path, algo):
+    records = []
+    write_json(tmp_path / "run.json", {"status": "refused"})  # which another run may write over
+    for left in (None, 5):
+        trainer = make(tmp_path, *algo)
+        meter = next(found for found in trainer.callback_handler.callbacks if isinstance(found, WorkMeter))
+        trainer.callback_handler.callbacks.insert(1, MetricsWriter(tmp_path, None, every_steps=1))
+        folder = RunFolder(tmp_path, {})
+        _train(replace(configure(tmp_path, *algo), resume=left and str(tmp_path)), trainer, folder, meter)
+        records.append({name: n for name, n in folder.record.items() if name != "work"})
+        for step in (6, 7):
+            rmtree(tmp_path / "checkpoints" / f"checkpoint-{step}")
+    assert records[0] == records[1] and records[0]["prompt_tokens"] > 0
 
 
 class Signal(TrainerCallback):
