@@ -45,6 +45,9 @@ class SweepRefused(BaseException):
 
 def main() -> int:
     """Run what the command line asks for; returns the exit status."""
+    if not sys.stderr.isatty():  # read when tqdm and datasets are imported: a log would keep every redraw of a bar
+        os.environ.setdefault("TQDM_DISABLE", "1")
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     try:
         args = prepare_arguments()
         if args.help:

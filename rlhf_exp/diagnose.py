@@ -211,13 +211,15 @@ def find_accuracy_change(run: Signals) -> Finding | None:
 
 
 def find_overfitting(run: Signals) -> Finding | None:
-    """A reward model whose training loss fell below what its held-out loss started at, while that rose."""
+    """A model whose held-out loss rose, while its training loss, in the same unit, fell below that."""
     sides = [run.evaluation.get(side, {}).get("loss") for side in ("baseline", "trained")]
     quarter = _last_quarter(run.series("loss"))
-    if run.algo != "reward_model" or not quarter or None in sides:
+    if not _has_comparable_loss(run) or not quarter or None in sides:
         return None
     (before, after), training = sides, _mean(quarter)
-    if after["value"] <= before["value"] or after["low"] is None or training >= after["low"]:
+    change = run.evaluation.get("paired", {}).get("loss") or {"low": None}  # a reward model's is not kept
+    rose = change["low"] > 0 if change["low"] is not None else after["value"] > before["value"]
+    if not rose or after["low"] is None or training >= after["low"]:
         return None
     steps = run.metrics[-1]["step"]
     return _finding(
@@ -226,7 +228,8 @@ def find_overfitting(run: Signals) -> Finding | None:
         _span(quarter),
         f"held-out loss rose from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
         f"{after['high']:.3f}, while the training loss fell to {training:.3f}",
-        "the model remembers its training pairs: too many passes over too few of them, or too large a learning rate",
+        f"the model remembers its training {'rows' if run.algo == 'sft' else 'pairs'}: too many passes over too few of"
+        " them, or too large a learning rate",
         run.set_arg("max_steps", max(1, steps // 2)),
     )
 
@@ -241,6 +244,14 @@ CHECKS: tuple[Callable[[Signals], Finding | None], ...] = (
     find_groups_without_variance,
     find_truncation,
 )
+
+
+def _has_comparable_loss(run: Signals) -> bool:
+    """Whether what is logged in training is what is measured on held-out rows: of the losses of sft and dpo that
+    holds for the default ones alone."""
+    loss = run.config["algo"]["args"].get("loss_type")
+    plain = {"sft": (None, "nll"), "dpo": (None, "sigmoid", ["sigmoid"])}
+    return run.algo == "reward_model" or loss in plain.get(run.algo, ())
 
 
 def _finding(name: str, severity: str, steps: list[int] | None, evidence: str, cause: str, remedy: str) -> Finding:

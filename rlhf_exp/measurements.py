@@ -13,6 +13,15 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.baseline_cache import sample_start_model
 from rlhf_exp.evaluate import describe_samples, sample_held_out
+from rlhf_exp.held_out_loss import (
+    LN_2,
+    UNTRAINED_PAIRS,
+    Scored,
+    compare_pair_loss,
+    compare_token_loss,
+    score_demonstrations,
+    token_loss,
+)
 from rlhf_exp.models import load_policy, load_scorer
 from rlhf_exp.monitor import Probe
 from rlhf_exp.preferences import (
@@ -34,7 +43,8 @@ if TYPE_CHECKING:
 
 
 class PolicyMeasurement:
-    """Completions on held-out prompts, graded and rewarded; on held-out pairs, the policy's implicit rewards."""
+    """Completions on held-out prompts, graded and rewarded; the policy's implicit rewards on held-out pairs; the loss
+    of sft on held-out demonstrations, that of dpo on the pairs."""
 
     def __init__(
         self,
@@ -50,6 +60,7 @@ class PolicyMeasurement:
         self.prompt_ids = encode_prompts(tokenizer, task.eval)
         self.samples: list[dict[str, Any]] = []
         self.baseline: dict[str, Any] = {}
+        self.scored: list[Scored] = []
 
     def before(self) -> Probe:
         """Measure the start model, from the cache where it is there; returns the probe for training."""
@@ -60,6 +71,11 @@ class PolicyMeasurement:
         )
         self.samples = describe_samples("baseline", cfg, task, self.tokenizer, self.rewards, held_out)
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
+        if task.demonstrations:
+            self.scored = score_demonstrations(start_model, self.tokenizer, task.demonstrations, cfg, "loss, baseline")
+            self.baseline["loss"] = token_loss(self.scored)
+        elif cfg.algo.name == "dpo":
+            self.baseline |= {"loss": LN_2, "preference": UNTRAINED_PAIRS}
         write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
         write_jsonl(run_dir / "samples.jsonl", self.samples)
         rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
@@ -78,15 +94,22 @@ class PolicyMeasurement:
             "baseline": self.baseline,
             "trained": summarise(trained, cfg.max_tokens, held_out),
         }
-        if paired := compare(self.samples, trained, cfg.eval.seed):
-            sections["paired"] = paired
+        sections["paired"] = compare(self.samples, trained, cfg.eval.seed)
+        if task.demonstrations:
+            scored = score_demonstrations(policy, self.tokenizer, task.demonstrations, cfg, "loss, trained")
+            sections["trained"]["loss"] = token_loss(scored)
+            sections["paired"]["loss"] = compare_token_loss(self.scored, scored)
         if task.pairs:
             scores = implicit_rewards(policy, start_model, self.tokenizer, task.pairs, cfg)
             rows = describe_pairs("trained", task.pairs, scores, self.tokenizer)
             sections["trained"]["preference"] = summarise_preferences(rows)
+            if cfg.algo.name == "dpo":
+                sections["trained"]["loss"] = sections["trained"]["preference"]["loss"]
+                sections["paired"]["loss"] = compare_pair_loss(sections["trained"]["loss"])
             write_jsonl(run_dir / "preferences.jsonl", rows)
             write_json(run_dir / "errors.json", find_errors(rows))
-        write_json(run_dir / "evaluation.json", sections)
+        measured = {name: section for name, section in sections.items() if section}
+        write_json(run_dir / "evaluation.json", measured)
         write_jsonl(run_dir / "samples.jsonl", [*self.samples, *trained])
 
 

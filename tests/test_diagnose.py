@@ -177,7 +177,7 @@ def make_ruined_run():
 
 def test_every_check_fires_on_a_ruined_run_worst_first():
     findings = make_ruined_run()["findings"]
-    assert len(findings) == len(CHECKS) - 1  # overfitting is of reward models alone
+    assert len(findings) == len(CHECKS) - 1  # grpo has no held-out loss
     assert [finding["severity"] for finding in findings] == ["error"] + ["warning"] * (len(CHECKS) - 2)
 
 
@@ -190,18 +190,38 @@ def test_every_remedy_is_one_override_and_every_evidence_holds_a_number():
 @pytest.mark.parametrize(
     ("held_out", "training", "found"), [(0.76, 0.58, True), (0.66, 0.58, False), (0.76, 0.75, False)]
 )
-def test_a_reward_model_that_remembers_its_pairs_overfits(held_out, training, found):
+@pytest.mark.parametrize("algo", ["reward_model", "dpo", "sft"])
+def test_a_model_that_remembers_its_rows_overfits(held_out, training, found, algo):
     loss = {
         "baseline": {"value": 0.69, "low": 0.68, "high": 0.70},
         "trained": {"value": held_out, "low": held_out - 0.06, "high": held_out + 0.06},
     }
     evaluation = {side: {"loss": interval} for side, interval in loss.items()}
     metrics = [{"step": i + 1, "loss": 0.7 if i < 60 else training} for i in range(100)]
-    config = {**CONFIG, "algo": {"name": "reward_model", "args": {"learning_rate": 1e-3}}}
+    config = {**CONFIG, "algo": {"name": algo, "args": {"learning_rate": 1e-3}}}
     findings = diagnose(metrics, evaluation, config)["findings"]
     assert [finding["name"] for finding in findings] == ["overfitting"] * found
     if found:
+        assert f"its training {'rows' if algo == 'sft' else 'pairs'}" in findings[0]["cause"]
         assert findings[0]["remedy"] == "+algo.args.max_steps=50"
         assert findings[0]["evidence"] == (
             "held-out loss rose from 0.690 to 0.760, 95% interval 0.700 to 0.820, while the training loss fell to 0.580"
         )
+
+
+@pytest.mark.parametrize(("algo", "loss_type"), [("dpo", ["ipo"]), ("sft", "dft")])
+def test_a_loss_of_another_form_is_not_held_against_the_held_out_one(algo, loss_type):
+    evaluation = {"baseline": {"loss": {"value": 0.69, "low": 0.6, "high": 0.7}},
+                  "trained": {"loss": {"value": 0.9, "low": 0.8, "high": 1.0}}}  # fmt: skip
+    config = {**CONFIG, "algo": {"name": algo, "args": {"loss_type": loss_type}}}
+    assert diagnose([{"step": 1, "loss": 0.1}], evaluation, config)["findings"] == []
+
+
+@pytest.mark.parametrize(("low", "found"), [(0.01, True), (-0.01, False)])
+def test_a_held_out_loss_that_did_not_measurably_rise_is_no_overfitting(low, found):
+    evaluation = {"baseline": {"loss": {"value": 0.30, "low": 0.28, "high": 0.32}},
+                  "trained": {"loss": {"value": 0.31, "low": 0.29, "high": 0.33}},
+                  "paired": {"loss": {"value": 0.01, "low": low, "high": 0.03}}}  # fmt: skip
+    config = {**CONFIG, "algo": {"name": "sft", "args": {}}}
+    findings = diagnose([{"step": 1, "loss": 0.2}], evaluation, config)["findings"]
+    assert [finding["name"] for finding in findings] == ["overfitting"] * found

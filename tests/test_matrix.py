@@ -115,3 +115,7 @@ def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, 
         assert (folder / "model" / "adapter_config.json").is_file() == (peft != "none")
         if algo == "dpo":
             assert losses[0] == pytest.approx(math.log(2), abs=1e-6)
+            assert evaluation["baseline"]["loss"]["value"] == math.log(2) != evaluation["trained"]["loss"]["value"]
+        if algo in ("sft", "dpo"):
+            before, after = (evaluation[side]["loss"]["value"] for side in ("baseline", "trained"))
+            assert evaluation["paired"]["loss"]["value"] == pytest.approx(after - before, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Token ids of a prompt with its answer, exactly as TRL's RewardTrainer and DPOTrainer make them from the same row.
+"""Token ids of a prompt with its answer, exactly as TRL's RewardTrainer, DPOTrainer and SFTTrainer make them.
 
     encode_answers(tokenizer, ["2 + 2 ="], [" 4"])      # [ids of "2 + 2 = 4<eos>"]
     ids = encode_pair(tokenizer, {"prompt": "2 + 2 =", "chosen": " 4", "rejected": " 5"})
@@ -34,6 +34,18 @@ def encode_answers(tokenizer: PreTrainedTokenizerBase, prompts: list[Text], answ
         return [_encode(tokenizer, prompt + answer) for prompt, answer in zip(prompts, answers, strict=True)]
     ended = [prompt + _end(tokenizer, answer) for prompt, answer in zip(prompts, answers, strict=True)]
     return tokenizer(ended)["input_ids"]
+
+
+def encode_demonstration(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """Token ids of a demonstration's prompt and completion, as SFTTrainer makes them: the completion starts where the
+    texts of the prompt alone and of both diverge, as in `encode_pair`."""
+    prompt, completion = row["prompt"], row["completion"]
+    if isinstance(prompt, str):
+        completion = _end(tokenizer, completion)
+    alone = _encode(tokenizer, prompt, add_generation_prompt=True)
+    whole = _encode(tokenizer, prompt + completion)
+    start = common_prefix_length(alone, whole)
+    return whole[:start], whole[start:]
 
 
 def encode_pair(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any]) -> PairIds:

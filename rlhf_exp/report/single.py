@@ -12,7 +12,9 @@ from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
 from rlhf_exp.report.summary import (
     DISTINCT_NOTE,
+    HELD_OUT_LOSS,
     KL_NOTE,
+    LOSS_NOTES,
     SAMPLED_KL,
     SAMPLED_KL_NOTE,
     SCORER_NOTE,
@@ -52,6 +54,7 @@ def _measured(run: Run, out: Path) -> list[Block]:
     rows = summary_rows(run)
     labels = {row[0] for row in rows}
     notes = {"loss": SCORER_NOTE, "KL": KL_NOTE, SAMPLED_KL: SAMPLED_KL_NOTE, "distinct-1 / -2": DISTINCT_NOTE}
+    notes[HELD_OUT_LOSS] = LOSS_NOTES.get(run.info.get("algo"), "")
     completions = run.evaluation["baseline"].get("completions", 1)
     several = [SEVERAL_NOTE.format(completions=completions)] if completions > 1 else []
     note = " ".join([SUMMARY_NOTE, *several, *(text for label, text in notes.items() if label in labels)])

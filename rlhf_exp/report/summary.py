@@ -21,6 +21,12 @@ SEVERAL_NOTE = (
     " from them (Chen et al. 2021), counts of all of them."
 )
 SCORER_NOTE = "The baseline is the start model under the untrained head that training begins with."
+HELD_OUT_LOSS = "held-out loss"
+LOSS_NOTES = {
+    "sft": "Held-out loss is on held-out demonstrations, in nats per completion token.",
+    "dpo": "Held-out loss is on held-out pairs, the mean of -log sigmoid(margin); before training it is ln 2, and every"
+    " pair a tie.",
+}
 KL_NOTE = "KL is to the start model, exact, at temperature 1, in nats per completion."
 SAMPLED_KL = "KL as sampled"
 SAMPLED_KL_NOTE = (
@@ -62,6 +68,8 @@ def summary_rows(run: Run) -> list[list[str]]:
         figures, differences = _list_policy_figures(sides), sample_differences(run)
     if "difference" in run.evaluation.get("paired", {}):
         differences[("accuracy",)] = run.evaluation["paired"]["difference"]
+    if "loss" in run.evaluation.get("paired", {}):
+        differences[("loss",)] = run.evaluation["paired"]["loss"]
     rows = []
     for label, key, write, write_difference in figures:
         before, after = ("-" if (found := _get(side, key)) is None else write(found) for side in sides)
@@ -105,6 +113,8 @@ def _list_policy_figures(sides: list[dict | None]) -> list[Figure]:
         *(Figure(f"pass@{k}", ("pass_at_k", str(k)), percent) for k in several if k > 1),  # pass@1 is the accuracy
         *(Figure(f"majority@{k}", ("majority_at_k",), percent) for k in several[-1:]),
         Figure(" / ".join(OUTCOMES), ("counts",), lambda counts: _join(counts, OUTCOMES)),
+        Figure(HELD_OUT_LOSS, ("loss",), _write_as(".3f"), _write_as("+.3f")),
+        Figure("pair accuracy", ("preference", "accuracy"), percent),
         Figure("mean tokens", ("mean_tokens",), _write_as(".1f"), _write_as("+.1f")),
         Figure("greedy mean tokens", ("greedy", "mean_tokens"), _write_as(".1f"), _write_as("+.1f")),
         Figure("budget used", (), lambda side: f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}"),

@@ -28,9 +28,10 @@ def terminal_table(run_dir: Path) -> str:
         lines += align([SUMMARY_HEAD, *rows])
         lines += ["In brackets: 95% intervals." + (f" {KL_NOTE}" if any(row[0] == "KL" for row in rows) else ""), ""]
     lines.append(verdict(run).sentence)
+    judged = {"difference", "win_rate"} & set(run.evaluation.get("paired", {}))
     facts = [
         ["win rate", win_sentence(run)],
-        ["preferences", preference_sentence(run) if run.evaluation.get("paired") else None],  # else the verdict's
+        ["preferences", preference_sentence(run) if judged else None],  # else the verdict's
         ["training", _training(run)],
         ["time", _phases(run)],
         ["peak memory", f"{run.info['peak_memory_mb']:,.0f} MB" if run.info.get("peak_memory_mb") else None],

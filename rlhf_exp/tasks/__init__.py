@@ -35,6 +35,8 @@ class Task:
         grade: (completion, row) -> Grade; None where no answer is right or wrong. The reward and the evaluation both
             call it.
         pairs: held-out preference pairs, in the form of `train`'s; none of their prompts is in `train`.
+        demonstrations: held-out rows of `prompt` and `completion`, for sft, like those in `train` and of the split of
+            `eval`; none where `train` is made of samples.
         notes: what the loader counted or left out, a line each, for the user.
         facts: the same as figures, for data.json of the run folder.
     """
@@ -44,6 +46,7 @@ class Task:
     eval: list[Row]
     grade: Callable[[str, Row], Grade] | None
     pairs: list[Row] = field(default_factory=list)
+    demonstrations: list[Row] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
 

@@ -62,7 +62,14 @@ def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
     facts |= {f"{made}_train": len(train)} | ({f"{made}_{cfg.eval.split}": len(held_out)} if held_out else {})
     note = f"samples: {describe_counts(facts)}; {len(train)} {made} to train on"
     note += f", {len(held_out)} held out" if held_out else ""
-    return replace(task, train=train, pairs=held_out, notes=(*task.notes, note), facts={**task.facts, "samples": facts})
+    return replace(
+        task,
+        train=train,
+        pairs=held_out,
+        demonstrations=[],
+        notes=(*task.notes, note),
+        facts={**task.facts, "samples": facts},
+    )
 
 
 def sort_samples(samples: list[Sample]) -> dict[str, Sorted]:

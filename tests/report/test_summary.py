@@ -23,7 +23,8 @@ def test_several_completions_and_both_readings_have_their_rows(tmp_path, make_ru
 
 
 def test_what_was_not_measured_on_either_side_has_no_row(dpo_dir):
-    assert list(rows_of(dpo_dir)) == ["mean tokens", "budget used", "truncated", "KL", "distinct-1 / -2"]
+    rows = rows_of(dpo_dir)
+    assert list(rows) == ["pair accuracy", "mean tokens", "budget used", "truncated", "KL", "distinct-1 / -2"]
 
 
 def test_the_kl_of_other_sampling_has_a_row_and_a_note_of_its_own(run_dir):
@@ -79,3 +80,17 @@ def test_a_margin_far_from_zero_does_not_overflow(reward_dir):
 def test_a_bound_just_below_zero_is_zero():
     assert percent({"value": 0.0, "low": -1e-17, "high": 0.434}) == "0.0% [0.0, 43.4]"
     assert points({"value": -1e-9, "low": -0.01, "high": 0.01}) == "+0.0 [-1.0, +1.0]"
+
+
+def test_the_held_out_loss_of_dpo_and_its_pairs_have_rows_and_a_note(dpo_dir):
+    path = dpo_dir / "evaluation.json"
+    evaluation = json.loads(path.read_text())
+    ln_2 = {"value": math.log(2), "low": math.log(2), "high": math.log(2)}
+    evaluation["baseline"] |= {"loss": ln_2, "preference": {"accuracy": {"value": 0.5, "low": 0.5, "high": 0.5}}}
+    evaluation["trained"]["loss"] = {"value": 0.6, "low": 0.55, "high": 0.65}
+    evaluation["paired"] = {"loss": {"value": -0.0931, "low": -0.1431, "high": -0.0431}}
+    path.write_text(json.dumps(evaluation))
+    rows = rows_of(dpo_dir)
+    assert rows["held-out loss"] == ["0.693", "0.600 [0.550, 0.650]", "-0.093 [-0.143, -0.043]"]
+    assert rows["pair accuracy"][0] == "50.0%"
+    assert "before training it is ln 2" in write_report([dpo_dir], dpo_dir).with_suffix(".md").read_text()

@@ -58,7 +58,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         train = draw_problems(task, counts, split, count, task.data_seed)
         held_out = draw_problems(task, task.numbers, cfg.eval.split, cfg.eval.rows, cfg.eval.seed, distinct=True)
     else:
-        by_split = _read_splits(task)
+        by_split, counts = _read_splits(task), None
         train, held_out = by_split["sft"] + by_split["train"], by_split[cfg.eval.split]
         count = sum(map(len, by_split.values()))
         notes.append(f"{count} distinct problems: {len(train)} to train on, {len(held_out)} held out")
@@ -72,12 +72,17 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
                 ]
             )
         train, held_out = [] if sampled else train[: task.train_rows], held_out[: cfg.eval.rows]
+    given: list[Row] = []
     if demonstrate:
         rng = Random(task.data_seed)
         rows = [_demonstrate(*problem, task, rng, chat) for problem in train]
+        if not sampled:
+            rng = Random(f"held-out traces {cfg.eval.seed}")
+            given = [_demonstrate(*p, task, rng, chat) for p in _list_alike(cfg, held_out, counts)]
     else:
         rows = [_row(*p, chat) for p in train]
-    return Task("countdown", rows, [_row(*p, chat) for p in held_out], grade_row, notes=tuple(notes))
+    prompts = [_row(*p, chat) for p in held_out]
+    return Task("countdown", rows, prompts, grade_row, demonstrations=given, notes=tuple(notes))
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
@@ -170,6 +175,17 @@ def _row(numbers: list[int], target: int, chat: bool) -> Row:
     if chat:
         prompt = [{"role": "user", "content": CHAT_PROMPT.format(numbers=numbers, target=target)}]
     return {"id": problem_id(numbers, target), "prompt": prompt, "numbers": list(numbers), "target": target}
+
+
+def _list_alike(
+    cfg: "Config", held_out: list[tuple[list[int], int]], counts: list[int] | None
+) -> list[tuple[list[int], int]]:
+    """Distinct held-out problems to demonstrate, on as many numbers as those of training, so that the two losses can be
+    compared: drawn on `counts` numbers, or where there are none (a file) those that are sampled on."""
+    if counts is None:
+        return [problem for problem in held_out if len(problem[0]) <= 3]  # no written search goes further
+    drawn = draw_problems(cfg.task, counts, cfg.eval.split, cfg.eval.rows, cfg.eval.seed)
+    return list({problem_id(*problem): problem for problem in drawn}.values())
 
 
 def _demonstrate(numbers: list[int], target: int, task: "Countdown", rng: Random, chat: bool) -> Row:

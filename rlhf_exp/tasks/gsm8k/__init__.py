@@ -58,9 +58,12 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     held_out, over_long[cfg.eval.split] = _choose(
         cfg, tokenizer, splits, cfg.eval.split, "eval.rows", cfg.eval.rows, cfg.eval.seed, _build_row
     )
+    given = []
+    if demonstrate and not learns_from_samples(cfg):
+        given = _demonstrate_held_out(held_out, tokenizer)
     facts |= {"over_long": over_long, "rows": {"train": len(train), cfg.eval.split: len(held_out)}}
     notes = _write_notes(facts, tokenizer.model_max_length)
-    return Task("gsm8k", train, held_out, grade_row, notes=notes, facts=facts)
+    return Task("gsm8k", train, held_out, grade_row, demonstrations=given, notes=notes, facts=facts)
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
@@ -150,8 +153,19 @@ def _build_row(problem: Problem, chat: bool) -> Row:
 
 
 def build_demonstration(problem: Problem, chat: bool) -> Row:
-    answer = ANNOTATION.sub("", problem.answer)
-    return {"prompt": _build_prompt(problem, chat), "completion": as_completion(f" {answer}", chat)}
+    return {"prompt": _build_prompt(problem, chat), "completion": _write_completion(problem.answer, chat)}
+
+
+def _write_completion(answer: str, chat: bool) -> str | list[dict[str, str]]:
+    return as_completion(f" {ANNOTATION.sub('', answer)}", chat)
+
+
+def _demonstrate_held_out(rows: list[Row], tokenizer: "PreTrainedTokenizerBase") -> list[Row]:
+    """The gold answers of held-out prompts, of which the model's context may be too short for some."""
+    chat = not isinstance(rows[0]["prompt"], str)
+    given = [{"prompt": row["prompt"], "completion": _write_completion(row["answer"], chat)} for row in rows]
+    lengths = _count_tokens(given, tokenizer)
+    return [row for row, length in zip(given, lengths, strict=True) if length <= tokenizer.model_max_length]
 
 
 def _write_notes(facts: dict[str, Any], limit: int) -> tuple[str, ...]:

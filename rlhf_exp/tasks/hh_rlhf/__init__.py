@@ -109,6 +109,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         eval=[] if score_only else [build_row(pair, PROMPTS, chat) for pair in held_out],
         grade=None,
         pairs=[build_row(pair, PAIRS, chat) for pair in held_out],
+        demonstrations=[build_row(pair, need, chat) for pair in held_out] if need == DEMONSTRATIONS else [],
         notes=_write_notes(facts, cfg.eval.split),
         facts=facts,
     )
