@@ -29,7 +29,7 @@ from rlhf_exp.refusals import explain
 from rlhf_exp.run_folder import write_text
 from rlhf_exp.run_lock import link_latest, make_new_once
 from rlhf_exp.stopping import SIGNALLED, Stop
-from rlhf_exp.study import Plan, plan_job, report_study, start_anew
+from rlhf_exp.study import Plan, check_resume, plan_job, report_study, start_anew
 from rlhf_exp.sweep import list_jobs, name_job, refuse_jobs
 from rlhf_exp.usage import format_help
 
@@ -82,6 +82,8 @@ def run_job(cfg: DictConfig, jobs: int = 0) -> int:
 
             print_dry_run(config)
             return 0
+        for note in check_resume(config) if config.resume else ():
+            print(note, flush=True)
         plan = plan_job(config) if config.skip_finished and not config.resume else Plan.START
         if plan == Plan.SKIP:
             print(f"finished already: {config.output_dir}", flush=True)

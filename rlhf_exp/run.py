@@ -20,8 +20,10 @@ from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.command import FAILED, say
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.files import is_hub_id
+from rlhf_exp.inputs import hash_inputs, hash_rows, list_changes
 from rlhf_exp.measurements import PolicyMeasurement, ScorerMeasurement
-from rlhf_exp.models import free_memory, load_tokenizer, resolve_model
+from rlhf_exp.models import free_memory, identify_weights, load_tokenizer, resolve_model
 from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import name_model
 from rlhf_exp.monitor import MetricsWriter, QuietProgress
@@ -70,7 +72,10 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
         return stop.status
     except ConfigError as error:
         # Another run may write over a refused one, but never over one that was resumed.
-        folder.give_up("failed" if cfg.resume else "refused", "; ".join(error.problems))
+        if cfg.resume:
+            folder.put_back()
+        else:
+            folder.give_up("refused", "; ".join(error.problems))
         raise
     except BaseException as error:  # SystemExit too: a run that a reward ends has not finished
         folder.give_up("failed", f"{type(error).__name__}: {error}")
@@ -109,6 +114,8 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
     task = _load_rows(cfg, folder, model_path, tokenizer)
     with folder.phase("load"):
         rewards = build_rewards(cfg, task)
+        if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
+            _check_inputs(cfg, folder, {"reward model": identify_weights(cfg.reward.path)})
 
     if cfg.algo.name == "reward_model":
         measurement = ScorerMeasurement(cfg, folder, model_path, tokenizer, task)
@@ -150,10 +157,26 @@ def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreT
             with folder.phase("sample"):
                 samples = sample(cfg, folder.path / "samples", model_path, tokenizer)
         task = learn_from(cfg, task, Path(samples))
+    inputs = {"start model": identify_weights(model_path), "rows to train on": hash_rows(task.train)}
+    _check_inputs(cfg, folder, {**inputs, "held-out rows": hash_rows([*task.eval, *task.pairs])})
     for note in task.notes:
         print(note)
     write_json(folder.path / "data.json", task.facts)
     return task
+
+
+def _check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None:
+    """Record what rows and weights are; refuse to go on with others, as the hub or another version of this package has
+    them.
+
+    Raises:
+        ConfigError: they are not those that the resumed run began with.
+    """
+    if cfg.resume and (changed := list_changes(folder.before.get("inputs", {}), inputs)):
+        line = f"resume={cfg.resume}: is a run of other inputs ({', '.join(changed)})"
+        raise ConfigError([f"{line}; start a new run with another output_dir"])
+    folder.record["inputs"] |= inputs
+    folder.save()
 
 
 def _list_facts(cfg: Config) -> dict[str, Any]:
@@ -165,6 +188,7 @@ def _list_facts(cfg: Config) -> dict[str, Any]:
         "loss_type": cfg.algo.args.get("loss_type"),
         "seed": cfg.seed,
         "max_tokens": cfg.max_tokens,
+        "inputs": hash_inputs(cfg),
         "device": f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device,
     }
 

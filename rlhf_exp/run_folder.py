@@ -82,14 +82,16 @@ class RunFolder:
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
         self.path = path
         self.record = record
+        self.before: dict[str, Any] = {}  # the record of the run that is gone on with
         self._announced: set[str] = set()
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
         """Open `path` as a running run. A resumed run keeps the seconds it has already spent."""
         path.mkdir(parents=True, exist_ok=True)
-        old = path / "run.json"
-        before = json.loads(old.read_text(encoding="utf-8")) if old.exists() else {}
+        before = read_record(path)
+        if before.get("status") == "broken":
+            print(f"rlhf_exp: {path}/run.json is torn; its seconds and counts begin anew", file=sys.stderr)
         folder = cls(
             path,
             {
@@ -103,13 +105,14 @@ class RunFolder:
                 "seconds": before.get("seconds", {}),
                 "peak_memory_mb": before.get("peak_memory_mb", 0.0),
                 "phase_memory_mb": before.get("phase_memory_mb", {}),
-                "versions": _read_versions(),
+                "versions": read_versions(),
                 "git_commit": _read_commit(),
                 "started": before.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
                 "finished": None,
                 "baseline_cached": False,
             },
         )
+        folder.before = before
         (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random: a file system may compress zeros away
         folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
@@ -143,6 +146,12 @@ class RunFolder:
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         self.record.update(status=status, error=error, finished=finished)
         self.save()
+
+    def put_back(self) -> None:
+        """Leave the record of the run that was to be gone on with as it was."""
+        (self.path / RESERVE).unlink(missing_ok=True)
+        self.record = self.before
+        write_json(self.path / "run.json", self.record)
 
     def give_up(self, status: str, error: str) -> None:
         """`finish`, where something else has gone wrong already, which an error of this one must not hide."""
@@ -193,7 +202,7 @@ def _read_module() -> str:
     return spec.name.removesuffix(".__main__") if spec else "rlhf_exp"
 
 
-def _read_versions() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
     found = {"python": sys.version.split()[0]}
     for name in PACKAGES:
         try:

@@ -1,22 +1,24 @@
 """A job's folder that may hold its run already, and the one report over all jobs; imports no ML library.
 
 plan = plan_job(config)          # with skip_finished=true: Plan.START, RESUME or SKIP
+check_resume(config)             # with resume=RUN_DIR: refuses other settings, data, rewards and weights
 report_study(Path("outputs/compare"))
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
 from rlhf_exp.checkpoints import find_checkpoint
 from rlhf_exp.config import Config, ConfigError
-from rlhf_exp.run_folder import read_record
+from rlhf_exp.inputs import hash_inputs, list_changes
+from rlhf_exp.run_folder import read_record, read_versions
 
 # What may differ between two runs of the same settings: where and how a run happens, not what it does.
 CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir",
@@ -26,6 +28,9 @@ CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache
 WRITTEN = ("run.json", "metrics.jsonl", "evaluation.json", "samples.jsonl", "preferences.jsonl", "errors.json",
            "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model")  # fmt: skip
 DRAWN = ("start_model", "samples")
+# What may differ when a run is gone on with: none of it changes what is trained.
+MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinite",
+              "algo.args.save_steps", "algo.args.save_strategy", "algo.args.save_total_limit")  # fmt: skip
 SHOWN = 3
 
 
@@ -43,21 +48,41 @@ def plan_job(cfg: Config) -> Plan:
         ConfigError: the folder holds a run of other settings, which would be lost.
     """
     folder = Path(cfg.output_dir)
-    status = read_record(folder).get("status", "none")
+    record = read_record(folder)
+    status = record.get("status", "none")
     if status not in ("none", "refused"):
-        if differing := _list_differing(folder, cfg):
-            more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-            raise ConfigError(
-                [
-                    f"output_dir={folder}: holds a run of other settings ({', '.join(differing[:SHOWN])}{more});"
-                    " use another output_dir"
-                ]
-            )
+        inputs, before = hash_inputs(cfg), record.get("inputs", {})
+        where, remedy = f"output_dir={folder}: holds a run of other", "use another output_dir"
+        _refuse_settings(_list_differing(folder, cfg, _list_same(before, inputs)), where, remedy)
+        if changed := list_changes(before, inputs):
+            raise ConfigError([f"{where} inputs ({', '.join(changed)}); {remedy}"])
         if status == "finished":
             return Plan.SKIP
         if find_checkpoint(folder).path is not None:
             return Plan.RESUME
     return Plan.START
+
+
+def check_resume(cfg: Config) -> list[str]:
+    """Refuse to go on with a run in another way than it began; returns what differs and may, a line each.
+
+    The length of training may not: the learning rate falls over it.
+
+    Raises:
+        ConfigError: other settings, or other files behind the same names.
+    """
+    folder = Path(cfg.resume)
+    record, inputs = read_record(folder), hash_inputs(cfg)
+    before = record.get("inputs")
+    where, remedy = f"resume={folder}: is a run of other", "start a new run with another output_dir"
+    differing = _list_differing(folder, cfg, _list_same(before or {}, inputs))
+    _refuse_settings([item for item in differing if item.name not in MAY_CHANGE], where, f"leave that out, or {remedy}")
+    if changed := list_changes(before or {}, inputs):
+        raise ConfigError([f"{where} inputs ({', '.join(changed)}); {remedy}"])
+    notes = [f"{item}: changes nothing that is trained" for item in differing]
+    notes += [f"{name} {old}, here {new}" for name, old, new in _list_other_versions(record)]
+    notes += [] if before is not None else ["its run.json holds no hashes of its inputs: they are not compared"]
+    return [f"resume={folder}: {note}" for note in notes]
 
 
 def start_anew(folder: Path, cfg: Config) -> None:
@@ -67,6 +92,7 @@ def start_anew(folder: Path, cfg: Config) -> None:
         return
     try:
         same = not _list_differing(folder, cfg)
+        same = same and not list_changes(read_record(folder).get("inputs", {}), hash_inputs(cfg))
     except ConfigError:  # its settings cannot be read
         same = False
     for name in WRITTEN if same else (*WRITTEN, *DRAWN):
@@ -98,26 +124,50 @@ def list_settings(config: Any) -> dict[str, str]:
     return {name: flat[name] for name in flat if name not in CIRCUMSTANCES and not name.startswith("logging.")}
 
 
-def _list_differing(folder: Path, cfg: Config) -> list[str]:
-    """What the run in `folder` does otherwise than `cfg` would.
+class Differing(NamedTuple):
+    """A setting that two runs have in two ways; as text `seed=1, here 2`."""
+
+    name: str
+    there: str
+    here: str
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.there}, here {self.here}"
+
+
+def _list_differing(folder: Path, cfg: Config, same: Collection[str] = ()) -> list[Differing]:
+    """What the run in `folder` does otherwise than `cfg` would. `same` are paths at which the same content lies.
 
     Raises:
         ConfigError: its settings cannot be read.
     """
     try:
-        saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
+        config = OmegaConf.load(folder / ".hydra" / "config.yaml")
     except (OSError, ValueError, YAMLError) as error:
         reason = " ".join(str(error).split())[:100]
         raise ConfigError([f"{folder}: its .hydra/config.yaml cannot be read ({reason}); use another folder"]) from None
-    return list(_compare(list_settings(saved), cfg))
-
-
-def _compare(saved: dict[str, str], cfg: Config) -> Iterator[str]:
-    """eval.rows=512, here 16"""
+    saved = list_settings(config)
     now = list_settings(OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg)))))
-    for name in [*now, *(name for name in saved if name not in now)]:
-        if saved.get(name) != now.get(name):
-            yield f"{name}={saved.get(name, 'unset')}, here {now.get(name, 'unset')}"
+    names = [*now, *(name for name in saved if name not in now)]
+    pairs = [Differing(name, saved.get(name, "unset"), now.get(name, "unset")) for name in names if name not in same]
+    return [pair for pair in pairs if pair.there != pair.here]
+
+
+def _list_same(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    return [name for name in now if before.get(name) == now[name]]
+
+
+def _refuse_settings(differing: list[Differing], where: str, remedy: str) -> None:
+    if differing:
+        more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
+        raise ConfigError([f"{where} settings ({', '.join(map(str, differing[:SHOWN]))}{more}); {remedy}"])
+
+
+def _list_other_versions(record: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    now = read_versions()
+    for name, version in record.get("versions", {}).items():
+        if now.get(name) != version:
+            yield name, version, now.get(name, "none")
 
 
 def _flatten(values: Any, prefix: str = "") -> dict[str, str]:

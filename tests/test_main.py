@@ -373,10 +373,34 @@ def test_resume_brings_the_overrides_of_the_run(command, runs):
     command("output_dir=there", "max_tokens=7", "loss_type=dapo", "+algo.args.delta=2.0")
     Path("there/run.json").write_text("{}")
     leave_checkpoint(Path("there"))
-    assert command("resume=there", "max_tokens=9", "+algo.args.delta=3.0") == (0, [])
+    assert command("resume=there", "algo.args.save_steps=10", "logging.wandb_project=x") == (0, [])
     cfg, folder = runs[1]
     assert folder == Path("there")
-    assert (cfg.max_tokens, cfg.algo.args["loss_type"], cfg.algo.args["delta"]) == (9, "dapo", 3.0)
+    assert (cfg.max_tokens, cfg.algo.args["loss_type"], cfg.algo.args["delta"]) == (7, "dapo", 2.0)
+    assert (cfg.algo.args["save_steps"], cfg.logging.wandb_project) == (10, "x")
+
+
+@pytest.mark.parametrize(
+    ("override", "differing"),
+    [
+        ("seed=9", "seed=0, here 9, algo.args.seed=0, here 9"),
+        ("model.init.hidden_size=128", "model.init.hidden_size=64, here 128"),
+        ("algo.args.max_steps=500", "algo.args.max_steps=80, here 500"),
+    ],
+)
+def test_resume_refuses_other_settings_and_leaves_those_of_the_run(command, runs, override, differing):
+    command("output_dir=there", "model=tiny_untrained", "model.init.hidden_size=64", "algo.args.max_steps=80")
+    finish(Path("there"), "failed", checkpoint=True)
+    saved = Path("there/.hydra/config.yaml").read_text()
+    assert command("resume=there", override) == (
+        2,
+        [
+            f"rlhf_exp: resume=there: is a run of other settings ({differing}); leave that out, or start a new run with"
+            " another output_dir"
+        ],
+    )
+    assert Path("there/.hydra/config.yaml").read_text() == saved
+    assert len(runs) == 1
 
 
 def test_resume_of_a_study_s_job_is_one_run(command, runs):

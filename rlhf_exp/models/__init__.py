@@ -7,9 +7,7 @@ model = load_policy(cfg, path)
 Where `path` is an adapter's folder, its base is loaded and the adapter put on it.
 """
 
-import re
 import shutil
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +24,7 @@ from transformers import (
 
 from rlhf_exp.checks import show
 from rlhf_exp.config import ConfigError
+from rlhf_exp.inputs import hash_weights
 from rlhf_exp.models import adapters
 from rlhf_exp.models.adapters import AdapterError, is_adapter
 from rlhf_exp.models.loading import (
@@ -161,12 +160,7 @@ def load_reward_model(cfg: "Config") -> tuple[PreTrainedModel | PeftModel, PreTr
 def identify_weights(path: str) -> str:
     """What the weights and the tokenizer of a model are: a hash of its files, or the commit of a hub id."""
     if is_folder(path):
-        files = sorted(f for f in Path(path).iterdir() if re.search(r"\.(safetensors|json|txt|model|jinja)$", f.name))
-        digest = sha256()
-        for file in files:
-            digest.update(file.name.encode())
-            digest.update(sha256(file.read_bytes()).digest())
-        return digest.hexdigest()
+        return hash_weights(Path(path).expanduser())
     from huggingface_hub import snapshot_download
 
     return Path(snapshot_download(path, local_files_only=True)).name
