@@ -21,7 +21,7 @@ def end(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
 
     def call(stages):
-        monkeypatch.setattr(run, "_run_stages", stages)
+        monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: stages(cfg, folder))
         monkeypatch.setattr(sys, "argv", ["rlhf_exp", "output_dir=there", "device=cpu"])
         status = command_line.main()
         return status, capsys.readouterr().err.splitlines(), json.loads(Path("there/run.json").read_text())
