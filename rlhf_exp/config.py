@@ -55,16 +55,27 @@ def parse(cfg: DictConfig) -> Config:
         values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
-    problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
-    algo = values.get("algo")
-    config = _read(Config, values, "", problems, algo["name"] if isinstance(algo, dict) and "name" in algo else "grpo")
-    for kind, lines in _check_args(algo, _list_derived(cfg), any(problems.values())).items():
-        problems[kind] += lines
-    found = [line for lines in problems.values() for line in lines]
+    config, found = _check(values, _list_derived(cfg))
     found = found or list(dict.fromkeys(find_conflicts(config) + files.find_missing_files(config)))
     if found:
         raise ConfigError(found)
     return config
+
+
+def check_values(values: dict[str, Any]) -> list[str]:
+    """What is wrong with a resolved config as plain dicts, one line each; it looks at no file."""
+    config, found = _check(values, [])
+    return found or find_conflicts(config)
+
+
+def _check(values: dict[str, Any], derived: list[str]) -> tuple[Config | None, list[str]]:
+    """The config where every key is known and every value fits, else None and a line for each problem."""
+    problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
+    algo = values.get("algo")
+    config = _read(Config, values, "", problems, algo["name"] if isinstance(algo, dict) and "name" in algo else "grpo")
+    for kind, lines in _check_args(algo, derived, any(problems.values())).items():
+        problems[kind] += lines
+    return config, [line for lines in problems.values() for line in lines]
 
 
 def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], algo: str = "grpo") -> Any:

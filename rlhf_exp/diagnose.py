@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 
+from rlhf_exp.remedies import choose_remedy
+
 # Nats per token over the whole vocabulary. Ziegler et al. (2019) steer to 6 nats on 24 tokens, 0.25 a
 # token (lm-human-preferences, launch.py); twice that is a policy that no longer resembles its start.
 KL_LIMIT = 0.5
@@ -43,6 +45,7 @@ class Signals:
     metrics: list[dict]
     evaluation: dict
     config: dict
+    room: int | None = None
 
     def series(self, key: str) -> Series:
         rows = [(row["step"], row[key]) for row in self.metrics if row.get(key) is not None]
@@ -57,22 +60,50 @@ class Signals:
         value = self.config["algo"]["args"].get(name)
         return default if value is None else value
 
+    def set_own(self, name: str, value: float) -> str:
+        """The override for one of the algorithm's own keys."""
+        return f"algo.{name}={value:g}"
+
+    def lower_rate(self, factor: float) -> str:
+        return self.set_arg("learning_rate", self.arg("learning_rate", 1e-6) / factor)
+
+    def hold_policy(self) -> list[str]:
+        """Overrides that hold the policy closer to its start: by the KL's price, or steps that are smaller."""
+        if self.algo != "ppo":
+            return [self.set_arg("beta", max(2 * self.arg("beta", 0.0), 0.05)), self.lower_rate(2)]
+        algo = self.config["algo"]
+        if algo.get("target_kl") is not None:
+            return [self.set_own("target_kl", algo["target_kl"] / 2), self.lower_rate(2)]
+        return [self.set_own("init_kl_coef", max(2 * algo.get("init_kl_coef", 0.0), 0.05)), self.lower_rate(2)]
+
+    def scale_length(self, factor: float, steps: int) -> list[str]:
+        """Overrides that make training as many times as long, by what ends it."""
+        found = []
+        if (tokens := self.config.get("train_tokens")) is not None:
+            found.append(f"train_tokens={max(1, round(factor * tokens))}")
+        if self.arg("max_steps", -1) <= 0 and (self.algo == "sft" or "num_train_epochs" in self.config["algo"]["args"]):
+            found.append(self.set_arg("num_train_epochs", factor * self.arg("num_train_epochs", 3.0)))
+        return [*found, self.set_arg("max_steps", max(1, round(factor * steps)))]
+
     def set_arg(self, name: str, value: float) -> str:
         """The override for one of TRL's own arguments; Hydra wants a + where the config does not have it."""
         new = "" if name in self.config["algo"]["args"] else "+"
         return f"{new}algo.args.{name}={value if isinstance(value, int) else f'{value:g}'}"
 
 
-def diagnose(metrics: list[dict], evaluation: dict, config: dict) -> dict:
+def diagnose(metrics: list[dict], evaluation: dict, config: dict, room: int | None = None) -> dict:
     """Every check's finding, worst first, and the run's health: ok, warning or error.
 
     Args:
         metrics: the rows of metrics.jsonl; may be empty.
         evaluation: evaluation.json; {} where the run did not get there.
         config: the resolved config as plain dicts.
+        room: tokens that the model's context leaves beside the longest prompt; None where it is not known.
     """
-    run = Signals(metrics, evaluation, config)
+    run = Signals(metrics, evaluation, config, room)
     findings = [finding for check in CHECKS if (finding := check(run)) is not None]
+    for finding in findings:
+        finding["remedy"] = choose_remedy(config, finding["remedy"])
     findings.sort(key=lambda finding: -SEVERITIES.index(finding["severity"]))
     worst = findings[0]["severity"] if findings else "ok"
     return {"findings": findings, "health": "ok" if worst == "info" else worst}
@@ -90,7 +121,7 @@ def find_nonfinite(run: Signals) -> Finding | None:
                     [row["step"], run.metrics[-1]["step"]],
                     f"{key} is not finite at step {row['step']}",
                     f"the learning rate {learning_rate:g} is too high, or a half-precision value overflowed",
-                    run.set_arg("learning_rate", learning_rate / 4),
+                    [run.lower_rate(4)],
                 )
     return None
 
@@ -99,15 +130,17 @@ def find_kl_drift(run: Signals) -> Finding | None:
     above = [(step, kl) for step, kl in run.series("probe/kl") if kl > KL_LIMIT]
     if run.algo in SUPERVISED or not above:
         return None
-    beta = run.arg("beta", 0.0)
+    price, at = run.arg("beta", 0.0), "beta"
+    if run.algo == "ppo":
+        price, at = run.config["algo"].get("init_kl_coef", 0.0), "init_kl_coef"
     return _finding(
         "kl_drift",
         "warning",
         [above[0][0], above[-1][0]],
         f"KL to the start model on the probe set reaches {max(kl for _, kl in above):.2f} nats per token, "
         f"above {KL_LIMIT:g} first at step {above[0][0]}",
-        f"beta {beta:g} holds the policy too loosely for this learning rate and number of steps",
-        run.set_arg("beta", max(2 * beta, 0.05)),
+        f"{at} {price:g} holds the policy too loosely for this learning rate and number of steps",
+        run.hold_policy(),
     )
 
 
@@ -125,7 +158,7 @@ def find_entropy_collapse(run: Signals) -> Finding | None:
         [first_below, series[-1][0]],
         f"entropy on the probe set fell from {start:.3f} to {end:.3f} nats per token, {end / start:.0%} of its start",
         "the policy became nearly deterministic, so a group's completions are alike and teach little",
-        run.set_arg("entropy_coef", max(2 * run.arg("entropy_coef", 0.0), 0.01)),
+        [run.set_arg("entropy_coef", max(2 * run.arg("entropy_coef", 0.0), 0.01)), run.lower_rate(2)],
     )
 
 
@@ -139,11 +172,13 @@ def find_groups_without_variance(run: Signals) -> Finding | None:
         evidence += f", with {_mean(correct):.0%} of the completions correct"
     if correct and _mean(correct) > SOLVED_SHARE:
         cause = "training problems are nearly all solved: more steps cannot teach more"
-        remedy = run.set_arg("max_steps", quarter[0][0])
+        remedies = run.scale_length(quarter[0][0] / run.metrics[-1]["step"], run.metrics[-1]["step"])
     else:
         cause = "the problems are too hard, or the completions of a group too alike, for one to do better"
-        remedy = run.set_arg("num_generations", 2 * run.arg("num_generations", 8))
-    return _finding("no_reward_variance", "warning", _span(quarter), evidence, cause, remedy)
+        group = run.arg("num_generations", 8)
+        remedies = [run.set_arg("num_generations", size) for size in (2 * group, *range(group + 1, 8 * group))]
+        remedies.append(run.set_arg("per_device_train_batch_size", 2 * run.arg("per_device_train_batch_size", 8)))
+    return _finding("no_reward_variance", "warning", _span(quarter), evidence, cause, remedies)
 
 
 def find_truncation(run: Signals) -> Finding | None:
@@ -163,7 +198,7 @@ def find_truncation(run: Signals) -> Finding | None:
         _span(quarter) if training > TRUNCATION_LIMIT else None,
         evidence,
         "the budget is too small for what the policy writes; a completion that is cut off cannot answer",
-        f"max_tokens={2 * budget}",
+        [f"max_tokens={larger}"] if (larger := min(2 * budget, run.room or 2 * budget)) > budget else [],
     )
 
 
@@ -182,7 +217,7 @@ def find_format_farming(run: Signals) -> Finding | None:
         f"correct fell from {before:.1%} to {after:.1%} while wrong answers in the right format rose from "
         f"{partial_before:.1%} to {partial_after:.1%}",
         "an early wrong answer earns the partial reward more surely than a search earns the full one",
-        run.set_arg("beta", max(2 * run.arg("beta", 0.0), 0.05)),
+        run.hold_policy(),
     )
 
 
@@ -202,12 +237,11 @@ def find_accuracy_change(run: Signals) -> Finding | None:
         evidence = f"not one of {rows} held-out {things} went from wrong to correct or back"
     if difference["high"] < 0:
         cause = f"training moved the model away from what was right on these {things}"
-        remedy = run.set_arg("learning_rate", run.arg("learning_rate", 1e-6) / 2)
-        return _finding("accuracy_fell", "warning", None, evidence, cause, remedy)
+        return _finding("accuracy_fell", "warning", None, evidence, cause, [run.lower_rate(2)])
     cause = f"too few steps, or a change too small for {rows} {things} to show"
     steps = run.metrics[-1]["step"] if run.metrics else 0
-    remedy = run.set_arg("max_steps", 2 * steps) if steps else f"eval.rows={4 * rows}"
-    return _finding("no_measurable_gain", "info", None, evidence, cause, remedy)
+    remedies = [*(run.scale_length(2, steps) if steps else []), f"eval.rows={4 * rows}"]
+    return _finding("no_measurable_gain", "info", None, evidence, cause, remedies)
 
 
 def find_overfitting(run: Signals) -> Finding | None:
@@ -230,7 +264,7 @@ def find_overfitting(run: Signals) -> Finding | None:
         f"{after['high']:.3f}, while the training loss fell to {training:.3f}",
         f"the model remembers its training {'rows' if run.algo == 'sft' else 'pairs'}: too many passes over too few of"
         " them, or too large a learning rate",
-        run.set_arg("max_steps", max(1, steps // 2)),
+        run.scale_length(0.5, steps),
     )
 
 
@@ -254,14 +288,17 @@ def _has_comparable_loss(run: Signals) -> bool:
     return run.algo == "reward_model" or loss in plain.get(run.algo, ())
 
 
-def _finding(name: str, severity: str, steps: list[int] | None, evidence: str, cause: str, remedy: str) -> Finding:
+def _finding(
+    name: str, severity: str, steps: list[int] | None, evidence: str, cause: str, remedies: list[str]
+) -> Finding:
+    """`remedies`: overrides, the best first; `diagnose` keeps the first that the config's checks accept, or none."""
     return {
         "name": name,
         "severity": severity,
         "steps": steps,
         "evidence": evidence,
         "cause": cause,
-        "remedy": remedy,
+        "remedy": remedies,
     }
 
 

@@ -47,10 +47,10 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
         )
 
 
-def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
-    """Refuse a budget that the longest prompt leaves no room for; a reward model samples nothing."""
-    if cfg.algo.name != "reward_model":
-        check_budget(cfg, tokenizer, task.eval)
+def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:
+    """Refuse a budget that the longest prompt leaves no room for; returns the room, None of a reward model, which
+    samples nothing."""
+    return check_budget(cfg, tokenizer, task.eval) if cfg.algo.name != "reward_model" else None
 
 
 def check_rows(cfg: "Config", task: "Task") -> None:
@@ -65,8 +65,8 @@ def check_rows(cfg: "Config", task: "Task") -> None:
         )
 
 
-def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
-    """Refuse a budget that the longest prompt of these rows leaves no room for."""
+def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> int:
+    """Refuse a budget that the longest prompt of these rows leaves no room for; returns the room, in tokens."""
     longest = max(map(len, encode_prompts(tokenizer, rows)), default=0)
     room = tokenizer.model_max_length - longest
     if cfg.max_tokens > room:
@@ -76,3 +76,4 @@ def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[
                 f" longest prompt of task={cfg.task.name} has {longest}; allowed is at most {max(room, 0)}"
             ]
         )
+    return room

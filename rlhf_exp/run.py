@@ -149,7 +149,7 @@ def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreT
     with folder.phase("load"):
         task = load_task(cfg, tokenizer)
         check_vocabulary(tokenizer, task)
-        check_context(cfg, tokenizer, task)
+        folder.record["context_room"] = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
     if learns_from_samples(cfg):
         samples = cfg.task.samples
@@ -237,7 +237,8 @@ def _count_tokens(metrics: list[dict[str, Any]], trainer: "Trainer") -> dict[str
 def _write_report(folder: RunFolder) -> None:
     """Findings and report from what the folder holds; a failed run has one too."""
     run = load_run(folder.path)
-    write_json(folder.path / "diagnosis.json", diagnose(run.metrics, run.evaluation, run.config))
+    room = run.info.get("context_room")
+    write_json(folder.path / "diagnosis.json", diagnose(run.metrics, run.evaluation, run.config, room))
     write_report([folder.path], folder.path)
 
 

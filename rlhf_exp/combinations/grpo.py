@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 from rlhf_exp.checks import show
+from rlhf_exp.combinations.groups import check_groups
+from rlhf_exp.trl_arguments import load_arguments
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import Config
@@ -21,7 +23,7 @@ def check_grpo(cfg: "Config") -> list[str]:
     curriculum = cfg.algo.curriculum
     if curriculum is not None and (curriculum.budgets or curriculum.from_steps):
         problems += _check_curriculum(cfg, curriculum.budgets, curriculum.from_steps)
-    return problems
+    return problems + check_groups(cfg, load_arguments("grpo"))
 
 
 def _check_curriculum(cfg: "Config", budgets: list[int], steps: list[int]) -> list[str]:

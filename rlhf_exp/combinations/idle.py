@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rlhf_exp.checks import show
+from rlhf_exp.trl_arguments import load_arguments
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import Config
@@ -40,8 +41,6 @@ READ_WITH = {
 
 def check_idle(cfg: "Config") -> list[str]:
     """Whether each argument has an effect."""
-    from rlhf_exp.trl_arguments import load_arguments
-
     args, known = cfg.algo.args, load_arguments(cfg.algo.name)
     given = {name: value for name, value in args.items() if name in known and value != known[name].default}
     problems = [f"algo.args.{name}={show(given[name])}: has no effect, {IDLE[name]}" for name in given if name in IDLE]

@@ -81,8 +81,11 @@ def _finding(finding: dict) -> Callout:
     steps = f", steps {finding['steps'][0]} to {finding['steps'][1]}" if finding["steps"] else ""
     name = finding["name"].replace("_", " ")
     evidence = finding["evidence"][:1].upper() + finding["evidence"][1:]
-    text = f"{evidence}. Likely cause: {finding['cause']}. To try:"
-    return Callout(finding["severity"], f"{finding['severity'].capitalize()}: {name}{steps}.", text, finding["remedy"])
+    text = f"{evidence}. Likely cause: {finding['cause']}."
+    text += " To try:" if finding["remedy"] else " No setting of this run mends it."
+    return Callout(
+        finding["severity"], f"{finding['severity'].capitalize()}: {name}{steps}.", text, finding["remedy"] or ""
+    )
 
 
 def _origin(run: Run) -> list[Block]:

@@ -40,7 +40,8 @@ def terminal_table(run_dir: Path) -> str:
     ]
     lines += [f"{label:<12} {text}" for label, text in facts if text]
     for finding in run.diagnosis.get("findings", []):
-        text = f"{finding['severity']} {finding['name']}: {finding['evidence']}; try {finding['remedy']}"
+        text = f"{finding['severity']} {finding['name']}: {finding['evidence']};"
+        text += f" try {finding['remedy']}" if finding["remedy"] else " no setting of this run mends it"
         lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(lines)
 
