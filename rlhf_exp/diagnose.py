@@ -81,7 +81,7 @@ class Signals:
         found = []
         if (tokens := self.config.get("train_tokens")) is not None:
             found.append(f"train_tokens={max(1, round(factor * tokens))}")
-        if self.arg("max_steps", -1) <= 0 and (self.algo == "sft" or "num_train_epochs" in self.config["algo"]["args"]):
+        if self.arg("max_steps", 1) <= 0:
             found.append(self.set_arg("num_train_epochs", factor * self.arg("num_train_epochs", 3.0)))
         return [*found, self.set_arg("max_steps", max(1, round(factor * steps)))]
 
