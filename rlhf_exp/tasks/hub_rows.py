@@ -10,6 +10,10 @@ from typing import Any
 from rlhf_exp.config import ConfigError
 
 
+class Unavailable(ConfigError):
+    """Rows of the hub that cannot be had now."""
+
+
 def read_hub(
     hub_id: str,
     name: str | None = None,
@@ -24,7 +28,7 @@ def read_hub(
         local: what a file to use instead is called in the refusal.
 
     Raises:
-        ConfigError: the rows cannot be had, with the local options to use.
+        Unavailable: the rows cannot be had, with the local options to use.
     """
     from datasets import load_dataset
 
@@ -33,7 +37,7 @@ def read_hub(
         of_parts = {part: dataset[part] for part in parts or dataset}
     except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
         what = f"{data_dir} cannot" if data_dir else "cannot"
-        raise ConfigError(
+        raise Unavailable(
             [
                 f"task.hub_id={hub_id}: {what} be loaded ({type(error).__name__}); without a network use"
                 f" task.source=generated, or task.source=file task.path={local}"

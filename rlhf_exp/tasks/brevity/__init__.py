@@ -38,7 +38,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     try:
         given = tasks.load_task(replace(cfg, task=cfg.task.of), tokenizer)
     except ConfigError as error:
-        raise ConfigError(NOT_SHARED.sub(r"task.of\1", line) for line in error.problems) from None
+        raise type(error)(NOT_SHARED.sub(r"task.of\1", line) for line in error.problems) from None
     train, held_out = (
         [{"id": row["id"], "prompt": row["prompt"]} for row in rows] for rows in (given.train, given.eval)
     )

@@ -16,9 +16,14 @@ so no seed and no source can carry a problem from one split to another:
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import combinations_with_replacement
+from math import comb
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+
+from tqdm.auto import tqdm
 
 from rlhf_exp.combinations import learns_from_samples
 from rlhf_exp.config import ConfigError
@@ -38,6 +43,12 @@ if TYPE_CHECKING:
 SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
 """Percent of all problems."""
 
+MOST_DRAWN = 200_000
+"""Rows to train on that are drawn at most: 20 s of drawing. What made the shipped model took 160,000."""
+
+COUNTED_FROM, MOST_COUNTED = 1_000, 20_000
+"""Held-out problems are counted where more than so many are asked for, and at most so many sets of numbers to list."""
+
 CHAT_PROMPT = (
     "Using the numbers {numbers}, write an expression that equals {target}. You may use + - * / and parentheses, and"
     " must use each number exactly once. Show your work in <think> </think> tags, then give the expression alone in"
@@ -54,7 +65,9 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     demonstrate = cfg.algo.name == "sft"
     if task.source == "generated":
         counts, split = (task.traces.numbers, "sft") if demonstrate else (task.numbers, "train")
-        count = 0 if sampled else task.train_rows or rows_needed(cfg)
+        count, wanted = count_rows(cfg)
+        if count < wanted:
+            notes.append(f"training uses {wanted:,} rows: {count:,} are drawn, and then come again")
         train = draw_problems(task, counts, split, count, task.data_seed)
         held_out = draw_problems(task, task.numbers, cfg.eval.split, cfg.eval.rows, cfg.eval.seed, distinct=True)
     else:
@@ -83,6 +96,27 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         rows = [_row(*p, chat) for p in train]
     prompts = [_row(*p, chat) for p in held_out]
     return Task("countdown", rows, prompts, grade_row, demonstrations=given, notes=tuple(notes))
+
+
+def count_rows(cfg: "Config") -> tuple[int, int]:
+    """How many rows to train on are drawn, and how many training uses: beyond MOST_DRAWN they come again.
+
+    Raises:
+        ConfigError: more are asked for than are drawn, or than there are held-out problems, of all checked at once.
+    """
+    task = cfg.task
+    problems = [_refuse_many(task, "eval.rows", cfg.eval.rows, cfg.eval.split)]
+    if learns_from_samples(cfg):
+        problems += [_refuse_many(task, "task.sampling.rows", task.sampling.rows, "train")]
+        count = wanted = 0
+    else:
+        wanted = task.train_rows or rows_needed(cfg)
+        count = min(wanted, MOST_DRAWN)
+        if task.train_rows is not None and count < wanted:
+            problems += [f"task.train_rows={wanted}: allowed is 1 to {MOST_DRAWN:,}; more steps go over them again"]
+    if found := [line for line in problems if line]:
+        raise ConfigError(found)
+    return count, wanted
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
@@ -136,6 +170,7 @@ def draw_problems(
         ConfigError: the ranges leave too few problems in the split.
     """
     rng, problems, misses, seen = Random(f"{split} {seed}"), [], 0, set()
+    bar = tqdm(total=n, desc="drawing problems", unit="problem", leave=False, delay=2)
     while len(problems) < n:
         numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
         targets = [t for t in sorted(reachable(numbers)) if task.target_low <= t <= task.target_high]
@@ -147,9 +182,11 @@ def draw_problems(
             and (name := problem_id(numbers, target)) not in seen
         ):
             problems.append((numbers, target))
+            bar.update()
             seen.update([name] if distinct else [])
             misses = 0
         elif (misses := misses + 1) == 10_000:
+            bar.close()
             raise ConfigError(
                 [
                     f"task: found {len(problems)} of {n} problems with {counts} numbers from {task.low} to"
@@ -157,7 +194,30 @@ def draw_problems(
                     " widen the ranges or ask for fewer rows"
                 ]
             )
+    bar.close()
     return problems
+
+
+def _refuse_many(task: "Countdown", key: str, n: int, split: str) -> str | None:
+    """Why `n` different problems of the split cannot be had, where that is known without drawing them."""
+    most, what = MOST_DRAWN, ""
+    sets = sum(comb(task.high - task.low + k, k) for k in task.numbers)
+    if n > COUNTED_FROM and max(task.numbers) <= 3 and sets <= MOST_COUNTED:
+        there_are = _count_problems(tuple(task.numbers), task.low, task.high, task.target_low, task.target_high, split)
+        if there_are < most:
+            most, what = there_are, f", the problems of the {split} split"
+    return f"{key}={n}: allowed is 1 to {most:,}{what}" if n > most else None
+
+
+@cache
+def _count_problems(counts: tuple[int, ...], low: int, high: int, target_low: int, target_high: int, split: str) -> int:
+    """How many different problems the split has, by listing all."""
+    return sum(
+        target_low <= target <= target_high and target not in numbers and split_of(list(numbers), target) == split
+        for k in set(counts)
+        for numbers in combinations_with_replacement(range(low, high + 1), k)
+        for target in reachable(list(numbers))
+    )
 
 
 def problem_id(numbers: list[int], target: int) -> str:

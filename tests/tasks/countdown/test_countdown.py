@@ -6,8 +6,17 @@ import pytest
 
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.countdown import SPLITS, draw_problems, draw_prompts, problem_id, rows_needed, split_of
+from rlhf_exp.tasks import countdown, load_task
+from rlhf_exp.tasks.countdown import (
+    MOST_DRAWN,
+    SPLITS,
+    count_rows,
+    draw_problems,
+    draw_prompts,
+    problem_id,
+    rows_needed,
+    split_of,
+)
 
 PLAIN = SimpleNamespace(chat_template=None)
 CHAT = SimpleNamespace(chat_template="{{ messages }}")
@@ -221,3 +230,39 @@ def test_by_default_training_sees_each_row_once():
 def test_as_many_rows_are_drawn_as_whole_rollouts_need(overrides, rows):
     drop = ["~algo.args.steps_per_generation"] if "+algo.args.generation_batch_size=64" in overrides else []
     assert rows_needed(compose_config([*overrides, *drop])) == rows
+
+
+def test_very_many_steps_draw_a_bounded_number_of_rows_and_say_so(monkeypatch):
+    assert count_rows(compose_config(["algo.args.max_steps=100000000"])) == (MOST_DRAWN, 800_000_000)
+    monkeypatch.setattr(countdown, "MOST_DRAWN", 50)
+    task = load_task(compose_config(["eval.rows=4"]), PLAIN)
+    assert len(task.train) == 50
+    assert task.notes == ("training uses 640 rows: 50 are drawn, and then come again",)
+    monkeypatch.setattr(countdown, "MOST_DRAWN", 1_000)
+    longer = load_task(compose_config(["eval.rows=4"]), PLAIN)
+    assert longer.train[:50] == task.train and len(longer.train) == 640
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["eval.rows=1000000000"], "eval.rows=1000000000: allowed is 1 to 1,398, the problems of the test split"),
+        (
+            ["algo=dpo", "task.sampling.rows=100000"],
+            "task.sampling.rows=100000: allowed is 1 to 3,579, the problems of the train split",
+        ),
+        (
+            ["task.train_rows=1000000000"],
+            "task.train_rows=1000000000: allowed is 1 to 200,000; more steps go over them again",
+        ),
+        (
+            ["task.numbers=[6]", "task.high=100", "eval.rows=1000000000"],
+            "eval.rows=1000000000: allowed is 1 to 200,000",
+        ),
+    ],
+)
+def test_more_rows_than_there_are_is_refused_before_any_is_drawn(overrides, line, monkeypatch):
+    monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kwargs: pytest.fail("drawn"))
+    with pytest.raises(ConfigError) as caught:
+        load_task(compose_config(overrides), PLAIN)
+    assert caught.value.problems == [line]
