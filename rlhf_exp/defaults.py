@@ -29,25 +29,47 @@ SMALL = 10_000_000
 LARGE = 1_000_000_000
 """Parameters from which activations are computed again in the backward pass."""
 
-# Up to so many parameters, the learning rate of full fine-tuning; the last line has no bound.
-RATES: dict[str, tuple[tuple[float, float], ...]] = {
-    "sft": ((SMALL, 1e-3), (2e8, 5e-5), (5e9, 2e-5), (2e10, 5e-6), (float("inf"), 2e-6)),
-    "dpo": ((SMALL, 1e-4), (2e8, 5e-6), (2e10, 5e-7), (float("inf"), 2e-7)),
-    "grpo": ((SMALL, 1e-3), (2e8, 1e-5), (float("inf"), 1e-6)),
-    "ppo": ((SMALL, 5e-4), (2e8, 1e-5), (float("inf"), 1e-6)),
-    "reward_model": ((SMALL, 5e-4), (LARGE, 1e-5), (float("inf"), 3e-6)),
-    "shared_critic": ((SMALL, 5e-3), (float("inf"), 1e-4)),
-    "separate_critic": ((SMALL, 1e-3), (float("inf"), 1e-5)),
+_TINY, _BETWEEN = "as measured for model=tiny", "between the rates of a tiny and a large model"
+_ANY = float("inf")
+
+# Up to so many parameters, the learning rate of full fine-tuning, and where it is from.
+RATES: dict[str, tuple[tuple[float, float, str], ...]] = {
+    "sft": (
+        (SMALL, 1e-3, _TINY),
+        (2e8, 5e-5, "the default of transformers' trainer"),
+        (5e9, 2e-5, "TRL's default and script"),
+        (2e10, 5e-6, "Tulu 3 8B"),
+        (_ANY, 2e-6, "Tulu 3 70B"),
+    ),
+    "dpo": (
+        (SMALL, 1e-4, _TINY),
+        (2e8, 5e-6, _BETWEEN),
+        (2e10, 5e-7, "TRL's script, Tulu 3 8B"),
+        (_ANY, 2e-7, "Tulu 3 70B"),
+    ),
+    "grpo": ((SMALL, 1e-3, _TINY), (2e8, 1e-5, _BETWEEN), (_ANY, 1e-6, "TRL's default, DeepSeekMath 7B")),
+    "ppo": (
+        (SMALL, 5e-4, _TINY),
+        (2e8, 1e-5, "about that of TRL's first PPO scripts with GPT-2"),
+        (_ANY, 1e-6, "verl's script for 7B on GSM8K"),
+    ),
+    "reward_model": (
+        (SMALL, 5e-4, _TINY),
+        (LARGE, 1e-5, "TRL's example"),
+        (_ANY, 3e-6, "Huang et al. 2024, 1B to 7B"),
+    ),
+    "shared_critic": ((SMALL, 5e-3, _TINY), (_ANY, 1e-4, _BETWEEN)),
+    "separate_critic": ((SMALL, 1e-3, _TINY), (_ANY, 1e-5, "verl's script for 7B on GSM8K")),
 }
 CRITICS = ("shared_critic", "separate_critic")  # new weights, trained in full: LoRA changes nothing, nor does the size
 
 BATCH = {"grpo": 128, "ppo": 32, "sft": 32, "dpo": 32, "reward_model": 32}
 """Rows of an optimizer step: 128 completions are 8 problems of 16; a rollout of ppo has 4 such steps."""
 
-ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (float("inf"), 1))
+ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (_ANY, 1))
 """Up to so many parameters, rows of one forward and backward pass; the rest of a step is accumulated."""
 
-EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (float("inf"), 16))
+EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (_ANY, 16))
 
 # A completion's budget for models that write text.
 BUDGETS = {
@@ -106,10 +128,12 @@ def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
         return Default(own, "the model's own, conf/model/")
     if size is None and name not in CRITICS:
         return Default(None, of.shape.source)
-    rate = _up_to(RATES[name], size or float("inf"))
+    rate, source = next(
+        (rate, source) for bound, rate, source in RATES[name] if (size or LARGE) < bound or bound == _ANY
+    )
     if of.peft == "none" or name in CRITICS or size < SMALL:
-        return Default(rate, f"{name} at {_say_size(of)}")
-    return Default(float(f"{10 * rate:.6g}"), f"{name} at {_say_size(of)}, ten times that of all weights: LoRA")
+        return Default(rate, f"{name} at {_say_size(of)}: {source}")
+    return Default(float(f"{10 * rate:.6g}"), f"{name} at {_say_size(of)}: ten times {rate:g} ({source}), for LoRA")
 
 
 def register() -> None:
@@ -127,7 +151,7 @@ def _resolve_rate(name: str, own: float | None = None, *, _root_: DictConfig) ->
 
 
 def _up_to(table: tuple[tuple[float, Any], ...], size: float) -> Any:
-    return next(value for bound, value in table if size < bound or bound == float("inf"))
+    return next(value for bound, value in table if size < bound or bound == _ANY)
 
 
 def _is_small(of: Settings) -> bool:
@@ -161,9 +185,8 @@ def _accumulation(of: Settings) -> Default:
     if rows is None:
         return Default(None, of.shape.source)
     steps, batch = BATCH[of.algo] // rows, BATCH[of.algo]
-    return Default(
-        steps, f"{rows} x {steps} = {batch} {'completions' if of.algo in ('grpo', 'ppo') else 'rows'} a step"
-    )
+    unit = "completions" if of.algo in ("grpo", "ppo") else "rows"
+    return Default(steps, f"{batch} {unit} a step, {rows} of them at once")
 
 
 def _rollout(of: Settings) -> Default:

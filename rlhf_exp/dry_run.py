@@ -1,101 +1,145 @@
-"""`dry_run=true`: every check, the resolved config, what the run will cost. It loads no weights.
+"""`dry_run=true`: every check, and what the run will be: its size, cost, chosen defaults, and a prompt as it is read.
 
-print_dry_run(cfg)
+    print_dry_run(cfg)
+
+It loads no weights. What is on the hub and cannot be had without the network is named, and the rest is checked.
 """
 
-from dataclasses import asdict
+import shutil
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from omegaconf import OmegaConf
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from rlhf_exp.combinations import ALGO_NEEDS, GRADED, LOSS_TYPES, PAIRS, PROMPTS, TASK_GIVES, learns_from_samples
-from rlhf_exp.config import Config
+from rlhf_exp.config import Config, ConfigError
+from rlhf_exp.cost import estimate_disk, estimate_memory
+from rlhf_exp.differences import compare_with_defaults
+from rlhf_exp.files import is_hub_id
+from rlhf_exp.hub import is_offline
+from rlhf_exp.model_shape import find_shape
 from rlhf_exp.models import load_tokenizer
 from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import load_config, locate_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.rewards.functions import load_function
-from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tasks import Task, load_task, prompts_per_rollout
+from rlhf_exp.tasks.countdown import count_rows
+from rlhf_exp.tasks.hub_rows import Unavailable
 from rlhf_exp.trl_args import build_args
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
-# Values that a layer keeps for the backward pass, per token and hidden unit, where attention does not keep its scores:
-# torch.autograd.graph.saved_tensors_hooks counts 27 for the tiny model's Qwen3 and 35 for GPT-2.
-KEPT_PER_LAYER = 30
-OPTIMIZER_STATES = 2  # AdamW's two moments
-BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, its share of a block's 8-bit scale, and of that one's own
 SAMPLE_ROWS = 256
+PROMPT_LINES, LINE_WIDTH = 12, 110
+
+
+class Rows(NamedTuple):
+    """The task with at most a sample of its drawn rows, and how many there are of each side."""
+
+    task: Task
+    train: int
+    held_out: int
 
 
 def print_dry_run(cfg: Config) -> None:
-    """Check as a run would, then print.
+    """Check as a run would, and print what it will be; what the network alone has is said and left unchecked.
 
     Raises:
         ConfigError: what a run would refuse before it loads weights.
     """
-    args = build_args(cfg)
-    shape, tokenizer = _load_shape(cfg)
-    task = load_task(cfg, tokenizer)
+    args, unchecked = build_args(cfg), []
+    shape, tokenizer = _load_shape(cfg, unchecked), _load_tokenizer(cfg, unchecked)
+    rows = _load_rows(cfg, tokenizer, unchecked)
+    model, trained = _build_on_meta(cfg, shape) if shape is not None else (None, 0)
+    changed, chosen = compare_with_defaults(cfg)
+    for line in _describe_run(cfg, args, rows, tokenizer, model, trained):
+        print(line)
+    _print_list("chosen by default", chosen)
+    _print_list("set otherwise than the chosen groups say", changed)
+    if rows is not None:
+        _print_list("the first prompt, as the model reads it", _render_prompt(tokenizer, rows.task))
+    for line in (*(rows.task.notes if rows is not None else ()), *_list_incompatible(cfg)):
+        print(line)
+    for line in unchecked:
+        print(f"not checked without the network: {line}")
+    print("the whole config: the same command with --cfg job --resolve")
+    print("all other checks passed" if unchecked else "all checks passed")
+
+
+def _print_list(title: str, lines: list[str]) -> None:
+    if lines:
+        print("\n  ".join([f"{title}:", *lines]))
+
+
+def _load_shape(cfg: Config, unchecked: list[str]) -> "PretrainedConfig | None":
+    if cfg.model.init is not None:
+        return build_config(cfg.model.init, build_tokenizer(cfg.model.init))
+    path = locate_model(cfg)
+    config = _unless_offline(lambda: load_config(cfg, path), path, f"model.path={path}: its config.json", unchecked)
+    known = find_shape(cfg.model.path, cfg.model.base, None, cfg.model.name).values
+    if config is not None or known is None or known.get("model_type") not in CONFIG_MAPPING:
+        return config
+    return CONFIG_MAPPING[known["model_type"]](**{key: value for key, value in known.items() if key != "model_type"})
+
+
+def _load_tokenizer(cfg: Config, unchecked: list[str]) -> "PreTrainedTokenizerBase | None":
+    if cfg.model.init is not None:
+        return build_tokenizer(cfg.model.init)
+    path = locate_model(cfg)
+    return _unless_offline(lambda: load_tokenizer(cfg, path), path, f"model.path={path}: its tokenizer", unchecked)
+
+
+def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: list[str]) -> Any:
+    """What `load` gives; None, and a line in `unchecked`, where it is on a hub that nothing is asked of."""
+    try:
+        return load()
+    except ConfigError:
+        if not is_hub_id(path) or not is_offline():
+            raise
+        unchecked.append(f"{what} is not in the hub's cache")
+        return None
+
+
+def _load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
+    """The rows, checked as a run does. Of those that are drawn only a sample is, for they are all alike."""
+    if tokenizer is None:
+        unchecked.append(f"task={cfg.task.name}: its rows, which are counted in tokens")
+        return None
+    task_cfg = cfg.task.of if cfg.task.name == "brevity" and cfg.task.source == "task" else cfg.task
+    sampled, counts = cfg, None
+    if task_cfg.name == "countdown" and task_cfg.source == "generated":
+        whole = replace(cfg, task=task_cfg)
+        drawn, used = count_rows(whole)
+        counts = drawn, cfg.eval.rows
+        enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if ALGO_NEEDS[cfg.algo.name] == PROMPTS else 0)
+        part = replace(task_cfg, train_rows=min(drawn, enough) or None)
+        own = part if task_cfg is cfg.task else replace(cfg.task, of=part, train_rows=part.train_rows)
+        sampled = replace(cfg, task=own, eval=replace(cfg.eval, rows=min(cfg.eval.rows, SAMPLE_ROWS)))
+    try:
+        task = load_task(sampled, tokenizer)
+    except Unavailable as error:
+        if not is_offline():
+            raise
+        unchecked.append(error.problems[0].split(" (")[0] + "; its rows and prompts")
+        return None
     check_vocabulary(tokenizer, task)
     check_context(cfg, tokenizer, task)
     check_rows(cfg, task)
     for name, where in cfg.reward.functions.items():
         load_function(name, where, task)
-    print(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
-    for line in (*_describe_cost(cfg, args, shape, tokenizer, task), *task.notes, *_list_incompatible(cfg)):
-        print(line)
-    print("all checks passed")
-
-
-def estimate_memory(
-    cfg: Config, args: "TrainingArguments", model: "PreTrainedModel", trained: int, length: float
-) -> tuple[float, str]:
-    """Bytes at the peak of a training step, and the formula. `length`: tokens of a row, prompt and completions.
-
-    An estimate: it leaves out generation's cache and fragmentation, and the logits, which TRL computes in chunks. The
-    tiny model's default run on a CPU took 1.6 GB beside the 0.6 GB of the libraries, for an estimate of 1.2.
-    """
-    shape, parameters = model.config, model.num_parameters()
-    width = torch.finfo(model.dtype).bits // 8
-    weights = BYTES_4_BIT if cfg.peft.quantization else width
-    reference = cfg.peft.own_reference and _keeps_reference(cfg, args)
-    rows, layers, hidden = args.per_device_train_batch_size, shape.num_hidden_layers, shape.hidden_size
-    kept = layers + KEPT_PER_LAYER if args.activation_checkpointing else layers * KEPT_PER_LAYER
-    activation_width = 2 if args.bf16 or args.fp16 else width
-    total = parameters * weights * (2 if reference else 1) + trained * width * (1 + OPTIMIZER_STATES)
-    total += rows * length * hidden * kept * activation_width
-    separate = cfg.algo.name == "ppo" and cfg.algo.critic == "separate"
-    total += parameters * width * (2 + OPTIMIZER_STATES) if separate else 0
-    formula = (
-        f"{parameters:,} parameters x {weights:.3g} bytes{' x 2 (with the reference)' if reference else ''}"
-        f" + {trained:,} trained x {width} bytes x {1 + OPTIMIZER_STATES} (gradients, AdamW's two moments)"
-        f" + {rows} rows x {length:.0f} tokens x {hidden} hidden x {kept} values kept x {activation_width} bytes"
-        f"{f' + {parameters:,} of the critic x {width} bytes x {2 + OPTIMIZER_STATES}' if separate else ''}"
-    )
-    return total, formula
-
-
-def _keeps_reference(cfg: Config, args: "TrainingArguments") -> bool:
-    """Whether a second model stays in memory while training."""
-    if cfg.algo.name == "dpo":
-        return not args.precompute_ref_log_probs
-    if cfg.algo.name == "ppo":
-        return cfg.algo.init_kl_coef > 0 or cfg.algo.target_kl is not None
-    return ALGO_NEEDS[cfg.algo.name] == PROMPTS and args.beta > 0
-
-
-def _load_shape(cfg: Config) -> "tuple[PretrainedConfig, PreTrainedTokenizerBase]":
-    if cfg.model.init is not None:
-        tokenizer = build_tokenizer(cfg.model.init)
-        return build_config(cfg.model.init, tokenizer), tokenizer
-    path = locate_model(cfg)
-    return load_config(cfg, path), load_tokenizer(cfg, path)
+    held_out = len(task.pairs) if cfg.algo.name == "reward_model" else len(task.eval)
+    if counts is None:
+        return Rows(task, len(task.train), held_out)
+    again = (f"training uses {used:,} rows: {drawn:,} are drawn, and then come again",) if drawn < used else ()
+    return Rows(replace(task, notes=(*task.notes, *again)), *counts)
 
 
 def _build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedModel, int]":
@@ -104,7 +148,8 @@ def _build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedM
     kind = AutoModelForCausalLM
     if cfg.algo.name == "reward_model":
         kind, shape.num_labels = AutoModelForSequenceClassification, 1
-    with torch.device("meta"):
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # peft's of GPT-2, and TRL's own use of old names
         model = kind.from_config(shape, dtype=dtype, trust_remote_code=cfg.model.trust_remote_code)
         if (peft_config := build_peft_config(cfg)) is None:
             return model, model.num_parameters()
@@ -114,45 +159,86 @@ def _build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedM
     return model, trained
 
 
-def _describe_cost(
-    cfg: Config, args: "TrainingArguments", shape: "PretrainedConfig", tokenizer: Any, task: Task
+def _describe_run(
+    cfg: Config, args: "TrainingArguments", rows: Rows | None, tokenizer: Any, model: Any, trained: int
 ) -> list[str]:
-    model, trained = _build_on_meta(cfg, shape)
-    prompt, answers, bound = _measure_rows(cfg, tokenizer, task)
+    """What runs, on which rows, for how long, and what it takes."""
+    loss = cfg.algo.args.get("loss_type")
+    loss = f" ({', '.join(loss) if isinstance(loss, list) else loss})" if loss else ""
+    device = "the CPU" if cfg.device.use_cpu else "the GPU"
+    lines = [f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"]
+    if model is not None:
+        whole = model.num_parameters()
+        lines.append(f"parameters: {whole:,}, {'all trained' if trained >= whole else f'{trained:,} of them trained'}")
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+    prompt, answers, bound = _measure_rows(cfg, tokenizer, rows)
+    steps = args.max_steps
+    if steps < 1 and rows is not None and rows.train:
+        steps = max(1, round(args.num_train_epochs * rows.train / batch))
+    if rows is not None:
+        sampled = learns_from_samples(cfg) and cfg.task.samples in (None, "self")
+        made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions" if sampled else None
+        held_out = rows.held_out or "a share of them"
+        held_out = "a share of them" if made and cfg.algo.name == "reward_model" else held_out
+        lines.append(f"rows: {made or rows.train} to train on, {held_out} held out ({cfg.eval.split})")
+    epochs = f"{args.num_train_epochs:g} times the rows"
+    lines.append(f"steps: {steps if steps > 0 else epochs}")
     batch = getattr(args, "generation_batch_size", None) or batch
-    sides = len(answers)
-    memory, formula = estimate_memory(cfg, args, model, trained, sides * prompt + sum(answers))
-    steps = args.max_steps if args.max_steps > 0 else round(args.num_train_epochs * len(task.train) / batch)
-    sampled = learns_from_samples(cfg) and cfg.task.samples in (None, "self")
-    made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions" if sampled else None
-    names = ("chosen", "rejected") if sides == 2 else ("completion",)
-    parts = " + ".join(f"prompt {prompt:.0f} + {name} {n:.0f}{bound}" for name, n in zip(names, answers, strict=True))
-    shown = f"{trained:,} of them trained" if trained < model.num_parameters() else "all trained"
-    held_out = len(task.eval) if cfg.algo.name != "reward_model" else len(task.pairs)
-    return [
-        f"rows: {made or len(task.train)} to train on, {held_out or 'a share of them'} held out ({cfg.eval.split})",
-        f"steps: {steps}",
-        f"tokens per step: {batch} x ({parts}) = {batch * (sides * prompt + sum(answers)):,.0f}",
-        f"parameters: {model.num_parameters():,}, {shown}",
-        f"memory, estimated: {memory / 1e9:.2f} GB, beside the libraries, = {formula}",
-    ]
+    names = ("chosen", "rejected") if len(answers) == 2 else ("completion",)
+    before = "prompt" if prompt is None else f"prompt {prompt:.0f}"
+    parts = " + ".join(f"{before} + {name} {n:.0f}{bound}" for name, n in zip(names, answers, strict=True))
+    length = len(answers) * (prompt or 0) + sum(answers)
+    lines.append(f"tokens per step: {batch} x ({parts}) = {batch * length:,.0f}{' and prompts' * (prompt is None)}")
+    if model is None:
+        return [*lines, "memory and disk: not estimated, for the model's shape is not known"]
+    memory, formula = estimate_memory(cfg, args, model, trained, length)
+    lines.append(f"memory, estimated: {memory / 1e9:.2f} GB, beside the libraries, = {formula}")
+    if steps > 0:
+        disk, formula = estimate_disk(cfg, args, model, trained, steps)
+        lines.append(f"disk, estimated: {_say_bytes(disk)} = {formula}{_warn_of_disk(cfg, disk)}")
+    return [*lines, "time: not estimated, for no rate is known before the first step"]
 
 
-def _measure_rows(cfg: Config, tokenizer: Any, task: Task) -> tuple[float, list[float], str]:
+def _say_bytes(n: float) -> str:
+    return f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.1f} MB"
+
+
+def _warn_of_disk(cfg: Config, needed: float) -> str:
+    folder = Path(cfg.output_dir).absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    return f"; MORE than the {_say_bytes(free)} that are free in {folder}" if needed > free else ""
+
+
+def _measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float | None, list[float], str]:
     """Mean tokens of a prompt and of each answer in a training row; what is sampled counts as the whole budget."""
-    rows = (task.train or task.eval)[:SAMPLE_ROWS]
-    prompt = fmean(_count_tokens(tokenizer, row["prompt"]) for row in rows)
     columns = {PROMPTS: (), PAIRS: ("chosen", "rejected")}.get(ALGO_NEEDS[cfg.algo.name], ("completion",))
-    if not columns or columns[0] not in rows[0]:
-        return prompt, [float(cfg.max_tokens)] * max(1, len(columns)), " at most"
-    return prompt, [fmean(_count_tokens(tokenizer, row[name]) for row in rows) for name in columns], ""
+    at_most = [float(cfg.max_tokens)] * max(1, len(columns))
+    if rows is None:
+        return None, at_most, " at most"
+    sample = (rows.task.train or rows.task.eval)[:SAMPLE_ROWS]
+    prompt = fmean(_count_tokens(tokenizer, row["prompt"]) for row in sample)
+    if not columns or columns[0] not in sample[0]:
+        return prompt, at_most, " at most"
+    return prompt, [fmean(_count_tokens(tokenizer, row[name]) for row in sample) for name in columns], ""
 
 
 def _count_tokens(tokenizer: "PreTrainedTokenizerBase", text: Any) -> int:
     """Tokens of a text, or of the contents of messages; the marks of a chat template are left out."""
     texts = [text] if isinstance(text, str) else [message["content"] for message in text]
     return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"])
+
+
+def _render_prompt(tokenizer: "PreTrainedTokenizerBase", task: Task) -> list[str]:
+    """The first prompt with the chat template applied, its first lines, each cut."""
+    prompt = (task.train or task.eval or task.pairs)[0]["prompt"]
+    if not isinstance(prompt, str):
+        prompt = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    lines = prompt.split("\n")
+    shown = [line if len(line) <= LINE_WIDTH else f"{line[: LINE_WIDTH - 3]}..." for line in lines[:PROMPT_LINES]]
+    more = [f"... {len(lines) - PROMPT_LINES} lines more"] if len(lines) > PROMPT_LINES else []
+    return [f"| {line}" for line in (*shown, *more)]
 
 
 def _list_incompatible(cfg: Config) -> list[str]:

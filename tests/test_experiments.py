@@ -202,6 +202,31 @@ def test_every_experiment_passes_its_dry_run(name, folders, capsys):
     assert capsys.readouterr().out.endswith("all checks passed\n")
 
 
+@pytest.mark.slow
+def test_every_study_has_a_dry_run_without_the_network(capsys, monkeypatch):
+    monkeypatch.setattr("datasets.load_dataset", lambda *args, **kwargs: pytest.fail("asked"))
+    for name in EXPERIMENTS:
+        if not name.startswith("compare") and not name.endswith("_tiny") and compose(name).model.path is not None:
+            print_dry_run(compose(name))
+            text = capsys.readouterr().out
+            assert "parameters: " in text and "memory, estimated: " in text, name
+            assert "not checked without the network: task=" in text and text.endswith("all other checks passed\n"), name
+
+
+@pytest.mark.slow
+def test_rows_of_the_hub_that_are_not_cached_are_named(folders, capsys, monkeypatch):
+    def fail(*args, **kwargs):
+        raise ConnectionError("offline")
+
+    monkeypatch.setattr("datasets.load_dataset", fail)
+    print_dry_run(compose("countdown_qwen3", f"model.path={folders['qwen3_1_7b']}"))
+    unchecked = "task.hub_id=Jiayi-Pan/Countdown-Tasks-3to4: cannot be loaded; its rows and prompts"
+    assert f"not checked without the network: {unchecked}\n" in capsys.readouterr().out
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    with pytest.raises(ConfigError):
+        print_dry_run(compose("countdown_qwen3", f"model.path={folders['qwen3_1_7b']}"))
+
+
 SHORT = ["algo.args.logging_steps=1", "eval.rows=4", "eval.cache_dir=null", "device=cpu", "device.threads=1"]
 
 
