@@ -103,11 +103,11 @@ def test_very_many_steps_are_answered_at_once(no_weights, capsys, monkeypatch):
     drawn = []
     draw = countdown.draw_problems
     monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kw: drawn.append(args[3]) or draw(*args, **kw))
-    print_dry_run(compose_config(["device=cpu", "algo.args.max_steps=100000000"]))
+    print_dry_run(compose_config(["device=cpu", "algo.args.max_steps=10000000"]))
     text = capsys.readouterr().out
     assert max(drawn) <= 256
-    assert "rows: 200000 to train on, 512 held out (test)\nsteps: 100000000\n" in text
-    assert "training uses 800,000,000 rows: 200,000 are drawn, and then come again\n" in text
+    assert "rows: 200000 to train on, 512 held out (test)\nsteps: 10000000\n" in text
+    assert "training uses 80,000,000 rows: 200,000 are drawn, and then come again\n" in text
 
 
 def test_more_held_out_rows_than_there_are_is_refused(no_weights):
