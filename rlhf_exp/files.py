@@ -40,6 +40,11 @@ def find_missing_models(cfg: "Config") -> list[str]:
         if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
             what = "has no config.json" if folder.is_dir() else "no such folder"
             problems.append(f"{key}={path}: {what}; must be a model's folder or a hub id like org/name")
+        elif (pickles := sorted(folder.glob("*.bin"))) and not any(folder.glob("*.safetensors")):
+            problems.append(
+                f"{key}={path}: holds its weights as a pickle, {pickles[0].name}, which can run code when it is read;"
+                " must hold safetensors: where you trust it, load it and call save_pretrained"
+            )
     path = cfg.reward.path
     if path is not None and not is_hub_id(path) and not Path(path).expanduser().is_dir():
         problems.append(f"reward.path={path}: no such folder; must be the folder of a run of algo=reward_model")

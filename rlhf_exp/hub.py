@@ -31,7 +31,7 @@ def prepare_hub(cfg: "Config") -> None:
     A user's own setting stays, and behind a proxy nothing is tried: only the proxy knows.
     """
     if uses_hub(cfg):
-        _go_offline_without_answer()
+        go_offline_without_answer()
 
 
 def is_offline() -> bool:
@@ -41,8 +41,7 @@ def is_offline() -> bool:
 
 def find_cached(hub_id: str, file: str) -> Path | None:
     """A file of a model in the hub's cache, of the commit that its main branch was at."""
-    home = Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
-    cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or home / "hub")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or _find_home() / "hub")
     folder = cache.expanduser() / f"models--{hub_id.replace('/', '--')}"
     try:
         commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
@@ -55,7 +54,7 @@ def find_cached(hub_id: str, file: str) -> Path | None:
 @cache
 def fetch(hub_id: str, file: str) -> Path | None:
     """A file of a model, from the hub into its cache; None where the hub does not answer or does not give it."""
-    _go_offline_without_answer()
+    go_offline_without_answer()
     if is_offline() or not is_hub_id(hub_id):
         return None
     from huggingface_hub import hf_hub_download
@@ -66,7 +65,19 @@ def fetch(hub_id: str, file: str) -> Path | None:
         return None
 
 
-def _go_offline_without_answer() -> None:
+def has_token() -> bool:
+    """Whether the hub's client finds a token: in the environment, or where `hf auth login` puts it."""
+    if any(os.environ.get(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")):
+        return True
+    return Path(os.environ.get("HF_TOKEN_PATH") or _find_home() / "token").expanduser().is_file()
+
+
+def _find_home() -> Path:
+    return Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
+
+
+def go_offline_without_answer() -> None:
+    """Set HF_HUB_OFFLINE where the server does not answer; a user's own setting stays, and so does a proxy's work."""
     if "HF_HUB_OFFLINE" in os.environ or any(name in os.environ for name in PROXIES):
         return
     address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))

@@ -2,7 +2,9 @@
 
 import pytest
 
+from rlhf_exp import hub
 from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.tasks.jsonl import read_lines
 
 SECRET = "a secret would stand in the run's files; use the environment variable HF_TOKEN"
 NOT_EVALUATED = "has no effect, nothing is evaluated while training; eval.* is measured before and after"
@@ -113,3 +115,31 @@ def test_a_secret_is_refused_and_never_repeated(override):
 @pytest.mark.parametrize("overrides", ["max_tokens=7", "algo=sft +algo.args.eos_token=x", "eval.rows=7"])
 def test_tokens_of_a_text_are_no_secrets(overrides):
     compose_config(["device=cpu", *overrides.split()])
+
+
+def test_a_push_is_refused_where_the_hub_is_not_asked_or_gives_no_right(monkeypatch):
+    key = "algo.args.push_to_hub=true"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert refuse(f"+{key}") == [f"{key}: the hub does not answer, or HF_HUB_OFFLINE says not to ask it; leave it out"]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(hub, "has_token", lambda: False)
+    assert refuse(f"+{key}") == [
+        f"{key}: no token to write with; set the environment variable HF_TOKEN, or run hf auth login"
+    ]
+
+
+def test_a_model_whose_weights_are_a_pickle_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "pytorch_model.bin").write_bytes(b"no weights")
+    assert refuse(f"model.path={tmp_path}", "model.parameters=1e6") == [
+        f"model.path={tmp_path}: holds its weights as a pickle, pytorch_model.bin, which can run code when it is read;"
+        " must hold safetensors: where you trust it, load it and call save_pretrained"
+    ]
+
+
+def test_a_row_that_is_nested_too_deep_is_one_line(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": ' + 10_000 * "[" + 10_000 * "]" + "}\n")
+    with pytest.raises(ConfigError) as caught:
+        list(read_lines(rows))
+    assert caught.value.problems == [f"{rows}, line 1: nested too deep to be read"]

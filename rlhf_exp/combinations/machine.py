@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rlhf_exp import device
+from rlhf_exp import device, hub
 from rlhf_exp.checks import show
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def check_machine(cfg: "Config") -> list[str]:
     problems += _check_labels(cfg)
     if cfg.peft.quantization and find_spec("bitsandbytes") is None:
         problems.append("peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora")
-    return problems + _check_attention(cfg)
+    return problems + _check_push(cfg) + _check_attention(cfg)
 
 
 def _check_labels(cfg: "Config") -> list[str]:
@@ -37,6 +37,18 @@ def _check_labels(cfg: "Config") -> list[str]:
         for name, text, most in labels
         if text is not None and not 1 <= len(text) <= most
     ]
+
+
+def _check_push(cfg: "Config") -> list[str]:
+    if cfg.algo.args.get("push_to_hub") is not True:
+        return []
+    key = "algo.args.push_to_hub=true"
+    hub.go_offline_without_answer()
+    if hub.is_offline():
+        return [f"{key}: the hub does not answer, or HF_HUB_OFFLINE says not to ask it; leave it out"]
+    if not hub.has_token():
+        return [f"{key}: no token to write with; set the environment variable HF_TOKEN, or run hf auth login"]
+    return []
 
 
 def _check_attention(cfg: "Config") -> list[str]:

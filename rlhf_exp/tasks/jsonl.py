@@ -33,6 +33,8 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
             raise ConfigError([f"{path}, line {number}: not UTF-8 (byte {error.start + 1} of the line)"]) from None
         except ValueError as error:
             raise ConfigError([f"{path}, line {number}: not JSON ({error})"]) from None
+        except RecursionError:
+            raise ConfigError([f"{path}, line {number}: nested too deep to be read"]) from None
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise ConfigError(
                 [f"{path}: not a whole gzip file, broken or cut off after line {number}; fetch it again"]
