@@ -40,6 +40,7 @@ from rlhf_exp.tracking import watch as track_training
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trainers.stopping import SaveAndStop
 from rlhf_exp.trl_args import build_args
+from rlhf_exp.unfit import check_newest
 from rlhf_exp.work import WorkMeter
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def run(cfg: Config, run_dir: Path) -> int:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(["WORLD_SIZE: several processes are not supported yet; start one, without torchrun"])
+    if cfg.resume and (problems := check_newest(run_dir, cfg)):
+        raise ConfigError(problems)
     folder = RunFolder.create(run_dir, _list_facts(cfg))
     with StopSignals() as signals:
         return _run(cfg, folder, signals)

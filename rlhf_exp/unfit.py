@@ -1,11 +1,13 @@
 """Why a checkpoint that is whole cannot be resumed all the same. Imports no ML library.
 
-explain_unfit(run_dir / "checkpoints/checkpoint-40", cfg)     # "optimizer.pt is missing", or None
+check_newest(run_dir, cfg)     # ["resume=outputs/x: checkpoint-40 cannot be resumed: optimizer.pt is missing"]
 """
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rlhf_exp.checkpoints import find_checkpoint
 
 if TYPE_CHECKING:
     from rlhf_exp.schema import Config
@@ -41,5 +43,12 @@ def explain_unfit(checkpoint: Path, cfg: "Config") -> str | None:
     ended = state["global_step"] >= (steps if steps > 0 else state["max_steps"])
     spent = cfg.train_tokens is not None and work["trained_tokens"] >= cfg.train_tokens
     if progress["in_rollout"] and not (ended or spent):
-        return "the run ended there within a rollout; it can be measured, but not trained for longer"
+        return "the run ended there within a rollout; leave algo.args.max_steps and train_tokens as they were"
     return None
+
+
+def check_newest(run_dir: Path, cfg: "Config") -> list[str]:
+    """A line where the checkpoint that a resumed run would go on from is not fit for it."""
+    newest = find_checkpoint(run_dir).path
+    reason = newest and explain_unfit(newest, cfg)
+    return [f"resume={run_dir}: {newest.name} cannot be resumed: {reason}"] if reason else []

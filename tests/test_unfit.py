@@ -1,12 +1,15 @@
 """Which checkpoints cannot be resumed, and in which words. That real ones can: tests/trainers/test_resuming.py."""
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from rlhf_exp import work
+from rlhf_exp.checkpoints import staged
 from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.run import run
 from rlhf_exp.unfit import WORK, explain_unfit, list_needed
 
 CASES = {
@@ -57,7 +60,7 @@ def test_the_state_of_optimizer_schedule_and_randomness_is_always_among_them():
 @pytest.mark.parametrize("overrides", [["algo.args.max_steps=9"], ["algo.args.max_steps=8", "train_tokens=101"]])
 def test_a_run_that_ended_within_a_rollout_cannot_be_made_longer(tmp_path, overrides):
     fill(tmp_path, configure(), step=8 if "9" in overrides[0] else 7, in_rollout=True)
-    why = "the run ended there within a rollout; it can be measured, but not trained for longer"
+    why = "the run ended there within a rollout; leave algo.args.max_steps and train_tokens as they were"
     assert explain_unfit(tmp_path, configure(*overrides)) == why
 
 
@@ -65,6 +68,17 @@ def test_a_run_that_ended_within_a_rollout_cannot_be_made_longer(tmp_path, overr
 def test_a_run_that_ended_within_a_rollout_can_be_measured(tmp_path, overrides):
     fill(tmp_path, configure(), step=7 if "tokens" in overrides[0] else 8, in_rollout=True)
     assert explain_unfit(tmp_path, configure(*overrides)) is None
+
+
+def test_a_run_without_its_optimizer_is_refused_before_anything_of_it_changes(tmp_path):
+    cfg = configure()
+    with staged(tmp_path / "checkpoints", "checkpoint-4") as staging:
+        (staging / "checkpoint-4").mkdir()
+        (fill(staging / "checkpoint-4", cfg) / "optimizer.pt").unlink()
+    with pytest.raises(ConfigError) as caught:
+        run(replace(cfg, resume=str(tmp_path)), tmp_path)
+    assert caught.value.problems == [f"resume={tmp_path}: checkpoint-4 cannot be resumed: optimizer.pt is missing"]
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
 @pytest.mark.parametrize(
