@@ -7,12 +7,14 @@ intervals are computed anew, so a changed grader or reward can never meet a stal
 """
 
 import json
+import sys
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlhf_exp.checks import show
 from rlhf_exp.evaluate import HeldOut, sample_held_out
 from rlhf_exp.generation import choose_method
 from rlhf_exp.models import identify_weights, load_policy
@@ -41,7 +43,7 @@ def sample_start_model(
     `model` is the one of `model_path` where the caller has it loaded. `baseline_cached` of run.json says which it was.
     """
     key = baseline_key(cfg, identify_weights(model_path), prompt_ids)
-    held_out = read_baseline(cfg.eval.cache_dir, key)
+    held_out = read_baseline(cfg, key, len(prompt_ids))
     folder.record["baseline_cached"] = held_out is not None
     if held_out is None:
         model = load_policy(cfg, model_path) if model is None else model
@@ -66,12 +68,40 @@ def baseline_key(cfg: "Config", weights: str, prompt_ids: list[list[int]]) -> st
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def read_baseline(cache_dir: str | None, key: str) -> HeldOut | None:
-    """The cached completions, or None where there are none (or no cache is wanted)."""
-    if cache_dir is None or not (path := Path(cache_dir) / f"{key}.json").exists():
+def read_baseline(cfg: "Config", key: str, rows: int) -> HeldOut | None:
+    """The cached completions of `rows` prompts, or None where there are none, or no cache is wanted. A damaged entry is
+    as good as none, and said so: what is sampled anew takes its place."""
+    if cfg.eval.cache_dir is None or not (path := Path(cfg.eval.cache_dir) / f"{key}.json").exists():
         return None
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    return HeldOut(**{**kept, "greedy": HeldOut(**kept["greedy"]) if kept["greedy"] else None})
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        greedy = kept.pop("greedy")
+        held_out = HeldOut(**kept, greedy=HeldOut(**greedy) if greedy else None)
+        _check(held_out, rows * cfg.eval.completions, cfg.max_tokens)
+        if cfg.eval.greedy:
+            _check(held_out.greedy, rows, cfg.max_tokens)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        print(f"rlhf_exp: {path}: damaged ({reason}); sampled anew", file=sys.stderr)
+        return None
+    return held_out
+
+
+def _check(held_out: HeldOut, count: int, max_tokens: int) -> None:
+    """Raises ValueError or TypeError unless it holds `count` completions and figures of the right types."""
+    for name in ("completion_ids", "truncated", "kl", "kl_sampled", "kl_outside"):
+        values = getattr(held_out, name)
+        if values is None and name in ("kl_sampled", "kl_outside"):
+            continue
+        if not isinstance(values, list) or len(values) != count:
+            raise ValueError(f"{name} is not a list of {count}")
+        for value in values:
+            if name == "completion_ids":
+                fits = len(value) <= max_tokens and all(type(token) is int and token >= 0 for token in value)
+            else:
+                fits = type(value) is bool if name == "truncated" else type(value) in (int, float)
+            if not fits:
+                raise ValueError(f"{name} holds {show(value, 40)}")
 
 
 def write_baseline(cache_dir: str | None, key: str, baseline: HeldOut) -> None:

@@ -4,7 +4,6 @@ probe = Probe.from_samples(start_model, prompt_ids, completion_ids, max_tokens=2
 trainer = build_trainer(..., callbacks=[MetricsWriter(run_dir, probe, every_steps=5)])
 """
 
-import json
 import math
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
 
-from rlhf_exp.run_folder import append_jsonl, write_jsonl
+from rlhf_exp.run_folder import append_jsonl, read_metrics, write_jsonl
 
 SHOWN = ("reward", "loss", "probe/kl", "completions/mean_length")
 
@@ -116,10 +115,9 @@ class MetricsWriter(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """A resumed run keeps the lines up to the checkpoint's step, and its clock."""
-        kept = []
-        if self._path.exists():
-            rows = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines() if line.strip()]
-            kept = [row for row in rows if row["step"] <= state.global_step] if state.global_step else []
+        kept = (
+            [row for row in read_metrics(self._path) if row["step"] <= state.global_step] if state.global_step else []
+        )
         write_jsonl(self._path, kept)
         self._start = time.perf_counter() - (kept[-1]["time_s"] if kept else 0.0)
 

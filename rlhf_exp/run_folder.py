@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ STAGES = {
 
 PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
 
+FIRST_KEY = '{"step":'  # of each line in metrics.jsonl
 # Given back when the run ends: on a full disk there is then space for saying so in run.json and error.log.
 RESERVE, RESERVE_BYTES = ".reserve", 2**16
 
@@ -63,6 +65,39 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
     """Append one line; a crash can cut only the last one."""
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(_finite(row), ensure_ascii=False) + "\n")
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of metrics.jsonl; [] where there is none. A line that a crash or a full disk cut is left out, and one
+    that was appended to it is kept; how many were cut is said once."""
+    if not path.exists():
+        return []
+    rows, torn = [], 0
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        row = _parse_metrics(line)
+        if row is None and FIRST_KEY in line:
+            torn += 1
+            row = _parse_metrics(line[line.rindex(FIRST_KEY) :])
+        elif row is None and line.strip("\0 \r"):  # a power cut can leave zeros
+            torn += 1
+        if row is not None:
+            rows.append(row)
+    if torn:
+        _say_once(f"rlhf_exp: {path}: {torn} torn line{'s' if torn > 1 else ''} left out")
+    return rows
+
+
+def _parse_metrics(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and "step" in row else None
+
+
+@cache
+def _say_once(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -224,13 +224,46 @@ CHANGES = [
 def test_a_cached_baseline_is_not_used_once_anything_it_depends_on_changes(change, tmp_path):
     keys = []
     for overrides in ((), change):
-        cfg = make_config(*overrides)
+        cfg = make_config(*overrides, f"eval.cache_dir={tmp_path}")
         keys.append(baseline_cache.baseline_key(cfg, "weights", load_prompts(cfg)))
     assert keys[0] != keys[1]
+    cfg = make_config(f"eval.cache_dir={tmp_path}")
     held_out = HeldOut([[5, 1]], [False], [0.0], HeldOut([[6]], [True], [0.0]))
     baseline_cache.write_baseline(str(tmp_path), keys[0], held_out)
-    assert baseline_cache.read_baseline(str(tmp_path), keys[0]) == held_out
-    assert baseline_cache.read_baseline(str(tmp_path), keys[1]) is None
+    assert baseline_cache.read_baseline(cfg, keys[0], rows=1) == held_out
+    assert baseline_cache.read_baseline(cfg, keys[1], rows=1) is None
+
+
+DAMAGES = {
+    "empty": lambda text: "",
+    "truncated": lambda text: text[: len(text) // 2],
+    "not JSON": lambda text: "<html>",
+    "a list": lambda text: "[]",
+    "a key missing": lambda text: text.replace('"kl":', '"other":'),
+    "text for tokens": lambda text: text.replace("5,", '"5",'),
+    "null for a flag": lambda text: text.replace("false", "null"),
+    "lists of other lengths": lambda text: text.replace("0.25,", ""),
+    "fewer rows": lambda text: json.dumps(
+        {k: v[:1] if isinstance(v, list) else v for k, v in json.loads(text).items()}
+    ),
+    "longer than the budget": lambda text: text.replace("5,", "5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5,"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, capsys, damage):
+    cfg = make_config(f"eval.cache_dir={tmp_path}")
+    held_out = HeldOut([[5, 1], [7]], [False, True], [0.25, 0.5])
+    baseline_cache.write_baseline(str(tmp_path), "key", held_out)
+    entry = tmp_path / "key.json"
+    assert baseline_cache.read_baseline(cfg, "key", rows=2) == held_out
+    before = entry.read_text()
+    entry.write_text(damage(before))
+    assert entry.read_text() != before
+    assert baseline_cache.read_baseline(cfg, "key", rows=2) is None
+    line = capsys.readouterr().err
+    assert line.startswith(f"rlhf_exp: {entry}: damaged (") and line.endswith("); sampled anew\n")
+    assert line.count("\n") == 1
 
 
 def test_a_cached_baseline_is_not_used_for_other_weights_and_is_shared_over_training_settings():
@@ -243,9 +276,9 @@ def test_a_cached_baseline_is_not_used_for_other_weights_and_is_shared_over_trai
 
 
 def test_a_cached_baseline_holds_all_completions_and_the_greedy_ones(tmp_path):
-    cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5")
+    cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5", f"eval.cache_dir={tmp_path}")
     held_out = sample_held_out(make_model(), TOKENIZER, load_prompts(cfg), cfg)
     baseline_cache.write_baseline(str(tmp_path), "key", held_out)
     kept = json.loads((tmp_path / "key.json").read_text())
     assert len(kept["completion_ids"]) == 15 and len(kept["greedy"]["completion_ids"]) == 5
-    assert baseline_cache.read_baseline(str(tmp_path), "key") == held_out
+    assert baseline_cache.read_baseline(cfg, "key", rows=5) == held_out

@@ -127,3 +127,13 @@ def test_the_bar_of_training_has_a_name_and_is_drawn_on_a_terminal_alone(monkeyp
     progress.training_bar.close()
     assert shown.getvalue().strip().startswith("train:   0%") is terminal
     assert bool(shown.getvalue()) is terminal
+
+
+def test_a_resumed_run_mends_a_torn_line(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"step": 1, "time_s": 1.0}\n{"step": 2, "ti{"step": 3, "time_s": 2.0}\n{"st'
+    )
+    writer = MetricsWriter(tmp_path, None, every_steps=1)
+    begin(writer, step=3)
+    call(writer, 4, {"loss": 9.0})
+    assert [row["step"] for row in read(tmp_path)] == [1, 3, 4]

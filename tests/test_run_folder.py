@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from rlhf_exp.run_folder import RunFolder, peak_memory_mb, reset_peak_memory
+from rlhf_exp.run_folder import RunFolder, peak_memory_mb, read_metrics, reset_peak_memory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="peaks are reset through Linux's /proc")
 BLOCK_MB = 400
@@ -45,3 +45,35 @@ def test_a_run_does_not_inherit_the_peak_of_the_one_before_it(tmp_path):
                 hold_a_block()
     first, second = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("first", "second"))
     assert second["peak_memory_mb"] < first["peak_memory_mb"] - 0.9 * BLOCK_MB
+
+
+TORN = {
+    "at the end": ('{"step": 1, "time_s": 1.0}\n{"step": 2, "ti', [1]),
+    "in the middle": ('{"step": 1, "time_s": 1.0}\n{"step": 2, "ti\n{"step": 3, "time_s": 3.0}\n', [1, 3]),
+    "before one appended to it": ('{"step": 1, "time_s": 1.0}\n{"step": 2, "ti{"step": 3, "time_s": 3.0}\n', [1, 3]),
+    "another value": ('{"step": 1, "time_s": 1.0}\n3\n', [1]),
+}
+
+
+@pytest.mark.parametrize(("text", "steps"), TORN.values(), ids=TORN)
+def test_a_torn_line_of_the_metrics_is_left_out_and_said_once(tmp_path, capsys, text, steps):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(text)
+    for _ in range(2):
+        assert [row["step"] for row in read_metrics(path)] == steps
+    assert capsys.readouterr().err == f"rlhf_exp: {path}: 1 torn line left out\n"
+
+
+def test_no_metrics_and_an_empty_file_are_none(tmp_path, capsys):
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
+    (tmp_path / "metrics.jsonl").write_text("\n\0\0\0\n")
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("text", ["", '{"status": "run', "[]", "\0\0"])
+def test_a_torn_record_is_as_good_as_none_and_said_so(tmp_path, capsys, text):
+    (tmp_path / "run.json").write_text(text)
+    folder = RunFolder.create(tmp_path, {"seed": 1})
+    assert capsys.readouterr().err == f"rlhf_exp: {tmp_path}/run.json is torn; its seconds and counts begin anew\n"
+    assert (folder.record["seconds"], folder.record["seed"]) == ({}, 1)

@@ -7,12 +7,15 @@ run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy
 import io
 import json
 import re
+import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from rlhf_exp.run_folder import read_metrics, read_record
 
 EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
 
@@ -75,7 +78,7 @@ def find_runs(path: Path) -> list[Path]:
     for pattern in ("run.json", "*/run.json", "*/*/run.json", "*/*/*/run.json"):
         found = [file.parent for file in path.glob(pattern) if file.parent == path or not file.parent.is_symlink()]
         if found:  # not by outputs/latest, which is one of them again
-            return sorted(found, key=_natural)
+            return _leave_out_torn(sorted(found, key=_natural))
     raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
 
 
@@ -91,7 +94,7 @@ def load_run(path: Path) -> Run:
     return Run(
         path=path,
         info=info,
-        metrics=_read_lines(path / "metrics.jsonl"),
+        metrics=read_metrics(path / "metrics.jsonl"),
         evaluation=_read_json(path / "evaluation.json"),
         samples=_read_lines(path / "samples.jsonl"),
         preferences=_read_lines(path / "preferences.jsonl"),
@@ -101,6 +104,16 @@ def load_run(path: Path) -> Run:
         config=_read_yaml(path / ".hydra" / "config.yaml") or {},
         overrides=_read_yaml(path / ".hydra" / "overrides.yaml") or [],
     )
+
+
+def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
+    """Of several runs those whose run.json can be read; a run alone stays, to be refused by name."""
+    torn = [path for path in run_dirs if read_record(path).get("status") == "broken"]
+    if not torn or len(torn) == len(run_dirs):
+        return run_dirs
+    for path in torn:
+        print(f"rlhf_exp: {path}: left out, its run.json is torn", file=sys.stderr)
+    return [path for path in run_dirs if path not in torn]
 
 
 def _pair(rows: list[dict], key: Callable[[dict], Hashable]) -> list[tuple[dict, dict]]:

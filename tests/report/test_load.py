@@ -56,13 +56,32 @@ def test_a_last_line_cut_off_by_a_crash_is_left_out(run_dir):
     assert load_run(run_dir).metrics[-1]["step"] == 240
 
 
-def test_a_broken_line_is_named_with_its_number(run_dir):
+def test_a_torn_line_of_the_metrics_is_left_out_with_a_line(run_dir, capsys):
     metrics = run_dir / "metrics.jsonl"
     lines = metrics.read_text().splitlines()
-    lines[2] = "{nonsense"
+    lines[2] = lines[2][:20]
     metrics.write_text("\n".join(lines) + "\n")
-    with pytest.raises(NotARun, match=r"metrics\.jsonl, line 3: not valid JSON \(Expecting property name"):
+    run = load_run(run_dir)
+    assert len(run.metrics) == len(lines) - 1 and run.metrics[2]["step"] == json.loads(lines[3])["step"]
+    assert capsys.readouterr().err == f"rlhf_exp: {metrics}: 1 torn line left out\n"
+
+
+def test_a_broken_line_of_the_samples_is_named_with_its_number(run_dir):
+    samples = run_dir / "samples.jsonl"
+    lines = samples.read_text().splitlines()
+    lines[2] = "{nonsense"
+    samples.write_text("\n".join(lines) + "\n")
+    with pytest.raises(NotARun, match=r"samples\.jsonl, line 3: not valid JSON \(Expecting property name"):
         load_run(run_dir)
+
+
+@pytest.mark.parametrize("text", ["", '{"sta', "[]", "null"])
+def test_of_several_runs_those_with_a_torn_record_are_left_out_with_a_line(tmp_path, capsys, text):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(text if name == "b" else '{"status": "finished"}')
+    assert find_runs(tmp_path) == [tmp_path / "a", tmp_path / "c"]
+    assert capsys.readouterr().err == f"rlhf_exp: {tmp_path / 'b'}: left out, its run.json is torn\n"
 
 
 def test_find_runs_sorts_the_jobs_of_a_sweep_as_numbers(tmp_path):
