@@ -28,7 +28,7 @@ BETWEEN = r"(?<=[0-9)])[ \t]*+(?:{})[ \t]*+(?=[-−(]*+[0-9])"
 OPERATOR_WORDS = re.compile(BETWEEN.format("|".join(OPERATORS)))
 EQUAL_WORDS = re.compile(
     BETWEEN.format("(?:is|are)(?: equal to)?|equals?|gives?|makes?|yields?|becomes?")
-    + r"(?![-−(]*+[0-9.]++[ \t]++(?:too|more|less|away|off|over|under|short|above|below|from|[a-z]++er)\b)"
+    + r"(?![-−(]*+[0-9.]++[ \t]++(?:too|more|less|away|off|over|under|short|above|below|from|[a-z]{1,12}er)\b)"
 )
 ARROWS = re.compile(r"(?:->|=>|[→⇒⟹])(?=[ \t]*+[-−]?+[ \t]*+[0-9.]++(?![ \t)]*+[-+*/×·⋅÷−0-9(]))")
 EQUAL_SIGNS = re.compile(r"==|:=|[≈≃≅≡＝]|\\approx|\\equiv")
@@ -38,7 +38,7 @@ EQUAL = re.compile(r"(?<!\s)\s*+=\s*+")
 # One sign at a time, so that no text makes it try twice; a point belongs to a number only inside it.
 SIGNS = re.compile(r"(?:[-+*/×·⋅÷−()=0-9 \t]|(?<=[0-9])\.(?=[0-9])|\\times|\\cdot|\\div)+")
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-VALUE = re.compile(r"[\s(*]*([-−]?)\s*([0-9]+(?:\.[0-9]+)?)")
+VALUE = re.compile(r"[\s(*]*+([-−]?)\s*+([0-9]++(?:\.[0-9]++)?)")
 LONE = re.compile(rf"{VALUE.pattern}[\s)*]*")
 NAMED = re.compile(r"[^\W_][0-9]")  # n1 = 8 * 7
 BULLET = re.compile(r"^[ \t]*[-*•][ \t]+", re.MULTILINE)

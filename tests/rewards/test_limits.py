@@ -23,6 +23,7 @@ HOSTILE = {
     "braces": "gsm8k.grade('{' * n, '2') for n in [10**7]",
     "boxes": r"gsm8k.grade('\\boxed{' * n, '2') for n in [10**6]",
     "text without steps": "process.judge('<think>' + '1;' * n, [8, 7, 3], 53) for n in [10**6]",
+    "spaces before no value": "process.judge('<think>' + '8*7=(' + ' ' * n, [8, 7, 3], 53) for n in [10**6] * 10",
     "steps": "process.judge('<think>' + '8*7=56 no ' * n, [8, 7, 3], 53) for n in [10**6]",
     "steps of six numbers": "process.judge('<think>' + f'{a}+{b}={a + b} no ' * 10**5, [1, 2, 3, 4, 5, 6], 53)"
     " for a in range(1, 7) for b in range(1, 7)",

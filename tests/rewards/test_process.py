@@ -159,6 +159,7 @@ def test_the_score_is_of_the_path_that_joins_most_numbers_less_the_wrong_steps(t
         ("**56 = 8 * 7**", [RIGHT]),
         ("( 56 = 8 * 7 )", [RIGHT]),
         ("8 * 7 is 3 too much", []),
+        ("8 * 7 is 3 higher than 53", []),
         ("8 * 7 = 56 is 3 more than 53", [RIGHT]),
         ("n1 = 8 * 7 = 56", [RIGHT]),
         ("the target is 53", []),
