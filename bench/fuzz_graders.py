@@ -9,6 +9,7 @@ with 1 where anything failed.
 """
 
 import ast
+import gc
 import random
 import re
 import resource
@@ -23,10 +24,10 @@ from typing import Any
 from rlhf_exp.config import compose_config
 from rlhf_exp.rewards import RewardFunction, countdown, gsm8k
 from rlhf_exp.rewards import build_rewards as build_functions
+from rlhf_exp.rewards.grade import MAX_CHARACTERS
 from rlhf_exp.tasks import Task
 
 LONG = 100_000
-LONG_SHARE = 0.02
 MAX_TOKENS = 512
 
 Problem = tuple[list[int], int, str, str]
@@ -128,13 +129,15 @@ def write_numbers(rng: random.Random, problem: Problem) -> str:
 
 
 def write_long(rng: random.Random, problem: Problem) -> str:
-    """100,000 characters of a short text, in front of, behind or inside of something right."""
-    units = [*TAGS, *SIGNS, *DIGITS, *WORDS, "1;", "8*7=56 no ", "8*7=7*8=", "1+1=", "1/", "{", "(", "\\boxed{", "a "]
+    """100,000 characters of a short text, between two other short ones or something right."""
+    units = [*TAGS, *SIGNS, *DIGITS, *WORDS, *(part for pair in BRACKETS for part in pair)]
+    units += ["1;", "8*7=56 no ", "8*7=7*8=", "1+1=", "1/", "a ", "8 * 7", "  ", "\n\n", "8*7=(", "1,", "1."]
     unit = "".join(rng.choices(units, k=rng.choice([1, 1, 2, 3])))
-    filled, right = unit * (LONG // len(unit)), write_right(rng, problem)
-    return rng.choice(
-        ["{1}{0}", "{0}{1}", "<think>{1}</think>{0}", "<answer>{1}</answer>", "\\boxed{{{1}}}", "{1}"]
-    ).format(right, filled)
+    head, tail = ("".join(rng.choices(units, k=rng.randint(0, 3))) for _ in range(2))
+    # Of a text longer than what is read the head is cut away, so half of them just fit.
+    filled = head + unit * (rng.choice([LONG, MAX_CHARACTERS - 100]) // len(unit)) + tail
+    forms = ["{1}{0}", "{0}{1}", "<think>{1}</think>{0}", "<answer>{1}</answer>", "\\boxed{{{1}}}", "{1}", "#### {1}"]
+    return rng.choice(forms).format(write_right(rng, problem), filled)
 
 
 WRITERS: dict[str, Callable[[random.Random, Problem], str]] = {
@@ -165,8 +168,9 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--completions", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--long", type=float, default=0.02, help="share of completions of up to 100,000 characters")
     options = parser.parse_args()
-    report = fuzz(options.completions, options.seed)
+    report = fuzz(options.completions, options.seed, options.long)
     print(f"{options.completions:,} completions, seed {options.seed}: {dict(report['kinds'])}")
     print(f"grades: {dict(report['grades'])}")
     print(f"judged by the oracle: {dict(report['judged'])}")
@@ -179,7 +183,7 @@ def main() -> None:
     sys.exit(1 if report["failures"] else 0)
 
 
-def fuzz(completions: int, seed: int) -> dict[str, Any]:
+def fuzz(completions: int, seed: int, long: float = 0.02) -> dict[str, Any]:
     """Grade so many completions in every way.
 
     Returns:
@@ -187,10 +191,12 @@ def fuzz(completions: int, seed: int) -> dict[str, Any]:
         completion; failures: lines.
     """
     rng, rewards = random.Random(seed), build_rewards()
+    gc.collect()
+    gc.freeze()  # or a collection of all that is imported, 0.2 s, falls into some reward's time
     report: dict[str, Any] = {name: Counter() for name in ("kinds", "grades", "judged")}
     report |= {"slowest": {}, "failures": []}
     for _ in range(completions):
-        kind = "long" if rng.random() < LONG_SHARE else rng.choice(list(WRITERS))
+        kind = "long" if rng.random() < long else rng.choice(list(WRITERS))
         problem = draw_problem(rng)
         text = {**WRITERS, "long": write_long}[kind](rng, problem)
         report["kinds"][kind] += 1
