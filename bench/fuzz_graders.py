@@ -170,6 +170,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--long", type=float, default=0.02, help="share of completions of up to 100,000 characters")
     options = parser.parse_args()
+    gc.collect()
+    gc.freeze()  # or a collection of all that is imported, 0.2 s, falls into some reward's time
     report = fuzz(options.completions, options.seed, options.long)
     print(f"{options.completions:,} completions, seed {options.seed}: {dict(report['kinds'])}")
     print(f"grades: {dict(report['grades'])}")
@@ -191,8 +193,6 @@ def fuzz(completions: int, seed: int, long: float = 0.02) -> dict[str, Any]:
         completion; failures: lines.
     """
     rng, rewards = random.Random(seed), build_rewards()
-    gc.collect()
-    gc.freeze()  # or a collection of all that is imported, 0.2 s, falls into some reward's time
     report: dict[str, Any] = {name: Counter() for name in ("kinds", "grades", "judged")}
     report |= {"slowest": {}, "failures": []}
     for _ in range(completions):
