@@ -8,7 +8,9 @@ chosen      # ["algo.args.learning_rate=0.001: the model's own, conf/model/tiny.
 from dataclasses import asdict
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp import device
@@ -48,10 +50,11 @@ def _compose_groups(cfg: Config) -> DictConfig:
     if (ROOT / "conf" / "model" / f"{cfg.model.name}.yaml").is_file():  # else an option of the user's own folder
         groups.append(f"model={cfg.model.name}")
     device.register_resolvers()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        base = compose("config", groups)
+    loader = ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))  # beside the command line's own Hydra
+    base = loader.load_configuration("config", groups, run_mode=RunMode.RUN)
     OmegaConf.set_struct(base, False)
     OmegaConf.set_readonly(base, False)
+    del base["hydra"]
     base.output_dir = cfg.output_dir
     for key in ("path", "base", "parameters"):
         base.model[key] = getattr(cfg.model, key)

@@ -1,7 +1,8 @@
 import pytest
+from hydra import initialize_config_dir
 from transformers import AutoModelForCausalLM, GPT2Config
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config import ROOT, ConfigError, compose_config
 from rlhf_exp.dry_run import print_dry_run
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
 from rlhf_exp.tasks import countdown
@@ -124,3 +125,10 @@ def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_goes_on(no_weights
         "not checked without the network: model.path=Qwen/Qwen3-1.7B: its tokenizer is not in the hub's cache\n" in text
     )
     assert text.endswith("all other checks passed\n")
+
+
+def test_it_runs_inside_the_command_lines_own_hydra(no_weights, capsys):
+    cfg = compose_config([*SMALL, "max_tokens=10"])
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        print_dry_run(cfg)
+    assert "  max_tokens=10 (default 96)\n" in capsys.readouterr().out
