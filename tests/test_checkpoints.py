@@ -1,5 +1,6 @@
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,6 +113,39 @@ def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside
     assert find_checkpoint(tmp_path).path == last
     tidy(last.parent, None)
     assert names(tmp_path) == ["unusable-checkpoint-3", "unusable-checkpoint-6"]
+
+
+@pytest.mark.parametrize("damaged", [[6], [3, 6]])
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so(tmp_path, monkeypatch, capsys, name, damaged):
+    from rlhf_exp import run
+
+    for step in (3, 6):
+        save(tmp_path, step)
+    for step in damaged:
+        (tmp_path / "checkpoints" / f"checkpoint-{step}" / name).unlink()
+    started = []
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(output_dir=str(tmp_path / "checkpoints")),
+        train=lambda resume_from_checkpoint: started.append(resume_from_checkpoint),
+        callback_handler=SimpleNamespace(callbacks=[]),
+        state=SimpleNamespace(global_step=6),
+    )
+    monkeypatch.setattr(run, "load_run", lambda path: SimpleNamespace(metrics=[]))
+    monkeypatch.setattr(run, "_count_tokens", lambda metrics, trainer: {})
+    folder, meter = SimpleNamespace(path=tmp_path, record={}), SimpleNamespace(counts={})
+    resumed = SimpleNamespace(resume=str(tmp_path) if damaged == [6] else None)
+    run._train(resumed, trainer, folder, meter)
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == len(damaged)
+    if damaged == [6]:
+        assert started == [str(tmp_path / "checkpoints" / "checkpoint-3")]
+        assert shown[0].startswith("checkpoint-6: ") and shown[0].endswith("; put aside, goes on from checkpoint-3")
+        assert names(tmp_path) == ["checkpoint-3", "unusable-checkpoint-6"]
+    else:
+        assert started == [None]
+        assert all(line.endswith("; put aside, starts anew") for line in shown)
+        assert names(tmp_path) == ["unusable-checkpoint-3", "unusable-checkpoint-6"]
 
 
 def test_a_run_without_a_whole_checkpoint_cannot_be_resumed_and_the_line_says_why(tmp_path):

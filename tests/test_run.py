@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -153,6 +155,31 @@ def test_a_resumed_run_ends_as_an_unbroken_one(finished, workplace):
     assert read_metrics(broken) == read_metrics(finished[0])
     assert json.loads((broken / "run.json").read_text())["status"] == "finished"
     assert (broken / "samples.jsonl").read_text() == (finished[0] / "samples.jsonl").read_text()
+
+
+def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_unbroken_one(finished, workplace):
+    stopped = workplace / "stopped"
+    arguments = [*SMALL, "algo.args.save_steps=100", "output_dir=stopped"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rlhf_exp", *arguments],
+        cwd=workplace, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    metrics = stopped / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_text()):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    shown, _ = process.communicate()
+    assert process.returncode == 143, shown
+    record = json.loads((stopped / "run.json").read_text())
+    assert (record["status"], record["error"]) == ("stopped", "SIGTERM") and 1 <= record["steps"] < 6
+    step = record["steps"]
+    said = f"Stopped at step {step} by SIGTERM; checkpoint saved. Go on with: python -m rlhf_exp resume=stopped"
+    assert said in shown.splitlines()
+    assert [path.name for path in (stopped / "checkpoints").glob("checkpoint-*")] == [f"checkpoint-{step}"]
+    done = launch("resume=stopped", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    assert read_metrics(stopped) == read_metrics(finished[0])
+    assert (stopped / "samples.jsonl").read_text() == (finished[0] / "samples.jsonl").read_text()
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folder(workplace):

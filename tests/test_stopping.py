@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
@@ -11,6 +14,8 @@ from rlhf_exp import run, stopping
 from rlhf_exp.checkpoints import staged
 from rlhf_exp.config import compose_config
 from rlhf_exp.stopping import SIGNALS, Stop, StopSignals, describe_stop
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -86,6 +91,35 @@ def test_outside_the_main_thread_nothing_is_handled():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+HUNG_UP = """
+import fcntl, sys, termios, time
+from rlhf_exp.stopping import StopSignals, tell
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+with StopSignals() as signals:
+    signals.may_wait = True
+    print("ready", flush=True)
+    while not signals.received:
+        time.sleep(0.01)
+    for _ in range(3):
+        tell("a line")
+        print("a bar", file=sys.stderr, flush=True)
+    open("saved", "w").write(signals.received.name)
+"""
+
+
+def test_after_the_terminal_is_closed_printing_does_not_fail(tmp_path):
+    terminal, child_end = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HUNG_UP], stdin=child_end, stdout=child_end, stderr=child_end, cwd=tmp_path,
+        start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    os.close(child_end)
+    assert os.read(terminal, 100).strip() == b"ready"
+    os.close(terminal)
+    assert process.wait(timeout=60) == 0
+    assert (tmp_path / "saved").read_text() == "SIGHUP"
 
 
 def test_the_line_says_what_there_is_to_go_on_with(tmp_path, monkeypatch):
