@@ -51,11 +51,16 @@ def parse(cfg: DictConfig) -> Config:
         ConfigError: unknown keys, then wrong types, then values out of range; where there are none, what does
             not go together, then files that are missing or cannot be written.
     """
+    # First what was typed: what follows from a wrong value is not said beside it, and may not even resolve.
+    derived = _list_derived(cfg)
+    if found := _check(OmegaConf.to_container(cfg, resolve=False), derived)[1]:
+        raise ConfigError(found)
     try:
         values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
-    config, found = _check(values, _list_derived(cfg))
+    # Null is a default that is not known; find_conflicts says why.
+    config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
     found = found or list(dict.fromkeys(find_conflicts(config) + files.find_missing_files(config)))
     if found:
         raise ConfigError(found)
@@ -68,12 +73,17 @@ def check_values(values: dict[str, Any]) -> list[str]:
     return found or find_conflicts(config)
 
 
-def _check(values: dict[str, Any], derived: list[str]) -> tuple[Config | None, list[str]]:
-    """The config where every key is known and every value fits, else None and a line for each problem."""
+def _check(values: dict[str, Any], skipped: list[str]) -> tuple[Config | None, list[str]]:
+    """The config where every key is known and every value fits, else None and a line for each problem.
+
+    Args:
+        values: of the config; one that is not resolved yet is passed over, and the config is then of no use.
+        skipped: names in `algo.args` that are not checked.
+    """
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     algo = values.get("algo")
     config = _read(Config, values, "", problems, algo["name"] if isinstance(algo, dict) and "name" in algo else "grpo")
-    for kind, lines in _check_args(algo, derived, any(problems.values())).items():
+    for kind, lines in _check_args(algo, skipped).items():
         problems[kind] += lines
     return config, [line for lines in problems.values() for line in lines]
 
@@ -90,6 +100,8 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], 
         key = path + item.name
         if item.name not in values:
             problems["unknown"].append(f"{key}: missing; it has no default")
+        elif _is_reference(values[item.name]):
+            read[item.name] = None
         elif options := schemas(hints[item.name]):
             absent = values[item.name] is None and type(None) in get_args(hints[item.name])
             if not absent and (problem := _refuse_option(options, values[item.name], key)):
@@ -102,9 +114,19 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], 
                 read[item.name] = None
         else:
             read[item.name] = values[item.name]
-            for kind, line in find_problems(key, values[item.name], hints[item.name], item.metadata.get("range")):
+            value = _drop_references(values[item.name])
+            for kind, line in find_problems(key, value, hints[item.name], item.metadata.get("range")):
                 problems[kind].append(line)
     return None if any(problems.values()) else schema(**read)
+
+
+def _is_reference(value: Any) -> bool:
+    """Whether a value, or one in a list, is still to be resolved."""
+    return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
+
+
+def _drop_references(value: Any) -> Any:
+    return {name: item for name, item in value.items() if not _is_reference(item)} if isinstance(value, dict) else value
 
 
 def _list_derived(cfg: DictConfig) -> list[str]:
@@ -113,18 +135,13 @@ def _list_derived(cfg: DictConfig) -> list[str]:
     return [name for name in args if OmegaConf.is_interpolation(args, name)] if isinstance(args, DictConfig) else []
 
 
-def _check_args(algo: Any, derived: list[str], said: bool) -> dict[str, list[str]]:
-    """Problems of `algo.args` by their kind, as far as the arguments of TRL tell.
-
-    Of those that are `derived` from other keys, what is wrong is `said` there; null is a default that is not known.
-    """
+def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
+    """Problems of `algo.args` by their kind, as far as the arguments of TRL tell."""
     if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in CONFIG_CLASSES:
         return {}
     known = load_arguments(algo["name"])
     own = [name for name in algo if name in known and name not in ("name", "args")]
-    args = {
-        name: value for name, value in algo["args"].items() if name not in derived or not said and value is not None
-    }
+    args = {name: value for name, value in algo["args"].items() if name not in skipped}
     problems = find_argument_problems(algo["name"], args, own, known)
     if not are_losses(algo["name"], args.get("loss_type")):  # another algorithm's brings arguments of that one
         problems["unknown"] = []

@@ -1,0 +1,214 @@
+"""Every key misspelt, mistyped and out of range: each is to be refused in one line that names the key.
+
+    python bench/fuzz_config.py                 # all of it: minutes
+    python bench/fuzz_config.py --share 20      # every twentieth case, by a fixed order
+
+Keys: those of every YAML file of conf/, and every argument of TRL of every algorithm. Each goes the way of the command
+line in this process: overrides, Hydra, checks. It prints the counts, each case that was not as wanted, and exits with 1
+where there is one.
+"""
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rlhf_exp import device
+from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.keys import schemas
+from rlhf_exp.refusals import explain
+from rlhf_exp.schema import Config
+from rlhf_exp.trl_arguments import CONFIG_CLASSES, load_arguments
+from rlhf_exp.trl_ranges import RENAMED
+
+GROUPS = ("algo", "task", "model", "peft", "reward", "generation", "device", "logging", "monitor", "eval")
+FREE = ("reward.weights", "reward.functions", "model.init", "peft.quantization", "model.learning_rate")
+"""Mappings whose entries are another file's business, or whose value is text or number as it likes."""
+NEEDS = {"dpo": ["reward=none"], "sft": ["reward=none"], "reward_model": ["reward=none"]}
+LONG = 10**18
+
+
+@dataclass(frozen=True)
+class Case:
+    kind: str
+    overrides: tuple[str, ...]
+    key: str
+
+
+def list_cases(seed: int = 0) -> list[Case]:
+    """All cases in a fixed random order, so that any share of them is a sample."""
+    cases = [case for choice in list_choices() for case in _vary_keys(choice)]
+    cases += [case for algo in CONFIG_CLASSES for case in _vary_arguments(algo)]
+    cases = list(dict.fromkeys(cases))
+    random.Random(seed).shuffle(cases)
+    return cases
+
+
+def list_choices() -> list[tuple[str, ...]]:
+    """The options of every group, one at a time."""
+    found = [()]
+    for group in GROUPS:
+        for file in sorted((ROOT / "conf" / group).glob("*.yaml")):
+            needs = [*NEEDS.get(file.stem, []), *(["algo=dpo"] if f"{group}={file.stem}" == "task=hh_rlhf" else [])]
+            found.append((f"{group}={file.stem}", *needs))
+    return found
+
+
+def check(case: Case) -> str | None:
+    """What is not as wanted, None where all is."""
+    try:
+        compose_config(["device=cpu", *case.overrides])
+    except ConfigError as error:
+        lines = error.problems
+    except (HydraException, OmegaConfBaseException) as error:
+        lines = [explain(error, case.overrides)]
+    else:
+        return "was accepted"
+    if len(lines) != 1 or "\n" in lines[0]:
+        return f"{len(lines)} lines: {lines}"
+    if case.kind == "misspelt":
+        named = lines[0].partition("did you mean ")[2].removesuffix("?")
+        return None if case.key in (named, f"algo.args.{named}") else f"not named: {lines[0]}"
+    return None if case.key in lines[0] else f"another key: {lines[0]}"
+
+
+def misspell(key: str, rng: random.Random) -> Iterator[str]:
+    """One letter of the last part dropped, doubled, and changed for its neighbour."""
+    place, dot, end = key.rpartition(".")
+    if len(end) < 3:
+        return
+    at = rng.randrange(1, len(end) - 1)
+    for typed in (
+        end[:at] + end[at + 1 :],
+        end[:at] + end[at] + end[at:],
+        end[: at - 1] + end[at] + end[at - 1] + end[at + 1 :],
+    ):
+        if typed != end:
+            yield place + dot + typed
+
+
+def _vary_keys(choice: tuple[str, ...]) -> Iterator[Case]:
+    values = _compose(choice)
+    group = choice[0].partition("=")[0] if choice else ""
+    known = dict(_flatten(values))
+    ends = {key for key in known}
+    for key, hint, bounds in _list_fields(Config, values, ""):
+        inside = key == group or key.startswith(f"{group}.")
+        if (
+            (group and not inside)
+            or (not group and "." in key and key.partition(".")[0] in GROUPS)
+            or key == "algo.args"
+        ):
+            continue
+        rng = random.Random(f"{choice} {key}")
+        if not key.endswith(".name") and key not in ("dry_run",):
+            for typed in misspell(key, rng):
+                if typed not in ends:
+                    yield Case("misspelt", (*choice, f"{typed}=1"), key)
+        if key in FREE or key.endswith((".name", ".args")) or schemas(hint):
+            continue
+        for kind, text in _wrong_values(hint, bounds):
+            yield Case(kind, (*choice, f"{key}={text}"), key)
+
+
+def _vary_arguments(algo: str) -> Iterator[Case]:
+    known = load_arguments(algo)
+    choice = (f"algo={algo}", *NEEDS.get(algo, []))
+    for name, argument in known.items():
+        key, rng = f"algo.args.{name}", random.Random(f"{algo} {name}")
+        if name in RENAMED:
+            continue
+        if "token" not in name:
+            for typed in misspell(name, rng):
+                if typed not in known:
+                    yield Case("misspelt", (*choice, f"algo.args.{typed}=1"), key)
+                    yield Case("misspelt", (*choice, f"+algo.args.{typed}=1"), key)
+        if name == "loss_type":
+            continue
+        for kind, text in _wrong_values(argument.annotation, "number" if _holds_number(argument.annotation) else None):
+            yield Case(kind, (*choice, f"++{key}={text}"), key)
+
+
+def _wrong_values(hint: Any, bounds: str | None) -> Iterator[tuple[str, str]]:
+    """(kind, text of the override) that no key of this type takes; `bounds` where its numbers have a range."""
+    parts = get_args(hint) if get_origin(hint) is not None and get_origin(hint) is not Literal else (hint,)
+    parts = [part for part in (parts if _is_union(hint) else [hint]) if part is not type(None)]
+    text = any(part is str for part in parts)
+    number = any(part in (int, float) for part in parts)
+    if not text and not any(part is dict or get_origin(part) is dict for part in parts):
+        yield "mistyped", "nonsense"
+    if not any(part is bool for part in parts) and not any(
+        get_origin(p) is Literal and True in get_args(p) for p in parts
+    ):
+        yield "mistyped", "true"
+    if not any(get_origin(part) is list for part in parts):
+        yield "mistyped", "[1,x]"
+    if not number:
+        yield "mistyped", "3.75"
+    if number and bounds:
+        yield from (("out of range", value) for value in ("nan", "inf", f"-{LONG}", f"{LONG}"))
+    if text:
+        yield "mistyped", "''"
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) is Union or type(hint).__name__ == "UnionType"
+
+
+def _holds_number(hint: Any) -> bool:
+    return any(part in (int, float) for part in (hint, *get_args(hint)))
+
+
+def _list_fields(schema: type, values: Any, path: str) -> Iterator[tuple[str, Any, str | None]]:
+    hints = get_type_hints(schema)
+    for name, item in schema.__dataclass_fields__.items():
+        if not isinstance(values, dict) or name not in values:
+            continue
+        key = path + name
+        yield key, hints[name], item.metadata.get("range")
+        options = schemas(hints[name])
+        chosen = values[name].get("name") if isinstance(values[name], dict) else None
+        named = [o for o in options if chosen in get_args(get_type_hints(o).get("name"))] or options
+        if named:
+            yield from _list_fields(named[0], values[name], f"{key}.")
+
+
+def _flatten(values: dict, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        yield path + str(name), value
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{path}{name}.")
+
+
+@cache
+def _compose(choice: tuple[str, ...]) -> dict:
+    device.register_resolvers()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return OmegaConf.to_container(compose("config", ["device=cpu", *choice]), resolve=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--share", type=int, default=1, help="every how many cases one is tried")
+    cases = list_cases()[:: parser.parse_args().share]
+    tried, wrong = Counter(case.kind for case in cases), Counter()
+    for case in cases:
+        if problem := check(case):
+            wrong[case.kind] += 1
+            print(f"{case.kind}: {' '.join(case.overrides)}: {problem}")
+    for kind in sorted(tried):
+        print(f"{kind}: {tried[kind]} tried, {wrong[kind]} not as wanted")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
