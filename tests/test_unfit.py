@@ -1,6 +1,5 @@
 """Which checkpoints cannot be resumed, and in which words. That real ones can: tests/trainers/test_resuming.py."""
 
-import json
 from dataclasses import replace
 from functools import cache
 
@@ -24,18 +23,15 @@ CASES = {
 
 @cache
 def configure(*overrides):
-    return compose_config(["device=cpu", "algo.args.max_steps=8", *overrides])
+    return compose_config(["device=cpu", *overrides])
 
 
-def fill(folder, cfg, step=4, in_rollout=False, tokens=100):
-    """A checkpoint of empty files, but for those that are read."""
+def fill(folder, cfg):
+    """A checkpoint of empty files."""
     for names in list_needed(cfg):
         path = folder / names[-1]
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    read = {"trainer_state": {"global_step": step, "max_steps": 8}, "progress": {"in_rollout": in_rollout}}
-    for name, value in {**read, "work": {"trained_tokens": tokens}}.items():
-        (folder / f"{name}.json").write_text(json.dumps(value))
     return folder
 
 
@@ -55,19 +51,6 @@ def test_the_state_of_optimizer_schedule_and_randomness_is_always_among_them():
         names = {names[0] for names in list_needed(configure(*overrides))}
         assert {"optimizer.pt", "scheduler.pt", "rng_state.pth", "progress.json", WORK} <= names
     assert work.FILE == WORK
-
-
-@pytest.mark.parametrize("overrides", [["algo.args.max_steps=9"], ["algo.args.max_steps=8", "train_tokens=101"]])
-def test_a_run_that_ended_within_a_rollout_cannot_be_made_longer(tmp_path, overrides):
-    fill(tmp_path, configure(), step=8 if "9" in overrides[0] else 7, in_rollout=True)
-    why = "the run ended there within a rollout; leave algo.args.max_steps and train_tokens as they were"
-    assert explain_unfit(tmp_path, configure(*overrides)) == why
-
-
-@pytest.mark.parametrize("overrides", [["algo.args.max_steps=8"], ["algo.args.max_steps=-1"], ["train_tokens=100"]])
-def test_a_run_that_ended_within_a_rollout_can_be_measured(tmp_path, overrides):
-    fill(tmp_path, configure(), step=7 if "tokens" in overrides[0] else 8, in_rollout=True)
-    assert explain_unfit(tmp_path, configure(*overrides)) is None
 
 
 def test_a_run_without_its_optimizer_is_refused_before_anything_of_it_changes(tmp_path):

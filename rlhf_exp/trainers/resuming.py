@@ -52,7 +52,6 @@ class Resumable(WholeCheckpoints):
             "loss": self._tr_loss.item(),
             "logged": self._globalstep_last_logged,
             "metrics": self._metrics["train"],
-            "in_rollout": self._in_rollout(),
         }
         (Path(output_dir) / PROGRESS).write_text(json.dumps(progress, default=float), encoding="utf-8")
         if self._follower() is not None:
@@ -68,10 +67,6 @@ class Resumable(WholeCheckpoints):
         if self._follower() is not None:
             load_model(self._follower(), str(Path(checkpoint) / REFERENCE))
 
-    def _in_rollout(self) -> bool:
-        """Whether completions are left over that the next step would learn from."""
-        return False
-
     def _follower(self) -> nn.Module | None:
         """The reference where it follows the policy (sync_ref_model), so that the start model cannot replace it."""
         return self.ref_model if getattr(self.args, "sync_ref_model", False) else None
@@ -84,11 +79,9 @@ class ResumableRollouts(Resumable):
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Every callback has said whether to save: put that off to the rollout's end. The run's last step saves
-        whatever is left of its rollout, for nothing is trained from there."""
+        wherever it is in one, for nothing is trained from there."""
         self._save_is_due |= self.control.should_save
-        self.control.should_save = self._save_is_due and (self.is_over() or not self._in_rollout())
+        in_rollout = self._step % (self.args.steps_per_generation * self.num_iterations) != 0
+        self.control.should_save = self._save_is_due and (self.is_over() or not in_rollout)
         self._save_is_due &= not self.control.should_save
         super()._maybe_log_save_evaluate(*args, **kwargs)
-
-    def _in_rollout(self) -> bool:
-        return self._step % (self.args.steps_per_generation * self.num_iterations) != 0
