@@ -28,7 +28,7 @@ CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache
 WRITTEN = ("run.json", "metrics.jsonl", "evaluation.json", "samples.jsonl", "preferences.jsonl", "errors.json",
            "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model")  # fmt: skip
 DRAWN = ("start_model", "samples")
-# What may differ when a run is gone on with: none of it changes what is trained.
+# What may differ when a run is gone on with: how it is watched and saved. Threads change no more than last digits.
 MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinite",
               "algo.args.save_steps", "algo.args.save_strategy", "algo.args.save_total_limit")  # fmt: skip
 SHOWN = 3
@@ -79,7 +79,7 @@ def check_resume(cfg: Config) -> list[str]:
     _refuse_settings([item for item in differing if item.name not in MAY_CHANGE], where, f"leave that out, or {remedy}")
     if changed := list_changes(before or {}, inputs):
         raise ConfigError([f"{where} inputs ({', '.join(changed)}); {remedy}"])
-    notes = [f"{item}: changes nothing that is trained" for item in differing]
+    notes = [f"{item}: may differ" for item in differing]
     notes += [f"{name} {old}, here {new}" for name, old, new in _list_other_versions(record)]
     notes += [] if before is not None else ["its run.json holds no hashes of its inputs: they are not compared"]
     return [f"resume={folder}: {note}" for note in notes]
