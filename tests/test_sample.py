@@ -69,7 +69,7 @@ def test_samples_are_of_the_prompts_to_train_on_in_their_order(finished):
 def test_the_summary_says_what_there_is_to_learn_from(finished, capsys):
     folder = finished.parent / "again"
     assert main([*SMALL, f"output_dir={folder}", f"eval.cache_dir={finished.parent}/cache"]) == 0
-    said, first, figures, counts, use = capsys.readouterr().out.splitlines()
+    said, *_, first, figures, counts, use = capsys.readouterr().out.splitlines()
     assert said == f"16 x 4 completions for countdown, model tiny, seed 0: {folder}"
     assert first.startswith("16 prompts x 4 completions of at most 32 tokens: ") and first.endswith(", from the cache")
     assert figures.startswith("accuracy ") and "pass@2 " in figures and "pass@4 " in figures
