@@ -24,7 +24,11 @@ def study_table(run_dirs: list[Path]) -> str:
     from rlhf_exp.report.terminal import align
 
     rows = study_rows([load_run(path) for path in run_dirs])
-    return "\n".join([*align(rows), "In brackets: 95% t intervals over seeds."]) if rows else "No run was measured."
+    if not rows:
+        return "No run was measured."
+    several = any("[" in cell for row in rows[1:] for cell in row[2:])
+    note = "In brackets: 95% t intervals over seeds." if several else "One seed for each setting: no intervals."
+    return "\n".join([*align(rows), note])
 
 
 def write_report(run_dirs: list[Path], out: Path) -> Path:

@@ -36,6 +36,15 @@ def _at(*key: str, of: str = "evaluation") -> Callable[[Run], Interval | None]:
     return read
 
 
+def _of_task(*key: str) -> Callable[[Run], Interval | None]:
+    """An accuracy on a task. A reward model's is of pairs, where chance is a half: it has columns of its own."""
+    return lambda run: None if run.info.get("algo") == "reward_model" else _at(*key)(run)
+
+
+def _of_pairs(*key: str) -> Callable[[Run], Interval | None]:
+    return lambda run: _at(*key)(run) if run.info.get("algo") == "reward_model" else None
+
+
 def _reward(run: Run) -> Interval | None:
     """A reward model's own mean reward has no zero to compare from."""
     return None if run.info.get("algo") == "reward_model" else _at("trained", "reward", "mean")(run)
@@ -68,16 +77,20 @@ def _count(spec: str) -> Callable[[Interval | None], str]:
     return lambda interval: number(interval, spec)
 
 
-TRAINED = Column("trained", _at("trained", "accuracy"), percent)
+TRAINED = Column("trained", _of_task("trained", "accuracy"), percent)
 REWARD = Column("reward", _reward, _count(".3f"),
                 "Rewards are of the trained model, and comparable only under the same reward.")  # fmt: skip
 REWARD_STD = Column("reward std", _at("trained", "reward", "std"), _count(".3f"), "")
 KL = Column("KL", _at("trained", "kl", "mean"), _count(".2f"),
             "KL is the trained model's to its start, exact, at temperature 1, in nats per completion.")  # fmt: skip
 KL_STD = Column("KL std", _at("trained", "kl", "std"), _count(".2f"), "Std: over the held-out rows of a run.")
-BASELINE = Column("baseline", _at("baseline", "accuracy"), percent)
-DIFFERENCE = Column("difference", _at("paired", "difference"), points,
+BASELINE = Column("baseline", _of_task("baseline", "accuracy"), percent)
+DIFFERENCE = Column("difference", _of_task("paired", "difference"), points,
                     "Baseline and trained are held-out accuracies, the difference is in points.")  # fmt: skip
+PAIRS_BASELINE = Column("pairs, baseline", _of_pairs("baseline", "accuracy"), percent,
+                        "Pairs: share of held-out pairs whose chosen answer a reward model puts first.")  # fmt: skip
+PAIRS_TRAINED = Column("pairs, trained", _of_pairs("trained", "accuracy"), percent)
+PAIRS_DIFFERENCE = Column("pairs, difference", _of_pairs("paired", "difference"), points)
 IMPLICIT = Column("implicit", _at("trained", "preference", "accuracy"), percent,
                   "Implicit: share of held-out pairs whose chosen answer the policy's implicit reward puts"
                   " first.")  # fmt: skip
@@ -88,14 +101,18 @@ TOKENS = Column("tokens", _at("trained", "mean_tokens"), _count(".1f"),
                 "Tokens are of the trained model's completions.")  # fmt: skip
 USED = Column("budget used", _at("trained", "utilisation"), percent)
 
-MEASURED = (BASELINE, TRAINED, DIFFERENCE, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
+MEASURED = (
+    *(BASELINE, TRAINED, DIFFERENCE, PAIRS_BASELINE, PAIRS_TRAINED, PAIRS_DIFFERENCE, IMPLICIT),
+    *(WIN_RATE, REWARD, TOKENS, KL),
+)
 """Of one run, and over seeds."""
 
 OUTCOME = (
     BASELINE,
     TRAINED,
     DIFFERENCE,
-    *(Column(name, _at("trained", "counts", name), _count(".1f")) for name in OUTCOMES),
+    *(PAIRS_BASELINE, PAIRS_TRAINED, PAIRS_DIFFERENCE),
+    *(Column(name, _of_task("trained", "counts", name), _count(".1f")) for name in OUTCOMES),
     TOKENS,
     USED,
 )
@@ -128,7 +145,9 @@ PASSES = (
 
 def read_start(run: Run, column: Column) -> Interval | None:
     """A column that is of the trained model, read of the start model instead; its KL to itself is 0."""
-    alike = replace(run, info={}, evaluation={"trained": run.evaluation.get("baseline", {})})
+    alike = replace(
+        run, info={"algo": run.info.get("algo")}, evaluation={"trained": run.evaluation.get("baseline", {})}
+    )
     return column.read(alike)
 
 
@@ -141,6 +160,6 @@ def mean_over_seeds(group: list[Run], column: Column) -> Interval | None:
     """The mean over a group's runs with a t interval. The start model, measured once for all of them, keeps the
     interval over its held-out rows."""
     found = [figure for run in group if (figure := column.read(run))]
-    if column is BASELINE and found and all(figure == found[0] for figure in found):
+    if column in (BASELINE, PAIRS_BASELINE) and found and all(figure == found[0] for figure in found):
         return found[0]
     return mean_interval([figure["value"] for figure in found]) if found else None

@@ -14,6 +14,8 @@ from rlhf_exp.report.columns import (
     KL,
     MEASURED,
     OUTCOME,
+    PAIRS_BASELINE,
+    PAIRS_TRAINED,
     PASSES,
     REWARD,
     REWARDS,
@@ -33,7 +35,8 @@ from rlhf_exp.report.verdict import accuracy_name, status_sentence
 SEEDS_NOTE = (
     "Means over seeds with 95% t intervals; one seed has none. A seed that was run twice counts once, the later one."
 )
-SHORT = ("trained", "difference", "win rate", "reward", "KL")
+ONE_SEED_NOTE = "One seed for each setting: no interval over seeds; the baseline's is over the held-out rows."
+SHORT = ("trained", "difference", "pairs, trained", "pairs, difference", "win rate", "reward", "KL")
 """Of the columns over seeds, those that a terminal has room for."""
 
 
@@ -91,11 +94,11 @@ def _over_seeds(measured: dict[str, list[Run]], runs: list[Run], out: Path) -> l
     graded = any("counts" in run.evaluation["trained"] and run.info.get("algo") != "reward_model" for run in kept)
     columns = list_columns(kept, OUTCOME if graded else MEASURED)
     notes = ["Correct, partial and failed count held-out completions."] if graded else []
-    text = " ".join([SEEDS_NOTE, *(column.note for column in columns if column.note), *notes])
+    seeds = SEEDS_NOTE if max(map(len, measured.values())) > 1 else ONE_SEED_NOTE
+    text = " ".join([seeds, *(column.note for column in columns if column.note), *notes])
     blocks: list[Block] = [Heading("Over seeds"), _table(measured, columns), Text(text)]
-    dots = [
-        (label, *(mean_over_seeds(group, side) for side in (BASELINE, TRAINED))) for label, group in measured.items()
-    ]
+    sides = (BASELINE, TRAINED) if any(TRAINED.read(run) for run in kept) else (PAIRS_BASELINE, PAIRS_TRAINED)
+    dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
     if dots := [row for row in dots if row[1] or row[2]]:
         blocks.append(Figures([plots.draw_accuracy(dots, out, _accuracy_names(runs))]))
     return blocks
@@ -108,6 +111,7 @@ def _told_apart(measured: dict[str, list[Run]]) -> list[Block]:
     blocks: list[Block] = [Heading("Which can be told apart")]
     for column, name, write in (
         (TRAINED, "held-out accuracy", points),
+        (PAIRS_TRAINED, "held-out pair accuracy", points),
         (REWARD, "reward", lambda found: number(found, "+.3f")),
     ):
         if column is REWARD and not _share_rewards(measured):
@@ -116,7 +120,7 @@ def _told_apart(measured: dict[str, list[Run]]) -> list[Block]:
         if not pairs:
             continue
         blocks.append(Callout("info", tell_apart(pairs, name), ""))
-        if column is TRAINED:
+        if column in (TRAINED, PAIRS_TRAINED):
             rows = [
                 [f"{pair.first} - {pair.second}", write(pair.difference), _p(pair.p), _p(pair.adjusted),
                  "not tested" if pair.p is None else "told apart" if pair.told_apart else "not told apart"]

@@ -4,6 +4,8 @@ draw_run(run, out)   ->  [(out/plots/reward.png, "Mean reward ..."), ...], only 
 draw_runs(groups, out), where groups maps a label to its runs, draws the same curves over each other
 """
 
+import re
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +64,34 @@ CURVES = (
 )  # fmt: skip
 
 
+class Panel(NamedTuple):
+    """One of the plots that stand above each other over the same steps."""
+
+    unit: str
+    keys: dict[str, str]
+
+
+STACKS = {
+    "optimizer": ("In training: {}", (
+        Panel("loss", {"loss": ""}),
+        Panel("learning rate", {"learning_rate": ""}),
+        Panel("gradient norm", {"grad_norm": "policy", "ppo/critic_grad_norm": "critic"}),
+    )),
+    "ppo": ("PPO: losses, the critic beside the returns, the variance that it explains, shares clipped, KL and its"
+            " price", (
+        Panel("loss", {"ppo/policy_loss": "policy", "ppo/value_loss": "value"}),
+        Panel("reward", {"ppo/value_mean": "value", "ppo/return_mean": "return"}),
+        Panel("explained", {"ppo/explained_variance": ""}),
+        Panel("clipped", {"ppo/clip_fraction": "policy", "ppo/value_clip_fraction": "value"}),
+        Panel("KL, nats", {"ppo/kl": "k1", "ppo/kl_exact": "exact", "ppo/kl_k3": "k3"}),
+        Panel("KL price", {"ppo/kl_coef": ""}),
+    )),
+}  # fmt: skip
+"""Drawn in the report of one run alone."""
+
+COMPONENT = re.compile("rewards/(.+)/mean")
+
+
 def draw_run(run: Run, out: Path) -> list[Picture]:
     """The curves of one run; outcomes and length have plots of their own, with more in them."""
     pictures = []
@@ -73,7 +103,11 @@ def draw_run(run: Run, out: Path) -> list[Picture]:
         else:
             picture = _draw_lines(run, out, curve)
         pictures += [picture] if picture else []
-    return pictures
+    components = {key: found[1] for row in run.metrics for key in row if (found := COMPONENT.fullmatch(key))}
+    if len(components) > 1:  # one alone is the reward
+        curve = Curve("components", "Rewards in training, each before its weight", "reward", components)
+        pictures += [picture] if (picture := _draw_lines(run, out, curve)) else []
+    return pictures + [picture for name in STACKS if (picture := _draw_stack(run, out, name))]
 
 
 def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
@@ -124,11 +158,33 @@ def _draw_lines(run: Run, out: Path, curve: Curve) -> Picture | None:
         return None
     with open_figure(out, curve.name) as figure:
         axes = add_axes(figure, "step", curve.unit)
-        for color, (key, label) in zip((BLUE, ORANGE, GREEN), present.items(), strict=False):
+        for color, (key, label) in zip(cycle(PALETTE), present.items(), strict=False):
             _plot(axes, *run.series(key), color=color, label=label)
         if any(present.values()):
             figure.legend(loc="outside upper left", ncols=3)
     return plot_path(out, curve.name), curve.caption
+
+
+def _draw_stack(run: Run, out: Path, name: str) -> Picture | None:
+    caption, listed = STACKS[name]
+    drawn = {"loss"} if run.info.get("algo") in LOSS_ALGOS else set()  # in a plot of its own
+    panels = [
+        Panel(unit, present)
+        for unit, keys in listed
+        if not drawn & keys.keys() and (present := {key: label for key, label in keys.items() if run.series(key)[0]})
+    ]
+    if not panels:
+        return None
+    with open_figure(out, name, height=0.7 + 1.3 * len(panels)) as figure:
+        stacked = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (unit, keys) in zip(stacked, panels, strict=True):
+            for color, (key, label) in zip(cycle(PALETTE), keys.items(), strict=False):
+                _plot(axes, *run.series(key), color=color, label=label)
+            axes.set(ylabel=unit)
+            if any(keys.values()):
+                axes.legend(fontsize=7, ncols=3)
+        stacked[-1].set(xlabel="step")
+    return plot_path(out, name), caption.format(", ".join(panel.unit for panel in panels))
 
 
 def _draw_outcomes(run: Run, out: Path) -> Picture | None:

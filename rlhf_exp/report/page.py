@@ -10,35 +10,43 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STYLE = """
+:root { color-scheme: light dark; --text: #1c2128; --page: #fff; --dim: #57606a; --line: #d8dee4; --faint: #f3f5f7; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6edf3; --page: #0d1117; --dim: #9da7b3; --line: #30363d; --faint: #161b22; }
+  img { background: #fff; padding: .4rem; border-radius: 6px; box-sizing: border-box; } }
 body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
-  color: #1c2128; background: #fff; max-width: 62rem; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: .5rem 0 .25rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-bottom: .25rem; border-bottom: 1px solid #d8dee4; }
+  color: var(--text); background: var(--page); max-width: 78rem; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: .5rem 0 .25rem; overflow-wrap: break-word; }
+h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-bottom: .25rem; border-bottom: 1px solid var(--line); }
 p { margin: .5rem 0; max-width: 50rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .93rem; font-variant-numeric: tabular-nums; margin: .6rem 0; }
-th, td { padding: .34rem .8rem; border-bottom: 1px solid #e6eaee; text-align: left; white-space: nowrap; }
-th { color: #57606a; font-weight: 600; border-bottom: 2px solid #d0d7de; }
+th, td { padding: .34rem .8rem; border-bottom: 1px solid var(--line); text-align: left; white-space: nowrap; }
+th { color: var(--dim); font-weight: 600; border-bottom: 2px solid var(--line); }
+.scroll th:first-child, .scroll td:first-child { position: sticky; left: 0; background: var(--page);
+  white-space: normal; min-width: 6rem; max-width: 24rem; padding-left: 0; }
+table.dense th { white-space: normal; vertical-align: bottom; }
+@media (min-width: 48rem) { .scroll td:first-child { min-width: 11rem; } }
 td.n, th.n { text-align: right; }
-td small { color: #6a737d; }
+td small { color: var(--dim); }
 table.dense th, table.dense td { padding: .3rem .5rem; } table.dense small { display: block; }
-table.dense td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 6rem; }
 @media (max-width: 48rem) { td small { display: block; } th, td { padding: .3rem .4rem; }
-  td:first-child { white-space: normal; } }
+  .scroll th:first-child, .scroll td:first-child { max-width: 9rem; border-right: 1px solid var(--line); } }
 code, pre { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-code { background: #f3f5f7; padding: .1rem .3rem; border-radius: 3px; overflow-wrap: anywhere; }
-pre { background: #f3f5f7; border-radius: 6px; padding: .7rem .9rem; margin: .4rem 0; white-space: pre-wrap;
+code { background: var(--faint); padding: .1rem .3rem; border-radius: 3px; overflow-wrap: anywhere; }
+pre { background: var(--faint); border-radius: 6px; padding: .7rem .9rem; margin: .4rem 0; white-space: pre-wrap;
   overflow-wrap: anywhere; }
 .figures { display: grid; gap: 1rem 1.5rem;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); }
-figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .88rem; color: #57606a; }
-.callout { border-left: 4px solid #57606a; background: #f8f9fa; padding: .6rem 1rem; margin: .7rem 0; }
+figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .88rem; color: var(--dim); }
+.callout { border-left: 4px solid var(--dim); background: var(--faint); max-width: 62rem;
+  padding: .6rem 1rem; margin: .7rem 0; }
 .callout.error { border-color: #d55e00; } .callout.warning { border-color: #e69f00; }
 .callout.info { border-color: #0072b2; } .callout.ok { border-color: #009e73; }
 .pair { display: grid; gap: .2rem 1.2rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
 details { margin: .35rem 0; } summary { cursor: pointer; }
-.pair-title { font-weight: 600; margin-top: 1.6rem; } .label { font-size: .88rem; color: #57606a; }
+.pair-title { font-weight: 600; margin-top: 1.6rem; } .label { font-size: .88rem; color: var(--dim); }
 """
 
 
@@ -51,7 +59,7 @@ class Heading:
         return f"{'#' * self.level} {_escape_markdown(self.text)}"
 
     def html(self) -> str:
-        return f"<h{self.level}>{html.escape(self.text)}</h{self.level}>"
+        return f"<h{self.level}>{_let_break(html.escape(self.text))}</h{self.level}>"
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns whose cells all begin like numbers, or say - for none, stand to the right."""
+    """Columns whose cells all begin like numbers, or say - for none, stand to the right; never the first, of names."""
 
     head: list[str]
     rows: list[list[str]]
@@ -81,7 +89,10 @@ class Table:
         classes = [' class="n"' if numeric else "" for numeric in self._numeric()]
         head = "".join(f"<th{c}>{html.escape(cell)}</th>" for c, cell in zip(classes, self.head, strict=True))
         rows = (
-            "".join(f"<td{c}>{_dim_bounds(html.escape(cell))}</td>" for c, cell in zip(classes, row, strict=True))
+            "".join(
+                f"<td{c}>{_dim_bounds(html.escape(cell)) if c else _let_break(html.escape(cell))}</td>"
+                for c, cell in zip(classes, row, strict=True)
+            )
             for row in self.rows
         )
         body = "\n".join(f"<tr>{row}</tr>" for row in rows)
@@ -91,7 +102,8 @@ class Table:
 
     def _numeric(self) -> list[bool]:
         columns = ([row[i] for row in self.rows] for i in range(len(self.head)))
-        return [all(re.match(r"[+-]?\d|-?$|nan", cell) for cell in column) for column in columns]
+        numeric = [all(re.match(r"[+-]?\d|-?$|nan", cell) for cell in column) for column in columns]
+        return [False, *numeric[1:]]
 
 
 @dataclass(frozen=True)
@@ -197,6 +209,12 @@ def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
 def _escape_markdown(text: str) -> str:
     """Keeps text from becoming markup: what could open a tag, a link, emphasis or a new cell."""
     return re.sub(r"([\\|<*`]|\](?=\())", r"\\\1", " ".join(text.split()))
+
+
+def _let_break(text: str) -> str:
+    """Lets a name that is too long for a phone break after the marks that part it, never inside a word; `text` is
+    escaped already."""
+    return re.sub(r"\S{19,}", lambda name: re.sub(r"([/_,=])(?=\w)", r"\1<wbr>", name[0]), text)
 
 
 def _dim_bounds(cell: str) -> str:

@@ -120,9 +120,11 @@ def test_columns_are_those_that_some_run_has_data_for(tmp_path, make_run, make_r
         return [column.name for column in list_columns(runs)]
 
     assert names(grpo) == ["baseline", "trained", "difference", "win rate", "reward", "tokens", "KL"]
-    assert names(reward) == ["baseline", "trained", "difference"]
+    pairs = ["pairs, baseline", "pairs, trained", "pairs, difference"]
+    assert names(reward) == pairs
     assert names(dpo) == ["implicit", "tokens", "KL"]
-    assert names(reward, dpo) == ["baseline", "trained", "difference", "implicit", "tokens", "KL"]
+    assert names(reward, dpo) == [*pairs, "implicit", "tokens", "KL"]
+    assert names(reward, grpo)[:4] == ["baseline", "trained", "difference", pairs[0]]
 
 
 def test_runs_of_different_algorithms_stand_beside_each_other(tmp_path, make_reward_run, make_dpo_run):
@@ -187,6 +189,24 @@ def test_work_is_reported_per_update(sweep, tmp_path):
     cost, passes = (table_rows(tmp_path / "out", title)[0] for title in ("Cost", "Passes per update"))
     assert cost[2:] == ["240", "400,000", "2,457,600", "120", "0.50", "1,000"]
     assert passes[2:] == ["128.0", "128.0", "0.0", "0.0", "0.0", "5,000"]
+
+
+def test_a_reward_models_pairs_share_no_column_with_a_tasks_answers(tmp_path, make_run, make_reward_run):
+    write_report([make_run(tmp_path / "a"), make_reward_run(tmp_path / "b")], tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| pairs, baseline | pairs, trained | pairs, difference | correct |" in text
+    rows = {row[0].split()[0]: row for row in table_rows(tmp_path / "out", "Over seeds")}
+    assert [cell == "-" for cell in rows["reward_model"][2:9]] == [True] * 3 + [False] * 3 + [True]
+    assert [cell == "-" for cell in rows["grpo"][2:9]] == [False] * 3 + [True] * 3 + [False]
+
+
+def test_one_seed_speaks_of_no_intervals_that_are_not_there(sweep, tmp_path):
+    assert study_table([sweep[0], sweep[3]]).splitlines()[-1] == "One seed for each setting: no intervals."
+    assert study_table(sweep).splitlines()[-1] == "In brackets: 95% t intervals over seeds."
+    write_report([sweep[0], sweep[3]], tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "Means over seeds with 95% t intervals" not in text
+    assert "One seed for each setting: no interval over seeds; the baseline's is over the held-out rows." in text
 
 
 def test_the_terminal_has_the_main_figures_over_seeds(sweep):

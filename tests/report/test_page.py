@@ -57,3 +57,16 @@ def test_the_page_is_one_file_without_scripts_or_outside_resources(tmp_path):
     assert f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}" in text
     assert not re.search(r"<script|<link|https?://|url\(|@import", text)
     assert "![a dot](plots/dot.png)" in (tmp_path / "report.md").read_text()
+
+
+def test_a_long_name_breaks_at_its_marks_and_the_first_column_is_never_of_numbers():
+    table = Table(["run", "n"], [["outputs/compare/seed-0_compare_dr_grpo", "1"], ["0", "2"]]).html()
+    assert "<td>outputs/<wbr>compare/<wbr>seed-0_<wbr>compare_<wbr>dr_<wbr>grpo</td>" in table
+    assert "<td>0</td>" in table and "<th>run</th>" in table
+    assert "<wbr>" not in Table(["a", "b"], [["seed-0_x", "x"]]).html()
+
+
+def test_wide_tables_scroll_and_the_page_has_a_dark_style(tmp_path):
+    text = write_page([Heading("A", 1), Table(["a"], [["b"]])], tmp_path).read_text()
+    assert '<div class="scroll"><table' in text and ".scroll { overflow-x: auto; }" in text
+    assert "@media (prefers-color-scheme: dark)" in text and "overflow-wrap: anywhere; min-width" not in text

@@ -5,7 +5,7 @@ import pytest
 
 from rlhf_exp.report import write_report
 
-PLOTS = {"accuracy", "entropy", "kl", "length", "outcomes", "reward"}
+PLOTS = {"accuracy", "entropy", "kl", "length", "optimizer", "outcomes", "reward"}
 
 
 def edit_samples(run_dir, edit):
@@ -88,7 +88,7 @@ def test_one_logged_step_and_non_finite_metrics_can_be_drawn(run_dir):
 def test_a_reward_model_gets_its_report(reward_dir):
     html = write_report([reward_dir], reward_dir).read_text()
     assert {path.stem for path in (reward_dir / "plots").iterdir()} == {
-        "accuracy", "calibration", "loss", "margin", "pair_accuracy", "scores",
+        "accuracy", "calibration", "loss", "margin", "optimizer", "pair_accuracy", "scores",
     }  # fmt: skip
     for text in ("Held-out preference accuracy rose", "under the untrained head", "<h2>Data</h2>"):
         assert text in html
@@ -100,7 +100,7 @@ def test_a_reward_model_gets_its_report(reward_dir):
 def test_a_policy_without_a_grader_gets_its_report(dpo_dir):
     html = write_report([dpo_dir], dpo_dir).read_text()
     assert {path.stem for path in (dpo_dir / "plots").iterdir()} == {
-        "calibration", "entropy", "implicit_rewards", "kl", "logps", "loss", "margin", "pair_accuracy",
+        "calibration", "entropy", "implicit_rewards", "kl", "logps", "loss", "margin", "optimizer", "pair_accuracy",
         "token_accuracy",
     }  # fmt: skip
     assert "algo=dpo loss_type=sigmoid task=hh_rlhf" in html
@@ -115,3 +115,21 @@ def test_sft_shows_its_loss_and_token_accuracy(run_dir, edit_info):
     (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_report([run_dir], run_dir)
     assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy", "loss", "token_accuracy"}
+
+
+def test_ppo_shows_its_own_series_and_every_reward_its_component(run_dir, edit_info):
+    edit_info(run_dir, algo="ppo")
+    names = ("loss", "learning_rate", "grad_norm", "ppo/critic_grad_norm", "ppo/value_loss", "ppo/explained_variance",
+             "ppo/kl", "rewards/outcome/mean", "rewards/brevity/mean")  # fmt: skip
+    rows = [{"step": step, **dict.fromkeys(names, 0.1 * step)} for step in (1, 2, 3)]
+    (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    html = write_report([run_dir], run_dir).read_text()
+    assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy", "optimizer", "ppo", "components"}
+    assert "Rewards in training, each before its weight" in html
+
+
+def test_a_reward_alone_has_no_components(run_dir):
+    rows = [{"step": step, "rewards/outcome/mean": 0.1} for step in (1, 2)]
+    (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_report([run_dir], run_dir)
+    assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy"}
