@@ -108,7 +108,7 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
     with pytest.raises(
         ConfigError, match=r"is a run of other inputs \(rows to train on [0-9a-f]{8}, here [0-9a-f]{8}\)"
     ):
-        run.run(cfg, tmp_path)
+        run._run(cfg, RunFolder.create(tmp_path, {"inputs": {}}), None)
     assert json.loads((tmp_path / "run.json").read_text()) == before
 
 
