@@ -41,7 +41,11 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     for known in names:
         ends.setdefault(known.rpartition(".")[2], []).append(known)
     place, _, end = name.rpartition(".")
-    slips = [known for known in ends if is_slip(end, known)]
+    # Letters that are all there, in another order or number, before another letter: pf16 is fp16 rather than bf16.
+    slips = sorted(
+        (known for known in ends if is_slip(end, known)),
+        key=lambda known: len(known) == len(end) and sorted(known) != sorted(end),
+    )
     begun = [known for known in ends if len(end) > 2 and known.startswith(end)]
     near = [end] if end in ends else slips or begun[:1] or get_close_matches(end, ends, n=1, cutoff=0.7)
     found = [known for last in near for known in ends[last]]

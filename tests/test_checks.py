@@ -3,7 +3,18 @@ from typing import Any, Literal
 
 import pytest
 
-from rlhf_exp.checks import describe, find_problem, fits, in_range, nearest, show
+from rlhf_exp.checks import (
+    assign,
+    describe,
+    find_problem,
+    find_problems,
+    fits,
+    in_range,
+    is_secret,
+    is_slip,
+    nearest,
+    show,
+)
 
 
 class Schedule(Enum):
@@ -41,6 +52,8 @@ def test_a_value_of_the_type_fits(value, annotation):
         ("1", int),
         ("1e-3", float),
         (float("nan"), float),
+        (float("inf"), float),
+        ("", str),
         (None, int),
         ("sine", Schedule | str),
         ([1], list[str]),
@@ -90,6 +103,26 @@ def test_nearest_compares_the_last_part_of_a_dotted_name():
     assert nearest("model.beta", names) == "algo.args.beta"
     assert nearest("adamw", ["grokadamw", "adamw_torch"]) == "adamw_torch"
     assert nearest("zzz", names) is None
+
+
+def test_nearest_prefers_one_typing_mistake():
+    assert nearest("row", ["rowset", "rows", "low"]) == "rows"
+    assert nearest("pf16", ["bf16", "fp16"]) == "fp16"
+    assert nearest("modl.path", ["task.path", "model.path"]) == "model.path"
+    assert is_slip("rr", "r") and is_slip("bteat", "beta") is False
+
+
+def test_a_secret_is_hidden_and_a_token_of_text_is_none():
+    assert assign("algo.args.hub_token", "hf_x") == "algo.args.hub_token=(hidden)"
+    assert show({"a": {"api_key": "x"}, "b": 1}) == "{a: {api_key: (hidden)}, b: 1}"
+    assert not any(map(is_secret, ("max_tokens", "eos_token", "num_tokens", "pad_token")))
+
+
+def test_each_entry_of_a_mapping_that_does_not_fit_has_its_line():
+    assert find_problems("w", {"a": "x", "b": 1, "c": -1}, dict[str, float], ">= 0") == [
+        ("type", "w.a=x: must be a number >= 0"),
+        ("range", "w.c=-1: must be a number >= 0"),
+    ]
 
 
 def test_descriptions_are_words():
