@@ -271,7 +271,7 @@ def judge_gsm8k(extracted: str | None, gold: str) -> bool | None:
     if (
         not re.fullmatch(r"[-*/+(). 0-9]+", text)
         or len(text) > 300
-        or re.search(r"[0-9)]\s*\(|\)\s*[0-9]|\*\*|//", text)
+        or re.search(r"[0-9)]\s*\(|\)\s*[0-9]|\*\*|//|[0-9]\.(?![0-9])", text)
     ):
         return None
     value = evaluate(re.sub(r"\b0+(?=[0-9])", "", text))

@@ -77,3 +77,4 @@ def test_the_oracle_finds_a_wrong_grade():
     assert FUZZ.judge_gsm8k(r"\frac{36}{2}", "18") is True
     assert FUZZ.judge_gsm8k("17", "18") is False
     assert FUZZ.judge_gsm8k("eighteen", "18") is None
+    assert FUZZ.judge_gsm8k("4 + 5.", "9") is None
