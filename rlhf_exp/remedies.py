@@ -11,8 +11,6 @@ from typing import Any
 
 import yaml
 
-from rlhf_exp.config import check_values
-
 
 def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | None:
     """The first of the overrides that the config's checks accept; None where they refuse each.
@@ -21,6 +19,8 @@ def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | No
         config: the resolved config as plain dicts.
         candidates: overrides of one key, `key=value` or `+key=value`, the best first.
     """
+    from rlhf_exp.config import check_values  # brings Hydra, which a report of finished runs does without
+
     before = set(check_values(config))
     return next((text for text in candidates if set(check_values(apply(config, text))) <= before), None)
 
