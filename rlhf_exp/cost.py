@@ -1,9 +1,11 @@
-"""What a run will take, worked out beforehand: bytes of memory and of disk, by the model's shape.
+"""What a run will take, worked out beforehand by the model's shape: bytes of memory and of disk, and seconds.
 
 memory, formula = estimate_memory(cfg, args, model, trained, length)
 disk, formula = estimate_disk(cfg, args, model, trained, steps)
+seconds, formula = estimate_time(cfg, args, model, trained, tokens=12_544, steps=80)
 """
 
+import time
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 # torch.autograd.graph.saved_tensors_hooks counts 27 for the tiny model's Qwen3 and 35 for GPT-2.
 KEPT_PER_LAYER = 30
 OPTIMIZER_STATES = 2  # AdamW's two moments
+MEASURED_S = 0.2  # for so long matrices are multiplied to find this machine's rate
+MEASURED_ROWS = 1024  # of the left matrix: a batch of about so many tokens
 BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, its share of a block's 8-bit scale, and of that one's own
 
 
@@ -79,3 +83,48 @@ def estimate_disk(
         f" model, each x {width} bytes{' and the start model' if made else ''}"
     )
     return total, formula
+
+
+def estimate_time(
+    cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, tokens: float, steps: int
+) -> tuple[float, str]:
+    """Seconds of training by its matrix products alone, at the rate that this machine has now, and the formula.
+
+    A pass forward takes 2 operations a weight and token (Kaplan et al. 2020, arXiv:2001.08361, section 2.1), one
+    backward twice that, or once where nearly all weights are frozen. Attention, decoding token by token, padding and
+    everything that is no matrix product come on top; completions that end before the budget take less.
+
+    Args:
+        tokens: of an optimizer step, prompts and completions.
+    """
+    passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
+    if ALGO_NEEDS[cfg.algo.name] == PROMPTS:  # a rollout is sampled and scored once, and trained on num_iterations times
+        ppo = cfg.algo.name == "ppo"
+        passes += (1 + (ppo or args.num_iterations > 1) + (ppo or args.beta > 0)) / args.num_iterations
+    embedded = model.get_input_embeddings().weight.numel()
+    tied = model.config.get_text_config().tie_word_embeddings
+    weights = model.num_parameters() - (0 if tied else embedded)  # looking a row up multiplies nothing
+    rate = _measure_rate(cfg, args, model)
+    seconds = steps * tokens * passes * 2 * weights / rate
+    formula = (
+        f"{steps} steps x {tokens:,.0f} tokens x {passes:g} passes x 2 x {weights:,} weights at {rate / 1e9:,.0f} GFLOP/s,"
+        " measured now: matrix products alone"
+    )
+    return seconds, formula
+
+
+def _measure_rate(cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel") -> float:
+    """Operations a second of a matrix product of the model's width."""
+    device = "cpu" if cfg.device.use_cpu else "cuda"
+    half = args.bf16 or model.dtype == torch.bfloat16
+    width = model.config.get_text_config().hidden_size
+    left = torch.ones(MEASURED_ROWS, width, device=device, dtype=torch.bfloat16 if half else torch.float32)
+    right = torch.ones(width, 4 * width, device=device, dtype=left.dtype)
+    left @ right  # the first takes the time of loading kernels
+    products, start = 0, time.perf_counter()
+    while time.perf_counter() - start < MEASURED_S:
+        left @ right
+        products += 1
+        if device == "cuda":
+            torch.cuda.synchronize()
+    return products * 2 * MEASURED_ROWS * 4 * width**2 / (time.perf_counter() - start)

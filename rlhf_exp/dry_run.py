@@ -18,7 +18,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSeque
 
 from rlhf_exp.combinations import ALGO_NEEDS, GRADED, LOSS_TYPES, PAIRS, PROMPTS, TASK_GIVES, learns_from_samples
 from rlhf_exp.config import Config, ConfigError
-from rlhf_exp.cost import estimate_disk, estimate_memory
+from rlhf_exp.cost import estimate_disk, estimate_memory, estimate_time
 from rlhf_exp.differences import compare_with_defaults
 from rlhf_exp.files import is_hub_id
 from rlhf_exp.hub import is_offline
@@ -28,6 +28,7 @@ from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import load_config, locate_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.prompts import check_context, check_rows, check_vocabulary
+from rlhf_exp.report.tables import duration
 from rlhf_exp.rewards.functions import load_function
 from rlhf_exp.tasks import Task, load_task, prompts_per_rollout
 from rlhf_exp.tasks.countdown import count_rows
@@ -183,12 +184,13 @@ def _describe_run(
         lines.append(f"rows: {made or rows.train} to train on, {held_out} held out ({cfg.eval.split})")
     epochs = f"{args.num_train_epochs:g} times the rows"
     lines.append(f"steps: {steps if steps > 0 else epochs}")
-    batch = getattr(args, "generation_batch_size", None) or batch
+    rollout = getattr(args, "generation_batch_size", None) or batch
     names = ("chosen", "rejected") if len(answers) == 2 else ("completion",)
     before = "prompt" if prompt is None else f"prompt {prompt:.0f}"
     parts = " + ".join(f"{before} + {name} {n:.0f}{bound}" for name, n in zip(names, answers, strict=True))
     length = len(answers) * (prompt or 0) + sum(answers)
-    lines.append(f"tokens per step: {batch} x ({parts}) = {batch * length:,.0f}{' and prompts' * (prompt is None)}")
+    of = "step" if rollout == batch else f"rollout, of {rollout // batch} steps"
+    lines.append(f"tokens per {of}: {rollout} x ({parts}) = {rollout * length:,.0f}{' and prompts' * (prompt is None)}")
     if model is None:
         return [*lines, "memory and disk: not estimated, for the model's shape is not known"]
     memory, formula = estimate_memory(cfg, args, model, trained, length)
@@ -196,7 +198,9 @@ def _describe_run(
     if steps > 0:
         disk, formula = estimate_disk(cfg, args, model, trained, steps)
         lines.append(f"disk, estimated: {_say_bytes(disk)} = {formula}{_warn_of_disk(cfg, disk)}")
-    return [*lines, "time: not estimated, for no rate is known before the first step"]
+        seconds, formula = estimate_time(cfg, args, model, trained, batch * length, steps)
+        lines.append(f"time of training, estimated: {duration(seconds)} = {formula}")
+    return lines
 
 
 def _say_bytes(n: float) -> str:
