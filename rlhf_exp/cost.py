@@ -98,7 +98,7 @@ def estimate_time(
         tokens: of an optimizer step, prompts and completions.
     """
     passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
-    if ALGO_NEEDS[cfg.algo.name] == PROMPTS:  # a rollout is sampled and scored once, and trained on num_iterations times
+    if ALGO_NEEDS[cfg.algo.name] == PROMPTS:  # a rollout is sampled and scored once, trained on num_iterations times
         ppo = cfg.algo.name == "ppo"
         passes += (1 + (ppo or args.num_iterations > 1) + (ppo or args.beta > 0)) / args.num_iterations
     embedded = model.get_input_embeddings().weight.numel()
@@ -107,8 +107,8 @@ def estimate_time(
     rate = _measure_rate(cfg, args, model)
     seconds = steps * tokens * passes * 2 * weights / rate
     formula = (
-        f"{steps} steps x {tokens:,.0f} tokens x {passes:g} passes x 2 x {weights:,} weights at {rate / 1e9:,.0f} GFLOP/s,"
-        " measured now: matrix products alone"
+        f"{steps} steps x {tokens:,.0f} tokens x {passes:g} passes x 2 x {weights:,} weights at"
+        f" {rate / 1e9:,.0f} GFLOP/s, measured now: matrix products alone"
     )
     return seconds, formula
 
