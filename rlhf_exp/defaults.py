@@ -15,13 +15,14 @@ Below SMALL parameters everything is as it was measured for model=tiny. Above, l
     LoRA          ten times the rate of full fine-tuning (Schulman et al. 2025, LoRA Without Regret); TRL's scripts too
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp import device
 from rlhf_exp.model_shape import Shape, find_shape
+from rlhf_exp.trl_arguments import load_arguments
 
 SMALL = 10_000_000
 """Parameters below which a model is one of those that are trained from scratch on a CPU."""
@@ -97,6 +98,7 @@ class Settings(NamedTuple):
     shape: Shape
     use_cpu: bool
     finite_rows: bool
+    args: Mapping[str, Any]  # algo.args; unresolved, an entry is resolved when it is read
 
 
 def read_settings(cfg: Any) -> Settings:
@@ -108,7 +110,7 @@ def read_settings(cfg: Any) -> Settings:
         shape = shape._replace(parameters=int(model.parameters), source=f"model.parameters={model.parameters:g}")
     drawn = task.name == "countdown" and task.source == "generated" and task.train_rows is None
     drawn = drawn and task.samples is None
-    return Settings(cfg.algo.name, task.name, cfg.peft.name, shape, bool(cfg.device.use_cpu), not drawn)
+    return Settings(cfg.algo.name, task.name, cfg.peft.name, shape, bool(cfg.device.use_cpu), not drawn, cfg.algo.args)
 
 
 def list_defaults(of: Settings) -> dict[str, Default]:
@@ -171,26 +173,31 @@ def _budget(of: Settings) -> Default:
     return Default(tokens, reason) if tokens <= half else Default(half, f"half of the context of {2 * half}")
 
 
+def _read_argument(of: Settings, name: str) -> Any:
+    """As the run has it: the user's own, ours, or TRL's default."""
+    return of.args[name] if name in of.args else load_arguments(of.algo)[name].default
+
+
 def _rows(of: Settings) -> Default:
     if of.shape.parameters is None:
         return Default(None, of.shape.source)
     batch = BATCH[of.algo]
     rows = min(batch, _up_to(ROWS_AT_ONCE, of.shape.parameters) or batch)
-    whole = "a whole step at once" if rows == batch else f"{batch} in a step, the rest accumulated"
+    whole = "a whole step at once" if rows == batch else "so many of a step at once"
     return Default(rows, f"{_say_size(of)}: {whole}")
 
 
 def _accumulation(of: Settings) -> Default:
-    rows = _rows(of).value
+    rows = _read_argument(of, "per_device_train_batch_size")
     if rows is None:
         return Default(None, of.shape.source)
-    steps, batch = BATCH[of.algo] // rows, BATCH[of.algo]
+    steps = max(1, BATCH[of.algo] // rows)
     unit = "completions" if of.algo in ("grpo", "ppo") else "rows"
-    return Default(steps, f"{batch} {unit} a step, {rows} of them at once")
+    return Default(steps, f"{steps * rows} {unit} a step, {rows} of them at once")
 
 
 def _rollout(of: Settings) -> Default:
-    steps = _accumulation(of).value
+    steps = _read_argument(of, "gradient_accumulation_steps")
     return Default(steps and 4 * steps, "a rollout has 4 minibatches")
 
 
@@ -201,7 +208,9 @@ def _checkpointing(of: Settings) -> Default:
 
 
 def _eval_batch(of: Settings) -> Default:
-    return Default(_up_to(EVAL_BATCH, of.shape.parameters or LARGE), f"{_say_size(of)}: no results depend on it")
+    return Default(
+        _up_to(EVAL_BATCH, of.shape.parameters or LARGE), f"{_say_size(of)}: it decides which completions are drawn"
+    )
 
 
 def _bf16(of: Settings) -> Default:

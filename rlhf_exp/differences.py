@@ -32,6 +32,8 @@ def compare_with_defaults(cfg: Config) -> tuple[list[str], list[str]]:
             if key in defaults and key not in changed and values[key] != defaults[key] and (key in by_size) == of_size:
                 changed[key] = defaults[key]
                 OmegaConf.update(base, key, values[key])
+                # What follows from it, such as the accumulation from the batch, is no difference of its own.
+                defaults = _flatten(OmegaConf.to_container(base, resolve=True)) if of_size else defaults
     lines = [
         f"{key}={show(values[key])}{'' if default is _ABSENT else f' (default {show(default)})'}"
         for key, default in changed.items()

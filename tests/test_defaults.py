@@ -10,6 +10,7 @@ from rlhf_exp import device
 from rlhf_exp.combinations import ALGO_NEEDS, TASK_GIVES
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.defaults import list_defaults, read_settings
+from rlhf_exp.differences import compare_with_defaults
 from rlhf_exp.model_shape import INIT_VOCABULARY, KNOWN, count_parameters, find_shape
 from rlhf_exp.models.untrained import build_tokenizer
 
@@ -131,6 +132,32 @@ def test_what_the_user_says_wins(llama_7b):
     by_key = compose_config([f"model.path={llama_7b}", "model.learning_rate.grpo=1e-3"])
     assert by_key.algo.args["learning_rate"] == 1e-3
     assert compose_config(["model.parameters=7e9"]).algo.args["learning_rate"] == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rows", "accumulated", "reason"),
+    [
+        (["model=qwen3_1_7b"], 4, 32, "128 completions a step, 4 of them at once"),
+        (["model=qwen3_1_7b", "16"], 16, 8, "128 completions a step, 16 of them at once"),
+        (["model=gpt2", "task=gsm8k", "128"], 128, 1, "128 completions a step, 128 of them at once"),
+        (["model=gpt2", "256"], 256, 1, "256 completions a step, 256 of them at once"),
+        (["model=qwen3_1_7b", "algo=ppo", "8"], 8, 4, "32 completions a step, 8 of them at once"),
+    ],
+)
+def test_a_batch_of_the_users_is_accumulated_to_the_same_step(overrides, rows, accumulated, reason):
+    cfg = compose_config([f"algo.args.per_device_train_batch_size={x}" if x.isdigit() else x for x in overrides])
+    assert read(cfg, "per_device_train_batch_size", "gradient_accumulation_steps") == (rows, accumulated)
+    assert list_defaults(read_settings(cfg))["algo.args.gradient_accumulation_steps"].reason == reason
+    if cfg.algo.name == "ppo":
+        assert cfg.algo.args["steps_per_generation"] == 4 * accumulated
+    changed, chosen = compare_with_defaults(cfg)
+    assert not any("accumulation" in line for line in changed)
+    assert f"algo.args.gradient_accumulation_steps={accumulated}: {reason}" in chosen
+
+
+def test_a_rollout_has_four_minibatches_of_the_users_accumulation():
+    cfg = compose_config(["algo=ppo", "model=gpt2", "algo.args.gradient_accumulation_steps=3"])
+    assert cfg.algo.args["steps_per_generation"] == 12
 
 
 @pytest.mark.parametrize("algo", ALGO_NEEDS)

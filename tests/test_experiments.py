@@ -51,9 +51,9 @@ OWN_ARGS = ("learning_rate", "max_steps", "per_device_train_batch_size", "gradie
 def test_a_study_hangs_on_no_default(name):
     shown, whole = ({**compose(name, f"model.parameters={size}").algo.args} for size in ("1e6", "7e10"))
     assert {key: shown[key] for key in OWN_ARGS} == {key: whole[key] for key in OWN_ARGS}
-    assert compose(name).max_tokens == compose(name, "model.parameters=7e10").max_tokens or name.endswith(
-        "reward_model"
-    )
+    small, large = compose(name), compose(name, "model.parameters=7e10")
+    assert (small.max_tokens, small.eval.batch_size) == (large.max_tokens, large.eval.batch_size)
+    assert small.eval.batch_size == 128  # evaluation draws batch after batch from one seed
 
 
 @pytest.mark.parametrize("name", BREVITY)
@@ -112,6 +112,14 @@ def test_gsm8k_has_the_studys_settings(algo, twin):
     assert build_args(cfg).generation_batch_size == 64
     assert cfg.model.path == (None if twin else "Qwen/Qwen2.5-3B")
     assert cfg.task.prompt == ("auto" if twin else "chat")
+
+
+@pytest.mark.parametrize("algo", ["ppo", "grpo"])
+@pytest.mark.parametrize("twin", ["", "_tiny"])
+@pytest.mark.parametrize("peft", ["none", "lora"])
+def test_gsm8k_runs_without_4_bits_and_without_adapters(algo, twin, peft):
+    cfg = compose(f"gsm8k_{algo}{twin}", f"peft={peft}")
+    assert (cfg.peft.lora is None, cfg.peft.quantization) == (peft == "none", None)
 
 
 @pytest.mark.parametrize("name", ["gsm8k_ppo", "gsm8k_grpo"])
