@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.generation import Sampling, choose_method, sample_completions
-from rlhf_exp.monitor import completion_logps
+from rlhf_exp.monitor import completion_logits
 from rlhf_exp.rewards import RewardFunction, score_completions
 from rlhf_exp.sampled_kl import CompletionKL, measure_completions
 
@@ -89,7 +89,7 @@ def measure_kl(
     sampling: Sampling,
 ) -> list[CompletionKL]:
     """KL(policy || start) of each (prompt ids, completion ids) row, in nats per completion (sampled_kl.py)."""
-    policy, start = (partial(completion_logps, network, pad_id=pad_id) for network in (model, start_model))
+    policy, start = (partial(completion_logits, network, pad_id=pad_id) for network in (model, start_model))
     return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
 
 

@@ -76,15 +76,25 @@ class Probe:
 def completion_logps(
     model: PreTrainedModel, rows: list[tuple[list[int], list[int]]], pad_id: int, temperature: float = 1.0
 ) -> torch.Tensor:
-    """Next-token log-probabilities at every completion position of (prompt ids, completion ids) rows, row after row:
-    (all completion tokens, vocabulary) float32. Right-padded, with positions from 0, so that every architecture scores
-    what it sampled."""
+    """`completion_logits` as log-probabilities at `temperature`, in float32."""
+    return torch.log_softmax(completion_logits(model, rows, pad_id).float() / temperature, dim=-1)
+
+
+def completion_logits(model: PreTrainedModel, rows: list[tuple[list[int], list[int]]], pad_id: int) -> torch.Tensor:
+    """Next-token logits at every completion position of (prompt ids, completion ids) rows, row after row: (all
+    completion tokens, vocabulary), in the model's precision. Right-padded, with positions from 0, so that every
+    architecture scores what it sampled."""
     width = max(len(prompt) + len(completion) for prompt, completion in rows)
     ids = torch.tensor([p + c + [pad_id] * (width - len(p) - len(c)) for p, c in rows], device=model.device)
     mask = torch.tensor([[1] * (len(p) + len(c)) + [0] * (width - len(p) - len(c)) for p, c in rows])
-    logits = model(input_ids=ids, attention_mask=mask.to(model.device), use_cache=False).logits
-    picked = [logits[i, len(p) - 1 : len(p) + len(c) - 1] for i, (p, c) in enumerate(rows)]
-    return torch.log_softmax(torch.cat(picked).float() / temperature, dim=-1)
+    skipped = min(len(prompt) for prompt, _ in rows) - 1  # positions that predict prompt tokens only
+    logits = model(
+        input_ids=ids, attention_mask=mask.to(model.device), use_cache=False, logits_to_keep=width - skipped
+    ).logits[:, skipped - width :]
+    picked = [
+        row[len(p) - 1 - skipped : len(p) + len(c) - 1 - skipped] for row, (p, c) in zip(logits, rows, strict=True)
+    ]
+    return torch.cat(picked) if len(picked) > 1 else picked[0]
 
 
 def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor:

@@ -15,15 +15,15 @@ import torch
 
 from rlhf_exp.generation import Sampling, build_warpers
 from rlhf_exp.monitor import token_kl
+from rlhf_exp.preferences.scores import split_rows
 
-BATCH_VALUES = 2**26
-"""Completion positions times vocabulary in one batch: 256 MiB of float32 logits a model."""
 CHUNK_VALUES = 2**22
-"""The same, of what is sorted at once for top-p: some ten arrays of this size live together."""
+"""Positions times vocabulary that are compared at once: some ten arrays of this size live together, beside the logits
+of one batch from both models."""
 
 Row = tuple[list[int], list[int]]
 Scorer = Callable[[list[Row]], torch.Tensor]
-"""(prompt ids, completion ids) rows -> (all completion tokens, vocabulary) log-probabilities at temperature 1."""
+"""(prompt ids, completion ids) rows -> (all completion tokens, vocabulary) logits at temperature 1."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +47,16 @@ def measure_completions(
     policy: Scorer, reference: Scorer, rows: list[Row], vocabulary_size: int, sampling: Sampling
 ) -> list[CompletionKL]:
     """KL of each row's completion, in batches of rows of like length; the sampling's temperature must be above 0."""
-    longest = max(len(p) + len(c) for p, c in rows)
-    size = min(max(1, BATCH_VALUES // (longest * vocabulary_size)), 128)
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]) + len(rows[i][1]))
     found: dict[int, CompletionKL] = {}
-    for start in range(0, len(order), size):
-        batch = order[start : start + size]
+    for batch in split_rows(rows, vocabulary_size):
         picked = [rows[i] for i in batch]
-        logps, reference_logps = policy(picked), reference(picked)
-        kl = sampled = token_kl(logps, reference_logps)
-        outside = torch.zeros_like(kl)
-        if not sampling.is_plain:
-            n = max(1, CHUNK_VALUES // logps.shape[1])
-            chunks = zip(logps.split(n), reference_logps.split(n), strict=True)
-            parts = [compare_sampled(*chunk, sampling) for chunk in chunks]
-            sampled, outside = (torch.cat(part) for part in zip(*parts, strict=True))
-        lengths = [len(c) for _, c in picked]
-        for i, *figures in zip(batch, kl.split(lengths), sampled.split(lengths), outside.split(lengths), strict=True):
-            found[i] = CompletionKL(figures[0].sum().item(), figures[1].sum().item(), figures[2].mean().item())
+        n = max(1, CHUNK_VALUES // vocabulary_size)
+        chunks = zip(policy(picked).split(n), reference(picked).split(n), strict=True)
+        parts = [_compare(*chunk, sampling) for chunk in chunks]
+        lengths = [len(completion) for _, completion in picked]
+        columns = [torch.cat(part).split(lengths) for part in zip(*parts, strict=True)]
+        for i, kl, sampled, outside in zip(batch, *columns, strict=True):
+            found[i] = CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
     return [found[i] for i in range(len(rows))]
 
 
@@ -76,9 +68,10 @@ def compare_sampled(
     With S and R the tokens that top-k and top-p leave to the policy and to the reference, both at the sampling's
     temperature, the policy draws from p = policy given S, and the reference from r = reference given R. KL(p || r) is
     infinite as soon as S holds one token that R does not. Measured is KL(p || q) with q = reference given R or S: it
-    equals KL(p || r) wherever that is finite, is finite always, at least 0, and 0 only where p = r. Without the cut,
-    KL(p || reference) would not be 0 for equal models (up to -log top_p per token), and given S alone it would be 0 for
-    any two models once the policy is so sure that S is one token.
+    equals KL(p || r) wherever that is finite, is finite always, and at least 0. It is 0 where p = r, and where R lies
+    inside S and both models have the same odds there: only the probability outside R tells these two apart. Without the
+    cut, KL(p || reference) would not be 0 for equal models (up to -log top_p per token), and given S alone it would be
+    0 for any two models once the policy is so sure that S is one token.
 
     Args:
         logps, reference_logps: (tokens, vocabulary) float32, normalised, at temperature 1.
@@ -97,3 +90,13 @@ def compare_sampled(
     # As in token_kl, no term is negative: with s = q / p, p (s - 1 - log s) over S, and the q that lies outside S.
     inside = drawn.exp() * (torch.expm1(log_ratio) - log_ratio)
     return inside.sum(-1) + given.exp().masked_fill(own, 0.0).sum(-1), drawn.exp().masked_fill(its, 0.0).sum(-1)
+
+
+def _compare(logits: torch.Tensor, reference_logits: torch.Tensor, sampling: Sampling) -> tuple[torch.Tensor, ...]:
+    """`CompletionKL` of each position, (tokens,) three times, in float32 whatever the precision of the logits."""
+    sides = (logits, reference_logits)
+    logps, reference_logps = (v.log_softmax(-1, torch.promote_types(v.dtype, torch.float32)) for v in sides)
+    kl = token_kl(logps, reference_logps)
+    if sampling.is_plain:
+        return kl, kl, torch.zeros_like(kl)
+    return kl, *compare_sampled(logps, reference_logps, sampling)

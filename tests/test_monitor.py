@@ -8,7 +8,15 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
 
-from rlhf_exp.monitor import MetricsWriter, NonFiniteLoss, Probe, QuietProgress, completion_logps, token_kl
+from rlhf_exp.monitor import (
+    MetricsWriter,
+    NonFiniteLoss,
+    Probe,
+    QuietProgress,
+    completion_logits,
+    completion_logps,
+    token_kl,
+)
 
 ROWS = [([3, 4, 5], [6, 7, 1]), ([3], [8, 9, 10, 11, 1]), ([4, 4], [1])]
 
@@ -46,6 +54,15 @@ def test_completion_logps_equal_an_unpadded_pass_over_each_row():
         logits = model(input_ids=torch.tensor([prompt + completion])).logits[0].double()
         slow.append(torch.log_softmax(logits[len(prompt) - 1 : -1], -1))
     torch.testing.assert_close(completion_logps(model, ROWS, pad_id=0).double(), torch.cat(slow), atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_logits_are_made_of_no_position_before_the_first_that_predicts_a_completion():
+    model, shapes = make_model(0), []
+    model.lm_head.register_forward_hook(lambda module, inputs, output: shapes.append(tuple(output.shape)))
+    logits = completion_logits(model, [([3] * 40, [5, 1]), ([3] * 38, [6, 7, 8])], pad_id=0)
+    assert shapes == [(2, 5, 16)]  # of the 42 positions those from the shorter prompt's last token on
+    assert logits.shape == (5, 16)
 
 
 def test_the_probe_measures_zero_for_the_start_model_and_the_exact_mean_for_another():

@@ -53,7 +53,7 @@ def sum_logps(
     model.eval()
     sums = [0.0] * len(rows)
     with tqdm(total=len(rows), desc=title, unit="answer", leave=False, disable=title is None or None) as bar:
-        for batch in _split(rows, model.config.get_text_config().vocab_size):
+        for batch in split_rows(rows, model.config.get_text_config().vocab_size):
             sequences = [rows[i][0] + rows[i][1] for i in batch]
             starts = [_start(rows[i]) for i in batch]
             inputs = _pad(sequences, pad_id, model.device)
@@ -70,12 +70,7 @@ def sum_logps(
     return sums
 
 
-def _start(row: tuple[list[int], list[int]]) -> int:
-    """Where the scored tokens start. Nothing predicts a text's first token; TRL leaves it out too."""
-    return max(len(row[0]), 1)
-
-
-def _split(rows: list[tuple[list[int], list[int]]], vocabulary: int) -> Iterator[list[int]]:
+def split_rows(rows: list[tuple[list[int], list[int]]], vocabulary: int) -> Iterator[list[int]]:
     """Indices of rows in batches, by length, whose logits stay within BATCH_ELEMENTS; a row may exceed it alone."""
     batch: list[int] = []
     for i in sorted(range(len(rows)), key=lambda i: len(rows[i][0]) + len(rows[i][1])):
@@ -87,6 +82,11 @@ def _split(rows: list[tuple[list[int], list[int]]], vocabulary: int) -> Iterator
         batch.append(i)
     if batch:
         yield batch
+
+
+def _start(row: tuple[list[int], list[int]]) -> int:
+    """Where the scored tokens start. Nothing predicts a text's first token; TRL leaves it out too."""
+    return max(len(row[0]), 1)
 
 
 def _pad(sequences: list[list[int]], pad_id: int, device: torch.device) -> dict[str, torch.Tensor]:

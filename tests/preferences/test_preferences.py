@@ -103,7 +103,7 @@ def test_log_probabilities_equal_a_slow_loop(architecture, elements, monkeypatch
 def test_batches_hold_every_row_once_and_keep_to_their_size(monkeypatch):
     monkeypatch.setattr(scores, "BATCH_ELEMENTS", 400)
     rows = [([1] * (i % 5 + 1), [2] * (i % 11 + 1)) for i in range(50)]
-    batches = list(scores._split(rows, 10))
+    batches = list(scores.split_rows(rows, 10))
     assert sorted(i for batch in batches for i in batch) == list(range(50))
     for batch in batches:
         width = max(len(rows[i][0]) + len(rows[i][1]) for i in batch)

@@ -1,6 +1,6 @@
 """The exact KL of a rollout's completions, of the distributions that they were sampled from.
 
-    kl = measure_rollout_kl(trainer, rollout, sampling)      # (batch,) nats, of this rank's completions
+    found = measure_rollout_kl(trainer, rollout, sampling)      # {"kl_exact": (batch,) ...}, this rank's completions
 
 It takes the whole next-token distributions of policy and reference, of which TRL's scoring keeps the sampled tokens
 alone: one more forward pass of each, without gradient, in batches that bound the logits' memory.
@@ -12,7 +12,7 @@ import torch
 from trl.trainer.utils import use_adapter
 
 from rlhf_exp.generation import Sampling
-from rlhf_exp.monitor import completion_logps
+from rlhf_exp.monitor import completion_logits
 from rlhf_exp.sampled_kl import Row, measure_completions
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 @torch.no_grad()
-def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling: Sampling) -> torch.Tensor:
-    """KL(policy || reference) of each completion, (batch,) float32; without dropout, as completions are sampled."""
+def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
+    """Of each completion KL(policy || reference), and the mean probability of a draw that the reference cannot make:
+    (batch,) float32 each; without dropout, as completions are sampled."""
     sides = [
         [ids[mask.bool()].tolist() for ids, mask in zip(rollout[f"{part}_ids"], rollout[f"{part}_mask"], strict=True)]
         for part in ("prompt", "completion")
@@ -30,18 +31,19 @@ def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling
 
     def score(rows: list[Row]) -> torch.Tensor:
         with trainer.accelerator.autocast():
-            return completion_logps(policy, rows, trainer._tokenizer.pad_token_id)
+            return completion_logits(policy, rows, trainer._tokenizer.pad_token_id)
 
     def score_reference(rows: list[Row]) -> torch.Tensor:
         if trainer.ref_model is None:  # as in TRL: of an adapter, the base, or the adapter that training began with
             with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
                 return score(rows)
         with trainer.accelerator.autocast():
-            return completion_logps(trainer.ref_model, rows, trainer._tokenizer.pad_token_id)
+            return completion_logits(trainer.ref_model, rows, trainer._tokenizer.pad_token_id)
 
     training = policy.training
     policy.eval()
     size = policy.config.get_text_config().vocab_size
     found = measure_completions(score, score_reference, list(zip(*sides, strict=True)), size, sampling)
     policy.train(training)
-    return torch.tensor([one.sampled for one in found], device=rollout["completion_ids"].device)
+    columns = {"kl_exact": [one.sampled for one in found], "kl_outside": [one.outside for one in found]}
+    return {name: torch.tensor(values, device=rollout["completion_ids"].device) for name, values in columns.items()}

@@ -135,14 +135,16 @@ class PPOTrainer(ResumableRollouts, GRPOTrainer):
         `kl` and `kl_k3` are estimates from the sampled tokens' log-probabilities, which are at the sampling's
         temperature but know nothing of top-p and top-k: where these cut tokens away, the samples are not of the
         distribution that is compared, both are biased, and `kl` can be negative. `kl_exact` is of the distributions
-        that are sampled from, over the whole vocabulary. It takes two forward passes: without a target, and where
+        that are sampled from, over the whole vocabulary, and `kl_outside` the probability of a token that the
+        reference, sampled in the same way, cannot draw. They take two forward passes: without a target, and where
         nothing is cut, `kl` has the same expectation and has to do.
         """
         k3 = torch.expm1(-log_ratio) + log_ratio
         kls = {name: self._mean((value * mask).sum(1)) for name, value in (("kl", log_ratio), ("kl_k3", k3))}
         sampling = Sampling(self.max_completion_length, self.temperature, self.top_p, self.top_k or 0)
         if self._has_reference and (self.controller.target is not None or sampling.truncates):
-            kls["kl_exact"] = self._mean(measure_rollout_kl(self, rollout, sampling))
+            exact = measure_rollout_kl(self, rollout, sampling)
+            kls |= {name: self._mean(values) for name, values in exact.items()}
         self._log_means(mode, **kls)
         if mode == "train" and "kl_exact" in kls:
             self.controller.update(kls["kl_exact"], len(mask) * self.accelerator.num_processes)

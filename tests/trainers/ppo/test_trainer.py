@@ -366,8 +366,9 @@ def roll_out(trainer, spread=0.5):
 
 
 def loop_exact_kl(trainer, rollout):
-    """Row by row, without padding, in float64: KL of the sampled distributions to the base model's."""
-    reference, kls = AutoModelForCausalLM.from_pretrained(trainer.model.name_or_path).double().eval(), []
+    """Row by row, without padding, in float64: KL of the sampled distributions to the base model's, and the mean over
+    the rows of what they have outside its tokens."""
+    reference, found = AutoModelForCausalLM.from_pretrained(trainer.model.name_or_path).double().eval(), []
     policy = trainer.model.get_base_model() if hasattr(trainer.model, "peft_config") else trainer.model
     sampling = Sampling(6, trainer.temperature, trainer.top_p, trainer.top_k or 0)
     for i in range(len(PROMPTS)):
@@ -377,8 +378,9 @@ def loop_exact_kl(trainer, rollout):
         ids, c = ids[mask.bool()], int(rollout["completion_mask"][i].sum())
         with torch.no_grad():
             logits = [m(input_ids=ids[None]).logits[0, -c - 1 : -1].double() for m in (policy.eval(), reference)]
-        kls.append(compare_sampled(*(v.log_softmax(-1) for v in logits), sampling)[0].sum().item())
-    return sum(kls) / len(kls)
+        kl, outside = compare_sampled(*(v.log_softmax(-1) for v in logits), sampling)
+        found.append((kl.sum().item(), outside.mean().item()))
+    return [sum(values) / len(values) for values in zip(*found, strict=True)]
 
 
 @pytest.mark.parametrize("adapter", [False, True])
@@ -390,7 +392,10 @@ def test_the_exact_kl_is_of_the_distributions_that_are_sampled_from(model_path, 
     trainer = make_trainer(model_path, tmp_path, peft_config=lora if adapter else None, **sampling)
     rollout, found = roll_out(trainer)
     assert trainer.model.training and found["ppo/kl_exact"] > 0.05
-    assert found["ppo/kl_exact"] == pytest.approx(loop_exact_kl(trainer, rollout), rel=1e-3)
+    kl, outside = loop_exact_kl(trainer, rollout)
+    assert found["ppo/kl_exact"] == pytest.approx(kl, rel=1e-3)
+    assert found["ppo/kl_outside"] == pytest.approx(outside, rel=1e-3)
+    assert (outside > 0) == ("target_kl" not in sampling)
 
 
 def test_k1_of_a_rollout_from_truncated_distributions_can_be_negative_the_exact_kl_is_not(qwen3_path, tmp_path):
