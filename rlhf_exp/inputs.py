@@ -1,6 +1,6 @@
 """What a run is made from, as hashes: it is never gone on with from other rows, rewards or weights.
 
-    hash_inputs(cfg)          # {"task.path": "9f86d081...", "reward.functions.short": "60303ae2..."}
+    hash_inputs(cfg)          # {"task.path": "9f86d081...", "reward.functions.short": "60303ae2...:short"}
     hash_rows(task.train)
 
 run.json holds them as `inputs`. A module that a reward's file imports is not among them.
@@ -39,7 +39,8 @@ def hash_inputs(cfg: "Config") -> dict[str, str]:
     if cfg.reward.path is not None and not is_hub_id(cfg.reward.path):
         found["reward.path"] = _hash_reward_model(Path(cfg.reward.path).expanduser(), cfg.reward.normalize)
     for name, where in cfg.reward.functions.items():
-        found[f"reward.functions.{name}"] = hash_path(Path(where.rpartition(":")[0]).expanduser())
+        path, _, function = where.rpartition(":")
+        found[f"reward.functions.{name}"] = f"{hash_path(Path(path).expanduser())}:{function}"
     return found
 
 

@@ -24,7 +24,7 @@ def begin(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in {
         "rows.jsonl": '{"nums": [1, 2, 3], "target": 6}\n',
-        "mine.py": "def short(completions, **_):\n    return [1.0 for _ in completions]\n",
+        "mine.py": "def short(completions, **_):\n    return [1.0 for _ in completions]\n\n\nlong = short\n",
         "judge/config.json": "{}",
         "judge/model.safetensors": "weights",
         "judge/README.md": "of no importance",
@@ -73,6 +73,20 @@ def test_skip_finished_compares_content_too(begin, file, key):
     change(file)
     with pytest.raises(ConfigError, match=rf"^output_dir=there: holds a run of other inputs \({key} "):
         plan_job(compose_config(overrides))
+
+
+@pytest.mark.parametrize("way", ["resume=there", "skip_finished=true"])
+def test_another_function_of_the_same_file_is_refused(begin, way):
+    overrides = [*begin("finished"), way, "reward.functions.short=mine.py:long"]
+    cfg = compose_config(overrides)
+    with pytest.raises(ConfigError, match=r"\(reward.functions.short=mine.py:short, here mine.py:long\)"):
+        check_resume(cfg) if cfg.resume else plan_job(cfg)
+
+
+def test_the_same_function_in_a_file_that_was_moved_may_differ(begin):
+    overrides = begin()
+    Path("mine.py").rename("yours.py")
+    assert check_resume(compose_config([*overrides, "resume=there", "reward.functions.short=yours.py:short"])) == []
 
 
 def test_the_same_content_elsewhere_and_another_way_of_saving_may_differ(begin):
