@@ -6,6 +6,7 @@ brings the overrides of the run that it goes on with.
 
 import sys
 from argparse import Namespace
+from collections.abc import Collection
 from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
@@ -38,7 +39,7 @@ def prepare_arguments() -> Namespace:
         named = values["resume"].strip("'\"")
         folder = follow_link(named)
         text = values["resume"] if folder == named else folder
-        flags, kept = _recall(folder, typed=set(values))
+        flags, kept = recall(folder, typed=set(values))
         overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
         overrides = [*kept, *overrides, f"output_dir={text}"]
     if overrides:  # the parser wants them side by side
@@ -48,7 +49,7 @@ def prepare_arguments() -> Namespace:
     return args
 
 
-def _recall(folder: str, typed: set[str]) -> tuple[list[str], list[str]]:
+def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """How the run in `folder` was started: its study as flags, and its overrides except those typed again."""
     saved = Path(folder) / ".hydra"
     if not (saved / "overrides.yaml").is_file():

@@ -44,8 +44,11 @@ def compose_config(overrides: Iterable[str] = ()) -> Config:
         return parse(compose("config", overrides))
 
 
-def parse(cfg: DictConfig) -> Config:
+def parse(cfg: DictConfig, folder_is_free: bool = False) -> Config:
     """Check everything that needs no ML library.
+
+    Args:
+        folder_is_free: whether the folder is not asked for a run that lies or goes on in it.
 
     Raises:
         ConfigError: unknown keys, then wrong types, then values out of range; where there are none, what does
@@ -62,6 +65,7 @@ def parse(cfg: DictConfig) -> Config:
     # Null is a default that is not known; find_conflicts says why.
     config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
     found = found or list(dict.fromkeys(find_conflicts(config) + files.find_missing_files(config)))
+    found += [] if folder_is_free or config is None else files.check_run_folder(config)
     if found:
         raise ConfigError(found)
     return config

@@ -1,6 +1,7 @@
 """Files that must be there, folders that must be writable; called by config.py after combinations.py.
 
 find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
+check_run_folder(cfg)    ->  ["output_dir=outputs/x: already holds a run; ..."]
 """
 
 import os
@@ -21,7 +22,7 @@ HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 def find_missing_files(cfg: "Config") -> list[str]:
     """Files that must be there and are not, folders that cannot be written."""
-    problems = [*find_missing_models(cfg), *_check_task(cfg), *_check_resume(cfg)]
+    problems = [*find_missing_models(cfg), *_check_task(cfg)]
     if Path(cfg.output_dir).resolve() == Path("/"):
         problems.append(f"output_dir={cfg.output_dir}: is the root of the file system; use a folder of its own")
     for key, folder in (("output_dir", cfg.output_dir), ("eval.cache_dir", cfg.eval.cache_dir)):
@@ -69,28 +70,39 @@ def _check_task(cfg: "Config") -> list[str]:
     return problems
 
 
-def _check_resume(cfg: "Config") -> list[str]:
+def check_run_folder(cfg: "Config") -> list[str]:
+    """Why the run cannot begin in its folder, or go on in it: another one lies or goes on there."""
     key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
     if owner := find_owner(Path(folder)):
         return [f"{key}={folder}: a run is going on in it ({owner})"]
-    if cfg.resume is not None:
-        if not (Path(folder) / "run.json").is_file():
-            return [f"resume={folder}: not a run's folder, it has no run.json"]
-        found = find_checkpoint(Path(folder))
-        if found.path is None:
-            broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
-            start = f"start anew with its overrides and output_dir={folder}"
-            return [f"resume={folder}: has no checkpoint{broken}; {start}"]
-    elif not cfg.skip_finished and _holds_run(Path(folder)):  # with it, study.py looks closer
-        return [f"output_dir={folder}: already holds a run; use another folder, or resume={folder}"]
-    return []
+    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
 
 
-def _holds_run(folder: Path) -> bool:
-    """Whether a run is there to be lost; one that was refused, or ended before its first checkpoint, has nothing."""
+def _check_resume(folder: Path) -> list[str]:
+    if not (folder / "run.json").is_file():
+        return [f"resume={folder}: not a run's folder, it has no run.json"]
+    found = find_checkpoint(folder)
+    if found.path is not None:
+        return []
+    broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
+    place = "another output_dir" if (folder / "model").exists() else f"output_dir={folder}"
+    return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and {place}"]
+
+
+def _check_output(folder: Path, skip_finished: bool) -> list[str]:
+    """Whether a run is there to be lost; one that was refused, or ended before its first checkpoint, has nothing. With
+    `skip_finished`, study.py looks closer at what can be skipped or gone on with."""
     status = read_record(folder).get("status")
-    kept = status == "finished" or (folder / "model").exists() or find_checkpoint(folder).path is not None
-    return status not in (None, "refused") and kept
+    if status in (None, "refused"):
+        return []
+    line = f"output_dir={folder}: already holds a run; use another folder"
+    if find_checkpoint(folder).path is not None:
+        return [] if skip_finished else [f"{line}, or resume={folder}"]
+    if status == "finished":
+        return [] if skip_finished else [line]
+    if (folder / "model").exists():
+        return [f"output_dir={folder}: holds a trained model and no checkpoint to go on from; use another folder"]
+    return []
 
 
 def is_hub_id(path: str) -> bool:

@@ -16,11 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from rlhf_exp.arguments import recall
 from rlhf_exp.checkpoints import find_checkpoint, read_step
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
@@ -89,13 +91,17 @@ class StopSignals:
 def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
     """What there is to go on with. `saved_step`: the step of the checkpoint that was saved because of the signal."""
     found = find_checkpoint(run_dir)
-    go_on = f"Go on with: python -m rlhf_exp resume={run_dir}"
+    go_on = f"Go on with: {_join(f'resume={run_dir}')}"
     if saved_step is not None:
         return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {go_on}"
     if found.path is not None:
         step = read_step(found.path)
         return f"Stopped by {stop.name} without saving; the last checkpoint is of step {step}. {go_on}"
-    return f"Stopped by {stop.name}; there is no checkpoint yet. Start anew with: {_repeat_command(run_dir)}"
+    if (run_dir / "model").exists():  # which must not be written over
+        what, folder = f"{run_dir}/model is trained, and there is no checkpoint", _find_free(run_dir)
+    else:
+        what, folder = "there is no checkpoint yet", run_dir
+    return f"Stopped by {stop.name}; {what}. Start anew with: {_repeat_command(run_dir, folder)}"
 
 
 def tell(line: str) -> None:
@@ -106,13 +112,26 @@ def tell(line: str) -> None:
         _mute([1])
 
 
-def _repeat_command(run_dir: Path) -> str:
-    """The command of this run, into the same folder."""
-    arguments = [text for text in sys.argv[1:] if text.split("=")[0] != "output_dir"]
-    settings = run_dir / ".hydra" / "hydra.yaml"
-    if not settings.is_file() or OmegaConf.load(settings).mode != "MULTIRUN":
-        arguments.append(f"output_dir={run_dir}")
+def _repeat_command(run_dir: Path, folder: Path) -> str:
+    """The command that starts the run in `run_dir` anew in `folder`. A sweep's job becomes one run, since what the
+    sweep has finished would be refused; a study that skips that is repeated, unless its job needs another folder."""
+    saved = run_dir / ".hydra"
+    typed = [text for text in sys.argv[1:] if text.split("=")[0] not in ("output_dir", "hydra.sweep.dir")]
+    if not (saved / "hydra.yaml").is_file() or OmegaConf.load(saved / "hydra.yaml").mode != "MULTIRUN":
+        return _join(*typed, f"output_dir={folder}")
+    if OmegaConf.load(saved / "config.yaml").skip_finished and folder == run_dir:
+        return _join(*typed, f"output_dir={run_dir.parent}")
+    flags, overrides = recall(str(run_dir))
+    return _join(*flags, *overrides, f"output_dir={folder}")
+
+
+def _join(*arguments: str) -> str:
     return shlex.join(["python", "-m", "rlhf_exp", *arguments])
+
+
+def _find_free(folder: Path) -> Path:
+    names = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
+    return next(name for name in names if not name.exists())
 
 
 def _write(text: str) -> None:

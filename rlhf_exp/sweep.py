@@ -71,7 +71,7 @@ def _check_job(number: int, overrides: list[str], place: Callable[[DictConfig, D
         settings = job.pop("hydra")
     try:
         place(job, settings)
-        config: Config = parse(job)
+        config: Config = parse(job, folder_is_free=True)  # a run that is there costs its own job alone
         prepare_hub(config)
         if config.skip_finished and not config.resume:
             plan_job(config)

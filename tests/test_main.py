@@ -261,6 +261,29 @@ def test_a_sweep_with_a_bad_job_runs_none_and_names_every_problem(command, runs)
     assert runs == []
 
 
+def test_a_sweep_that_was_cut_off_runs_the_jobs_whose_folder_holds_no_run(command, runs):
+    sweep = ("-m", "seed=0,1,2", "output_dir=there")
+    command(*sweep)
+    finish(runs[0][1], checkpoint=True)
+    finish(runs[1][1], "running", checkpoint=True)
+    with (runs[1][1] / ".lock").open("w") as lock:
+        lock.write('{"pid": 71, "host": "node3"}')
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        runs.clear()
+        assert command(*sweep) == (
+            2,
+            [
+                "rlhf_exp: job 1 of 3 (seed=0 output_dir=there): output_dir=there/00_seed-0: already holds a run;"
+                " use another folder, or resume=there/00_seed-0",
+                "rlhf_exp: job 2 of 3 (seed=1 output_dir=there): output_dir=there/01_seed-1: a run is going on in it"
+                " (process 71 on node3)",
+                "rlhf_exp: 2 of 3 jobs did not succeed",
+            ],
+        )
+    assert [folder.name for _, folder in runs] == ["02_seed-2"]
+
+
 def test_what_trl_refuses_in_a_later_job_stops_the_sweep_too(command, runs, monkeypatch):
     def refuse(cfg):
         if cfg.max_tokens == 16:

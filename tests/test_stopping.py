@@ -1,6 +1,8 @@
 """Signals: what is noted, what is raised, and that the line at the end is true."""
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -8,11 +10,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
-from rlhf_exp import run, stopping
+from rlhf_exp import __main__ as command_line
+from rlhf_exp import run, stopping, trl_args
 from rlhf_exp.checkpoints import staged
-from rlhf_exp.config import compose_config
+from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.stopping import SIGNALS, Stop, StopSignals, describe_stop
 
 ROOT = Path(__file__).parents[1]
@@ -139,12 +141,67 @@ def test_the_line_says_what_there_is_to_go_on_with(tmp_path, monkeypatch):
     )
 
 
-def test_a_job_of_a_study_starts_anew_with_the_study_s_command(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["x", "-m", "seed=0,1"])
-    (tmp_path / ".hydra").mkdir()
-    OmegaConf.save(OmegaConf.create({"mode": "MULTIRUN"}), tmp_path / ".hydra" / "hydra.yaml")
-    line = describe_stop(Stop(signal.SIGINT), tmp_path, None)
-    assert line.endswith("Start anew with: python -m rlhf_exp -m seed=0,1")
+@pytest.fixture
+def start(tmp_path, monkeypatch, capsys):
+    """Start a sweep whose runs are stopped before their first checkpoint: what the first job's line says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(run, "_report_what_there_is", lambda folder: None)
+    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: send(signal.SIGTERM))
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["rlhf_exp", *arguments])
+        assert command_line.main() == 143
+        [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Stopped")]
+        return line.partition("Start anew with: python -m rlhf_exp ")[2]
+
+    return call
+
+
+def test_a_job_of_a_sweep_starts_anew_as_one_run(start):
+    again = start("-m", "seed=0,1", "reward.weights={outcome: 0.5}", "output_dir=a b", "device=cpu")
+    assert again == "seed=0 'reward.weights={outcome:0.5}' device=cpu 'output_dir=a b/00_seed-0'"
+    assert start(*shlex.split(again)) == again
+
+
+def test_a_job_of_a_study_that_skips_nothing_starts_anew_as_one_run(start):
+    again = start("-cd", "sweeps", "-cn", "compare", "seed=0", "skip_finished=false", "output_dir=there", "device=cpu")
+    assert re.fullmatch(
+        r"--config-dir=\S+/sweeps --config-name=compare hydra.mode=RUN seed=0 experiment=compare_sft"
+        r" skip_finished=false device=cpu output_dir=there/00_seed-0_compare_sft",
+        again,
+        re.IGNORECASE,
+    )
+    assert start(*shlex.split(again)) == again
+
+
+def test_a_job_of_a_study_that_skips_what_is_finished_starts_anew_with_the_study(start):
+    again = start("-m", "seed=0,1", "skip_finished=true", "device=cpu", "output_dir=there")
+    assert again == "-m seed=0,1 skip_finished=true device=cpu output_dir=there"
+    assert start(*shlex.split(again)) == again
+    unnamed = start("-m", "seed=0,1", "skip_finished=true", "device=cpu")
+    assert re.fullmatch(r"-m seed=0,1 skip_finished=true device=cpu output_dir=outputs/sweeps/[\d_-]+", unnamed)
+    assert start(*shlex.split(unnamed)) == unnamed
+
+
+def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
+    def stop_after_training(cfg, folder, signals):
+        (folder.path / "model").mkdir()
+        send(signal.SIGTERM)
+
+    monkeypatch.setattr(run, "_run_stages", stop_after_training)
+    assert start("seed=3", "device=cpu", "output_dir=there") == "seed=3 device=cpu output_dir=there_2"
+    held = "holds a trained model and no checkpoint to go on from; use another folder"
+    for way, line in {
+        "output_dir=there": f"output_dir=there: {held}",
+        "skip_finished=true": f"output_dir=there: {held}",
+        "resume=there": "resume=there: has no checkpoint yet; start anew with its overrides and another output_dir",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            compose_config(["seed=3", "device=cpu", "output_dir=there", *{way}])
+        assert caught.value.problems == [line]
+    study = ("-m", "seed=3,4", "skip_finished=true", "device=cpu", "output_dir=study")
+    assert start(*study) == "seed=3 skip_finished=True device=cpu output_dir=study/seed-3_2"
 
 
 @pytest.mark.parametrize("number", SIGNALS)
