@@ -48,7 +48,7 @@ def parse(cfg: DictConfig, folder_is_free: bool = False) -> Config:
     """Check everything that needs no ML library.
 
     Args:
-        folder_is_free: whether the folder is not asked for a run that lies or goes on in it.
+        folder_is_free: leave out whether another run lies or goes on in the folder.
 
     Raises:
         ConfigError: unknown keys, then wrong types, then values out of range; where there are none, what does
