@@ -21,6 +21,7 @@ MANY = 12  # a message lists at most so many valid names
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _SECRET = re.compile(r"(^|_)(token|secrets?|passwords?|passwd|api_?keys?|access_?keys?)$", re.IGNORECASE)
 _NO_SECRETS = ("eos_token", "pad_token", "bos_token", "unk_token")  # texts of a tokenizer
+_NO_SECRETS_IN = ("reward.functions", "reward.weights")  # names that the user gives to rewards
 _WORDS = {
     int: "a whole number",
     float: "a number",
@@ -175,8 +176,8 @@ def assign(key: str, value: Any) -> str:
 
 def is_secret(key: Any) -> bool:
     """Whether a key, dotted or not, is named as what holds a secret."""
-    end = str(key).rpartition(".")[2]
-    return bool(_SECRET.search(end)) and end not in _NO_SECRETS
+    place, _, end = str(key).rpartition(".")
+    return bool(_SECRET.search(end)) and end not in _NO_SECRETS and place not in _NO_SECRETS_IN
 
 
 def _alike(one: str, other: str) -> float:

@@ -146,7 +146,7 @@ def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
     known = load_arguments(algo["name"])
     own = [name for name in algo if name in known and name not in ("name", "args")]
     args = {name: value for name, value in algo["args"].items() if name not in skipped}
-    problems = find_argument_problems(algo["name"], args, own, known)
+    problems = find_argument_problems(algo["name"], args, own, known, refuse_key)
     if not are_losses(algo["name"], args.get("loss_type")):  # another algorithm's brings arguments of that one
         problems["unknown"] = []
     return problems

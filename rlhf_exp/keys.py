@@ -33,6 +33,9 @@ SYNONYMS = {
     "grad_accum": ("algo.args.gradient_accumulation_steps",),
     "accumulation_steps": ("algo.args.gradient_accumulation_steps",),
     "warmup": ("algo.args.warmup_steps",),
+    "warmup_ratio": ("algo.args.warmup_steps",),
+    "group_by_length": ("algo.args.train_sampling_strategy",),
+    "logging_dir": ("output_dir",),
     "scheduler": ("algo.args.lr_scheduler_type",),
     "max_length": ("algo.args.max_length", "max_tokens"),
     "max_len": ("algo.args.max_length", "max_tokens"),
@@ -59,6 +62,8 @@ SYNONYMS = {
     "save_dir": ("output_dir",),
 }
 
+_NOTES = {"warmup_ratio": ", of which a value below 1 is a share of all steps"}
+
 
 def known_keys(algo: str = "grpo") -> list[str]:
     """Every key that the command line can override with `algo=`, dotted, and the groups without keys of their own."""
@@ -80,7 +85,8 @@ def refuse_key(key: str, algo: str = "grpo") -> str:
     slips = [name for name in neighbours if place and is_slip(end, name.rpartition(".")[2])]
     meant = next((name for name in SYNONYMS.get(end, ()) if name in known), None)
     near = nearest(key, slips) or meant or nearest(key, neighbours if place else known) or nearest(key, known)
-    return f"no such key{f'; did you mean {near}?' if near else ''}"
+    note = _NOTES.get(end, "")
+    return f"no such key{f'; did you mean {near}{note}?' if near else ''}"
 
 
 def schemas(hint: Any) -> list[type]:

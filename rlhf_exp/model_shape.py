@@ -98,7 +98,11 @@ def find_shape(path: str | None, base: str | None, init: dict | None, name: str 
         return _measure(KNOWN[path], f"the shape of {path} that ships with the package")
     if (fetched := hub.fetch(path, "config.json")) is not None:
         return _read(fetched, f"the config.json of {path}")
-    return Shape(None, None, f"the config.json of {path} is not in the hub's cache, and the hub does not give it")
+    return Shape(
+        None,
+        None,
+        f"the config.json of {path} is not in the hub's cache, the hub does not give it, nor is there such a folder",
+    )
 
 
 def count_parameters(config: dict[str, Any]) -> int | None:

@@ -9,17 +9,25 @@ from collections.abc import Sequence
 from rlhf_exp.checks import is_secret
 from rlhf_exp.trl_arguments import refuse_secret
 
-_NAMED = re.compile(r"([\w.@-]+)\s*[=:]")  # key=, and the names inside {name: value}
+_NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
 _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
 _OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
 
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
     """One line a problem. Hydra writes what is typed into a sweep's folder, and a secret would stand there."""
-    secrets = [key for text in overrides for key in _NAMED.findall(text) if is_secret(key)]
+    secrets = [key for text in overrides for key in _list_keys(text) if is_secret(key)]
     return [refuse_secret(key) for key in secrets] + [
         line for text in overrides for line in (_refuse_empty(text), _refuse_option(text)) if line
     ]
+
+
+def _list_keys(text: str) -> list[str]:
+    """The key of an override, and those of a mapping that is its value; other values are the user's own texts."""
+    key, _, value = text.partition("=")
+    key = key.strip().lstrip("+~")
+    inside = _NAMED.findall(value) if value.lstrip().startswith(("{", "[")) else []
+    return [key] * bool(value) + [f"{key}.{name}" for name in inside]
 
 
 def _refuse_empty(text: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.checks import show
 from rlhf_exp.combinations.groups import check_groups
 from rlhf_exp.config import Config, ConfigError
+from rlhf_exp.keys import refuse_key
 from rlhf_exp.trl_arguments import find_problems, inspect_arguments, load_config_class
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def check_args(cfg: Config) -> list[str]:
     """One line for each of `algo.args` that the installed TRL does not know or that cannot be right."""
     known = inspect_arguments(cfg.algo.name)
-    problems = find_problems(cfg.algo.name, cfg.algo.args, _own_keys(cfg, known), known)
+    problems = find_problems(cfg.algo.name, cfg.algo.args, _own_keys(cfg, known), known, refuse_key)
     found = [line for lines in problems.values() for line in lines]
     return found or [*check_groups(cfg, known), *_check_machine(cfg)]
 

@@ -2,7 +2,7 @@
 
     known = load_arguments("grpo")
     known["beta"]                                     # Argument(annotation=float, default=0.0)
-    find_problems("grpo", {"beta": -1}, [], known)    # {"unknown": [], "type": [], "range": ["algo.args.beta=-1: ..."]}
+    find_problems("grpo", {"beta": -1}, [], known, refuse_key)     # {..., "range": ["algo.args.beta=-1: ..."]}
 
 Importing TRL takes seconds, so names, types and defaults stand in assets/trl_arguments.json, of the versions named
 there. Where others are installed, the import decides. After a change of either version, or of PPOConfig:
@@ -16,7 +16,7 @@ import json
 import os
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from importlib import import_module
@@ -24,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from rlhf_exp.checks import find_problem, fits, is_secret, show, suggest
+from rlhf_exp.checks import find_problem, fits, is_secret, show
 from rlhf_exp.combinations import LOSS_TYPES
 from rlhf_exp.trl_ranges import CHOICES, MAPPINGS, RANGES, RENAMED
 
@@ -72,9 +72,18 @@ def inspect_arguments(algo: str) -> dict[str, Argument]:
 
 
 def find_problems(
-    algo: str, args: Mapping[str, Any], own: Collection[str], known: Mapping[str, Argument]
+    algo: str,
+    args: Mapping[str, Any],
+    own: Collection[str],
+    known: Mapping[str, Argument],
+    refuse: Callable[[str, str], str],
 ) -> dict[str, list[str]]:
-    """Lines by their kind: `unknown`, `type`, `range`. `own`: the algorithm's own keys, which stand beside args."""
+    """Lines by their kind: `unknown`, `type`, `range`.
+
+    Args:
+        own: the algorithm's own keys, which stand beside args.
+        refuse: of a key and an algorithm, why there is no such key (keys.refuse_key).
+    """
     ranges = RANGES | ({"num_generations": RANGES["steps_per_generation"]} if algo == "ppo" else {})
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     for name, value in args.items():
@@ -87,8 +96,7 @@ def find_problems(
         elif name in RENAMED:
             problems["unknown"].append(f"{shown}: renamed; use algo.args.{RENAMED[name]}")
         elif name not in known:
-            argument = f"no argument of TRL's {CONFIG_CLASSES[algo][1]}"
-            problems["unknown"].append(f"{shown}: {argument}{suggest(name, [n for n in known if n not in RENAMED])}")
+            problems["unknown"].append(f"{shown}: {refuse(key, algo)}")
         elif name != "loss_type" or are_losses(algo, value):  # combinations/algo.py refuses the others
             annotation = dict | None if name in MAPPINGS else _narrow(CHOICES.get(name), known[name].annotation)
             if problem := find_problem(key, value, annotation, ranges.get(name)):

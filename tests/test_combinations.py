@@ -3,11 +3,18 @@
 import pytest
 
 from rlhf_exp import hub
+from rlhf_exp.checks import HIDDEN, assign
 from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.overrides import check_overrides
 from rlhf_exp.tasks.jsonl import read_lines
 
 SECRET = "a secret would stand in the run's files; use the environment variable HF_TOKEN"
 NOT_EVALUATED = "has no effect, nothing is evaluated while training; eval.* is measured before and after"
+
+SYNC = "+algo.args.sync_ref_model=true"
+NO_REFERENCE = "which needs no reference; use algo.args.beta=0.05"
+ITS_BASE = "whose reference is the base itself; use peft=none"
+SCORED_ONCE = "which scores the reference once; use algo.args.precompute_ref_log_probs=false"
 
 
 def refuse(*overrides):
@@ -84,6 +91,19 @@ def test_our_own_keys_pass_through(name):
         ),
         (["reward.weights.outcome=inf"], "reward.weights.outcome=inf: must be a number >= -1000, <= 1000"),
         (["algo.args.temperature=nan"], "algo.args.temperature=nan: must be a number > 0, <= 10"),
+        (
+            ["+algo.args.run_name=x"],
+            "algo.args.run_name=x: has no effect, a run is named by output_dir, and in W&B by logging.name",
+        ),
+        (
+            ["+algo.args.logging_strategy=no"],
+            "algo.args.logging_strategy=no: the watch for a loss that is not finite reads what is logged; leave it"
+            " out, and use algo.args.logging_steps",
+        ),
+        (["algo.args.beta=0", SYNC], f"{SYNC[1:]}: not with algo.args.beta=0, {NO_REFERENCE}"),
+        (["peft=lora", SYNC], f"{SYNC[1:]}: not with peft=lora, {ITS_BASE}"),
+        (["algo=dpo", SYNC], f"{SYNC[1:]}: not with algo.args.precompute_ref_log_probs=true, {SCORED_ONCE}"),
+        (["algo=dpo", "peft=lora", SYNC], f"{SYNC[1:]}: not with peft=lora, {ITS_BASE}"),
         (["output_dir=''"], "output_dir='': must be text, and not empty"),
         (["output_dir=/"], "output_dir=/: is the root of the file system; use a folder of its own"),
     ],
@@ -104,6 +124,8 @@ def test_epochs_pass_without_a_number_of_steps():
         "++algo.args.push_to_hub_token=hf_abc",
         "+algo.args.model_init_kwargs={token: hf_abc}",
         "+my_api_key=hf_abc",
+        "+algo.args.model_init_kwargs={a: {'token' : hf_abc}}",
+        "+x=[{token: hf_abc}]",
     ],
 )
 def test_a_secret_is_refused_and_never_repeated(override):
@@ -115,6 +137,33 @@ def test_a_secret_is_refused_and_never_repeated(override):
 @pytest.mark.parametrize("overrides", ["max_tokens=7", "algo=sft +algo.args.eos_token=x", "eval.rows=7"])
 def test_tokens_of_a_text_are_no_secrets(overrides):
     compose_config(["device=cpu", *overrides.split()])
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("output_dir=/tmp/max_token=96", "task.path=/data/my_token:v1.jsonl", "task.path=/data/{a,my_token:b}"),
+        *("+reward.functions.per_token=f.py:fn", "+reward.weights.per_token=0.5", "+reward.weights={per_token: 1}"),
+    ],
+)
+def test_a_secret_is_sought_in_keys_and_neither_in_values_nor_in_names_of_rewards(override):
+    assert check_overrides([override]) == []
+    assert HIDDEN not in assign(*override.lstrip("+").split("=", 1))
+
+
+@pytest.mark.parametrize(
+    ("override", "algo", "meant"),
+    [
+        ("+algo.args.lr=1e-4", "grpo", "algo.args.learning_rate?"),
+        ("+algo.args.epochs=3", "grpo", "algo.args.num_train_epochs?"),
+        ("+algo.args.warmup_ratio=0.1", "sft", "algo.args.warmup_steps, of which a value below 1 is a share"),
+        ("+algo.args.group_by_length=true", "sft", "algo.args.train_sampling_strategy?"),
+        ("+algo.args.logging_dir=logs", "dpo", "output_dir?"),
+    ],
+)
+def test_another_word_for_an_argument_finds_it(override, algo, meant):
+    [line] = refuse(f"algo={algo}", override)
+    assert f"no such key; did you mean {meant}" in line
 
 
 def test_a_push_is_refused_where_the_hub_is_not_asked_or_gives_no_right(monkeypatch):

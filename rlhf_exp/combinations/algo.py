@@ -25,10 +25,29 @@ def check_algo(cfg: "Config") -> list[str]:
         if losses and loss is not None and loss not in losses:
             allowed = f"must be one of {', '.join(losses)}{suggest(loss, losses)}"
             problems.append(f"loss_type={loss}: not a loss of algo={algo}, {allowed}")
+    problems += _check_sync(cfg)
     if cfg.generation.method == "compact":
         problems += [
             f"algo.args.{name}={cfg.algo.args[name]}: not with generation=compact; use generation=trl"
             for name in TRL_SAMPLING
             if cfg.algo.args.get(name) is not None
         ]
+    return problems
+
+
+def _check_sync(cfg: "Config") -> list[str]:
+    """Whether there is a reference of its own that could follow the policy; TRL asks only after the baseline."""
+    args = cfg.algo.args
+    if not args.get("sync_ref_model"):
+        return []
+    key, problems = "algo.args.sync_ref_model=true", []
+    if cfg.peft.lora is not None:
+        problems.append(f"{key}: not with peft={cfg.peft.name}, whose reference is the base itself; use peft=none")
+    if cfg.algo.name == "grpo" and not args.get("beta"):
+        problems.append(f"{key}: not with algo.args.beta=0, which needs no reference; use algo.args.beta=0.05")
+    if args.get("precompute_ref_log_probs"):
+        problems.append(
+            f"{key}: not with algo.args.precompute_ref_log_probs=true, which scores the reference once; use"
+            " algo.args.precompute_ref_log_probs=false"
+        )
     return problems

@@ -23,6 +23,7 @@ IDLE = {
     "do_train": "training is what a run does; leave it out",
     "do_predict": "a run predicts nothing; leave it out",
     "resume_from_checkpoint": "use resume=RUN_DIR",
+    "run_name": "a run is named by output_dir, and in W&B by logging.name",
     "local_rank": "the launcher says it; leave it out",
 }
 """Whatever value differs from TRL's default is refused."""
@@ -52,6 +53,11 @@ def check_idle(cfg: "Config") -> list[str]:
                 )
     if args.get("save_strategy") == "best":
         problems.append(f"algo.args.save_strategy=best: {_EVAL}; use steps or no")
+    if (logged := args.get("logging_strategy", "steps")) != "steps":
+        problems.append(
+            f"algo.args.logging_strategy={show(logged)}: the watch for a loss that is not finite reads what is logged;"
+            " leave it out, and use algo.args.logging_steps"
+        )
     steps = args.get("max_steps", -1)
     if "num_train_epochs" in args and steps > 0:
         problems.append(
