@@ -3,9 +3,10 @@ r"""The exact value of a short piece of arithmetic, in plain text or LaTeX.
     evaluate(r"2 \times \frac{3}{4}")    # Fraction(3, 2)
 
 Read are decimals, `+ - *` and `/` with their signs and commands, parentheses, `\frac`, `\sqrt` (with an index), a power
-with an exponent below 100, a product without a sign (`2\sqrt{9}`) and a mixed number (`1\frac{1}{2}`). Nothing is
-evaluated as code. Time is linear in the text but for one power; math-verify, which the tests compare with, takes time
-that is exponential in the depth of brackets.
+with an exponent below 100, a product without a sign (`2\sqrt{9}`, `(1/2)3`) and a mixed number (`1\frac{1}{2}`,
+`1 1/2`). Each root must be rational: `\sqrt{2}\sqrt{2}` has no value here. Nothing is evaluated as code. Time is linear
+in the text but for one power; math-verify, which the tests compare with, takes time that is exponential in the depth of
+brackets.
 """
 
 import re
@@ -21,7 +22,9 @@ SPELLINGS = {
 }
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
 EXPONENT = re.compile(r"\^\s*(?:([0-9])|\{\s*([0-9]{1,2})\s*\})")
+MIXED = re.compile(r"([0-9]+)\s+([0-9]+)\s*/\s*([0-9]++)(?!\s*[\^.])")
 DIGIT = re.compile("[0-9]")
+AFTER_BRACKET = re.compile(r"(?<=[)}])(?=[0-9.])")
 INDEX = re.compile(r"\[([2-9])\]")
 SPACES = re.compile(r"\s*")
 
@@ -65,7 +68,7 @@ class _Reader:
                 value *= self._read_signed()
             elif self._take("/"):
                 value /= self._read_signed()
-            elif self.text.startswith(("(", "\\"), self.at):
+            elif self.text.startswith(("(", "\\"), self.at) or AFTER_BRACKET.match(self.text, self.at):
                 value *= self._read_power()
             else:
                 return value
@@ -89,6 +92,10 @@ class _Reader:
         if self._take(r"\sqrt"):
             index = self._match(INDEX)
             return _root(self._read_argument(), int(index[1]) if index else 2)
+        mixed = MIXED.match(self.text, self.at)
+        if mixed and int(mixed[2]) < int(mixed[3]):
+            self._match(MIXED)
+            return int(mixed[1]) + Fraction(int(mixed[2]), int(mixed[3]))
         number = self._match(NUMBER)
         if not number:
             raise _Unreadable

@@ -8,7 +8,8 @@ linear in the text whatever it holds: nothing is evaluated as code, and no timer
 Strict reading: the last marker in the text that begins an answer.
 
 - `#### 72`: the number (or the expression) right behind it, as in the code of Cobbe et al. 2021. A `####` before
-  anything else is a heading. Text behind the number on its line does not count: `#### 72 clips (48 + 24)` is 72.
+  anything else is a heading. Text behind the number on its line does not count: `#### 72 clips (48 + 24)` is 72;
+  but `5 or 6`, `5, 6`, `2(36)` and `5!` are no 5.
 - `\boxed{72}` and `<answer>72</answer>`, closed (a blank one is no answer): the one number in it, with any words around
   (`x = 72 \text{ clips}`); behind an `=` where there is one. Several numbers with no operator are no number: a wrong
   answer, so that listing guesses does not pay.
@@ -18,7 +19,7 @@ Lenient reading: the strict one where it gives a number, else the last number in
 A number has its thousands' commas, currency sign, percent sign and trailing point dropped: `$1,234.50`, `50%` is 50,
 `18.0` is 18, `3/4` is 0.75, `−5` and `–5` are -5. Digits of other scripts are no digits, `1/0` and a number of more
 than 300 digits equal nothing. What this cannot read inside a strict answer is worked out by arithmetic.py, at most 50
-characters: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`.
+characters: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`, `3 1/2`.
 """
 
 import re
@@ -49,8 +50,12 @@ UNIT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{[^{}0-9]*\}(?:\^(?:[23
 
 # A command or sign that makes another number of the one beside it: \frac12, \sqrt{16}, 2^4, 18\pi.
 COMPUTES = re.compile(r"\\(?!(?:text|textbf|mathrm|mathbf|mbox|left|right|approx|quad)(?![a-z]))[a-zA-Z]|[\^√]")
-GOES_ON = re.compile(rf"[.,eE][0-9]|\s*(?:{COMPUTES.pattern})")
-"""Behind a number: it is not the whole one."""
+# Behind a number: it is not the whole one, or the first of several. A parenthesis behind a space is a remark.
+GOES_ON = re.compile(
+    rf"[.,eE][0-9]|!|[-(][0-9]|\s*(?:{COMPUTES.pattern})"
+    rf"|[%)*_~]*+\s*+(?:[,;&|+×·÷/x]|or|and|to)?[\s$€£¥₹*_~]*+(?:{DECIMAL})"
+)
+SIGN_BEFORE_GROUP = re.compile(r"[-+*/×·÷]\s*\(\s*[$€£¥₹]?[0-9.]")
 OPERATOR = re.compile(r"[-+*/^×·÷]|\\[a-z]")
 # Digits, operators and commands of arithmetic: no letters, no power above 99, and no root in a root.
 EXPRESSION = re.compile(
@@ -172,7 +177,7 @@ def _read_enclosed(content: str) -> tuple[str, Fraction | None]:
     right = content.rpartition("=")[2]
     bare = UNIT.sub(" ", right if re.search("[0-9]", right) else content)
     number = _match_whole(bare)
-    if number is None and not COMPUTES.search(bare):
+    if number is None and not COMPUTES.search(bare) and not SIGN_BEFORE_GROUP.search(_undecorate(bare)):
         numbers = list(islice(_find_numbers(bare), 2))
         number = numbers[0] if len(numbers) == 1 else None
     return (_spell(number), _evaluate(number)) if number else (content.strip(), _compute(bare))

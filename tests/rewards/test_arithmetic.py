@@ -26,6 +26,11 @@ logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it run
         (r"\sqrt[3]{27}", 3),
         (r"\sqrt{\frac{1}{4}}", Fraction(1, 2)),
         (r"1\frac{1}{2}", Fraction(3, 2)),
+        ("2 * 3 1/2", 7),
+        ("-3 1 / 2", Fraction(-7, 2)),
+        ("(1/2)3", Fraction(3, 2)),
+        (r"\frac{1}{2}3", Fraction(3, 2)),
+        ("10^{3}5", 5000),
         (r"\frac34", Fraction(3, 4)),
         (r"\left(3 + 6\right) \cdot 2", 18),
         (r"1.8 \times 10^{4}", 18000),
@@ -39,7 +44,24 @@ def test_arithmetic_has_its_exact_value(text, value):
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "1 2", "1 +", "(1 + 1", "1 + 1)", "()", "{1 + 1}", "1 / 0", r"\frac{1}{0}", r"\sqrt{2}", r"\sqrt{-4}"]
+    [
+        "",
+        " ",
+        "1 2",
+        "3 2/1",
+        "3 1/0",
+        "3 1/2^2",
+        "1 +",
+        "(1 + 1",
+        "1 + 1)",
+        "()",
+        "{1 + 1}",
+        "1 / 0",
+        r"\frac{1}{0}",
+        r"\sqrt{2}",
+        r"\sqrt{-4}",
+    ]
+    + [r"\sqrt{2}\sqrt{2}"]
     + ["2^3^2", "2^{100}", "2^100", "x", "1,2", r"\frac1", r"\pi", "1 × ", "٣ + 1", "1" * (MAX_CHARACTERS + 1)],
 )
 def test_what_is_no_arithmetic_or_has_no_rational_value_has_none(text):

@@ -50,6 +50,7 @@ NOTHING = Gsm8kGrade("failed", 0.0, None, strict=False, lenient=False)
         "<answer>The answer is 18!</answer>",
         "<answer>9 + 9 = 18</answer>",
         "<answer>18 = x</answer>",
+        "<answer>**(18)**</answer>",
         r"<answer>\boxed{18}</answer>",
         "<answer>#### 18</answer>",
         "<answer><answer>18</answer>",
@@ -209,6 +210,46 @@ def test_what_is_another_number_or_none_is_wrong(form, spelled, value):
     assert grade(form.format(spelled), value).strict is False
 
 
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("3 1/2", "3"),
+        ("3 1/2 cups", "3"),
+        ("2**3", "2"),
+        ("2 ** 3", "2"),
+        ("2(36)", "2"),
+        ("5!", "5"),
+        ("5 or 6", "5"),
+        ("$5 and $6", "5"),
+        ("**5** or **6**", "5"),
+        ("50% or 60%", "50"),
+        ("5, 6, 7", "5"),
+        ("5; 6", "5"),
+        ("5 6 7", "5"),
+        ("5-6 apples", "5"),
+        ("5 + 6 apples", "5"),
+        ("5 x 6 apples", "5"),
+    ],
+)
+def test_the_number_that_begins_a_longer_one_or_a_list_is_no_answer(line, number):
+    assert grade(f"#### {line}", number).strict is False
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["72 (since 48/2=24)", "72 apples (2 + 3)", "72. She makes $18.", "72, so 3 each", "72 (6)", "72 - 2 a day", "72."],
+)
+def test_words_and_parentheses_behind_the_number_do_not_count(line):
+    assert grade(f"#### {line}", "72").strict
+
+
+def test_a_sign_before_a_parenthesis_belongs_to_the_number():
+    for form in ("#### {}", "\\boxed{{{}}}", "<answer>{}</answer>"):
+        assert grade(form.format("-(18)"), "-18").strict
+        assert grade(form.format("-(18)"), "18").strict is False
+    assert grade(r"\boxed{10^{3}5}", "5").lenient is False
+
+
 @pytest.mark.parametrize("answer", ["17, 18", "17 or 18", "17 18", "18, 17", "18 or 17", r"17 \text{ or } 18", "17;18"])
 def test_listing_guesses_in_a_box_or_in_tags_is_no_answer(answer):
     for gold in ("17", "18"):
@@ -226,6 +267,9 @@ def test_listing_guesses_in_a_box_or_in_tags_is_no_answer(answer):
         (r"\frac{3}{4}\text{ cups}", "0.75"),
         (r"x = \frac{36}{2}", "18"),
         (r"1\frac{1}{2}", "1.5"),
+        ("3 1/2", "3.5"),
+        ("(1/2)3", "1.5"),
+        (r"\frac{1}{2}3", "1.5"),
         (r"\frac{1,000}{2}", "500"),
         (r"2\sqrt{9}", "6"),
         (r"\sqrt{16}", "4"),
