@@ -124,14 +124,32 @@ def write_injected(rng: random.Random, problem: Problem) -> str:
 def write_numbers(rng: random.Random, problem: Problem) -> str:
     digits = "".join(rng.choices("0123456789", k=rng.choice([1, 10, 300, 301, 5000])))
     number = rng.choice(["{0}", "-{0}", "{0}.{0}", "1/{0}", "{0}/{0}", "{0},{0}", "${0}", "{0}%", "{0}^{0}", "{0}e{0}"])
-    marked = rng.choice(["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>", "<think> 8 * 7 = {}", "{}"])
+    marked = rng.choice(
+        ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>", "<think> 8 * 7 = {}", "<think>5 = 8 * {}", "{}"]
+    )
     return marked.format(number.format(digits))
 
 
 def write_long(rng: random.Random, problem: Problem) -> str:
     """100,000 characters of a short text, between two other short ones or something right."""
     units = [*TAGS, *SIGNS, *DIGITS, *WORDS, *(part for pair in BRACKETS for part in pair)]
-    units += ["1;", "8*7=56 no ", "8*7=7*8=", "1+1=", "1/", "a ", "8 * 7", "  ", "\n\n", "8*7=(", "1,", "1."]
+    units += [
+        "1;",
+        "8*7=56 no ",
+        "8*7=7*8=",
+        "1+1=",
+        "9/7*8/3+9/7*8/3=",
+        "1/7/3/7/3/7=",
+        "9/7*8/3+" * 7 + "9/7=",
+        "1/",
+        "a ",
+        "8 * 7",
+        "  ",
+        "\n\n",
+        "8*7=(",
+        "1,",
+        "1.",
+    ]
     unit = "".join(rng.choices(units, k=rng.choice([1, 1, 2, 3])))
     head, tail = ("".join(rng.choices(units, k=rng.randint(0, 3))) for _ in range(2))
     # Of a text longer than what is read the head is cut away, so half of them just fit.

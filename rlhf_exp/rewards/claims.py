@@ -7,12 +7,13 @@ and the whole number or decimal after it. In a chain, `7 - 3 = 4 * 8 = 32`, that
 it is another one and both sides are equal in whole, `(8 * 7) - 3 = 56 - 3 = 53`, the right one only writes the left one
 anew, and this is one step. A step too are `56 = 8 * 7`, and a value that another follows: `8 * 7 = 56 = 99`.
 
-Read as an equal sign between numbers: `==`, `≈`, `＝`, `\approx`; the words is, are, equals, gives, makes, yields,
-becomes (not `is 3 too much`); an arrow before a lone number. As operators: x, plus, minus, times, multiplied by and
-divided by. A value may stand on the next line, in a box, in bold or between dollars.
+Read as an equal sign between numbers: `==`, `≈`, `~`, `＝`, `\approx`; words such as is, equals, gives, makes, totals,
+would be, is about (not `is 3 too much`); an arrow or a colon before a lone number, and `11 <- 3 + 7`. As operators: x,
+plus, minus, times, multiplied by and divided by; `\frac{8}{4}` is 8 / 4, `1,680` is 1680. A value may stand on the next
+line, in a box, in brackets, in bold, in quotes or between dollars.
 
-Anything else is text: a step cut off before its value, `x = 5`, `56 = 56`, a list's `1)`, the stars of bold type, a
-parenthesis around a whole equation, numbers in words or in the digits of other scripts.
+Anything else is text: a step cut off before its value, `x = 5`, `56 = 56`, a list's `1)` or `(1)`, the stars of bold
+type, a parenthesis around a whole equation, numbers in words or in the digits of other scripts.
 """
 
 import re
@@ -20,34 +21,48 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from rlhf_exp.rewards.countdown import evaluate
+from rlhf_exp.rewards.countdown import Evaluation, evaluate
 
 OPERATORS = {"x": "*", "X": "*", "plus": "+", "minus": "-", "times": "*", "multiplied by": "*", "divided by": "/"}
 # What stands between two numbers. Possessive (*+), so that no text makes it try twice.
 BETWEEN = r"(?<=[0-9)])[ \t]*+(?:{})[ \t]*+(?=[-−(]*+[0-9])"
 OPERATOR_WORDS = re.compile(BETWEEN.format("|".join(OPERATORS)))
 EQUAL_WORDS = re.compile(
-    BETWEEN.format("(?:is|are)(?: equal to)?|equals?|gives?|makes?|yields?|becomes?")
+    BETWEEN.format(
+        "(?:is|are|was|(?:would|will|must|should) be)(?: equal to| about| around| roughly| approximately| exactly)?"
+        "|equals?(?: to)?|gives?|makes?|yields?|becomes?|totals?|results in|comes to|amounts to|adds up to"
+    )
     + r"(?![-−(]*+[0-9.]++[ \t]++(?:too|more|less|away|off|over|under|short|above|below|from|[a-z]{1,12}er)\b)"
 )
-ARROWS = re.compile(r"(?:->|=>|[→⇒⟹])(?=[ \t]*+[-−]?+[ \t]*+[0-9.]++(?![ \t)]*+[-+*/×·⋅÷−0-9(]))")
-EQUAL_SIGNS = re.compile(r"==|:=|[≈≃≅≡＝]|\\approx|\\equiv")
-DRESS = re.compile(r"[$`{}]|\\(?:boxed|left|right|[()\[\]])")
-EQUAL = re.compile(r"(?<!\s)\s*+=\s*+")
+LONE_NEXT = r"(?=[ \t]*+[-−]?+[ \t]*+[0-9.]++(?![ \t)]*+[-+*/×·⋅÷−0-9(]))"
+ARROWS = re.compile(rf"(?:->|=>|[→⇒⟹]){LONE_NEXT}|(?<=[0-9])[ \t]*+(?:<-|[←⇐⟸])(?=[ \t]*+[-−(]*+[0-9])")
+# Not in `8 * 7 = 56: 3 too much`, where the number before it is a value.
+COLON = re.compile(rf"(?<=[0-9)])([ \t]*+[-+*/×·⋅÷−][ \t(]*+[0-9.]++[ \t)]*+):{LONE_NEXT}")
+EQUAL_SIGNS = re.compile(r":=|(?<!~)~(?!~)|[≈≃≅≡＝]|\\approx|\\equiv")
+REPEATED = re.compile(r"=(?:\s*+[=:+])++")
+FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*+)\}\{([^{}]*+)\}")
+THOUSANDS = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})++(?![0-9,])")
+DRESS = re.compile(
+    r"[$`{}&\"'“”‘’]|\*\*++|\\(?:boxed|left|right|mbox|text[a-z]*|math[a-z]+|[()\[\]])"
+    r"|(?<!\w)_++(?=[-−0-9])|(?<=[0-9])_++(?!\w)"
+)
+BRACKETS = str.maketrans("[]", "()")
+# A value may stand on the next line, but not where that line is an equation itself.
+EQUAL = re.compile(r"(?<!\s)\s*+=[ \t]*+(?:\s++(?!(?=[^\n=]*+=)[^\n=]*[0-9)][ \t]*+[-+*/×·⋅÷−]))?")
 
 # One sign at a time, so that no text makes it try twice; a point belongs to a number only inside it.
 SIGNS = re.compile(r"(?:[-+*/×·⋅÷−()=0-9 \t]|(?<=[0-9])\.(?=[0-9])|\\times|\\cdot|\\div)+")
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 VALUE = re.compile(r"[\s(*]*+([-−]?)\s*+([0-9]++(?:\.[0-9]++)?)")
 LONE = re.compile(rf"{VALUE.pattern}[\s)*]*")
-NAMED = re.compile(r"[^\W_][0-9]")  # n1 = 8 * 7
+NAMED = re.compile(r"\w[0-9]")  # n1 = 8 * 7
 BULLET = re.compile(r"^[ \t]*[-*•][ \t]+", re.MULTILINE)
 WORD = re.compile(r"[^\W\d_]|\n")
 MARKS = re.compile(r"[*×·⋅÷/+)\s]*(?:[0-9]+\)\s+)?")
-MAX_CLAIMS = 500
-"""The last equal signs that are read; it bounds the time."""
-LONGEST_SIDE = 200
-"""Signs of the longest side that is compared with what it may be written anew as."""
+LISTED = re.compile(r"\s*+\([0-9]++\)[ \t]++(?=[(0-9])")
+MAX_CLAIMS, MOST_NUMBERS, LONGEST_SIDE = 300, 8, 200
+"""The last equal signs that are read, and the numbers and signs of the longest side that is worked out: they bound the
+time. No problem gives more than six numbers."""
 
 
 class Claim(NamedTuple):
@@ -79,18 +94,23 @@ def read_claims(thought: str) -> Iterator[Claim]:
 
 def _respell(text: str) -> str:
     """`text` with its equal signs and operators as signs, and without dress around values."""
-    text = DRESS.sub(" ", text)
+    text = text.replace(r"\\", "\n").replace("{,}", ",").replace("_{", "_")
+    text = DRESS.sub(" ", FRACTION.sub(r" (\1)/(\2) ", text)).translate(BRACKETS)
+    text = THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
     text = OPERATOR_WORDS.sub(lambda match: f" {OPERATORS[match.group().strip()]} ", text)
-    text = EQUAL_SIGNS.sub("=", ARROWS.sub("=", EQUAL_WORDS.sub(" = ", text)))
-    return EQUAL.sub(" = ", text)
+    text = COLON.sub(r"\1=", ARROWS.sub("=", EQUAL_WORDS.sub(" = ", text)))
+    return EQUAL.sub(" = ", REPEATED.sub("=", EQUAL_SIGNS.sub("=", text)))
 
 
 def _read_row(row: str, named: bool) -> Iterator[tuple[str, list[str], str, str]]:
-    """The claims of one row of signs; `named` where its first number is part of a name."""
+    """The claims of one row of signs; `named`: its first number is part of a name. Each side is worked out once."""
     first, *sides = row.split("=")
     left, stated, follows = _drop_marks(first), None, False
+    on_left = _work_out(left)
     for right in sides:
-        if _is_written_anew(left, right):
+        claimed = _drop_ends(right)
+        on_right = _work_out(claimed)
+        if _is_written_anew(on_left, on_right, right):
             continue  # what follows is a value of both
         value, numbers, others = VALUE.match(right), NUMBER.findall(left), NUMBER.findall(right)
         if value and len(numbers) > 1:
@@ -98,13 +118,18 @@ def _read_row(row: str, named: bool) -> Iterator[tuple[str, list[str], str, str]
                 yield left, numbers, *value.groups()
             stated, follows = None, True
         elif (lone := LONE.fullmatch(left)) and not named:
-            claimed = _drop_ends(right)
-            if len(others) > 1 and not (follows and others[0] == numbers[0]) and evaluate(claimed, others):
+            if on_right and not (follows and others[0] == numbers[0]):
                 yield claimed, others, *lone.groups()
                 right, stated = claimed, lone.groups()
             elif follows and value and len(others) == 1 and value.groups() != lone.groups():
                 yield left, numbers, *value.groups()
-        left, named = right, False
+        left, on_left, named = right, on_right, False
+
+
+def _work_out(side: str) -> Evaluation | None:
+    """What an expression comes to; None where it is none, or too long for any problem."""
+    numbers = NUMBER.findall(side) if len(side) <= LONGEST_SIDE else []
+    return evaluate(side, numbers) if 1 < len(numbers) <= MOST_NUMBERS else None
 
 
 def _drop_ends(side: str) -> str:
@@ -116,6 +141,8 @@ def _drop_ends(side: str) -> str:
 
 def _drop_marks(side: str) -> str:
     """The left side without what stands before its expression: stars, the number of a list, `(` around an equation."""
+    listed = LISTED.match(side)
+    side = side[listed.end() :] if listed else side
     unclosed = side.count("(") - side.count(")")
     if unclosed > 0:
         inner = side.lstrip("( \t")
@@ -124,13 +151,8 @@ def _drop_marks(side: str) -> str:
     return side[MARKS.match(side).end() :] if unclosed < 0 or side.lstrip()[:1] in "*×·⋅÷/+" else side
 
 
-def _is_written_anew(left: str, right: str) -> bool:
-    """Whether both are expressions, of one value, and the right one does not begin with it."""
-    values = []
-    for side in (left, right):
-        numbers = NUMBER.findall(side)
-        if len(numbers) < 2 or len(side) > LONGEST_SIDE:
-            return False
-        found = evaluate(side, numbers)
-        values.append(found and found.value)
-    return values[0] is not None and values[0] == values[1] != Fraction(NUMBER.search(right).group())
+def _is_written_anew(left: Evaluation | None, right: Evaluation | None, text: str) -> bool:
+    """Whether both are expressions, of one value, and the right one, `text`, does not begin with it."""
+    if left is None or right is None or left.value is None:
+        return False
+    return left.value == right.value != Fraction(NUMBER.search(text).group())

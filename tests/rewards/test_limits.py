@@ -27,6 +27,9 @@ HOSTILE = {
     "steps": "process.judge('<think>' + '8*7=56 no ' * n, [8, 7, 3], 53) for n in [10**6]",
     "steps of six numbers": "process.judge('<think>' + f'{a}+{b}={a + b} no ' * 10**5, [1, 2, 3, 4, 5, 6], 53)"
     " for a in range(1, 7) for b in range(1, 7)",
+    "sides to work out": "process.judge('<think>' + ((row * 10)[:59] + '=') * 325, [9, 8, 7, 3], 53)"
+    " for row in ['9/7*8/3+', '1/7/3/'] * 40",
+    "a long number to work out": "process.judge('<think> 5 = 8 * ' + '5' * n, [8, 7, 3], 53) for n in [10**4]",
     "parentheses": "countdown.grade('<answer>' + '(' * n + '</answer>', [8, 7, 3], 53) for n in [10**7]",
     "turns of one speaker": "_join_turns([('Human', 'a' * 50)] * n) for n in [4 * 10**5]",
 }

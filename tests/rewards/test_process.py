@@ -3,8 +3,9 @@ import random
 import pytest
 
 from rlhf_exp.config import compose_config
-from rlhf_exp.rewards import build_rewards
+from rlhf_exp.rewards import build_rewards, claims
 from rlhf_exp.rewards.claims import MAX_CLAIMS
+from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.rewards.process import judge, read_thought, score
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown import grade_row
@@ -162,12 +163,53 @@ def test_the_score_is_of_the_path_that_joins_most_numbers_less_the_wrong_steps(t
         ("8 * 7 is 3 higher than 53", []),
         ("8 * 7 = 56 is 3 more than 53", [RIGHT]),
         ("n1 = 8 * 7 = 56", [RIGHT]),
+        ("n_1 = 8 * 7 = 56", [RIGHT]),
+        ("S_{1} = 8 * 7 = 56", [RIGHT]),
+        ("3 + 7 = [11]", [WRONG]),
+        ("3 + 7 = _11_", [WRONG]),
+        ('3 + 7 = "11"', [WRONG]),
+        ("3 + 7 = ~11", [WRONG]),
+        ("3 + 7 ~ 11", [WRONG]),
+        ("3 + 7 = +11", [WRONG]),
+        ("3 + 7 = : 11", [WRONG]),
+        (r"3 + 7 = \text{11}", [WRONG]),
+        (r"3 + 7 = \mathbf{11}", [WRONG]),
+        ("3 + 7 === 11", [WRONG]),
+        ("3 + 7 = = 11", [WRONG]),
+        ("3 + 7 equals to 11", [WRONG]),
+        ("3 + 7 is about 11", [WRONG]),
+        ("3 + 7 would be 11", [WRONG]),
+        ("3 + 7 totals 11", [WRONG]),
+        ("3 + 7: 11", [WRONG]),
+        ("11 <- 3 + 7", [WRONG]),
+        ("3 + 7 =\n11 = so", [WRONG]),
+        ("[8 - 7] * 3 = [3]", [RIGHT]),
+        ("step 2: 8 * 7: 56", [RIGHT]),
+        ("8, 7 and 3: 53", []),
         ("the target is 53", []),
         ("step 1: 8 * 7 = 56", [RIGHT]),
     ],
 )
 def test_a_claim_is_read_in_every_form(thought, verdicts):
     assert judge_steps(f"<think> so {thought} </think>", NUMBERS) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("thought", "numbers", "target"),
+    [
+        ("(1) 8 * 7 = 56\n(2) 56 - 3 = 53", NUMBERS, TARGET),
+        ("[1] 8 * 7 = 56\n[2] 56 - 3 = 53", NUMBERS, TARGET),
+        ("8 * 7 = **56**\n**56** - 3 = **53**", NUMBERS, TARGET),
+        (r"8 \times 7 &= 56 \\ 56 - 3 &= 53", NUMBERS, TARGET),
+        ("8*7=\n3+7=10 no\n8*7-3=53", NUMBERS, TARGET),
+        ("8 * 7 =\n56\n56 - 3 =\n53", NUMBERS, TARGET),
+        (r"\frac{8}{4} = 2 no \dfrac{8 + 4}{3} = 4", [8, 4, 3], 4),
+        ("56 * 30 = 1,680 no 56 + 30 = 86", [56, 30], 86),
+        ("56 * 30 = 1{,}680", [56, 30], 1680),
+    ],
+)
+def test_a_right_solution_earns_all_however_it_is_laid_out(thought, numbers, target):
+    assert score(f"<think> {thought}", numbers, target) == 1.0
 
 
 def test_every_written_trace_is_right_in_every_step_and_none_with_a_wrong_value():
@@ -190,6 +232,29 @@ def test_every_written_trace_is_right_in_every_step_and_none_with_a_wrong_value(
 )
 def test_of_a_hostile_thought_a_bounded_number_of_steps_is_judged(thought):
     assert len(judge_steps(f"<think>{thought}", NUMBERS)) <= MAX_CLAIMS
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["9/7*8/3+9/7*8/3", "9/7*8/3+" * 7 + "9/7", "1/7/3" + "/7/3" * 40, "((((9))))/7", "5" * 50 + "/" + "7" * 40],
+    ids=["eight numbers", "thirty numbers", "many numbers", "parentheses", "long numbers"],
+)
+@pytest.mark.parametrize("join", ["=", "=1 no ", " no 1=", "; 2="])
+def test_sides_of_equations_are_worked_out_a_bounded_number_of_times(row, join, monkeypatch):
+    worked_out = []
+
+    def count(side, numbers):
+        worked_out.append(len(numbers))
+        return evaluate(side, numbers)
+
+    monkeypatch.setattr(claims, "evaluate", count)
+    judge_steps("<think>" + (row + join) * (20_000 // len(row + join)), NUMBERS)
+    assert len(worked_out) <= 2 * MAX_CLAIMS and max(worked_out, default=0) <= claims.MOST_NUMBERS
+
+
+def test_a_number_of_any_length_is_no_error():
+    assert judge_steps("<think> 5 = 8 * " + "5" * 10_000, NUMBERS) == []
+    assert judge_steps("<think> 8 * " + "5" * 10_000 + " = 5", NUMBERS) == [WRONG]
 
 
 def test_training_logs_how_many_steps_there_are():
