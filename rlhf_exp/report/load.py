@@ -68,17 +68,23 @@ class Run:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folder itself, or those nearest below it (a sweep's), sorted.
+    """The run folder itself, or those nearest below it (a sweep's), sorted, each once: of a link that leads to a place
+    inside `path` (outputs/latest) that place, and one of several links to the same run elsewhere.
 
     Raises:
         NotARun: there is none.
     """
     if not path.is_dir():
         raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
+    root = path.resolve()
     for pattern in ("run.json", "*/run.json", "*/*/run.json", "*/*/*/run.json"):
-        found = [file.parent for file in path.glob(pattern) if file.parent == path or not file.parent.is_symlink()]
-        if found:  # not by outputs/latest, which is one of them again
-            return _leave_out_torn(sorted(found, key=_natural))
+        found: dict[Path, Path] = {}
+        for run_dir in sorted(file.parent for file in path.glob(pattern)):
+            target = run_dir.resolve()
+            if target == root / run_dir.relative_to(path) or not target.is_relative_to(root):
+                found.setdefault(target, run_dir)
+        if found:
+            return _leave_out_torn(sorted(found.values(), key=_natural))
     raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
 
 

@@ -102,6 +102,20 @@ def test_the_link_to_the_latest_run_is_no_run_beside_it(tmp_path):
     assert find_runs(tmp_path / "latest") == [tmp_path / "latest"]
 
 
+def test_runs_that_lie_elsewhere_are_found_by_their_links_once_each(tmp_path):
+    for place in ("scratch/a", "scratch/sweep/0", "runs/grpo/b"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "run.json").write_text('{"status": "running"}')
+    runs = tmp_path / "runs"
+    for link, target in (("a", "scratch/a"), ("again", "scratch/a"), ("latest", "runs/grpo/b")):
+        (runs / link).symlink_to(tmp_path / target)
+    assert find_runs(runs) == [runs / "a"]
+    (runs / "a").unlink()
+    (runs / "again").unlink()
+    (runs / "sweep").symlink_to(tmp_path / "scratch" / "sweep")
+    assert find_runs(runs) == [runs / "grpo" / "b", runs / "sweep" / "0"]
+
+
 EXPECTED = r"expected a run folder \(it holds run.json\) or a folder of run folders$"
 
 
