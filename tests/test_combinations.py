@@ -192,3 +192,14 @@ def test_a_row_that_is_nested_too_deep_is_one_line(tmp_path):
     with pytest.raises(ConfigError) as caught:
         list(read_lines(rows))
     assert caught.value.problems == [f"{rows}, line 1: nested too deep to be read"]
+
+
+@pytest.mark.parametrize("argument", ["min_p=0.1", "repetition_penalty=1.2", "generation_kwargs={typical_p: 0.9}"])
+def test_a_target_kl_is_refused_with_sampling_that_its_kl_does_not_know(argument):
+    sampling = [f"+algo.args.{argument}", "generation.method=trl"]
+    compose_config(["algo=ppo", "device=cpu", *sampling])
+    compose_config(["algo=ppo", "device=cpu", "algo.target_kl=6", "+algo.args.repetition_penalty=1.0"])
+    assert refuse("algo=ppo", "algo.target_kl=6", *sampling) == [
+        f"algo.args.{argument}: not with algo.target_kl=6, which is steered to by a KL of temperature, top_p and top_k"
+        " alone; leave one of the two out"
+    ]

@@ -1,7 +1,8 @@
 """What PPO cannot do: arguments that mean something else there, or nothing."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.checks import show
 from rlhf_exp.schema import Ppo
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ INSTEAD = {
     "sync_ref_model": "PPO's reference is the start model; leave it out",
 }
 
+PLAIN: dict[str, tuple[Any, ...]] = {
+    "min_p": (None, 0),
+    "repetition_penalty": (None, 1),
+    "generation_kwargs": (None, {}),
+}
+"""Values of sampling arguments that leave the distribution as temperature, top_p and top_k make it."""
+
 
 def check_ppo(cfg: "Config") -> list[str]:
     """Whether TRL's arguments are ones that PPO has, and its own keys fit each other."""
@@ -30,6 +38,13 @@ def check_ppo(cfg: "Config") -> list[str]:
         problems.append(
             f"algo.init_kl_coef=0: must be > 0 with algo.target_kl={cfg.algo.target_kl}, which steers it by factors"
         )
+    if cfg.algo.target_kl is not None:
+        problems += [
+            f"algo.args.{name}={show(args[name])}: not with algo.target_kl={cfg.algo.target_kl:g}, which is steered to"
+            " by a KL of temperature, top_p and top_k alone; leave one of the two out"
+            for name, neutral in PLAIN.items()
+            if args.get(name) not in neutral
+        ]
     if cfg.algo.critic == "separate" and cfg.peft.quantization:
         problems.append(
             "algo.critic=separate: is trained in full, which 4-bit weights cannot be; use algo.critic=shared"
