@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from rlhf_exp.remedies import choose_remedy
+from rlhf_exp.training_loss import COMPARABLE, explain_other_loss
 
 # Nats per token over the whole vocabulary. Ziegler et al. (2019) steer to 6 nats on 24 tokens, 0.25 a
 # token (lm-human-preferences, launch.py); twice that is a policy that no longer resembles its start.
@@ -281,11 +282,10 @@ CHECKS: tuple[Callable[[Signals], Finding | None], ...] = (
 
 
 def _has_comparable_loss(run: Signals) -> bool:
-    """Whether what is logged in training is what is measured on held-out rows: of the losses of sft and dpo that
-    holds for the default ones alone."""
-    loss = run.config["algo"]["args"].get("loss_type")
-    plain = {"sft": (None, "nll"), "dpo": (None, "sigmoid", ["sigmoid"])}
-    return run.algo == "reward_model" or loss in plain.get(run.algo, ())
+    """Whether what is logged in training is what is measured on held-out rows."""
+    if run.algo not in COMPARABLE:
+        return run.algo == "reward_model"
+    return explain_other_loss(run.algo, run.config["algo"]["args"]) is None
 
 
 def _finding(

@@ -4,7 +4,8 @@
     token_loss(rows), compare_token_loss(before, rows)                           # intervals, nats per token
 
 dpo's loss follows from the held-out pairs' implicit rewards (preferences/), and is ln 2 before training: the policy is
-its own reference, which prefers no answer.
+its own reference, which prefers no answer. Neither is measured where training minimises another quantity
+(training_loss.py).
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple

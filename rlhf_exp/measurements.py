@@ -9,7 +9,7 @@ Files are written as soon as there is something to write, so that a crash leaves
 
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.baseline_cache import sample_start_model
 from rlhf_exp.evaluate import describe_samples, sample_held_out
@@ -35,6 +35,7 @@ from rlhf_exp.preferences import (
 from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.run_folder import RunFolder, write_json, write_jsonl
 from rlhf_exp.sample_figures import compare, summarise
+from rlhf_exp.training_loss import COMPARABLE, explain_other_loss
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
@@ -71,11 +72,9 @@ class PolicyMeasurement:
         )
         self.samples = describe_samples("baseline", cfg, task, self.tokenizer, self.rewards, held_out)
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
-        if task.demonstrations:
-            self.scored = score_demonstrations(start_model, self.tokenizer, task.demonstrations, cfg, "loss, baseline")
-            self.baseline["loss"] = token_loss(self.scored)
-        elif cfg.algo.name == "dpo":
-            self.baseline |= {"loss": LN_2, "preference": UNTRAINED_PAIRS}
+        self.baseline |= self._measure_loss(start_model)
+        if cfg.algo.name == "dpo":
+            self.baseline["preference"] = UNTRAINED_PAIRS
         write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
         write_jsonl(run_dir / "samples.jsonl", self.samples)
         rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
@@ -95,7 +94,7 @@ class PolicyMeasurement:
             "trained": summarise(trained, cfg.max_tokens, held_out),
         }
         sections["paired"] = compare(self.samples, trained, cfg.eval.seed)
-        if task.demonstrations:
+        if self.scored:
             scored = score_demonstrations(policy, self.tokenizer, task.demonstrations, cfg, "loss, trained")
             sections["trained"]["loss"] = token_loss(scored)
             sections["paired"]["loss"] = compare_token_loss(self.scored, scored)
@@ -103,7 +102,7 @@ class PolicyMeasurement:
             scores = implicit_rewards(policy, start_model, self.tokenizer, task.pairs, cfg)
             rows = describe_pairs("trained", task.pairs, scores, self.tokenizer)
             sections["trained"]["preference"] = summarise_preferences(rows)
-            if cfg.algo.name == "dpo":
+            if cfg.algo.name == "dpo" and "loss" in self.baseline:
                 sections["trained"]["loss"] = sections["trained"]["preference"]["loss"]
                 sections["paired"]["loss"] = compare_pair_loss(sections["trained"]["loss"])
             write_jsonl(run_dir / "preferences.jsonl", rows)
@@ -111,6 +110,24 @@ class PolicyMeasurement:
         measured = {name: section for name, section in sections.items() if section}
         write_json(run_dir / "evaluation.json", measured)
         write_jsonl(run_dir / "samples.jsonl", [*self.samples, *trained])
+
+    def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:
+        """The start model's `loss`; or `loss_left_out`, a sentence that says why it has none, which is printed too."""
+        cfg, rows, reason = self.cfg, self.task.demonstrations, None
+        if cfg.algo.name not in COMPARABLE or (cfg.algo.name == "sft" and not rows):
+            return {}
+        if other := explain_other_loss(cfg.algo.name, cfg.algo.args):
+            reason = f"with {other} it is not the training loss"
+        elif cfg.algo.name == "dpo":
+            return {"loss": LN_2}
+        else:
+            self.scored = score_demonstrations(start_model, self.tokenizer, rows, cfg, "loss, baseline")
+            if self.scored:
+                counts = {"scored": len(self.scored), "left_out": len(rows) - len(self.scored)}
+                return {"loss": token_loss(self.scored), "loss_rows": counts}
+            reason = f"the prompts of all {len(rows)} rows fill algo.args.max_length={cfg.algo.args['max_length']}"
+        print(f"held-out loss: left out, {reason}", flush=True)
+        return {"loss_left_out": reason}
 
 
 class ScorerMeasurement:

@@ -209,11 +209,18 @@ def test_a_model_that_remembers_its_rows_overfits(held_out, training, found, alg
         )
 
 
-@pytest.mark.parametrize(("algo", "loss_type"), [("dpo", ["ipo"]), ("sft", "dft")])
-def test_a_loss_of_another_form_is_not_held_against_the_held_out_one(algo, loss_type):
+@pytest.mark.parametrize(
+    ("algo", "args"),
+    [
+        ("dpo", {"loss_type": ["ipo"]}), ("dpo", {"label_smoothing": 0.1}), ("dpo", {"max_length": 64}),
+        ("dpo", {"f_divergence_type": "js_divergence"}), ("sft", {"loss_type": "dft"}), ("sft", {"packing": True}),
+        ("sft", {"completion_only_loss": False}), ("sft", {"label_smoothing_factor": 0.1}),
+    ],
+)  # fmt: skip
+def test_a_loss_of_another_form_is_not_held_against_the_held_out_one(algo, args):
     evaluation = {"baseline": {"loss": {"value": 0.69, "low": 0.6, "high": 0.7}},
                   "trained": {"loss": {"value": 0.9, "low": 0.8, "high": 1.0}}}  # fmt: skip
-    config = {**CONFIG, "algo": {"name": algo, "args": {"loss_type": loss_type}}}
+    config = {**CONFIG, "algo": {"name": algo, "args": args}}
     assert diagnose([{"step": 1, "loss": 0.1}], evaluation, config)["findings"] == []
 
 

@@ -12,15 +12,14 @@ from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
 from rlhf_exp.report.summary import (
     DISTINCT_NOTE,
-    HELD_OUT_LOSS,
     KL_NOTE,
-    LOSS_NOTES,
     SAMPLED_KL,
     SAMPLED_KL_NOTE,
     SCORER_NOTE,
     SEVERAL_NOTE,
     SUMMARY_HEAD,
     SUMMARY_NOTE,
+    loss_note,
     summary_rows,
 )
 from rlhf_exp.report.tables import cost_rows, fact_tables, title
@@ -54,10 +53,10 @@ def _measured(run: Run, out: Path) -> list[Block]:
     rows = summary_rows(run)
     labels = {row[0] for row in rows}
     notes = {"loss": SCORER_NOTE, "KL": KL_NOTE, SAMPLED_KL: SAMPLED_KL_NOTE, "distinct-1 / -2": DISTINCT_NOTE}
-    notes[HELD_OUT_LOSS] = LOSS_NOTES.get(run.info.get("algo"), "")
     completions = run.evaluation["baseline"].get("completions", 1)
     several = [SEVERAL_NOTE.format(completions=completions)] if completions > 1 else []
-    note = " ".join([SUMMARY_NOTE, *several, *(text for label, text in notes.items() if label in labels)])
+    parts = [SUMMARY_NOTE, *several, *(text for label, text in notes.items() if label in labels), loss_note(run)]
+    note = " ".join(part for part in parts if part)
     blocks: list[Block] = [Heading("Before and after"), Table(SUMMARY_HEAD, rows)]
     if sentence := win_sentence(run):
         blocks.append(Text(f"Win rate of the trained model by reward: {sentence}."))

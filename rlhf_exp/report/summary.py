@@ -23,9 +23,9 @@ SEVERAL_NOTE = (
 SCORER_NOTE = "The baseline is the start model under the untrained head that training begins with."
 HELD_OUT_LOSS = "held-out loss"
 LOSS_NOTES = {
-    "sft": "Held-out loss is on held-out demonstrations, in nats per completion token.",
+    "sft": "Held-out loss is on held-out demonstrations, in nats per completion token",
     "dpo": "Held-out loss is on held-out pairs, the mean of -log sigmoid(margin); before training it is ln 2, and every"
-    " pair a tie.",
+    " pair a tie",
 }
 KL_NOTE = "KL is to the start model, exact, at temperature 1, in nats per completion."
 SAMPLED_KL = "KL as sampled"
@@ -57,6 +57,18 @@ class Figure(NamedTuple):
 
 def _write_as(spec: str) -> Callable[[Interval | None], str]:
     return lambda interval: number(interval, spec)
+
+
+def loss_note(run: Run) -> str:
+    """What the held-out loss is of and what its intervals are, or why there is none; "" where nothing says so."""
+    baseline = run.evaluation["baseline"]
+    if "loss_left_out" in baseline:
+        return f"Held-out loss is left out: {baseline['loss_left_out']}."
+    if "loss" not in baseline or run.info.get("algo") not in LOSS_NOTES:
+        return ""
+    text = f"{LOSS_NOTES[run.info['algo']]}; its intervals, that of the difference too, are Student's t."
+    left_out = baseline.get("loss_rows", {}).get("left_out")
+    return f"{text} {left_out} rows are not in it: their prompts fill algo.args.max_length." if left_out else text
 
 
 def summary_rows(run: Run) -> list[list[str]]:

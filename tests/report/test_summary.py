@@ -93,4 +93,23 @@ def test_the_held_out_loss_of_dpo_and_its_pairs_have_rows_and_a_note(dpo_dir):
     rows = rows_of(dpo_dir)
     assert rows["held-out loss"] == ["0.693", "0.600 [0.550, 0.650]", "-0.093 [-0.143, -0.043]"]
     assert rows["pair accuracy"][0] == "50.0%"
-    assert "before training it is ln 2" in write_report([dpo_dir], dpo_dir).with_suffix(".md").read_text()
+    report = write_report([dpo_dir], dpo_dir).with_suffix(".md").read_text()
+    assert "before training it is ln 2, and every pair a tie; its intervals, that of the difference too, are" in report
+
+
+@pytest.mark.parametrize(
+    ("baseline", "note"),
+    [
+        ({"loss_left_out": "with algo.args.loss_type=[ipo] it is not the training loss"},
+         "Held-out loss is left out: with algo.args.loss_type=[ipo] it is not the training loss."),
+        ({"loss": {"value": 1.0, "low": 0.9, "high": 1.1}, "loss_rows": {"scored": 5, "left_out": 3}},
+         "are Student's t. 3 rows are not in it: their prompts fill algo.args.max_length."),
+    ],
+)  # fmt: skip
+def test_the_report_says_why_a_held_out_loss_or_some_of_its_rows_are_left_out(run_dir, edit_info, baseline, note):
+    edit_info(run_dir, algo="sft")
+    path = run_dir / "evaluation.json"
+    evaluation = json.loads(path.read_text())
+    evaluation["baseline"] |= baseline
+    path.write_text(json.dumps(evaluation))
+    assert note in write_report([run_dir], run_dir).with_suffix(".md").read_text()
