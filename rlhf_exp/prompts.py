@@ -48,8 +48,10 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
 
 
 def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:
-    """Refuse a budget that the longest prompt leaves no room for; returns the room, None of a reward model, which
-    samples nothing."""
+    """Refuse a budget that the longest prompt leaves no room for, and a `max_length` that no answer to train on begins
+    within; returns the budget's room, None of a reward model, which samples nothing."""
+    if cfg.algo.name in ("sft", "dpo"):
+        _check_max_length(cfg, tokenizer, task.train)
     return check_budget(cfg, tokenizer, task.eval) if cfg.algo.name != "reward_model" else None
 
 
@@ -77,3 +79,22 @@ def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[
             ]
         )
     return room
+
+
+def _check_max_length(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
+    """Where TRL would drop every row, since its prompt alone fills the length."""
+    args = cfg.algo.args
+    most, kept_whole = args.get("max_length"), args.get("completion_only_loss") is False
+    if not rows or most is None or kept_whole or args.get("truncation_mode") == "keep_end":
+        return
+    lengths = []
+    for row in rows:
+        lengths.append(len(encode_prompts(tokenizer, [row])[0]))
+        if lengths[-1] < most:
+            return
+    raise ConfigError(
+        [
+            f"algo.args.max_length={most}: leaves no answer of the {len(rows)} rows to train on, for the shortest of"
+            f" their prompts has {min(lengths)} tokens; allowed is null or at least {min(lengths) + 1}"
+        ]
+    )

@@ -49,6 +49,25 @@ def test_a_reward_model_samples_nothing_and_needs_no_room():
         check_context(compose_config(["algo=dpo"]), tokenizer, task)
 
 
+DEMONSTRATIONS = [{**row, "completion": "8 * 7 = 56"} for row in ROWS]
+CHOICES = [{**row, "chosen": "8 * 7 = 56", "rejected": "8 - 7 = 1"} for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rows"), [(["algo=sft"], DEMONSTRATIONS), (["algo=dpo", "task.samples=self"], CHOICES)]
+)
+def test_a_length_that_every_prompt_to_train_on_fills_is_refused(overrides, rows):
+    """TRL drops such rows, and fails on none with an IndexError."""
+    tokenizer, task = build_trace_tokenizer(), Task("countdown", rows, ROWS, None)
+    check_context(compose_config([*overrides, "algo.args.max_length=7"]), tokenizer, task)  # the second prompt has 6
+    with pytest.raises(ConfigError) as error:
+        check_context(compose_config([*overrides, "algo.args.max_length=6"]), tokenizer, task)
+    assert error.value.problems == [
+        "algo.args.max_length=6: leaves no answer of the 2 rows to train on, for the shortest of their prompts has 6"
+        " tokens; allowed is null or at least 7"
+    ]
+
+
 def test_fewer_prompts_than_a_rollout_takes_are_refused():
     """TRL 1.16 drops a rollout that is not full: the run would finish with 0 steps."""
     rows = [{"prompt": f"use 8 7 make {n} ."} for n in range(10, 42)]
