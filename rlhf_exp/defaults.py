@@ -80,7 +80,8 @@ BUDGETS = {
     "brevity": (32, "the reward, 2 - words / 16, is below 0 beyond 32 words"),
 }
 SMALL_BUDGET = 96
-DRAWN_STEPS = 5_000
+SMALL_DRAWN_STEPS = 5_000
+DRAWN_STEPS = 700
 EPOCHS = 3
 
 
@@ -232,15 +233,20 @@ def _lora_dtype(of: Settings) -> Default:
 def _sft_steps(of: Settings) -> Default:
     if of.finite_rows:
         return Default(-1, f"the rows {EPOCHS} times, transformers' num_train_epochs")
-    return Default(DRAWN_STEPS, "rows are drawn as steps need them, as for model=tiny")
+    if _is_small(of):
+        return Default(SMALL_DRAWN_STEPS, "rows are drawn as steps need them, as for model=tiny")
+    rows = f"{DRAWN_STEPS * BATCH[of.algo]:,} drawn rows in steps of {BATCH[of.algo]}"
+    return Default(DRAWN_STEPS, f"{rows}, about {EPOCHS} times GSM8K's 7,473")
 
 
 def _sft_warmup(of: Settings) -> Default:
-    return Default(0.03, "a share of all steps, as Tulu 3") if of.finite_rows else Default(100, "as for model=tiny")
+    small = _is_small(of) and not of.finite_rows
+    return Default(100, "as for model=tiny") if small else Default(0.03, "a share of all steps, as Tulu 3")
 
 
 def _sft_saving(of: Settings) -> Default:
-    return Default(0.25, "a share of all steps") if of.finite_rows else Default(1_000, "as for model=tiny")
+    small = _is_small(of) and not of.finite_rows
+    return Default(1_000, "as for model=tiny") if small else Default(0.25, "a share of all steps")
 
 
 _FIND: dict[str, Callable[[Settings], Default]] = {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from rlhf_exp.checks import show
 from rlhf_exp.combinations import ALGO_NEEDS, GRADED, LOSS_TYPES, PAIRS, PROMPTS, TASK_GIVES, learns_from_samples
 from rlhf_exp.config import Config, ConfigError
 from rlhf_exp.cost import estimate_disk, estimate_memory, estimate_time
@@ -171,6 +172,9 @@ def _describe_run(
     if model is not None:
         whole = model.num_parameters()
         lines.append(f"parameters: {whole:,}, {'all trained' if trained >= whole else f'{trained:,} of them trained'}")
+    if cfg.model.enable_thinking is not None:
+        thinking = "thinks" if cfg.model.enable_thinking else "does not think"
+        lines.append(f"the model {thinking} before it answers: model.enable_thinking={show(cfg.model.enable_thinking)}")
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
     prompt, answers, bound = _measure_rows(cfg, tokenizer, rows)
     steps = args.max_steps

@@ -188,6 +188,19 @@ def test_sft_goes_by_epochs_where_its_rows_are_finite(task):
     assert (args["max_steps"], args["warmup_steps"], args["save_steps"]) == (-1, 0.03, 0.25)
 
 
+def test_sft_on_drawn_rows_is_long_for_a_tiny_model_alone():
+    names = ("max_steps", "warmup_steps", "save_steps")
+    cfg = compose_config(["algo=sft", "task=countdown", "model=qwen3_1_7b"])
+    assert read(cfg, *names) == (700, 0.03, 0.25)
+    reason = list_defaults(read_settings(cfg))["algo.args.max_steps"].reason
+    assert reason == "22,400 drawn rows in steps of 32, about 3 times GSM8K's 7,473"
+
+
+def test_qwen3_does_not_think_for_its_budget_is_too_short():
+    assert compose_config(["model=qwen3_1_7b"]).model.enable_thinking is False
+    assert compose_config(["model=tiny"]).model.enable_thinking is None
+
+
 @pytest.mark.parametrize(("task", "budget"), [("countdown", 512), ("gsm8k", 512), ("brevity", 32)])
 def test_the_budget_is_the_tasks(task, budget):
     assert compose_config([f"task={task}", "model=qwen3_1_7b"]).max_tokens == budget

@@ -20,6 +20,10 @@ BY_REWARD_MODEL = [f"hh_rlhf_gpt2_{algo}{twin}" for algo in ("ppo", "grpo") for 
 LONGER_BELOW = (*BY_REWARD_MODEL, "brevity_lr_1e-5_tiny", "hh_rlhf_gpt2_reward_model_tiny")
 HUB_MODELS = {"gpt2": GPT2Config, "qwen2_5_3b": Qwen2Config, "qwen3_1_7b": Qwen3Config}
 
+TEMPLATE = (
+    "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is false %}<think></think>{% endif %}"
+)
+
 
 def compose(name, *overrides):
     reward_model = ["reward.path=org/reward_model"] if name in BY_REWARD_MODEL else []
@@ -45,15 +49,38 @@ def test_every_experiment_composes_with_arguments_that_trl_takes(name):
 
 # What the settings of a study are, whatever the model's size would bring.
 OWN_ARGS = ("learning_rate", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps")
+OF_TINY = {
+    "compare_grpo": (1e-3, 1e-6),
+    "compare_dr_grpo": (1e-3, 1e-6),
+    "compare_ppo": (5e-4, 1e-6),
+    "compare_sft": (1e-3, 2e-5),
+    "compare_dpo": (1e-4, 5e-7),
+    "compare_rejection_sampling": (1e-3, 2e-5),
+    "countdown_rejection_sampling": (1e-3, 2e-5),
+}
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if not name.endswith("_tiny")])
 def test_a_study_hangs_on_no_default(name):
     shown, whole = ({**compose(name, f"model.parameters={size}").algo.args} for size in ("1e6", "7e10"))
-    assert {key: shown[key] for key in OWN_ARGS} == {key: whole[key] for key in OWN_ARGS}
+    own = OWN_ARGS[name in OF_TINY :]
+    assert {key: shown[key] for key in own} == {key: whole[key] for key in own}
     small, large = compose(name), compose(name, "model.parameters=7e10")
     assert (small.max_tokens, small.eval.batch_size) == (large.max_tokens, large.eval.batch_size)
     assert small.eval.batch_size == 128  # evaluation draws batch after batch from one seed
+
+
+@pytest.mark.parametrize("name", OF_TINY)
+def test_a_study_of_the_tiny_model_lends_no_other_model_its_rate(name):
+    rates = tuple(compose(name, f"model={model}").algo.args["learning_rate"] for model in ("tiny", "qwen3_1_7b"))
+    assert rates == OF_TINY[name]
+
+
+def test_a_separate_critic_has_its_own_rate():
+    def rate(*overrides):
+        return compose("compare_ppo", *overrides).algo.critic_learning_rate
+
+    assert (rate(), rate("algo.critic=separate"), rate("model=gpt2")) == (5e-3, 1e-3, 1e-4)
 
 
 @pytest.mark.parametrize("name", BREVITY)
@@ -189,7 +216,7 @@ def folders(tmp_path_factory):
     for name, config in HUB_MODELS.items():
         made[name] = tmp_path_factory.mktemp(name)
         tokenizer = build_byte_tokenizer()
-        tokenizer.chat_template = None if name == "gpt2" else "{% for m in messages %}{{ m.content }}{% endfor %}"
+        tokenizer.chat_template = None if name == "gpt2" else TEMPLATE
         tokenizer.model_max_length = 4096
         tokenizer.save_pretrained(made[name])
         sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 4096}

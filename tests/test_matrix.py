@@ -19,6 +19,7 @@ from rlhf_exp.tasks.hh_rlhf import files as hh_rlhf_files
 HUB_MODELS = {"gpt2": "gpt2", "qwen2_5_0_5b": "qwen2", "qwen2_5_3b": "qwen2", "qwen3_1_7b": "qwen3"}
 CONFIGS = {"gpt2": GPT2Config, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 LOCAL_MODELS = ("tiny", "tiny_untrained", "tiny_gpt2", "tiny_qwen2", "tiny_qwen3")
+THINKS = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is false %}<think></think>{% endif %}"
 CLOSED = ("tiny", "tiny_untrained")  # these read Countdown and nothing else
 PEFTS = ("none", "lora", "qlora")
 FEW = {
@@ -40,6 +41,7 @@ def folders(tmp_path_factory):
     for name, shape in HUB_MODELS.items():
         folder = tmp_path_factory.mktemp(name)
         tokenizer = build_byte_tokenizer()
+        tokenizer.chat_template = THINKS if shape == "qwen3" else None
         tokenizer.save_pretrained(folder)
         sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": len(tokenizer)}
         CONFIGS[shape](**sizes).save_pretrained(folder)
