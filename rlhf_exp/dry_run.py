@@ -5,7 +5,9 @@
 It loads no weights. What is on the hub and cannot be had without the network is named, and the rest is checked.
 """
 
+import re
 import shutil
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,6 +41,7 @@ from rlhf_exp.trl_args import build_args
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
+MEMORY = Path("/proc/meminfo")
 SAMPLE_ROWS = 256
 PROMPT_LINES, LINE_WIDTH = 12, 110
 
@@ -198,7 +201,9 @@ def _describe_run(
     if model is None:
         return [*lines, "memory and disk: not estimated, for the model's shape is not known"]
     memory, formula = estimate_memory(cfg, args, model, trained, length)
-    lines.append(f"memory, estimated: {memory / 1e9:.2f} GB, beside the libraries, = {formula}")
+    lines.append(
+        f"memory, estimated: {memory / 1e9:.2f} GB, beside the libraries, = {formula}{_warn_of_memory(cfg, memory)}"
+    )
     if steps > 0:
         disk, formula = estimate_disk(cfg, args, model, trained, steps)
         lines.append(f"disk, estimated: {_say_bytes(disk)} = {formula}{_warn_of_disk(cfg, disk)}")
@@ -209,6 +214,24 @@ def _describe_run(
 
 def _say_bytes(n: float) -> str:
     return f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.1f} MB"
+
+
+def _warn_of_memory(cfg: Config, needed: float) -> str:
+    free = _count_free_memory(cfg.device.use_cpu)
+    if needed <= free:
+        return ""
+    ways = {"none": "peft=lora or peft=qlora", "lora": "peft=qlora"}.get(cfg.peft.name)
+    way = f"add {ways}" if ways else "use a smaller model or algo.args.per_device_train_batch_size"
+    where = "computer" if cfg.device.use_cpu else "GPU"
+    return f"; MORE than the {free / 1e9:.2f} GB that are free on this {where}; {way}"
+
+
+def _count_free_memory(use_cpu: bool) -> int:
+    """Bytes that are free on the first visible GPU, or available on this machine, where it says so (Linux)."""
+    if not use_cpu:
+        return torch.cuda.mem_get_info()[0]
+    found = re.search(r"MemAvailable: +(\d+) kB", MEMORY.read_text()) if MEMORY.is_file() else None
+    return int(found[1]) * 1024 if found else sys.maxsize
 
 
 def _warn_of_disk(cfg: Config, needed: float) -> str:

@@ -3,12 +3,14 @@
     shape = find_shape("Qwen/Qwen3-1.7B", None, None, None)
     shape.parameters, shape.source      # 1720574976, "the shape of Qwen/Qwen3-1.7B that ships with the package"
 
-The shape of a folder is that of its config.json, or of the base of its adapter; that of a hub id stands in the hub's
+The shape of a folder is that of its config.json, or of the base of its adapter, and where that does not
+tell the parameters exactly they are counted in the headers of its safetensors; that of a hub id stands in the hub's
 cache, or is one of the four that ship (KNOWN), or is asked of the hub, where it answers.
 """
 
 import json
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,8 +68,10 @@ GPT2_NAMES = {
     "intermediate_size": "n_inner",
     "max_position_embeddings": "n_positions",
 }
-LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+COUNTED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3")  # exactly, by config.json
 ASSETS = Path(__file__).parent / "assets"
+_FLOATS = ("F64", "F32", "F16", "BF16")
+MOST_HEADER = 100_000_000  # bytes, safetensors' own bound
 
 
 class Shape(NamedTuple):
@@ -91,7 +95,10 @@ def find_shape(path: str | None, base: str | None, init: dict | None, name: str 
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         return _find_base(folder, base)
     if folder.is_dir():
-        return _read(folder / "config.json", f"the config.json of {path}")
+        shape = _read(folder / "config.json", f"the config.json of {path}")
+        exact = shape.values is None or shape.values.get("model_type") in COUNTED
+        weights = None if exact else count_weights(folder)
+        return shape._replace(parameters=weights, source=f"the weights of {path}") if weights else shape
     if (cached := hub.find_cached(path, "config.json")) is not None:
         return _read(cached, f"the cached config.json of {path}")
     if path in KNOWN:
@@ -115,6 +122,29 @@ def count_parameters(config: dict[str, Any]) -> int | None:
     try:
         return _count_gpt2(config) if config.get("model_type") == "gpt2" else _count_llama(config)
     except (KeyError, TypeError, ZeroDivisionError):
+        return None
+
+
+def count_weights(folder: Path) -> int | None:
+    """Values in the folder's safetensors, by the headers alone; None where it has none, or they are packed.
+
+    A tied head is stored once or not at all, and packed weights (4 and 8 bits) are shorter than what they stand for.
+    """
+    counts = [_count_file(str(file), file.stat().st_mtime_ns) for file in sorted(folder.glob("model*.safetensors"))]
+    return sum(counts) if counts and None not in counts else None
+
+
+@cache
+def _count_file(file: str, changed: int) -> int | None:
+    """Of one file, as it was when it last changed. It begins with eight bytes of length, then JSON of the tensors."""
+    try:
+        with open(file, "rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(length)) if length <= MOST_HEADER else {}
+        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+        packed = any(entry["dtype"] not in _FLOATS for entry in tensors)
+        return None if packed or not tensors else sum(prod(entry["shape"]) for entry in tensors)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return None
 
 
@@ -172,8 +202,9 @@ def _measure(config: dict[str, Any], source: str) -> Shape:
     values = config.get("text_config") or config
     parameters = count_parameters(values)
     if parameters is None:
-        return Shape(None, None, f"{source} has a shape whose parameters cannot be counted", values)
-    about = "" if values.get("model_type") in ("gpt2", *LLAMA_LIKE) else ", counted as a llama's of its shape"
+        context = common_names(values).get("max_position_embeddings")
+        return Shape(None, context, f"{source} has a shape whose parameters cannot be counted", values)
+    about = "" if values.get("model_type") in COUNTED else ", counted as a llama's of its shape"
     return Shape(parameters, common_names(values).get("max_position_embeddings"), f"{source}{about}", values)
 
 

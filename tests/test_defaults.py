@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from rlhf_exp import device
@@ -66,6 +67,46 @@ def test_the_models_that_ship_and_the_untrained_ones_are_counted():
     assert find_shape(None, None, None, "tiny").parameters == 910_720
     for kind, size in INIT_VOCABULARY.items():
         assert len(build_tokenizer({"tokenizer": kind, "architecture": "qwen3"})) == size
+
+
+FOREIGN = {
+    "opt": {
+        "hidden_size": 32,
+        "ffn_dim": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "word_embed_proj_dim": 32,
+    },
+    "mixtral": {**SIZES, "num_key_value_heads": 2, "num_local_experts": 4},
+    "falcon": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
+    "gemma": {**SIZES, "num_key_value_heads": 2, "head_dim": 12},  # its head is tied without a word in config.json
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_stored_weights_say_how_many_there_are(kind, tmp_path):
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**FOREIGN[kind], vocab_size=99, pad_token_id=0))
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    shape = find_shape(str(tmp_path), None, None, None)
+    assert (shape.parameters, shape.source) == (model.num_parameters(), f"the weights of {tmp_path}")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert compose_config([f"model.path={tmp_path}"]).algo.args["learning_rate"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x05", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0[]", b"\x02\0\0\0\0\0\0\0{}", b'\x07\0\0\0\0\0\0\0{"w":1}'],
+)
+def test_broken_weights_leave_the_shape_to_config_json(content, llama_7b):
+    (llama_7b / "config.json").write_text(json.dumps({**LLAMA_7B, "model_type": "other"}))
+    (llama_7b / "model.safetensors").write_bytes(content)
+    assert find_shape(str(llama_7b), None, None, None).parameters == 6_738_415_616
+
+
+def test_packed_weights_leave_the_shape_to_config_json(llama_7b):
+    (llama_7b / "config.json").write_text(json.dumps({**LLAMA_7B, "model_type": "other"}))
+    save_file({"w": torch.zeros(9, dtype=torch.uint8), "x": torch.zeros(3)}, llama_7b / "model.safetensors")
+    assert find_shape(str(llama_7b), None, None, None).parameters == 6_738_415_616
 
 
 def test_experts_are_not_counted_and_an_unknown_kind_counts_as_a_llama():

@@ -2,6 +2,7 @@ import pytest
 from hydra import initialize_config_dir
 from transformers import AutoModelForCausalLM, GPT2Config
 
+from rlhf_exp import device, dry_run
 from rlhf_exp.config import ROOT, ConfigError, compose_config
 from rlhf_exp.dry_run import print_dry_run
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
@@ -132,3 +133,28 @@ def test_it_runs_inside_the_command_lines_own_hydra(no_weights, capsys):
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         print_dry_run(cfg)
     assert "  max_tokens=10 (default 96)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("peft", "way"),
+    [
+        ("none", "add peft=lora or peft=qlora"),
+        ("lora", "add peft=qlora"),
+        ("qlora", "use a smaller model or algo.args.per_device_train_batch_size"),
+    ],
+)
+def test_more_memory_than_is_free_is_said_with_a_way_out(no_weights, capsys, monkeypatch, tmp_path, peft, way):
+    for free_kb, warning in ((100, f"; MORE than the 0.00 GB that are free on this computer; {way}\n"), (10**9, "\n")):
+        (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {free_kb} kB\n")
+        monkeypatch.setattr(dry_run, "MEMORY", tmp_path / "meminfo")
+        print_dry_run(compose_config([*SMALL, "algo=sft", f"peft={peft}"]))
+        [line] = [line for line in capsys.readouterr().out.splitlines(True) if line.startswith("memory, estimated")]
+        assert line.endswith(warning) and ("MORE" in line) == (free_kb == 100)
+
+
+def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (8 * 10**9, 10**12))
+    monkeypatch.setattr(device, "cuda_major", lambda: 9)
+    cfg = compose_config([])
+    assert dry_run._warn_of_memory(cfg, 9e9).startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
+    assert dry_run._warn_of_memory(cfg, 7e9) == ""
