@@ -47,8 +47,8 @@ DRESS = re.compile(
     r"|(?<!\w)_++(?=[-−0-9])|(?<=[0-9])_++(?!\w)"
 )
 BRACKETS = str.maketrans("[]", "()")
-# A value may stand on the next line, but not where that line is an equation itself.
-EQUAL = re.compile(r"(?<!\s)\s*+=[ \t]*+(?:\s++(?!(?=[^\n=]*+=)[^\n=]*[0-9)][ \t]*+[-+*/×·⋅÷−]))?")
+# A value may stand on the next line, but not where that line is a whole equation.
+EQUAL = re.compile(r"(?<!\s)\s*+=[ \t]*+(?:\s++(?!(?=[^\n=]*+=[ \t]*+\S)[^\n=]*[0-9)][ \t]*+[-+*/×·⋅÷−]))?")
 
 # One sign at a time, so that no text makes it try twice; a point belongs to a number only inside it.
 SIGNS = re.compile(r"(?:[-+*/×·⋅÷−()=0-9 \t]|(?<=[0-9])\.(?=[0-9])|\\times|\\cdot|\\div)+")

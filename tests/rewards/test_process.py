@@ -203,6 +203,7 @@ def test_a_claim_is_read_in_every_form(thought, verdicts):
         (r"8 \times 7 &= 56 \\ 56 - 3 &= 53", NUMBERS, TARGET),
         ("8*7=\n3+7=10 no\n8*7-3=53", NUMBERS, TARGET),
         ("8 * 7 =\n56\n56 - 3 =\n53", NUMBERS, TARGET),
+        ("8 * 7 - 3 =\n56 - 3 =\n53", NUMBERS, TARGET),
         (r"\frac{8}{4} = 2 no \dfrac{8 + 4}{3} = 4", [8, 4, 3], 4),
         ("56 * 30 = 1,680 no 56 + 30 = 86", [56, 30], 86),
         ("56 * 30 = 1{,}680", [56, 30], 1680),
