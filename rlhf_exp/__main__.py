@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import hydra
@@ -30,10 +31,11 @@ from rlhf_exp.run_folder import write_text
 from rlhf_exp.run_lock import link_latest, make_new_once
 from rlhf_exp.stopping import SIGNALLED, Stop
 from rlhf_exp.study import Plan, check_resume, plan_job, report_study, start_anew
-from rlhf_exp.sweep import list_jobs, name_job, refuse_jobs
+from rlhf_exp.sweep import list_jobs, list_swept, name_job, refuse_jobs
 from rlhf_exp.usage import format_help
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
+MOST_LETTERS = 100  # of a job's folder; what is cut is told apart by a hash
 
 
 class SweepRefused(BaseException):
@@ -214,11 +216,12 @@ def _name_job(settings: DictConfig) -> str:
 
     Swept over is what the study names, and what was typed with several values: `seed=0,1`, `seed=range(3)`.
     """
-    typed = dict(text.split("=", 1) for text in sys.argv if "=" in text)
-    swept = {key for key, value in typed.items() if re.match(r"[^\[{'\"]*[,(]", value)}
-    swept |= set(settings.sweeper.params or {})
+    swept = list_swept()
     own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in swept]
-    return re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))[:100]
+    name = re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))
+    if len(name) <= MOST_LETTERS:
+        return name
+    return f"{name[: MOST_LETTERS - 9]}-{sha256(' '.join(own).encode()).hexdigest()[:8]}"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
 from rlhf_exp.config import Config, ConfigError, parse
@@ -30,11 +31,14 @@ def list_jobs() -> list[list[str]]:
     if sweeper._target_ != SWEEPER:
         return []
     swept = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
-    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    typed = [text for text in parser.parse_overrides(get_args_parser().parse_args().overrides)
-             if not text.is_hydra_override()]  # fmt: skip
-    overrides = parser.parse_overrides([*swept, *(text.input_line for text in typed)])
-    return BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
+    typed = [text.input_line for text in _parse_typed() if not text.is_hydra_override()]
+    return BasicSweeper.split_arguments(_parse([*swept, *typed]), max_batch_size=None)[0]
+
+
+def list_swept() -> set[str]:
+    """The keys that the study names, and those that were typed with several values."""
+    typed = {text.input_line.partition("=")[0]: text.is_sweep_override() for text in _parse_typed()}
+    return {key for key, several in typed.items() if several} | set(HydraConfig.get().sweeper.params or {})
 
 
 def refuse_jobs(jobs: list[list[str]], place: Callable[[DictConfig, DictConfig], None]) -> list[str]:
@@ -45,8 +49,9 @@ def refuse_jobs(jobs: list[list[str]], place: Callable[[DictConfig, DictConfig],
         place: (cfg, settings) puts the job's folder into `cfg`.
     """
     found: dict[str, list[int]] = {}
+    folders: dict[str, int] = {}
     for number, overrides in enumerate(jobs):
-        for problem in _check_job(number, overrides, place):
+        for problem in _check_job(number, overrides, place, folders):
             found.setdefault(problem, []).append(number)
     lines: list[tuple[int, str]] = []
     for problem, numbers in found.items():
@@ -62,7 +67,17 @@ def name_job(number: int, total: int, overrides: list[str]) -> str:
     return f"job {number + 1}{f' of {total}' if total else ''} ({' '.join(overrides)})"
 
 
-def _check_job(number: int, overrides: list[str], place: Callable[[DictConfig, DictConfig], None]) -> list[str]:
+def _parse_typed() -> list[Override]:
+    return _parse(get_args_parser().parse_args().overrides)
+
+
+def _parse(overrides: list[str]) -> list[Override]:
+    return OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(overrides)
+
+
+def _check_job(
+    number: int, overrides: list[str], place: Callable[[DictConfig, DictConfig], None], folders: dict[str, int]
+) -> list[str]:
     from rlhf_exp.trl_args import build_args
 
     job = GlobalHydra.instance().config_loader().load_sweep_config(HydraConfig.instance().cfg, overrides)
@@ -71,6 +86,9 @@ def _check_job(number: int, overrides: list[str], place: Callable[[DictConfig, D
         settings = job.pop("hydra")
     try:
         place(job, settings)
+        if (first := folders.setdefault(job.output_dir, number)) != number:
+            way = "use skip_finished=false, which numbers them"
+            return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
         config: Config = parse(job, folder_is_free=True)  # a run that is there costs its own job alone
         prepare_hub(config)
         if config.skip_finished and not config.resume:

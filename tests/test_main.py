@@ -220,6 +220,35 @@ def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command
     ]
 
 
+@pytest.mark.parametrize(
+    "swept",
+    [
+        ("reward.weights={outcome: 0.5},{outcome: 1.0}",),
+        ("logging.tags=[a],[b]",),
+        ("logging.name='a','b'",),
+        (f"logging.name=choice({'n' * 100}a,{'n' * 100}b)",),
+    ],
+)
+def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swept):
+    study = ("-m", "seed=0,1", *swept, "skip_finished=true", "output_dir=there")
+    assert command(*study) == (0, [])
+    folders = [folder for _, folder in runs]
+    assert len(set(folders)) == 4 and all(len(folder.name) <= 100 for folder in folders)
+    assert command(*study, "seed=2,1,0")[0] == 0
+    assert folders == [folder for _, folder in (*runs[8:], *runs[6:8])]
+
+
+def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs):
+    status, lines = command("-m", "logging.name=a/b,a//b", "skip_finished=true", "output_dir=there")
+    assert (status, runs) == (2, [])
+    assert lines == [
+        "rlhf_exp: job 2 of 2 (logging.name=a//b skip_finished=True output_dir=there):"
+        " output_dir=there/logging.name-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
+        " them",
+        "rlhf_exp: none of 2 jobs was started",
+    ]
+
+
 def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
     study = ("-m", "seed=0,1", "skip_finished=true", "output_dir=there")
     command(*study)
