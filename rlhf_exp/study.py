@@ -26,7 +26,8 @@ CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache
 # What a run leaves in its folder, and that part of it which depends on the settings alone. Checkpoints that are not
 # whole are put aside by checkpoints.py: an older version wrote none that it can tell to be.
 WRITTEN = ("run.json", "metrics.jsonl", "evaluation.json", "samples.jsonl", "preferences.jsonl", "errors.json",
-           "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model")  # fmt: skip
+           "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model",
+           "wandb_id", "tensorboard")  # fmt: skip
 DRAWN = ("start_model", "samples")
 # What may differ when a run is gone on with: how it is watched and saved. Threads change no more than last digits.
 MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinite",
@@ -53,7 +54,7 @@ def plan_job(cfg: Config) -> Plan:
     if status not in ("none", "refused"):
         inputs, before = hash_inputs(cfg), record.get("inputs", {})
         where, remedy = f"output_dir={folder}: holds a run of other", "use another output_dir"
-        _refuse_settings(_list_differing(folder, cfg, _list_same(before, inputs)), where, remedy)
+        _refuse_settings(_list_refused(_list_differing(folder, cfg, _list_same(before, inputs))), where, remedy)
         if changed := list_changes(before, inputs):
             raise ConfigError([f"{where} inputs ({', '.join(changed)}); {remedy}"])
         if status == "finished":
@@ -76,7 +77,7 @@ def check_resume(cfg: Config) -> list[str]:
     before = record.get("inputs")
     where, remedy = f"resume={folder}: is a run of other", "start a new run with another output_dir"
     differing = _list_differing(folder, cfg, _list_same(before or {}, inputs))
-    _refuse_settings([item for item in differing if item.name not in MAY_CHANGE], where, f"leave that out, or {remedy}")
+    _refuse_settings(_list_refused(differing), where, f"leave that out, or {remedy}")
     if changed := list_changes(before or {}, inputs):
         raise ConfigError([f"{where} inputs ({', '.join(changed)}); {remedy}"])
     notes = [f"{item}: may differ" for item in differing]
@@ -151,6 +152,10 @@ def _list_differing(folder: Path, cfg: Config, same: Collection[str] = ()) -> li
     names = [*now, *(name for name in saved if name not in now)]
     pairs = [Differing(name, saved.get(name, "unset"), now.get(name, "unset")) for name in names if name not in same]
     return [pair for pair in pairs if pair.there != pair.here]
+
+
+def _list_refused(differing: list[Differing]) -> list[Differing]:
+    return [item for item in differing if item.name not in MAY_CHANGE]
 
 
 def _list_same(before: dict[str, str], now: dict[str, str]) -> list[str]:

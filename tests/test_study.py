@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 from rlhf_exp.checkpoints import staged
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.study import Plan, plan_job, report_study, start_anew
+from rlhf_exp.tracking import ID_FILE
 
 
 @pytest.fixture
@@ -61,12 +62,19 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint(place, status):
     assert (folder / "run.json").exists()
 
 
+@pytest.mark.parametrize(("status", "wanted"), [("finished", Plan.SKIP), ("failed", Plan.RESUME)])
+def test_what_may_differ_on_resume_may_differ_in_a_study(place, status, wanted):
+    place(status, checkpoint=True)
+    assert plan("device.threads=1", "algo.args.save_steps=7", "monitor.every_steps=3") == wanted
+
+
 @pytest.mark.parametrize(("overrides", "kept"), [([], ["samples", "start_model"]), (["seed=2"], [])])
 def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settings_alone(place, overrides, kept):
     folder = place("failed")
-    for name in ("samples", "start_model", "plots"):
+    for name in ("samples", "start_model", "plots", "tensorboard"):
         (folder / name).mkdir()
     (folder / "metrics.jsonl").write_text("{}")
+    (folder / ID_FILE).write_text("abc")
     (folder / "mine.txt").write_text("")
     assert plan() == Plan.START
     start_anew(folder, compose_config(["output_dir=there", *overrides]))

@@ -59,6 +59,7 @@ class Resumable(WholeCheckpoints):
 
     def _load_rng_state(self, checkpoint: str) -> None:
         super()._load_rng_state(checkpoint)
+        self.state.compute_steps(self.args, self.state.max_steps)  # transformers goes on with those that were saved
         progress = json.loads((Path(checkpoint) / PROGRESS).read_text(encoding="utf-8"))
         self._total_train_tokens = progress["tokens"]
         self._tr_loss = torch.tensor(progress["loss"], device=self.args.device)

@@ -174,6 +174,22 @@ def test_a_save_waits_for_the_end_of_the_rollout(tmp_path, algo, when, saved):
     assert checkpoints(tmp_path) == saved
 
 
+def test_a_resumed_run_saves_as_often_as_it_is_asked_to_now(tmp_path):
+    make(tmp_path, "algo=sft", *GIVEN, "algo.args.save_steps=2").train()
+    assert checkpoints(tmp_path) == [2, 4, 6, 7]
+    for step in (4, 6, 7):
+        rmtree(tmp_path / "checkpoints" / f"checkpoint-{step}")
+    resume(tmp_path, 2, "algo=sft", *GIVEN, "algo.args.save_steps=5")
+    assert checkpoints(tmp_path) == [2, 5, 7]
+
+
+def test_a_run_that_saves_at_the_end_of_an_epoch_saves_at_the_end_of_its_tokens(tmp_path):
+    overrides = ["algo=sft", *GIVEN, "train_tokens=60", "algo.args.save_strategy=epoch"]
+    trainer = make(tmp_path, *overrides)
+    trainer.train()
+    assert checkpoints(tmp_path) == [trainer.state.global_step] and trainer.state.global_step < 4
+
+
 @pytest.mark.parametrize("algo", [[*GRPO, "algo.args.max_steps=7"], ["algo=sft", *GIVEN], ["algo=dpo", *GIVEN]])
 def test_run_json_has_the_tokens_of_the_whole_run(tmp_path, algo):
     records = []
