@@ -9,6 +9,7 @@ A process may be killed, and a machine lose its power, between any two lines her
 before is then still there.
 """
 
+import errno
 import json
 import os
 import re
@@ -21,6 +22,8 @@ from pathlib import Path
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 STAGING, REMOVING, UNUSABLE = ".saving", ".removing-", "unusable-"
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+"""What file systems of a network or of the user's own answer that cannot bring a folder to the disk."""
 NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -129,5 +132,8 @@ def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)

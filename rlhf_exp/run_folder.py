@@ -6,6 +6,7 @@ with folder.phase("train"):
 folder.finish("finished")
 """
 
+import copy
 import ctypes
 import gc
 import json
@@ -147,7 +148,7 @@ class RunFolder:
                 "baseline_cached": False,
             },
         )
-        folder.before = before
+        folder.before = copy.deepcopy(before)  # phases count on in the record
         (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random: a file system may compress zeros away
         folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -55,11 +55,14 @@ def claim_folder(path: Path, numbered: bool = False) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        if not there and os.listdir(folder) == [LOCK]:  # refused before anything was written
-            (folder / LOCK).unlink()
-            folder.rmdir()
-        del _held[key]
-        os.close(lock)
+        try:
+            with suppress(OSError):  # NFS keeps a removed file under another name while it is open
+                if not there and os.listdir(folder) == [LOCK]:  # refused before anything was written
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
+        finally:
+            del _held[key]
+            os.close(lock)
 
 
 def make_new(path: Path) -> Path:

@@ -20,12 +20,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp.run_folder import write_json
+from rlhf_exp.unfit import WORK
 
 if TYPE_CHECKING:
     from transformers import Trainer
-
-FILE = "work.json"
-"""In a checkpoint: the counts up to there."""
 
 
 class WorkMeter(TrainerCallback):
@@ -56,7 +54,7 @@ class WorkMeter(TrainerCallback):
             if network is not None and _reads_tokens(network):
                 _hook(network, lambda kwargs, name=name: self._add(name, len(kwargs["input_ids"])))
         trainer.callback_handler.callbacks.insert(0, self)
-        trainer.checkpoint_writers.append(lambda folder: write_json(folder / FILE, self.counts))
+        trainer.checkpoint_writers.append(lambda folder: write_json(folder / WORK, self.counts))
         trainer.budget_spent = self.is_spent
 
     def is_spent(self) -> bool:
@@ -67,7 +65,7 @@ class WorkMeter(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """A resumed run goes on from its checkpoint's counts."""
-        kept = _checkpoint(args, state) / FILE
+        kept = _checkpoint(args, state) / WORK
         if state.global_step and kept.exists():
             self.counts |= json.loads(kept.read_text(encoding="utf-8"))
 

@@ -1,5 +1,8 @@
+import errno
 import json
+import os
 import shutil
+import stat
 from types import SimpleNamespace
 
 import pytest
@@ -66,6 +69,23 @@ def test_a_checkpoint_that_cannot_be_saved_leaves_nothing(tmp_path):
         (staging / "checkpoint-6").mkdir()
         raise OSError("no space left on device")
     assert names(tmp_path) == ["checkpoint-3"]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EBADF])
+def test_a_file_system_that_brings_no_folder_to_the_disk_is_saved_on(tmp_path, monkeypatch, code):
+    sync, refused = os.fsync, [stat.S_ISDIR]
+
+    def refuse(descriptor):
+        if any(kind(os.fstat(descriptor).st_mode) for kind in refused):
+            raise OSError(code, os.strerror(code))
+        sync(descriptor)
+
+    monkeypatch.setattr(checkpoints.os, "fsync", refuse)
+    assert find_checkpoint(tmp_path).path is None
+    assert save(tmp_path, 3) == find_checkpoint(tmp_path).path
+    refused.append(stat.S_ISREG)
+    with pytest.raises(OSError):
+        save(tmp_path, 6)
 
 
 def test_at_every_moment_of_saving_and_rotating_there_is_a_whole_checkpoint(tmp_path, monkeypatch):

@@ -89,6 +89,24 @@ def test_our_own_keys_pass_through(name):
             ["algo=ppo", "algo.args.steps_per_generation=abc"],
             "algo.args.steps_per_generation=abc: must be a whole number >= 1, <= 65536 or null",
         ),
+        (
+            ["+algo.args.train_sampling_strategy=group_by_length"],
+            "algo.args.train_sampling_strategy=group_by_length: has no effect with algo=grpo; leave it out:"
+            " algo.args.shuffle_dataset says whether rows are shuffled",
+        ),
+        (
+            ["algo=ppo", "+algo.args.train_sampling_strategy=sequential"],
+            "algo.args.train_sampling_strategy=sequential: has no effect with algo=ppo; leave it out:"
+            " algo.args.shuffle_dataset says whether rows are shuffled",
+        ),
+        *(
+            (
+                [f"algo={algo}", f"+algo.args.train_sampling_strategy={order}"],
+                f"algo.args.train_sampling_strategy={order}: not with algo={algo}, since a pair has no one length;"
+                " must be random or sequential",
+            )
+            for algo, order in [("dpo", "group_by_length"), ("reward_model", "batch_rebalance")]
+        ),
         (["reward.weights.outcome=inf"], "reward.weights.outcome=inf: must be a number >= -1000, <= 1000"),
         (["algo.args.temperature=nan"], "algo.args.temperature=nan: must be a number > 0, <= 10"),
         (

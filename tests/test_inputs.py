@@ -116,7 +116,8 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
 
     def stages(cfg, folder, signals):
         assert json.loads((folder.path / "run.json").read_text())["status"] == "running"
-        run._check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
+        with folder.phase("load"), folder.phase("train"):
+            run._check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
 
     monkeypatch.setattr(run, "_run_stages", stages)
     with pytest.raises(

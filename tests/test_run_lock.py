@@ -1,6 +1,7 @@
 """Claims of a folder by several processes; the file system and the processes are real."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rlhf_exp import run_lock
 from rlhf_exp.run_lock import FolderTaken, claim_folder, find_owner, follow_link, link_latest
 
 START_TOGETHER = """
@@ -100,6 +102,27 @@ def test_a_folder_can_be_claimed_again_once_it_is_left_and_not_before():
     with claim_folder(Path("x")):
         assert find_owner(Path("x")) is None  # it is this process
     assert find_owner(Path("x")) is None
+
+
+def remove(folder):
+    shutil.rmtree(folder)
+
+
+def refuse_to_remove(folder):
+    """As NFS does with the folder of a file that is removed while it is open."""
+    (folder / ".lock").unlink()
+    (folder / ".lock").mkdir()
+
+
+@pytest.mark.parametrize("spoil", [remove, refuse_to_remove])
+def test_a_folder_that_cannot_be_removed_hides_no_error_and_is_released(spoil):
+    with pytest.raises(ValueError, match="refused"), claim_folder(Path("x")) as folder:
+        spoil(folder)
+        raise ValueError("refused")
+    shutil.rmtree("x", ignore_errors=True)
+    with claim_folder(Path("x")):
+        pass
+    assert not run_lock._held
 
 
 def test_latest_points_at_the_newest_run_below_outputs_and_is_read_through():

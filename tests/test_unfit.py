@@ -5,7 +5,6 @@ from functools import cache
 
 import pytest
 
-from rlhf_exp import work
 from rlhf_exp.checkpoints import staged
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.run import run
@@ -50,7 +49,6 @@ def test_the_state_of_optimizer_schedule_and_randomness_is_always_among_them():
     for overrides in CASES.values():
         names = {names[0] for names in list_needed(configure(*overrides))}
         assert {"optimizer.pt", "scheduler.pt", "rng_state.pth", "progress.json", WORK} <= names
-    assert work.FILE == WORK
 
 
 def test_a_run_without_its_optimizer_is_refused_before_anything_of_it_changes(tmp_path):

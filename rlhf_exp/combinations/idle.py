@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rlhf_exp.checks import show
+from rlhf_exp.combinations import ALGO_NEEDS, PAIRS, PROMPTS
 from rlhf_exp.trl_arguments import load_arguments
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def check_idle(cfg: "Config") -> list[str]:
                 problems.append(
                     f"algo.args.{name}={show(value)}: has no effect without algo.args.{switch}={show(values[0])}"
                 )
+    problems += _check_order(cfg.algo.name, args.get("train_sampling_strategy", "random"))
     if args.get("save_strategy") == "best":
         problems.append(f"algo.args.save_strategy=best: {_EVAL}; use steps or no")
     if (logged := args.get("logging_strategy", "steps")) != "steps":
@@ -65,3 +67,14 @@ def check_idle(cfg: "Config") -> list[str]:
             f" algo.args.max_steps={steps}; add algo.args.max_steps=-1"
         )
     return problems
+
+
+def _check_order(algo: str, order: str) -> list[str]:
+    """TRL's sampler of prompts does not read the order; transformers groups rows by the length of one `input_ids`."""
+    line = f"algo.args.train_sampling_strategy={order}"
+    if ALGO_NEEDS[algo] == PROMPTS and order != "random":
+        way = "leave it out: algo.args.shuffle_dataset says whether rows are shuffled"
+        return [f"{line}: has no effect with algo={algo}; {way}"]
+    if ALGO_NEEDS[algo] == PAIRS and order not in ("random", "sequential"):
+        return [f"{line}: not with algo={algo}, since a pair has no one length; must be random or sequential"]
+    return []
