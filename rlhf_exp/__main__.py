@@ -76,7 +76,7 @@ def run_job(cfg: DictConfig, jobs: int = 0) -> int:
     elif "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]:  # nobody named it
         numbered = True
     try:
-        config = parse(cfg)
+        config = parse(cfg, typed=settings.overrides.task)
         print(f"{_describe(config)}: {config.output_dir}", flush=True)
         prepare_hub(config)
         if config.dry_run:

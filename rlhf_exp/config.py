@@ -6,7 +6,7 @@
 The keys stand in schema.py; TRL's arguments, under `algo.args`, in trl_arguments.py, which needs no import of TRL.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -18,7 +18,7 @@ from rlhf_exp import device, files
 from rlhf_exp.checks import assign, find_problem, find_problems, show
 from rlhf_exp.combinations.conflicts import find_conflicts
 from rlhf_exp.keys import ROOT, refuse_key, schemas
-from rlhf_exp.overrides import check_overrides
+from rlhf_exp.overrides import check_overrides, find_unread_rates
 from rlhf_exp.schema import Config
 from rlhf_exp.trl_arguments import CONFIG_CLASSES, are_losses, load_arguments
 from rlhf_exp.trl_arguments import find_problems as find_argument_problems
@@ -41,14 +41,15 @@ def compose_config(overrides: Iterable[str] = ()) -> Config:
         raise ConfigError(problems)
     device.register_resolvers()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return parse(compose("config", overrides))
+        return parse(compose("config", overrides), typed=overrides)
 
 
-def parse(cfg: DictConfig, folder_is_free: bool = False) -> Config:
+def parse(cfg: DictConfig, folder_is_free: bool = False, typed: Sequence[str] = ()) -> Config:
     """Check everything that needs no ML library.
 
     Args:
         folder_is_free: leave out whether another run lies or goes on in the folder.
+        typed: the overrides that the config was composed with.
 
     Raises:
         ConfigError: unknown keys, then wrong types, then values out of range; where there are none, what does
@@ -64,7 +65,9 @@ def parse(cfg: DictConfig, folder_is_free: bool = False) -> Config:
         raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
     # Null is a default that is not known; find_conflicts says why.
     config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
-    found = found or list(dict.fromkeys(find_conflicts(config) + files.find_missing_files(config)))
+    found = found or list(
+        dict.fromkeys(find_unread_rates(cfg, typed) + find_conflicts(config) + files.find_missing_files(config))
+    )
     found += [] if folder_is_free or config is None else files.check_run_folder(config)
     if found:
         raise ConfigError(found)

@@ -6,6 +6,8 @@ check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without th
 import re
 from collections.abc import Sequence
 
+from omegaconf import DictConfig, OmegaConf
+
 from rlhf_exp.checks import is_secret
 from rlhf_exp.trl_arguments import refuse_secret
 
@@ -19,6 +21,19 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
     secrets = [key for text in overrides for key in _list_keys(text) if is_secret(key)]
     return [refuse_secret(key) for key in secrets] + [
         line for text in overrides for line in (_refuse_empty(text), _refuse_option(text)) if line
+    ]
+
+
+def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """A line for a rate of the model that was typed where the algorithm's own does not follow it."""
+    args = OmegaConf.to_container(cfg.algo.args)
+    if "model.learning_rate" in str(args.get("learning_rate", "")):
+        return []
+    key, own = f"model.learning_rate.{cfg.algo.name}", "algo.args.learning_rate"
+    return [
+        f"{text}: has no effect, for {own} is set; use {own}={text.split('=', 1)[1]}"
+        for text in overrides
+        if text.lstrip("+").split("=")[0] == key
     ]
 
 

@@ -89,7 +89,7 @@ def _check_job(
         if (first := folders.setdefault(job.output_dir, number)) != number:
             way = "use skip_finished=false, which numbers them"
             return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
-        config: Config = parse(job, folder_is_free=True)  # a run that is there costs its own job alone
+        config: Config = parse(job, folder_is_free=True, typed=overrides)  # a run that is there costs its own job alone
         prepare_hub(config)
         if config.skip_finished and not config.resume:
             plan_job(config)

@@ -122,12 +122,27 @@ def test_our_own_keys_pass_through(name):
         (["peft=lora", SYNC], f"{SYNC[1:]}: not with peft=lora, {ITS_BASE}"),
         (["algo=dpo", SYNC], f"{SYNC[1:]}: not with algo.args.precompute_ref_log_probs=true, {SCORED_ONCE}"),
         (["algo=dpo", "peft=lora", SYNC], f"{SYNC[1:]}: not with peft=lora, {ITS_BASE}"),
+        (
+            ["experiment=gsm8k_grpo", "model.learning_rate.grpo=1e-6"],
+            "model.learning_rate.grpo=1e-6: has no effect, for algo.args.learning_rate is set; use"
+            " algo.args.learning_rate=1e-6",
+        ),
+        (
+            ["experiment=compare_grpo", "model.learning_rate.grpo=1e-6"],
+            "model.learning_rate.grpo=1e-6: has no effect, for algo.args.learning_rate is set; use"
+            " algo.args.learning_rate=1e-6",
+        ),
         (["output_dir=''"], "output_dir='': must be text, and not empty"),
         (["output_dir=/"], "output_dir=/: is the root of the file system; use a folder of its own"),
     ],
 )
 def test_what_has_no_effect_or_no_sense_is_one_line(overrides, line):
     assert refuse(*overrides) == [line]
+
+
+def test_a_rate_of_the_model_counts_where_the_algorithm_follows_it():
+    assert compose_config(["model.learning_rate.grpo=1e-6"]).algo.args["learning_rate"] == 1e-6
+    assert compose_config(["model.learning_rate.sft=1e-6", "algo.args.learning_rate=1e-5"])
 
 
 def test_epochs_pass_without_a_number_of_steps():
