@@ -71,7 +71,7 @@ def test_a_length_that_every_prompt_to_train_on_fills_is_refused(overrides, rows
 def test_fewer_prompts_than_a_rollout_takes_are_refused():
     """TRL 1.16 drops a rollout that is not full: the run would finish with 0 steps."""
     rows = [{"prompt": f"use 8 7 make {n} ."} for n in range(10, 42)]
-    small = ["algo.args.per_device_train_batch_size=8"]
+    small = ["algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1"]
     check_rows(compose_config(["algo=ppo", *small]), Task("countdown", rows, rows, None))
     check_rows(compose_config(["algo=grpo"]), Task("countdown", rows[:8], rows, None))
     check_rows(compose_config(["algo=sft"]), Task("countdown", [], rows, None))
