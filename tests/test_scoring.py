@@ -156,6 +156,7 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
             "max_tokens=4",
             "algo.args.max_steps=1",
             "algo.args.per_device_train_batch_size=8",
+            "algo.args.gradient_accumulation_steps=1",
             "algo.args.num_generations=2",
             "algo.args.beta=0",
             "++algo.args.disable_dropout=true",
