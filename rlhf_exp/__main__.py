@@ -24,6 +24,7 @@ from rlhf_exp import device
 from rlhf_exp.arguments import prepare_arguments
 from rlhf_exp.command import FAILED, claim, fail, flush, refuse, say
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
+from rlhf_exp.files import find_missing_weights
 from rlhf_exp.hub import prepare_hub
 from rlhf_exp.overrides import check_overrides
 from rlhf_exp.refusals import explain
@@ -77,6 +78,8 @@ def run_job(cfg: DictConfig, jobs: int = 0) -> int:
         numbered = True
     try:
         config = parse(cfg, typed=settings.overrides.task)
+        if problems := find_missing_weights(config):
+            raise ConfigError(problems)
         print(f"{_describe(config)}: {config.output_dir}", flush=True)
         prepare_hub(config)
         if config.dry_run:

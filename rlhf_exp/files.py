@@ -52,6 +52,15 @@ def find_missing_models(cfg: "Config") -> list[str]:
     return problems
 
 
+def find_missing_weights(cfg: "Config") -> list[str]:
+    """Folders of models without weights, which a run needs; other commands may read a tokenizer alone."""
+    return [
+        f"{key}={path}: holds no weights; must hold safetensors beside its config.json"
+        for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base))
+        if path is not None and not is_hub_id(path) and not any(Path(path).expanduser().glob("*.safetensors"))
+    ]
+
+
 def _check_task(cfg: "Config") -> list[str]:
     problems = []
     for key, task in list_sources(cfg):

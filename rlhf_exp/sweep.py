@@ -18,6 +18,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
 from rlhf_exp.config import Config, ConfigError, parse
+from rlhf_exp.files import find_missing_weights
 from rlhf_exp.hub import prepare_hub
 from rlhf_exp.study import plan_job
 
@@ -90,6 +91,8 @@ def _check_job(
             way = "use skip_finished=false, which numbers them"
             return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
         config: Config = parse(job, folder_is_free=True, typed=overrides)  # a run that is there costs its own job alone
+        if problems := find_missing_weights(config):
+            return problems
         prepare_hub(config)
         if config.skip_finished and not config.resume:
             plan_job(config)

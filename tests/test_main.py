@@ -2,6 +2,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -523,3 +524,14 @@ def test_python_m_gives_the_exit_status():
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "rlhf_exp: max_tokens=0: must be a whole number >= 1, <= 1000000\n"
+
+
+@pytest.mark.parametrize("more", [[], ["dry_run=true"], ["-m", "seed=0"]])
+def test_a_model_without_weights_is_refused_before_anything_loads(command, runs, tmp_path, more):
+    shutil.copytree(ROOT / "rlhf_exp" / "assets" / "tiny", tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    status, lines = command(*more, "model.path=./model", "output_dir=there")
+    assert (
+        status == 2 and "model.path=./model: holds no weights; must hold safetensors beside its config.json" in lines[0]
+    )
+    assert runs == []
