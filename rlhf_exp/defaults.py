@@ -192,7 +192,7 @@ def _accumulation(of: Settings) -> Default:
     rows = _read_argument(of, "per_device_train_batch_size")
     if rows is None:
         return Default(None, of.shape.source)
-    steps = max(1, BATCH[of.algo] // rows)
+    steps = 1 if _is_small(of) else max(1, BATCH[of.algo] // rows)  # a small model is given its steps, as typed
     unit = "completions" if of.algo in ("grpo", "ppo") else "rows"
     return Default(steps, f"{steps * rows} {unit} a step, {rows} of them at once")
 
