@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import device
 from rlhf_exp.arguments import prepare_arguments
-from rlhf_exp.command import FAILED, claim, fail, flush, refuse, say
+from rlhf_exp.command import FAILED, claim, fail, flush, keep_bars_out_of_logs, refuse, say
 from rlhf_exp.config import ROOT, Config, ConfigError, parse
 from rlhf_exp.files import find_missing_weights
 from rlhf_exp.hub import prepare_hub
@@ -48,9 +48,7 @@ class SweepRefused(BaseException):
 
 def main() -> int:
     """Run what the command line asks for; returns the exit status."""
-    if not sys.stderr.isatty():  # read when tqdm and datasets are imported: a log would keep every redraw of a bar
-        os.environ.setdefault("TQDM_DISABLE", "1")
-        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    keep_bars_out_of_logs()
     try:
         args = prepare_arguments()
         if args.help:

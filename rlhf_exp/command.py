@@ -35,6 +35,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     Raises:
         ConfigError: a mistake in `arguments`; so are flags, and keys that only a run has.
     """
+    keep_bars_out_of_logs()
     for text in arguments:
         if text.startswith("-"):
             raise ConfigError([f"{text}: no such flag; see --help"])
@@ -70,6 +71,14 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
         except OSError as error:
             raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
         yield folder
+
+
+def keep_bars_out_of_logs() -> None:
+    """Draw progress bars on a terminal alone: a log would keep every redraw. tqdm and datasets read this as they are
+    imported."""
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 
 
 def refuse(problems: Iterable[str], command: str = "", where: str = "") -> int:

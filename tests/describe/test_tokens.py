@@ -1,5 +1,6 @@
 import pytest
 
+from rlhf_exp.command import compose_command
 from rlhf_exp.config import ConfigError, compose_config
 from rlhf_exp.describe.examples import Example
 from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
@@ -67,7 +68,7 @@ def test_no_row_is_too_long(cfg):
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    cfg = compose_config(["algo=sft", "task=countdown", f"model.path={tmp_path}"])
+    cfg = compose_command("describe", ["algo=sft"], ["task=countdown", f"model.path={tmp_path}"])
     with pytest.raises(ConfigError) as caught:
         load_tokenizer(cfg)
     assert caught.value.problems == [
