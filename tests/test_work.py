@@ -11,7 +11,8 @@ from rlhf_exp.monitor import MetricsWriter
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import Parts, build_trainer
 from rlhf_exp.trl_args import build_args
-from rlhf_exp.work import FILE, WorkMeter
+from rlhf_exp.unfit import WORK
+from rlhf_exp.work import WorkMeter
 
 SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.logging_steps=1", "algo.args.save_strategy=no"]
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
@@ -97,7 +98,7 @@ def test_a_resumed_run_goes_on_counting(tmp_path):
     saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
     meter, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2")
     first = tmp_path / "checkpoints" / "checkpoint-1"
-    assert json.loads((first / FILE).read_text())["completions"] == 8
+    assert json.loads((first / WORK).read_text())["completions"] == 8
     resumed, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2", resume=str(first))
     assert without_time(resumed.counts) == without_time(meter.counts)
 
