@@ -16,7 +16,7 @@ COMMANDS = {
     "--help": [*RLHF_EXP, "--help"],
     "leraning_rate=1": [*RLHF_EXP, "leraning_rate=1"],
     "max_tokens=0": [*RLHF_EXP, "max_tokens=0"],
-    "algo=dpo task=countdown": [*RLHF_EXP, "algo=dpo", "task=countdown"],
+    "algo=dpo +algo.args.bta=1": [*RLHF_EXP, "algo=dpo", "+algo.args.bta=1"],
 }
 BASELINE = ["-c", "import hydra"]
 
