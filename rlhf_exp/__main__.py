@@ -5,11 +5,9 @@ folder. Nothing here or in config.py imports an ML library: that waits until eve
 """
 
 import os
-import re
 import sys
 import traceback
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import hydra
@@ -32,11 +30,10 @@ from rlhf_exp.run_folder import write_text
 from rlhf_exp.run_lock import link_latest, make_new_once
 from rlhf_exp.stopping import SIGNALLED, Stop
 from rlhf_exp.study import Plan, check_resume, plan_job, report_study, start_anew
-from rlhf_exp.sweep import list_jobs, list_swept, name_job, refuse_jobs
+from rlhf_exp.sweep import list_jobs, name_job, place_job, refuse_jobs
 from rlhf_exp.usage import format_help
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
-MOST_LETTERS = 100  # of a job's folder; what is cut is told apart by a hash
 
 
 class SweepRefused(BaseException):
@@ -70,7 +67,7 @@ def run_job(cfg: DictConfig, jobs: int = 0) -> int:
     if settings.mode == RunMode.MULTIRUN:
         job = name_job(settings.job.num, jobs, settings.overrides.task)
         where = f"{job}: "
-        _place_job(cfg, settings)
+        place_job(cfg, settings)
         print(f"\n{job}" if settings.job.num else job, flush=True)
     elif "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]:  # nobody named it
         numbered = True
@@ -160,15 +157,8 @@ def _check_sweep(jobs: list[list[str]]) -> None:
     """Check every job before the first starts, and say so: it takes the seconds that TRL's import takes."""
     if jobs:
         print(f"checking {len(jobs)} jobs", flush=True)
-    if problems := refuse_jobs(jobs, _place_job):
+    if problems := refuse_jobs(jobs):
         raise SweepRefused([*problems, f"none of {len(jobs)} jobs was started"])
-
-
-def _place_job(cfg: DictConfig, settings: DictConfig) -> None:
-    """Give a sweep's job its folder. Numbers move when a study grows, and what is finished must be found again."""
-    name = _name_job(settings)
-    name = name if cfg.skip_finished and name else f"{settings.job.num:02d}_{name}"
-    cfg.output_dir = str(Path(settings.sweep.dir) / name)
 
 
 def _run(config: Config, folder: Path, where: str) -> int:
@@ -210,19 +200,6 @@ def _write_hydra(folder: Path, cfg: DictConfig) -> None:
             write_text(folder / ".hydra" / f"{name}.yaml", text)
     except OSError as error:
         raise ConfigError([f"output_dir={folder}: cannot be written, {error.strerror}"]) from None
-
-
-def _name_job(settings: DictConfig) -> str:
-    """The overrides that were swept over as a folder's name, in letters that `resume=` takes without quotes.
-
-    Swept over is what the study names, and what was typed with several values: `seed=0,1`, `seed=range(3)`.
-    """
-    swept = list_swept()
-    own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in swept]
-    name = re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))
-    if len(name) <= MOST_LETTERS:
-        return name
-    return f"{name[: MOST_LETTERS - 9]}-{sha256(' '.join(own).encode()).hexdigest()[:8]}"
 
 
 if __name__ == "__main__":
