@@ -148,6 +148,15 @@ def _count_file(file: str, changed: int) -> int | None:
         return None
 
 
+def find_start_model(adapter: Path, recorded: str) -> str | None:
+    """The start model beside an adapter whose run made it in its own folder, so that a run can be moved; None where
+    its recorded base is another."""
+    if Path(recorded).name != "start_model":
+        return None
+    beside = [folder / "start_model" for folder in adapter.resolve().parents[:2]]  # of RUN/model, RUN/checkpoints/x
+    return next((str(folder) for folder in beside if folder.is_dir()), None)
+
+
 def common_names(config: dict[str, Any]) -> dict[str, Any]:
     """The config with GPT-2's own names under the common ones beside."""
     return config | {name: config[own] for name, own in GPT2_NAMES.items() if own in config}
@@ -156,9 +165,8 @@ def common_names(config: dict[str, Any]) -> dict[str, Any]:
 def _find_base(adapter: Path, base: str | None) -> Shape:
     """Of an adapter's base, as models/adapters.py finds it."""
     named = base or _load(adapter / "adapter_config.json").get("base_model_name_or_path")
-    if base is None and Path(str(named)).name == "start_model":
-        beside = [folder / "start_model" for folder in adapter.resolve().parents[:2]]
-        named = next((str(folder) for folder in beside if folder.is_dir()), named)
+    if base is None and named is not None:
+        named = find_start_model(adapter, str(named)) or named
     if named is None or (Path(named).expanduser() / "adapter_config.json").is_file():
         return Shape(None, None, f"the adapter {adapter} names no model as its base")
     return find_shape(str(named), None, None, None)

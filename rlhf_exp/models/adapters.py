@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
 
 from rlhf_exp.checks import show
+from rlhf_exp.model_shape import find_start_model
 
 if TYPE_CHECKING:
     from rlhf_exp.config import Config
@@ -76,10 +77,8 @@ def find_base(adapter: str | Path, base: str | None = None) -> str:
         WrongBase: it is an adapter too.
     """
     recorded = base or _read_config(adapter)["base_model_name_or_path"]
-    if base is None and Path(recorded).name == "start_model":
-        for folder in Path(adapter).resolve().parents[:2]:  # of RUN/model, or RUN/checkpoints/checkpoint-40
-            if (folder / "start_model").is_dir():
-                return str(folder / "start_model")
+    if base is None and (start_model := find_start_model(Path(adapter), recorded)):
+        return start_model
     if is_adapter(Path(recorded).expanduser()):
         raise WrongBase(f"{adapter}: is an adapter, and so is its base {recorded}; that must hold full weights")
     return str(Path(recorded).expanduser()) if Path(recorded).expanduser().is_dir() else recorded
