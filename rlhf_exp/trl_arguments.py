@@ -61,6 +61,7 @@ def load_arguments(algo: str) -> dict[str, Argument]:
     return _parse_arguments(algo) if recorded["versions"] == read_versions() else inspect_arguments(algo)
 
 
+@cache
 def inspect_arguments(algo: str) -> dict[str, Argument]:
     """The arguments as the installed TRL declares them; a type is narrowed to the choices that TRL names."""
     config_class = load_config_class(algo)
@@ -115,6 +116,7 @@ def refuse_secret(key: str) -> str:
     return f"{key}: a secret would stand in the run's files; use the environment variable HF_TOKEN"
 
 
+@cache
 def read_versions() -> dict[str, str]:
     """The installed versions that decide which arguments there are."""
     try:
