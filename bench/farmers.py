@@ -13,14 +13,15 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import NamedTuple
 
-from rlhf_exp.config import Config, compose_config
-from rlhf_exp.evaluate import sample_held_out
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.schema import Config
+from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
-from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
 from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.tasks import Row, Task
 from rlhf_exp.tasks.countdown import draw_problems, grade_row
+from rlhf_exp.tasks.prompts import encode_prompts
 
 Completion = Callable[[str], str]
 """From an expression with its value, `8 * 7 - 3 = 53`, to a completion."""

@@ -22,13 +22,14 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp import device
-from rlhf_exp.config import ROOT, ConfigError, compose_config
-from rlhf_exp.keys import schemas
-from rlhf_exp.refusals import explain
-from rlhf_exp.schema import Config
-from rlhf_exp.trl_arguments import CONFIG_CLASSES, load_arguments
-from rlhf_exp.trl_ranges import RENAMED
+from rlhf_exp.cli.explain import explain
+from rlhf_exp.config import ROOT, device
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.keys import schemas
+from rlhf_exp.config.schema import Config
+from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, load_arguments
+from rlhf_exp.config.trl_ranges import RENAMED
+from rlhf_exp.errors import ConfigError
 
 GROUPS = ("algo", "task", "model", "peft", "reward", "generation", "device", "logging", "monitor", "eval")
 FREE = ("reward.weights", "reward.functions", "model.init", "peft.quantization", "model.learning_rate")

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import RewardFunction, countdown, gsm8k
 from rlhf_exp.rewards import build_rewards as build_functions
 from rlhf_exp.rewards.grade import MAX_CHARACTERS

@@ -15,12 +15,12 @@ from collections.abc import Callable
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlhf_exp.config import compose_config
-from rlhf_exp.evaluate import sample_held_out
-from rlhf_exp.generation import Sampling, sample_completions
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.evaluation.completions import sample_held_out
+from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.loading import ASSETS
-from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.prompts import encode_prompts
 
 
 def compare(name: str, ours: Callable[[], int], theirs: Callable[[], int], repeats: int) -> None:

@@ -17,8 +17,9 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from rlhf_exp.combinations import PAIRS
-from rlhf_exp.config import ROOT, compose_config
+from rlhf_exp.algorithms import PAIRS
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks.hh_rlhf import build_row, read_pairs, split_pairs
 from rlhf_exp.tasks.lengths import count_tokens, render
 

@@ -10,12 +10,12 @@ from argparse import ArgumentParser
 
 import torch
 
-from rlhf_exp.config import compose_config
-from rlhf_exp.evaluate import sample_held_out
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
-from rlhf_exp.prompts import encode_prompts
 from rlhf_exp.stats import wilson
 from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.prompts import encode_prompts
 
 SEARCHERS = {
     "as it ships": [],

@@ -17,12 +17,12 @@ from typing import Any
 
 from transformers.utils import logging
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
 from rlhf_exp.trainers import Parts, build_trainer
-from rlhf_exp.trl_args import build_args
 
 
 def profile(overrides: list[str], steps: int) -> dict[str, float]:

@@ -18,20 +18,22 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp import device
-from rlhf_exp.arguments import prepare_arguments
-from rlhf_exp.command import FAILED, claim, fail, flush, keep_bars_out_of_logs, refuse, say
-from rlhf_exp.config import ROOT, Config, ConfigError, parse
-from rlhf_exp.files import find_missing_weights
-from rlhf_exp.hub import prepare_hub
-from rlhf_exp.overrides import check_overrides
-from rlhf_exp.refusals import explain
-from rlhf_exp.run_folder import write_text
-from rlhf_exp.run_lock import link_latest, make_new_once
-from rlhf_exp.stopping import SIGNALLED, Stop
-from rlhf_exp.study import Plan, check_resume, plan_job, report_study, start_anew
-from rlhf_exp.sweep import list_jobs, name_job, place_job, refuse_jobs
-from rlhf_exp.usage import format_help
+from rlhf_exp.cli.arguments import prepare_arguments
+from rlhf_exp.cli.explain import explain
+from rlhf_exp.cli.help import format_help
+from rlhf_exp.cli.subcommand import FAILED, claim, fail, flush, keep_bars_out_of_logs, refuse, say
+from rlhf_exp.cli.sweep import list_jobs, name_job, place_job, refuse_jobs
+from rlhf_exp.config import ROOT, device
+from rlhf_exp.config.compose import parse
+from rlhf_exp.config.hub import prepare_hub
+from rlhf_exp.config.overrides import check_overrides
+from rlhf_exp.config.rules.paths import find_missing_weights
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.lock import link_latest, make_new_once
+from rlhf_exp.runs.stopping import SIGNALLED, Stop
+from rlhf_exp.runs.study import Plan, check_resume, plan_job, report_study, start_anew
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
 
@@ -93,7 +95,7 @@ def run_job(cfg: DictConfig, jobs: int = 0) -> int:
             config = replace(config, resume=config.output_dir)
         if "trl" not in sys.modules:
             print("[start] imports torch and TRL", flush=True)
-        from rlhf_exp.trl_args import build_args
+        from rlhf_exp.config.trl_args import build_args
 
         build_args(config)  # before there is a folder
         with claim(config.output_dir, numbered) as folder:
@@ -163,8 +165,8 @@ def _check_sweep(jobs: list[list[str]]) -> None:
 
 def _run(config: Config, folder: Path, where: str) -> int:
     try:
+        from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.run import run
-        from rlhf_exp.tracking import track
 
         with track(config, folder):
             return run(config, folder)

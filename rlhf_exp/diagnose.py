@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 
-from rlhf_exp.remedies import choose_remedy
-from rlhf_exp.training_loss import COMPARABLE, explain_other_loss
+from rlhf_exp.config.remedies import choose_remedy
+from rlhf_exp.evaluation.training_loss import COMPARABLE, explain_other_loss
 
 # Nats per token over the whole vocabulary. Ziegler et al. (2019) steer to 6 nats on 24 tokens, 0.25 a
 # token (lm-human-preferences, launch.py); twice that is a policy that no longer resembles its start.

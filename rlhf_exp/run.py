@@ -15,33 +15,34 @@ import torch
 import transformers
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from rlhf_exp.checkpoints import find_checkpoint, tidy
-from rlhf_exp.combinations import learns_from_samples
-from rlhf_exp.command import FAILED, say
-from rlhf_exp.config import Config, ConfigError
+from rlhf_exp.algorithms import learns_from_samples
+from rlhf_exp.callbacks.compute import WorkMeter
+from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
+from rlhf_exp.callbacks.stopping import SaveAndStop
+from rlhf_exp.callbacks.tracking import watch as track_training
+from rlhf_exp.cli.subcommand import FAILED, say
+from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.config.schema import Config
+from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
-from rlhf_exp.files import is_hub_id
-from rlhf_exp.inputs import hash_inputs, hash_rows, list_changes
-from rlhf_exp.measurements import PolicyMeasurement, ScorerMeasurement
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.evaluation.evaluators import PolicyMeasurement, ScorerMeasurement
 from rlhf_exp.models import free_memory, identify_weights, load_tokenizer, resolve_model
 from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import name_model
-from rlhf_exp.monitor import MetricsWriter, QuietProgress
-from rlhf_exp.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.report import terminal_table, write_report
-from rlhf_exp.report.load import load_run
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.run_folder import RunFolder, write_json
-from rlhf_exp.sample import sample
-from rlhf_exp.stopping import Stop, StopSignals, describe_stop, tell
+from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
+from rlhf_exp.runs.folder import RunFolder, write_json
+from rlhf_exp.runs.inputs import hash_inputs, hash_rows, list_changes
+from rlhf_exp.runs.load import load_run
+from rlhf_exp.runs.stopping import Stop, StopSignals, describe_stop, tell
+from rlhf_exp.runs.unfit import check_newest
+from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from
-from rlhf_exp.tracking import watch as track_training
 from rlhf_exp.trainers import Parts, build_trainer
-from rlhf_exp.trainers.stopping import SaveAndStop
-from rlhf_exp.trl_args import build_args
-from rlhf_exp.unfit import check_newest
-from rlhf_exp.work import WorkMeter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Trainer

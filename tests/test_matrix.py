@@ -9,9 +9,10 @@ import sys
 import pytest
 from transformers import GPT2Config, Qwen2Config, Qwen3Config
 
-from rlhf_exp.combinations import ALGO_NEEDS, PROMPTS, TASK_GIVES
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS, TASK_GIVES
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.dry_run import print_dry_run
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks.gsm8k import files as gsm8k_files
 from rlhf_exp.tasks.hh_rlhf import files as hh_rlhf_files

@@ -4,8 +4,8 @@ import inspect
 
 from trl import GRPOTrainer
 
-from rlhf_exp.config import compose_config
-from rlhf_exp.generation import build_rollout, choose_method
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.models.generation import build_rollout, choose_method
 
 
 def test_grpo_takes_a_rollout_function_that_returns_ids_without_logprobs():

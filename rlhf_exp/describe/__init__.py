@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 __all__ = ["describe"]
 
@@ -30,7 +30,7 @@ def describe(cfg: "Config", out: Path) -> dict[str, Any]:
     from rlhf_exp.describe.page import describe_data
     from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
     from rlhf_exp.report.page import write_page
-    from rlhf_exp.run_folder import write_json
+    from rlhf_exp.runs.folder import write_json
 
     tokenizer = load_tokenizer(cfg)
     data = read_examples(cfg, tokenizer)

@@ -8,10 +8,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from rlhf_exp.command import STOPPED, claim_output, compose_command, refuse
-from rlhf_exp.config import Config, ConfigError
+from rlhf_exp.cli.subcommand import STOPPED, claim_output, compose_command, refuse
+from rlhf_exp.config.hub import prepare_hub
+from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
-from rlhf_exp.hub import prepare_hub
+from rlhf_exp.errors import ConfigError
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\

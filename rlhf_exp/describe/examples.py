@@ -15,7 +15,7 @@ from rlhf_exp.tasks import load_task, name_source, wants_chat
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 Text = str | list[dict[str, str]]
 
@@ -84,7 +84,7 @@ def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 
 def _read_hh_rlhf(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
-    from rlhf_exp.combinations import PAIRS
+    from rlhf_exp.algorithms import PAIRS
     from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, build_row, read_pairs, split_pairs
 
     pairs, read, odd = read_pairs(cfg)

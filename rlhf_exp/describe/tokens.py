@@ -12,7 +12,7 @@ from rlhf_exp.tasks.lengths import Tokens, measure
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.describe.examples import Example
 
 LOOKED_AT = 200  # prompts by which a tokenizer is judged

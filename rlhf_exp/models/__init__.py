@@ -22,9 +22,8 @@ from transformers import (
     set_seed,
 )
 
-from rlhf_exp.checks import show
-from rlhf_exp.config import ConfigError
-from rlhf_exp.inputs import hash_weights
+from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import adapters
 from rlhf_exp.models.adapters import AdapterError, is_adapter
 from rlhf_exp.models.loading import (
@@ -37,9 +36,10 @@ from rlhf_exp.models.loading import (
     read_tokenizer,
 )
 from rlhf_exp.models.untrained import create_untrained
+from rlhf_exp.runs.inputs import hash_weights
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 
 def resolve_model(cfg: "Config", run_dir: Path) -> str:

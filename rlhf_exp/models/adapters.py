@@ -15,11 +15,11 @@ from peft.utils import load_peft_weights
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
 
-from rlhf_exp.checks import show
-from rlhf_exp.model_shape import find_start_model
+from rlhf_exp.config.model_shape import find_start_model
+from rlhf_exp.config.values import show
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 CLASSES = {"CAUSAL_LM": AutoModelForCausalLM, "SEQ_CLS": AutoModelForSequenceClassification}
 """By the task type that an adapter records: what it is put on."""

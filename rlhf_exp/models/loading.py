@@ -19,15 +19,15 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from rlhf_exp.config import ConfigError
-from rlhf_exp.files import is_hub_id
+from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import adapters
 from rlhf_exp.models.adapters import AdapterError, WrongBase, is_adapter
 from rlhf_exp.models.positions import mend_positions
 from rlhf_exp.models.quantization import keep_unpacked
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 ASSETS = Path(__file__).parent.parent / "assets"
 

@@ -17,8 +17,8 @@ from transformers import (
     set_seed,
 )
 
-from rlhf_exp.checks import suggest
-from rlhf_exp.config import ConfigError
+from rlhf_exp.config.values import suggest
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.countdown.traces import LARGEST_STEP
 
 TRACE_WORDS = "<pad> <eos> <unk> use make . <think> </think> <answer> </answer> yes no give up check ; = ( ) + - * /"

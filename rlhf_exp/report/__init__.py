@@ -8,8 +8,8 @@ write_report(run_dirs, Path("comparison"))  # several, compared and grouped over
 
 from pathlib import Path
 
-from rlhf_exp.report.load import NotARun, find_runs, load_run
 from rlhf_exp.report.terminal import terminal_table
+from rlhf_exp.runs.load import NotARun, find_runs, load_run
 
 __all__ = ["NotARun", "find_runs", "study_table", "terminal_table", "write_report"]
 

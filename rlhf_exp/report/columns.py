@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.summary import OUTCOMES
 from rlhf_exp.report.tables import number, percent, points
+from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval, mean_interval
 
 

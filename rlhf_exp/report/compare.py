@@ -26,11 +26,11 @@ from rlhf_exp.report.columns import (
     read_start,
 )
 from rlhf_exp.report.groups import find_shared, group_runs, sort_runs
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.pairwise import NOTE, START, compare_groups, tell_apart
 from rlhf_exp.report.tables import duration, number, points
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
+from rlhf_exp.runs.load import Run
 
 SEEDS_NOTE = (
     "Means over seeds with 95% t intervals; one seed has none. A seed that was run twice counts once, the later one."

@@ -25,8 +25,8 @@ from rlhf_exp.report.figure import (
     plot_path,
 )
 from rlhf_exp.report.groups import name_method
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.summary import OUTCOMES
+from rlhf_exp.runs.load import Run
 
 
 class Curve(NamedTuple):

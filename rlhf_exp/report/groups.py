@@ -5,9 +5,9 @@ group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grp
 
 from typing import Any
 
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.tables import write_name
-from rlhf_exp.study import list_settings
+from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.settings import list_settings
 
 METHODS = ("sft", "rejection sampling", "reward_model", "dpo", "ppo", "grpo", "dr_grpo")
 """The order in which methods stand; others, such as further loss types, follow in the order of their runs."""

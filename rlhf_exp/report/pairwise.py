@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from rlhf_exp.report.columns import Column, read_start
-from rlhf_exp.report.load import Run
+from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval, holm, mean_change, mean_difference
 
 LEVEL = 0.05

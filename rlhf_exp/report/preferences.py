@@ -6,10 +6,10 @@ describe_preferences(run, out)  ->  [Heading("Preferences"), Text(...), Table(..
 from pathlib import Path
 
 from rlhf_exp.report import plots
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.summary import RANKINGS
 from rlhf_exp.report.tables import number, percent
+from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval
 
 IMPLICIT_NOTE = (

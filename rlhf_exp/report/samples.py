@@ -5,9 +5,9 @@ describe_samples(run)  ->  [Heading("Samples"), Table(...), Text(...), Pair(...)
 
 from collections.abc import Callable
 
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.page import Block, Heading, Pair, Table, Text
 from rlhf_exp.report.summary import OUTCOMES
+from rlhf_exp.runs.load import Run
 
 SamplePair = tuple[dict, dict]
 """The same row's completion before and after."""

@@ -6,7 +6,6 @@ describe_run(load_run(run_dir), out)  ->  [Heading(...), Text(...), ...]; the pl
 from pathlib import Path
 
 from rlhf_exp.report import curves, plots
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.page import Block, Callout, Code, Figures, Heading, Table, Text
 from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
@@ -24,6 +23,7 @@ from rlhf_exp.report.summary import (
 )
 from rlhf_exp.report.tables import cost_rows, fact_tables, title
 from rlhf_exp.report.verdict import accuracy_name, status_sentence, verdict, win_sentence
+from rlhf_exp.runs.load import Run
 
 
 def describe_run(run: Run, out: Path) -> list[Block]:

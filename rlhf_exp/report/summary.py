@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.tables import number, percent, points
+from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval, paired_bootstrap
 
 SUMMARY_HEAD = ["", "baseline", "trained", "difference"]

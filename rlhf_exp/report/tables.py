@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rlhf_exp.report.load import Run
+from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval
 
 

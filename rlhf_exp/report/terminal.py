@@ -6,10 +6,10 @@ print(terminal_table(Path("outputs/2026-01-01/12-00-00")))
 import textwrap
 from pathlib import Path
 
-from rlhf_exp.report.load import Run, load_run
 from rlhf_exp.report.summary import KL_NOTE, SUMMARY_HEAD, summary_rows
 from rlhf_exp.report.tables import duration, title
 from rlhf_exp.report.verdict import preference_sentence, status_sentence, verdict, win_sentence
+from rlhf_exp.runs.load import Run, load_run
 
 
 def terminal_table(run_dir: Path) -> str:

@@ -6,8 +6,8 @@ verdict(run)  ->  Verdict("ok", "Held-out accuracy rose: 22.1% before and 38.5% 
 
 from typing import NamedTuple
 
-from rlhf_exp.report.load import Run
 from rlhf_exp.report.tables import number, percent, points
+from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval
 
 KINDS = ("ok", "info", "warning")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.rewards import RewardFunction
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
 

@@ -20,8 +20,8 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.checks import show, suggest
-from rlhf_exp.config import ConfigError
+from rlhf_exp.config.values import show, suggest
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import RewardFunction
 
 if TYPE_CHECKING:

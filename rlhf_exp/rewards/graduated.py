@@ -25,7 +25,7 @@ from rlhf_exp.rewards import RewardFunction, read_text
 from rlhf_exp.rewards.countdown import evaluate, read_answer
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
 

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.evaluation.preferences.tokens import Text, encode_answers
 from rlhf_exp.models import count_unknown, load_reward_model
-from rlhf_exp.preferences.scores import score_sequences
-from rlhf_exp.preferences.tokens import Text, encode_answers
+from rlhf_exp.models.scoring import score_sequences
 from rlhf_exp.rewards import RewardFunction, read_text
 from rlhf_exp.tasks import as_completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
 

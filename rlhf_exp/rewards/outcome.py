@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.rewards import RewardFunction, grade_completions
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
 

@@ -18,7 +18,7 @@ from rlhf_exp.trainers.grpo.curriculum import budget_at
 if TYPE_CHECKING:
     from transformers import TrainerState
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
 

@@ -41,7 +41,7 @@ from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.rewards.grade import keep_end
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
 OPEN, CLOSE = "<think>", "</think>"

@@ -14,7 +14,7 @@ from trl.rewards import get_repetition_penalty_reward
 from rlhf_exp.rewards import RewardFunction
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.grade import Grade
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ for part, where, row in read_hub("openai/gsm8k", name="main", parts=("train", "t
 from collections.abc import Iterator
 from typing import Any
 
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
 
 
 class Unavailable(ConfigError):

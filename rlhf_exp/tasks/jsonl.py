@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
 
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can spell it, UTF-8 and so every tokenizer cannot
 

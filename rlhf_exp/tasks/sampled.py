@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS
-from rlhf_exp.config import ConfigError
+from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 Sample = dict[str, Any]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from peft import PeftConfig
     from transformers import PreTrainedTokenizerBase, Trainer, TrainingArguments
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
     from rlhf_exp.rewards import RewardFunction
     from rlhf_exp.tasks import Row, Task
 
@@ -49,7 +49,7 @@ def list_arguments(parts: Parts) -> dict[str, Any]:
     """What GRPOTrainer and its subclasses are built from; sampling is ours where `generation=` resolves to compact."""
     from datasets import Dataset
 
-    from rlhf_exp.generation import build_rollout
+    from rlhf_exp.models.generation import build_rollout
 
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     return {

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from rlhf_exp.checkpoints import rotate, staged
+from rlhf_exp.runs.checkpoints import rotate, staged
 
 
 class WholeCheckpoints:

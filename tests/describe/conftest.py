@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
 
 
 def write_pair(turns, chosen, rejected):

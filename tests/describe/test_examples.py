@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.config import ROOT, compose_config
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.examples import GSM8K_RULES, HH_RULES, count_words, read_examples
 from rlhf_exp.describe.tokens import load_tokenizer
 from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT

@@ -32,7 +32,7 @@ def test_the_table_for_the_terminal_is_short(hh_config, tmp_path):
 
 
 def test_without_a_grip_on_the_text_words_are_shown_with_the_reason(hh_overrides, tmp_path):
-    from rlhf_exp.config import compose_config
+    from rlhf_exp.config.compose import compose_config
 
     cfg = compose_config(["algo=sft", *hh_overrides[:-1], "model=tiny"])
     figures = describe(cfg, tmp_path / "out")

@@ -1,9 +1,10 @@
 import pytest
 
-from rlhf_exp.command import compose_command
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.cli.subcommand import compose_command
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.examples import Example
 from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
+from rlhf_exp.errors import ConfigError
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}<eos>{% endfor %}"

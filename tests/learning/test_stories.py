@@ -51,11 +51,11 @@ def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(alg
     """Reward: how many of the words are `the`, at most one in three."""
     if not STORIES.is_dir():
         pytest.skip(f"needs {STORIES}")
-    from rlhf_exp.config import compose_config
+    from rlhf_exp.config.compose import compose_config
+    from rlhf_exp.config.trl_args import build_args
     from rlhf_exp.models import load_tokenizer
     from rlhf_exp.tasks import Task
     from rlhf_exp.trainers import Parts, build_trainer
-    from rlhf_exp.trl_args import build_args
 
     def share(completions, **columns):
         words = [text.lower().split() for text in completions]

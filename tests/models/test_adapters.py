@@ -9,7 +9,8 @@ from peft import get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.merge import main
 from rlhf_exp.models import load_policy, load_scorer, load_tokenizer, resolve_model
 from rlhf_exp.models.adapters import build_peft_config, find_base, is_adapter, keep_dtype_on_resume, merge
@@ -141,8 +142,8 @@ def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, t
 
 @pytest.mark.parametrize(("algo", "peft"), [("sft", "lora"), ("sft", "qlora"), ("reward_model", "qlora")])
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(algo, peft, tmp_path):
+    from rlhf_exp.config.trl_args import build_args
     from rlhf_exp.trainers import Parts, build_trainer
-    from rlhf_exp.trl_args import build_args
 
     rows = [{"prompt": "ab", "completion": f" c{i}", "chosen": f" c{i}", "rejected": f" {i}d"} for i in range(8)]
 

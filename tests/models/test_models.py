@@ -7,7 +7,10 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import (
     count_unknown,
     identify_weights,
@@ -22,7 +25,6 @@ from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import ASSETS, name_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.trainers import Parts, build_trainer
-from rlhf_exp.trl_args import build_args
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")

@@ -10,11 +10,11 @@ import pytest
 import torch
 from peft import get_peft_model
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.models import load_policy, load_scorer, load_tokenizer, resolve_model
 from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.trainers import Parts, build_trainer
-from rlhf_exp.trl_args import build_args
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])

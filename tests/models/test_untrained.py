@@ -2,7 +2,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import identify_weights
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer, create_untrained
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rlhf_exp.diagnose import diagnose
-from rlhf_exp.preferences.figures import compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.stats import mean_interval, paired_bootstrap, share_interval, wilson, win_rate
 
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}

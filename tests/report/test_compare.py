@@ -6,7 +6,7 @@ from rlhf_exp.report import study_table, write_report
 from rlhf_exp.report.columns import list_columns
 from rlhf_exp.report.curves import list_curves
 from rlhf_exp.report.groups import group_runs
-from rlhf_exp.report.load import load_run
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import mean_interval
 
 

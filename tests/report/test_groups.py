@@ -3,7 +3,7 @@ import json
 import pytest
 
 from rlhf_exp.report.groups import group_runs, name_method, sort_runs
-from rlhf_exp.report.load import load_run
+from rlhf_exp.runs.load import load_run
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.load import load_run
 from rlhf_exp.report.page import Callout, Figures, Pair, Table
 from rlhf_exp.report.preferences import describe_preferences
+from rlhf_exp.runs.load import load_run
 
 
 def blocks_of(run_dir, kind):

@@ -1,9 +1,9 @@
 import json
 import re
 
-from rlhf_exp.report.load import load_run
 from rlhf_exp.report.page import Pair, Table, Text
 from rlhf_exp.report.samples import OUTCOME_NOTE, REWARD_NOTE, UNSORTED_NOTE, describe_samples
+from rlhf_exp.runs.load import load_run
 
 
 def edit_samples(run_dir, edit):

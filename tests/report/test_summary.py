@@ -4,9 +4,9 @@ import math
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.load import load_run
 from rlhf_exp.report.summary import SAMPLED_KL, SAMPLED_KL_NOTE, sample_differences, summary_rows
 from rlhf_exp.report.tables import percent, points
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import paired_bootstrap
 
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from rlhf_exp.report.load import NotARun
 from rlhf_exp.report.terminal import terminal_table
+from rlhf_exp.runs.load import NotARun
 
 
 def read(run_dir, name):

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from rlhf_exp.report.load import load_run
 from rlhf_exp.report.verdict import preference_sentence, verdict, win_sentence
+from rlhf_exp.runs.load import load_run
 
 
 def change(run_dir, edit):

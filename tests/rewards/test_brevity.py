@@ -1,6 +1,6 @@
 import pytest
 
-from rlhf_exp.combinations import TASK_GIVES
+from rlhf_exp.algorithms import TASK_GIVES
 from rlhf_exp.rewards.brevity import build
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 
 MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
 

@@ -2,7 +2,7 @@
 
 import statistics
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.rewards.self_consistency import agree
 from rlhf_exp.tasks import Task

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.combinations import REWARDS
+from rlhf_exp.algorithms import REWARDS
 from rlhf_exp.rewards import graduated, process
 
 FARMERS = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "farmers.py")))

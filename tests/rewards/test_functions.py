@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.rewards.functions import RewardError
 from rlhf_exp.tasks import Task

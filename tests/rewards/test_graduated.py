@@ -1,6 +1,6 @@
 import pytest
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.graduated import score
 from rlhf_exp.tasks import Task

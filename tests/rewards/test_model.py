@@ -8,9 +8,10 @@ from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 from trl import GRPOConfig, GRPOTrainer, RewardConfig, RewardTrainer
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.evaluation.preferences import score_pairs
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer
-from rlhf_exp.preferences import score_pairs
 from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.tasks import Task
 

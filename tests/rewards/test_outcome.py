@@ -1,4 +1,4 @@
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards, read_text, score_completions
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown import grade_row

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards, claims
 from rlhf_exp.rewards.claims import MAX_CLAIMS
 from rlhf_exp.rewards.countdown import evaluate

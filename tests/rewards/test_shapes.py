@@ -5,7 +5,8 @@ import warnings
 import pytest
 from transformers import TrainerState
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown import grade_row

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hub_rows import read_hub
 
 

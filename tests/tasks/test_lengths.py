@@ -2,12 +2,12 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from rlhf_exp.combinations import PAIRS
+from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config import ROOT
 from rlhf_exp.tasks.hh_rlhf import build_row
 from rlhf_exp.tasks.hh_rlhf.files import RawPair
 from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
-from rlhf_exp.tasks.hh_rlhf.written import write_pairs
+from rlhf_exp.tasks.hh_rlhf.synthetic import write_pairs
 from rlhf_exp.tasks.lengths import measure, render
 
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"

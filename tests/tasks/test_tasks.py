@@ -2,7 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import as_completion, check_template, name_source, wants_chat
 
 PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))

@@ -13,16 +13,16 @@ import torch
 from peft import LoraConfig
 from transformers import TrainerCallback
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.callbacks.compute import WorkMeter
+from rlhf_exp.callbacks.metrics import MetricsWriter
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.models import load_tokenizer, resolve_model
-from rlhf_exp.monitor import MetricsWriter
 from rlhf_exp.run import _train
-from rlhf_exp.run_folder import RunFolder, write_json
+from rlhf_exp.runs.folder import RunFolder, write_json
+from rlhf_exp.runs.unfit import explain_unfit
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import Parts, build_trainer
-from rlhf_exp.trl_args import build_args
-from rlhf_exp.unfit import explain_unfit
-from rlhf_exp.work import WorkMeter
 
 PAIR = {"chosen": " 8 * 7 - 3", "rejected": " 8 + 7"}
 ROWS = [

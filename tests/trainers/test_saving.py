@@ -8,15 +8,15 @@ import pytest
 from transformers import Trainer, TrainerCallback
 from trl import DPOTrainer, GRPOTrainer, RewardTrainer, SFTTrainer
 
-from rlhf_exp.checkpoints import find_checkpoint
-from rlhf_exp.config import compose_config
+from rlhf_exp.callbacks.compute import WorkMeter
+from rlhf_exp.callbacks.stopping import SaveAndStop
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.models import load_tokenizer, resolve_model
-from rlhf_exp.stopping import StopSignals
+from rlhf_exp.runs.checkpoints import find_checkpoint
+from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import Parts, build_trainer
-from rlhf_exp.trainers.stopping import SaveAndStop
-from rlhf_exp.trl_args import build_args
-from rlhf_exp.work import WorkMeter
 
 SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.per_device_train_batch_size=4",
          "algo.args.save_steps=1", "algo.args.save_total_limit=1", "algo.args.max_steps=2"]  # fmt: skip

@@ -14,14 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlhf_exp import tasks
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.brevity.files import load_file
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 NOT_SHARED = re.compile(r"\btask([.:=])(?!(train_rows|data_seed|prompt)\b)")
 """Keys that the other task does not take from ours: in its lines about them, task is task.of."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.checks import show
-from rlhf_exp.config import ConfigError
+from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, check_template, wants_chat
 from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
@@ -23,7 +23,7 @@ from rlhf_exp.tasks.splits import SHARES, split_of
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}'
 
@@ -87,7 +87,9 @@ def _are_messages(messages: Any) -> bool:
 
 
 def _keep_fitting(rows: list[Row], tokenizer: "PreTrainedTokenizerBase", room: int) -> list[Row]:
-    from rlhf_exp.prompts import encode_prompts  # imports peft, which a refusal of a broken file need not wait for
+    from rlhf_exp.tasks.prompts import (
+        encode_prompts,  # imports peft, which a refusal of a broken file need not wait for
+    )
 
     lengths = map(len, encode_prompts(tokenizer, rows))
     return [row for row, length in zip(rows, lengths, strict=True) if length <= room]

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from rlhf_exp.combinations import learns_from_samples
-from rlhf_exp.config import ConfigError
+from rlhf_exp.algorithms import learns_from_samples
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, check_template, prompts_per_rollout, splits, wants_chat
@@ -37,8 +37,7 @@ from rlhf_exp.tasks.jsonl import read_lines
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
-    from rlhf_exp.schema import Countdown
+    from rlhf_exp.config.schema import Config, Countdown
 
 SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
 """Percent of all problems."""

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, learns_from_samples
-from rlhf_exp.config import ConfigError
+from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS, learns_from_samples
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
 from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
 from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
@@ -34,7 +34,7 @@ from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 CHAT_PROMPT = (
     "{question}\n\nReason step by step. Then end with a line that holds #### and the answer, a number alone, for"

@@ -13,15 +13,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import read_gold
-from rlhf_exp.tasks.gsm8k.written import write_problems
+from rlhf_exp.tasks.gsm8k.synthetic import write_problems
 from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 if TYPE_CHECKING:
-    from rlhf_exp.schema import Gsm8k
+    from rlhf_exp.config.schema import Gsm8k
 
 FORM = '{"question": text, "answer": text}'
 

@@ -45,8 +45,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from rlhf_exp.combinations import ALGO_NEEDS, DEMONSTRATIONS, PAIRS, PROMPTS
-from rlhf_exp.config import ConfigError
+from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
 from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, read_pairs, split_pairs
 from rlhf_exp.tasks.lengths import measure
@@ -54,7 +54,7 @@ from rlhf_exp.tasks.lengths import measure
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 __all__ = ["DROPPED", "KEPT", "Pair", "build_row", "load", "read_pairs", "split_pairs"]
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlhf_exp.config import ConfigError
-from rlhf_exp.schema import HH_RLHF_SUBSETS
-from rlhf_exp.tasks.hh_rlhf.written import WRITTEN_SUBSETS, write_pairs
+from rlhf_exp.config.schema import HH_RLHF_SUBSETS
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.tasks.hh_rlhf.synthetic import WRITTEN_SUBSETS, write_pairs
 from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 
 if TYPE_CHECKING:
-    from rlhf_exp.schema import HhRlhf
+    from rlhf_exp.config.schema import HhRlhf
 
 ENDINGS = (".jsonl", ".jsonl.gz")
 FORM = '{"chosen": text, "rejected": text}'

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from tqdm.auto import tqdm
 
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf.files import RawPair, read_raw
 from rlhf_exp.tasks.splits import SHARES, bucket, split_of
 
 if TYPE_CHECKING:
-    from rlhf_exp.config import Config
+    from rlhf_exp.config.schema import Config
 
 DROPPED = (
     "not_ending_on_assistant",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trl import GRPOTrainer
 
-    from rlhf_exp.schema import Curriculum
+    from rlhf_exp.config.schema import Curriculum
 
 
 def budget_at(step: int, curriculum: "Curriculum") -> int:

@@ -16,7 +16,7 @@ from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights
 from rlhf_exp.trainers.resuming import ResumableRollouts
 
 if TYPE_CHECKING:
-    from rlhf_exp.schema import Curriculum
+    from rlhf_exp.config.schema import Curriculum
 
 
 class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):

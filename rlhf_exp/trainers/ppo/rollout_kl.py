@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from trl.trainer.utils import use_adapter
 
-from rlhf_exp.generation import Sampling
-from rlhf_exp.monitor import completion_logits
-from rlhf_exp.sampled_kl import Row, measure_completions
+from rlhf_exp.models.generation import Sampling
+from rlhf_exp.models.sampled_kl import Row, measure_completions
+from rlhf_exp.models.scoring import completion_logits
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer

@@ -22,7 +22,7 @@ from torch import nn
 from trl import GRPOTrainer
 from trl.trainer.utils import disable_dropout_in_model, shuffle_sequence_dict, split_tensor_dict
 
-from rlhf_exp.generation import Sampling
+from rlhf_exp.models.generation import Sampling
 from rlhf_exp.trainers.ppo.advantages import (
     estimate_advantages,
     explain_variance,

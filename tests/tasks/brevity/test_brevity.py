@@ -2,8 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.combinations import GRADED
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.algorithms import GRADED
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import load_task
 

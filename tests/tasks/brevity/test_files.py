@@ -3,7 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.splits import SHARES, split_of

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.tasks import countdown, load_task
 from rlhf_exp.tasks.countdown import (

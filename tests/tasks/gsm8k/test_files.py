@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.config import ConfigError
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.gsm8k.files import read_splits
-from rlhf_exp.tasks.gsm8k.written import write_problems
+from rlhf_exp.tasks.gsm8k.synthetic import write_problems
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.gsm8k import grade
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.gsm8k import draw_prompts
 from rlhf_exp.tasks.gsm8k.files import read_splits
-from rlhf_exp.tasks.gsm8k.written import write_problems
+from rlhf_exp.tasks.gsm8k.synthetic import write_problems
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
 TEMPLATE = (

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.config import ConfigError
-from rlhf_exp.schema import HH_RLHF_SUBSETS
+from rlhf_exp.config.schema import HH_RLHF_SUBSETS
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf.files import WRITTEN, find_pair_files, read_raw
 
 ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}

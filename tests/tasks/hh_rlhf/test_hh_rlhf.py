@@ -7,10 +7,12 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
-from rlhf_exp.tasks.hh_rlhf.written import write_pairs
+from rlhf_exp.tasks.hh_rlhf.synthetic import write_pairs
 
 SHARED = ROOT.parent / "shared" / "data"
 TEMPLATE = (

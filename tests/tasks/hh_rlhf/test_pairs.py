@@ -4,7 +4,9 @@ from collections import Counter
 
 import pytest
 
-from rlhf_exp.config import ROOT, ConfigError, compose_config
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf.files import RawPair
 from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, parse_pair, read_pairs, split_pairs
 from rlhf_exp.tasks.splits import SHARES, bucket

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.config import compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import Parts, build_trainer
-from rlhf_exp.trl_args import build_args
 
 ROWS = [{"id": str(i), "prompt": f"use {7 + i} {3 + i} make {53 - i} ." if i % 2 else f"use {3 + i} 8 7 make 53 ."}
         for i in range(8)]  # fmt: skip

@@ -2,12 +2,13 @@
 
 import pytest
 
-from rlhf_exp.config import ConfigError, compose_config
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import load_tokenizer
 from rlhf_exp.models.loading import locate_model
-from rlhf_exp.prompts import check_context
 from rlhf_exp.tasks import load_task
-from rlhf_exp.trl_args import build_args
+from rlhf_exp.tasks.prompts import check_context
 
 
 def curriculum(budgets, from_steps):

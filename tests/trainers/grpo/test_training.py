@@ -5,7 +5,7 @@ import torch
 from datasets import Dataset
 from trl import GRPOTrainer
 
-from rlhf_exp.generation import build_rollout
+from rlhf_exp.models.generation import build_rollout
 from rlhf_exp.models.positions import mend_positions
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")

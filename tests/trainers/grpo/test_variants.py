@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlhf_exp.schema import Curriculum
+from rlhf_exp.config.schema import Curriculum
 from rlhf_exp.trainers.grpo.clipping import clip_advantages
 from rlhf_exp.trainers.grpo.curriculum import budget_at
 from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights

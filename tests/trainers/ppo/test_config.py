@@ -2,8 +2,9 @@
 
 import pytest
 
-from rlhf_exp.config import ConfigError, compose_config
-from rlhf_exp.trl_args import build_args
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.errors import ConfigError
 
 
 def refuse(*overrides):

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import split_tensor_dict
 
-from rlhf_exp.generation import Sampling
+from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.sampled_kl import compare_sampled
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
-from rlhf_exp.sampled_kl import compare_sampled
 from rlhf_exp.trainers.ppo.config import PPOConfig
 from rlhf_exp.trainers.ppo.trainer import PPOTrainer, clip_value_errors
 

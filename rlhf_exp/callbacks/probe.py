@@ -1,0 +1,60 @@
+"""KL and entropy of the policy on a fixed probe of the start model's completions.
+
+probe = Probe.from_samples(start_model, rows, max_tokens=2048, pad_id=0)
+probe.measure(policy)     # {"probe/kl": 0.1, "probe/entropy": 1.2}
+"""
+
+import torch
+from transformers import PreTrainedModel
+
+from rlhf_exp.models.scoring import completion_logps, token_kl
+
+
+class Probe:
+    """Completions of the start model, fixed for a run, on which the policy's next-token distributions are measured."""
+
+    def __init__(self, rows: list[tuple[list[int], list[int]]], batch_size: int, pad_id: int) -> None:
+        self._batches = [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
+        self._pad_id = pad_id
+        self._start_logps: list[torch.Tensor] = []
+
+    @classmethod
+    def from_samples(
+        cls,
+        start_model: PreTrainedModel,
+        rows: list[tuple[list[int], list[int]]],
+        max_tokens: int,
+        pad_id: int,
+        batch_size: int = 16,
+    ) -> "Probe":
+        """Take (prompt ids, completion ids) rows until `max_tokens` completion tokens, and keep the start model's
+        log-probabilities there: max_tokens x vocabulary float32 values in main memory."""
+        kept, left = [], max_tokens
+        for prompt, completion in rows:
+            if left <= 0:
+                break
+            kept.append((prompt, completion[:left]))
+            left -= len(completion)
+        probe = cls(kept, batch_size, pad_id)
+        probe._start_logps = [logps.cpu() for logps in probe._logps(start_model)]
+        return probe
+
+    def measure(self, policy: PreTrainedModel) -> dict[str, float]:
+        """KL(policy || start) and the policy's entropy: exact over the whole vocabulary, means over the probe's
+        completion tokens, in nats per token, at temperature 1. Neither is negative; KL is 0 for the start model."""
+        kl = entropy = 0.0
+        tokens = 0
+        for logps, start in zip(self._logps(policy), self._start_logps, strict=True):
+            kl += token_kl(logps, start.to(logps.device)).sum().item()
+            entropy -= (logps.exp() * logps).sum().item()
+            tokens += len(logps)
+        return {"probe/kl": kl / tokens, "probe/entropy": entropy / tokens}
+
+    @torch.no_grad()
+    def _logps(self, model: PreTrainedModel) -> list[torch.Tensor]:
+        """For each batch (tokens, vocabulary) float32: the log-probabilities at every completion position."""
+        training = model.training
+        model.eval()
+        found = [completion_logps(model, batch, self._pad_id) for batch in self._batches]
+        model.train(training)
+        return found

@@ -1,0 +1,197 @@
+"""Weights & Biases and TensorBoard, beside metrics.jsonl: one run of theirs for each run folder.
+
+    with track(cfg, run_dir):      # opens the W&B run with the whole config, and closes it whatever happens inside
+        run(cfg, run_dir)
+    watch(trainer)                 # training logs into that run
+
+They are switched on by `logging=`, and are offline where there is no key. What they cannot do is said in a line and
+never ends the run: all of it stands in the run folder.
+"""
+
+import netrc
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.cli.subcommand import FAILED, STOPPED, say
+from rlhf_exp.runs.load import Run, load_run
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+
+    from rlhf_exp.config.schema import Config
+
+WANDB_HOST = "api.wandb.ai"
+SHOWN_SAMPLES = 64
+"""Held-out rows in the table of samples, each with its completion before and after."""
+
+FINISH_TIMEOUT_S = 120.0
+"""How long a run waits for its last upload; what is missing then can be sent with `wandb sync`."""
+
+NAME_LETTERS = 128  # what W&B takes for a name and a group
+EXIT_STATUSES = {"finished": 0, "stopped": STOPPED}
+ID_FILE = "wandb_id"  # of the W&B run that a resumed run goes on with
+
+
+@contextmanager
+def track(cfg: "Config", run_dir: Path) -> Iterator[None]:
+    """Open the trackers that `logging=` names, and at the end hand them the results and how the run ended."""
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(run_dir / "tensorboard")
+    if "wandb" in cfg.logging.report_to:
+        _attempt("W&B: no run was opened", lambda: _open_wandb(cfg, run_dir))
+    try:
+        yield
+    finally:
+        if "tensorboard" in cfg.logging.report_to:
+            _attempt("TensorBoard: the results are missing", lambda: _write_scalars(load_run(run_dir), run_dir))
+        if "wandb" in cfg.logging.report_to:
+            _attempt("W&B: the results are missing", lambda: _close_wandb(run_dir))
+
+
+def watch(trainer: "Trainer") -> None:
+    """Let the trainer log into the run that `track` opened, in place of the one that transformers would open: that one
+    is of the whole process, so that the jobs of a sweep shared it, and knows TRL's arguments alone."""
+    from transformers.integrations import WandbCallback
+
+    class RunLogger(WandbCallback):
+        def setup(self, *args: Any, **kwargs: Any) -> None:
+            self._initialized = True
+
+        def on_log(self, *args: Any, **kwargs: Any) -> None:
+            _attempt("W&B: a step was not logged", lambda: super(RunLogger, self).on_log(*args, **kwargs))
+
+    if trainer.pop_callback(WandbCallback) is not None and _find_run() is not None:
+        trainer.add_callback(RunLogger())
+
+
+def name_run(cfg: "Config", run_dir: Path) -> tuple[str, str | None]:
+    """The name and the group of a run: a sweep's folder groups its jobs, and a job's folder names what differs."""
+    study = run_dir.absolute().parent
+    if (study / "multirun.yaml").is_file():
+        name, group = run_dir.name, study.name
+    else:
+        name, group = f"{cfg.algo.name}_{cfg.task.name}_{cfg.model.name}_seed-{cfg.seed}", None
+    return (cfg.logging.name or name)[:NAME_LETTERS], (cfg.logging.group or group)
+
+
+def choose_mode(cfg: "Config") -> str:
+    """`wandb_mode=auto` is what WANDB_MODE says, or else online with a key and offline without one."""
+    if cfg.logging.wandb_mode != "auto":
+        return cfg.logging.wandb_mode
+    return os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
+
+
+def has_wandb_key() -> bool:
+    """Whether a key stands in the environment or in ~/.netrc, where `wandb login` puts it."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators(WANDB_HOST) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def list_results(run: Run) -> dict[str, Any]:
+    """The figures of evaluation.json as `baseline/accuracy`, `trained/accuracy/low`, ..., and what was diagnosed."""
+    figures = dict(_flatten(run.evaluation))
+    findings = [finding["name"] for finding in run.diagnosis.get("findings", [])]
+    health = {"health": run.diagnosis["health"], "findings": findings} if run.diagnosis else {}
+    return {**figures, **health, "status": run.status}
+
+
+def list_samples(run: Run) -> tuple[list[str], list[list[Any]]]:
+    """Head and rows of a table of held-out samples, before and after, of the first `SHOWN_SAMPLES` rows."""
+    head = ["id", "prompt", "baseline", "baseline outcome", "baseline reward",
+            "trained", "trained outcome", "trained reward"]  # fmt: skip
+    rows = []
+    for before, after in run.paired_samples()[:SHOWN_SAMPLES]:
+        sides = [cell for s in (before, after) for cell in (s["completion"], s.get("outcome"), s.get("reward"))]
+        rows.append([str(before["id"]), before["prompt"], *sides])
+    return head, rows
+
+
+def _open_wandb(cfg: "Config", run_dir: Path) -> None:
+    import wandb
+
+    wandb.finish()  # one that somebody else left open would take this run's figures
+    name, group = name_run(cfg, run_dir)
+    mode = choose_mode(cfg)
+    run = wandb.init(
+        project=cfg.logging.wandb_project,
+        entity=cfg.logging.entity,
+        name=name,
+        group=group,
+        tags=cfg.logging.tags,
+        config=asdict(cfg),
+        dir=run_dir,
+        mode=mode,
+        id=_read_id(run_dir) if mode == "online" else None,  # of an offline run `wandb sync` would write over the first
+        resume="allow" if mode == "online" else None,
+        settings=wandb.Settings(finish_timeout=FINISH_TIMEOUT_S, console="off", silent=True),
+    )
+    run.define_metric("train/global_step")
+    run.define_metric("*", step_metric="train/global_step", step_sync=True)
+    if mode == "online":
+        (run_dir / ID_FILE).write_text(run.id, encoding="utf-8")
+    if mode != "disabled":
+        where = run.url if mode == "online" else f"offline; send it with: wandb sync {Path(run.dir).parent}"
+        print(f"W&B run {name}: {where}", flush=True)
+
+
+def _read_id(run_dir: Path) -> str | None:
+    file = run_dir / ID_FILE
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
+def _close_wandb(run_dir: Path) -> None:
+    opened, exit_status = _find_run(), FAILED
+    if opened is None:
+        return
+    import wandb
+
+    try:
+        run = load_run(run_dir)
+        exit_status = EXIT_STATUSES.get(run.status, FAILED)
+        opened.summary.update(list_results(run))
+        head, rows = list_samples(run)
+        if rows:
+            opened.log({"samples": wandb.Table(columns=head, data=rows)})
+    finally:
+        opened.finish(exit_code=exit_status)
+
+
+def _find_run() -> Any:
+    """The open W&B run; None where W&B was never imported or the run was not opened."""
+    wandb = sys.modules.get("wandb")
+    return wandb.run if wandb is not None else None
+
+
+def _write_scalars(run: Run, run_dir: Path) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(run_dir / "tensorboard")) as writer:
+        for name, value in list_results(run).items():
+            if isinstance(value, int | float):
+                writer.add_scalar(f"held_out/{name}", value, run.info.get("steps", 0))
+
+
+def _attempt(problem: str, act: Any) -> None:
+    """A tracker that fails, whatever the cause, costs a line and not the run."""
+    try:
+        act()
+    except Exception as error:
+        say(f"{problem} ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})")
+
+
+def _flatten(values: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Numbers by the path to them; an interval's own value stands at the path itself. Lists (bins, subsets) stay in
+    evaluation.json."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from _flatten(value, prefix if key == "value" else f"{prefix}/{key}" if prefix else str(key))
+    elif isinstance(values, int | float) and not isinstance(values, bool):
+        yield prefix, values

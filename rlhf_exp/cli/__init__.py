@@ -1,0 +1,1 @@
+"""The command line before and around a run: arguments, help, one-line errors, sweeps; nothing here imports torch."""

@@ -1,0 +1,66 @@
+"""The command line before Hydra sees it: flags in one-line errors, and three conveniences.
+
+`-cd sweeps` finds the shipped studies from any folder, `output_dir=` holds for a whole sweep, and `resume=`
+brings the overrides of the run that it goes on with.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Collection
+from pathlib import Path
+
+from hydra._internal.utils import get_args_parser
+from omegaconf import OmegaConf
+
+from rlhf_exp.config import ROOT
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.lock import follow_link
+
+
+def prepare_arguments() -> Namespace:
+    """Parse `sys.argv` with Hydra's own parser and complete it in place; returns what was typed.
+
+    Raises:
+        ConfigError: a flag that Hydra does not know.
+    """
+    parser = get_args_parser()
+
+    def refuse(message: str) -> None:
+        raise ConfigError([f"{message}; see --help"])
+
+    parser.error = refuse
+    args = parser.parse_args()
+    flags, overrides = [], list(args.overrides)
+    if args.config_dir == "sweeps" and not Path("sweeps").is_dir():
+        flags = [f"--config-dir={ROOT / 'sweeps'}"]
+    values = dict(text.split("=", 1) for text in overrides if "=" in text)
+    if "output_dir" in values:  # Hydra makes a sweep's folder before it applies the overrides of a job
+        overrides.append(f"hydra.sweep.dir={values['output_dir']}")
+    if "resume" in values and args.config_name is None:
+        named = values["resume"].strip("'\"")
+        folder = follow_link(named)
+        text = values["resume"] if folder == named else folder
+        flags, kept = recall(folder, typed=set(values))
+        overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
+        overrides = [*kept, *overrides, f"output_dir={text}"]
+    if overrides:  # the parser wants them side by side
+        start = sys.argv.index(args.overrides[0])
+        sys.argv[start : start + len(args.overrides)] = overrides
+    sys.argv += flags  # the last of a flag counts
+    return args
+
+
+def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """How the run in `folder` was started: its study as flags, and its overrides except those typed again."""
+    saved = Path(folder) / ".hydra"
+    if not (saved / "overrides.yaml").is_file():
+        return [], []
+    overrides = OmegaConf.to_container(OmegaConf.load(saved / "overrides.yaml"))
+    dropped = {*typed, "resume", "output_dir", "dry_run"}
+    kept = [text for text in overrides if text.partition("=")[0] not in dropped]
+    hydra = OmegaConf.load(saved / "hydra.yaml")
+    studies = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+    if not studies:
+        return [], kept
+    flags = [f"--config-dir={studies[0]}", f"--config-name={hydra.job.config_name}"]
+    return flags, ["hydra.mode=RUN", *kept]

@@ -1,0 +1,77 @@
+"""What Hydra and OmegaConf refuse, in one line: the override, what is allowed, the nearest valid name.
+
+explain(exception, ["leraning_rate=1"])  ->  "leraning_rate=1: no such key; did you mean ...?"
+"""
+
+import re
+from collections.abc import Sequence
+
+from hydra.errors import MissingConfigException, OverrideParseException
+
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.keys import refuse_key
+from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, load_arguments
+from rlhf_exp.config.values import HIDDEN, is_secret, suggest
+
+_UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
+_AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<override>.+)'")
+# Lines of Hydra's messages that help only someone who configures Hydra.
+_NOISE = re.compile(
+    r"See https|Config search path|\tprovider=|Error parsing override|LexerNoViableAlt"
+    r"|^\s*(\^|full_key\b|object_type\b|reference_type\b)"
+)
+
+
+def explain(error: Exception, overrides: Sequence[str]) -> str:
+    """One line for what Hydra or OmegaConf raised while it composed the config from `overrides`."""
+    if isinstance(error, MissingConfigException):
+        return _explain_missing(error)
+    if isinstance(error, OverrideParseException):
+        reason = "".join(line for line in error.message.splitlines() if not _NOISE.search(line))[:120]
+        why = f" ({reason})" if reason else ""
+        return f"{error.override}: cannot be read{why}; quote a value with special characters in it"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: cannot be written, {error.strerror}"
+    message = str(error) or str(error.__cause__)
+    if unknown := _UNKNOWN_KEY.match(message):
+        key = getattr(error.__cause__, "full_key", None) or unknown["key"]  # inside a mapping that was given whole
+        if key.rpartition(".")[0] in ("reward.weights", "reward.functions"):
+            return f"{(text := _find_override(key, overrides))}: not there yet; add it with a plus: +{text}"
+        algo, text = _find_algo(overrides), _find_override(key, overrides)
+        place, _, end = key.rpartition(".")
+        if place == "algo.args" and end in load_arguments(algo):
+            steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # a number of steps has precedence
+            return f"{text}: not there yet; add it with a plus: +{text}{steps}"
+        return f"{text}: {refuse_key(key, algo)}"
+    if ambiguous := _AMBIGUOUS.match(message):
+        override = ambiguous["override"]
+        key, _, values = override.partition("=")
+        return f"{override}: several values; to run each add -m, for a list write {key}=[{values}]"
+    lines = [line.strip() for line in message.splitlines() if line.strip() and not _NOISE.search(line)]
+    return "; ".join(lines)
+
+
+def _explain_missing(error: MissingConfigException) -> str:
+    group, _, option = (error.missing_cfg_file or "").rpartition("/")
+    if not group:
+        studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
+        return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
+    options = [name for name in error.options or () if not name.startswith("_")]
+    return f"{group}={option}: no such option; must be one of {', '.join(options)}{suggest(option, options)}"
+
+
+def _find_override(key: str, overrides: Sequence[str]) -> str:
+    """The override as it was typed, a secret hidden."""
+    if is_secret(key):
+        return f"{key}={HIDDEN}"
+    return next((text for text in overrides if text.lstrip("+~").split("=")[0] == key), key)
+
+
+def _find_algo(overrides: Sequence[str]) -> str:
+    """The algorithm that the overrides choose, themselves or by an experiment; grpo without a choice."""
+    chosen = dict(text.split("=", 1) for text in overrides if "=" in text)
+    algo = chosen.get("algo")
+    if algo is None and (file := ROOT / "conf" / "experiment" / f"{chosen.get('experiment')}.yaml").is_file():
+        found = re.search(r"override /algo: (\w+)", file.read_text(encoding="utf-8"))
+        algo = found and found[1]
+    return algo if algo in CONFIG_CLASSES else "grpo"

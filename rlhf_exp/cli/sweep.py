@@ -1,0 +1,116 @@
+"""The jobs of a sweep, known before the first of them starts.
+
+jobs = list_jobs()                      # inside the first job that Hydra calls: the overrides of every job
+refuse_jobs(jobs)                       # the problems of all, a line each; [] where every job may run
+
+Hydra composes one job after the other and hands each over only when its turn has come. A job that is refused after the
+others have run for a night costs that night.
+"""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, open_dict
+
+from rlhf_exp.config.compose import parse
+from rlhf_exp.config.hub import prepare_hub
+from rlhf_exp.config.rules.paths import find_missing_weights
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.study import plan_job
+
+SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+MOST_LETTERS = 100  # of a job's folder; what is cut is told apart by a hash
+
+
+def list_jobs() -> list[list[str]]:
+    """The overrides of every job of the sweep that is running, in Hydra's order; empty where its sweeper chooses them
+    as it goes (optuna)."""
+    sweeper = HydraConfig.get().sweeper
+    if sweeper._target_ != SWEEPER:
+        return []
+    swept = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
+    typed = [text.input_line for text in _parse_typed() if not text.is_hydra_override()]
+    return BasicSweeper.split_arguments(_parse([*swept, *typed]), max_batch_size=None)[0]
+
+
+def refuse_jobs(jobs: list[list[str]]) -> list[str]:
+    """Compose each job as Hydra will and check it as `run_job` will, its weights apart; returns the problems, each
+    after its job. What is wrong with every job is said once."""
+    found: dict[str, list[int]] = {}
+    folders: dict[str, int] = {}
+    for number, overrides in enumerate(jobs):
+        for problem in _check_job(number, overrides, folders):
+            found.setdefault(problem, []).append(number)
+    lines: list[tuple[int, str]] = []
+    for problem, numbers in found.items():
+        if len(numbers) == len(jobs) > 1:
+            lines.append((-1, f"all {len(jobs)} jobs: {problem}"))
+        else:
+            lines += [(number, f"{name_job(number, len(jobs), jobs[number])}: {problem}") for number in numbers]
+    return [line for _, line in sorted(lines, key=lambda found: found[0])]
+
+
+def name_job(number: int, total: int, overrides: list[str]) -> str:
+    """job 3 of 18 (seed=0 max_tokens=64); `number` counts from 0, `total` is 0 where it is not known."""
+    return f"job {number + 1}{f' of {total}' if total else ''} ({' '.join(overrides)})"
+
+
+def place_job(cfg: DictConfig, settings: DictConfig) -> None:
+    """Give a sweep's job its folder. Numbers move when a study grows, and what is finished must be found again."""
+    name = _name_folder(settings)
+    name = name if cfg.skip_finished and name else f"{settings.job.num:02d}_{name}"
+    cfg.output_dir = str(Path(settings.sweep.dir) / name)
+
+
+def _name_folder(settings: DictConfig) -> str:
+    """The overrides that were swept over as a folder's name, in letters that `resume=` takes without quotes.
+
+    Swept over is what the study names, and what was typed with several values: `seed=0,1`, `seed=range(3)`.
+    """
+    typed = {text.input_line.partition("=")[0]: text.is_sweep_override() for text in _parse_typed()}
+    swept = {key for key, several in typed.items() if several} | set(settings.sweeper.params or {})
+    own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in swept]
+    name = re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))
+    if len(name) <= MOST_LETTERS:
+        return name
+    return f"{name[: MOST_LETTERS - 9]}-{sha256(' '.join(own).encode()).hexdigest()[:8]}"
+
+
+def _parse_typed() -> list[Override]:
+    return _parse(get_args_parser().parse_args().overrides)
+
+
+def _parse(overrides: list[str]) -> list[Override]:
+    return OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(overrides)
+
+
+def _check_job(number: int, overrides: list[str], folders: dict[str, int]) -> list[str]:
+    from rlhf_exp.config.trl_args import build_args
+
+    job = GlobalHydra.instance().config_loader().load_sweep_config(HydraConfig.instance().cfg, overrides)
+    with open_dict(job):
+        job.hydra.job.num = number
+        settings = job.pop("hydra")
+    try:
+        place_job(job, settings)
+        if (first := folders.setdefault(job.output_dir, number)) != number:
+            way = "use skip_finished=false, which numbers them"
+            return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
+        config: Config = parse(job, folder_is_free=True, typed=overrides)  # a run that is there costs its own job alone
+        if problems := find_missing_weights(config):
+            return problems
+        prepare_hub(config)
+        if config.skip_finished and not config.resume:
+            plan_job(config)
+        build_args(config)
+    except ConfigError as error:
+        return error.problems
+    return []

@@ -1,0 +1,167 @@
+"""From YAML to a checked `Config`.
+
+    cfg = compose_config(["algo=grpo", "task=countdown", "max_tokens=64"])
+    cfg.eval.rows, cfg.algo.args["beta"]
+
+The keys stand in schema.py; TRL's arguments, under `algo.args`, in trl_arguments.py, which needs no import of TRL.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any, Literal, get_args, get_type_hints
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rlhf_exp.config import ROOT, device
+from rlhf_exp.config.keys import refuse_key, schemas
+from rlhf_exp.config.overrides import check_overrides, find_unread_rates
+from rlhf_exp.config.rules import paths
+from rlhf_exp.config.rules.conflicts import find_conflicts
+from rlhf_exp.config.schema import Config
+from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, are_losses, load_arguments
+from rlhf_exp.config.trl_arguments import find_problems as find_argument_problems
+from rlhf_exp.config.values import assign, find_problem, find_problems, show
+from rlhf_exp.errors import ConfigError
+
+
+def compose_config(overrides: Iterable[str] = ()) -> Config:
+    """Compose the shipped configs with `overrides` and check them, as the command line does."""
+    overrides = list(overrides)
+    if problems := check_overrides(overrides):
+        raise ConfigError(problems)
+    device.register_resolvers()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return parse(compose("config", overrides), typed=overrides)
+
+
+def parse(cfg: DictConfig, folder_is_free: bool = False, typed: Sequence[str] = ()) -> Config:
+    """Check everything that needs no ML library.
+
+    Args:
+        folder_is_free: leave out whether another run lies or goes on in the folder.
+        typed: the overrides that the config was composed with.
+
+    Raises:
+        ConfigError: unknown keys, then wrong types, then values out of range; where there are none, what does
+            not go together, then files that are missing or cannot be written.
+    """
+    # First what was typed: what follows from a wrong value is not said beside it, and may not even resolve.
+    derived = _list_derived(cfg)
+    if found := _check(OmegaConf.to_container(cfg, resolve=False), derived)[1]:
+        raise ConfigError(found)
+    try:
+        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
+    # Null is a default that is not known; find_conflicts says why.
+    config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
+    found = found or list(
+        dict.fromkeys(find_unread_rates(cfg, typed) + find_conflicts(config) + paths.find_missing_files(config))
+    )
+    found += [] if folder_is_free or config is None else paths.check_run_folder(config)
+    if found:
+        raise ConfigError(found)
+    return config
+
+
+def check_values(values: dict[str, Any]) -> list[str]:
+    """What is wrong with a resolved config as plain dicts, one line each; it looks at no file."""
+    config, found = _check(values, [])
+    return found or find_conflicts(config)
+
+
+def _check(values: dict[str, Any], skipped: list[str]) -> tuple[Config | None, list[str]]:
+    """The config where every key is known and every value fits, else None and a line for each problem.
+
+    Args:
+        values: of the config; one that is not resolved yet is passed over, and the config is then of no use.
+        skipped: names in `algo.args` that are not checked.
+    """
+    problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
+    algo = values.get("algo")
+    config = _read(Config, values, "", problems, algo["name"] if isinstance(algo, dict) and "name" in algo else "grpo")
+    for kind, lines in _check_args(algo, skipped).items():
+        problems[kind] += lines
+    return config, [line for lines in problems.values() for line in lines]
+
+
+def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], algo: str = "grpo") -> Any:
+    """Fill the dataclass from `values`; what does not fit goes to `problems` and leaves None."""
+    if not isinstance(values, dict):
+        problems["type"].append(f"{path.rstrip('.')}={show(values)}: must be a mapping")
+        return None
+    hints, read = get_type_hints(schema), {}
+    for name in [name for name in values if name not in hints]:
+        problems["unknown"].append(f"{assign(path + name, values[name])}: {refuse_key(path + name, algo)}")
+    for item in fields(schema):
+        key = path + item.name
+        if item.name not in values:
+            problems["unknown"].append(f"{key}: missing; it has no default")
+        elif _is_reference(values[item.name]):
+            read[item.name] = None
+        elif options := schemas(hints[item.name]):
+            absent = values[item.name] is None and type(None) in get_args(hints[item.name])
+            if not absent and (problem := _refuse_option(options, values[item.name], key)):
+                problems["type"].append(problem)
+            elif not absent:
+                read[item.name] = _read(
+                    _choose(options, values[item.name]), values[item.name], f"{key}.", problems, algo
+                )
+            else:
+                read[item.name] = None
+        else:
+            read[item.name] = values[item.name]
+            value = _drop_references(values[item.name])
+            for kind, line in find_problems(key, value, hints[item.name], item.metadata.get("range")):
+                problems[kind].append(line)
+    return None if any(problems.values()) else schema(**read)
+
+
+def _is_reference(value: Any) -> bool:
+    """Whether a value, or one in a list, is still to be resolved."""
+    return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
+
+
+def _drop_references(value: Any) -> Any:
+    return {name: item for name, item in value.items() if not _is_reference(item)} if isinstance(value, dict) else value
+
+
+def _list_derived(cfg: DictConfig) -> list[str]:
+    """The arguments of TRL that the config takes from other keys."""
+    args = OmegaConf.select(cfg, "algo.args")
+    return [name for name in args if OmegaConf.is_interpolation(args, name)] if isinstance(args, DictConfig) else []
+
+
+def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
+    """Problems of `algo.args` by their kind, as far as the arguments of TRL tell."""
+    if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in CONFIG_CLASSES:
+        return {}
+    known = load_arguments(algo["name"])
+    own = [name for name in algo if name in known and name not in ("name", "args")]
+    args = {name: value for name, value in algo["args"].items() if name not in skipped}
+    problems = find_argument_problems(algo["name"], args, own, known, refuse_key)
+    if not are_losses(algo["name"], args.get("loss_type")):  # another algorithm's brings arguments of that one
+        problems["unknown"] = []
+    return problems
+
+
+def _refuse_option(options: list[type], value: Any, key: str) -> str | None:
+    """The line for a group that is none of its options: another name, or a name alone."""
+    if len(options) == 1:
+        return None
+    names = [name for schema in options for name in get_args(get_type_hints(schema)["name"])]
+    if value in names:  # inside a group, the choice of an option is written with the place it goes to
+        return f"{key}={value}: must be a mapping; did you mean {key.partition('.')[0]}@{key}={value}?"
+    if not isinstance(value, dict):
+        return None
+    problem = find_problem(f"{key}.name", value.get("name"), Literal[tuple(names)])
+    return problem and problem[1]
+
+
+def _choose(options: list[type], values: Any) -> type:
+    """Of several dataclasses the one that `name` means."""
+    name = values.get("name") if isinstance(values, dict) else None
+    named = [schema for schema in options if name in get_args(get_type_hints(schema).get("name"))]
+    return (named or options)[0]

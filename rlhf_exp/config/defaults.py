@@ -1,0 +1,266 @@
+"""What a run takes where nobody says otherwise: by the algorithm, the task, the model's size, peft and the device.
+
+    ${rlhf_exp.default:max_tokens}          # in conf/, wherever the value hangs on other choices
+    list_defaults(settings)["max_tokens"]   # Default(value=512, reason="...")
+
+Below SMALL parameters everything is as it was measured for model=tiny. Above, learning rates are of public recipes:
+
+    sft           2e-5 TRL's own default and script (trl/scripts/sft.py); 5e-6 Tulu 3 8B, 2e-6 Tulu 3 70B (2411.15124)
+    dpo           5e-7 TRL's script (trl/scripts/dpo.py) and Tulu 3 8B; 2e-7 Tulu 3 70B
+    grpo          1e-6 TRL's own default and DeepSeekMath 7B (2402.03300)
+    ppo           1e-6 verl's script for a 7B model on GSM8K, and 1e-5 for a critic of its own; 1.41e-5 TRL's first
+                  PPO scripts with GPT-2, here rounded
+    reward_model  1e-5 TRL's example (examples/scripts/reward_modeling.py); 3e-6 Huang et al. (2403.17031) at 1B to 7B
+    GPT-2's size  no recipe is as common: rates stand between those of a small and a large model
+    LoRA          ten times the rate of full fine-tuning (Schulman et al. 2025, LoRA Without Regret); TRL's scripts too
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+
+from rlhf_exp.config import device
+from rlhf_exp.config.model_shape import Shape, find_shape
+from rlhf_exp.config.trl_arguments import load_arguments
+
+SMALL = 10_000_000
+"""Parameters below which a model is one of those that are trained from scratch on a CPU."""
+
+LARGE = 1_000_000_000
+"""Parameters from which activations are computed again in the backward pass."""
+
+_TINY, _BETWEEN = "as measured for model=tiny", "between the rates of a tiny and a large model"
+_ANY = float("inf")
+
+# Up to so many parameters, the learning rate of full fine-tuning, and where it is from.
+RATES: dict[str, tuple[tuple[float, float, str], ...]] = {
+    "sft": (
+        (SMALL, 1e-3, _TINY),
+        (2e8, 5e-5, "the default of transformers' trainer"),
+        (5e9, 2e-5, "TRL's default and script"),
+        (2e10, 5e-6, "Tulu 3 8B"),
+        (_ANY, 2e-6, "Tulu 3 70B"),
+    ),
+    "dpo": (
+        (SMALL, 1e-4, _TINY),
+        (2e8, 5e-6, _BETWEEN),
+        (2e10, 5e-7, "TRL's script, Tulu 3 8B"),
+        (_ANY, 2e-7, "Tulu 3 70B"),
+    ),
+    "grpo": ((SMALL, 1e-3, _TINY), (2e8, 1e-5, _BETWEEN), (_ANY, 1e-6, "TRL's default, DeepSeekMath 7B")),
+    "ppo": (
+        (SMALL, 5e-4, _TINY),
+        (2e8, 1e-5, "about that of TRL's first PPO scripts with GPT-2"),
+        (_ANY, 1e-6, "verl's script for 7B on GSM8K"),
+    ),
+    "reward_model": (
+        (SMALL, 5e-4, _TINY),
+        (LARGE, 1e-5, "TRL's example"),
+        (_ANY, 3e-6, "Huang et al. 2024, 1B to 7B"),
+    ),
+    "shared_critic": ((SMALL, 5e-3, _TINY), (_ANY, 1e-4, _BETWEEN)),
+    "separate_critic": ((SMALL, 1e-3, _TINY), (_ANY, 1e-5, "verl's script for 7B on GSM8K")),
+}
+CRITICS = ("shared_critic", "separate_critic")  # new weights, trained in full: LoRA changes nothing, nor does the size
+
+BATCH = {"grpo": 128, "ppo": 32, "sft": 32, "dpo": 32, "reward_model": 32}
+"""Rows of an optimizer step: 128 completions are 8 problems of 16; a rollout of ppo has 4 such steps."""
+
+ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (_ANY, 1))
+"""Up to so many parameters, rows of one forward and backward pass; the rest of a step is accumulated."""
+
+EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (_ANY, 16))
+
+# A completion's budget for models that write text.
+BUDGETS = {
+    "countdown": (512, "the middle one of the study's budgets, 256, 512 and 1,024"),
+    "gsm8k": (512, "as verl's scripts for GSM8K; gold answers have up to 341 tokens of Qwen3"),
+    "hh_rlhf": (128, "half of the 256 tokens that the study's prompts have with their answers"),
+    "brevity": (32, "the reward, 2 - words / 16, is below 0 beyond 32 words"),
+}
+SMALL_BUDGET = 96
+SMALL_DRAWN_STEPS = 5_000
+DRAWN_STEPS = 700
+EPOCHS = 3
+
+
+class Default(NamedTuple):
+    value: Any
+    reason: str
+
+
+class Settings(NamedTuple):
+    """What defaults depend on."""
+
+    algo: str
+    task: str
+    peft: str
+    shape: Shape
+    use_cpu: bool
+    finite_rows: bool
+    args: Mapping[str, Any]  # algo.args; unresolved, an entry is resolved when it is read
+
+
+def read_settings(cfg: Any) -> Settings:
+    """From a composed config or a checked one, alike."""
+    model, task = cfg.model, cfg.task
+    init = OmegaConf.to_container(model.init, resolve=True) if isinstance(model.init, DictConfig) else model.init
+    shape = find_shape(model.path, model.base, init, model.name)
+    if model.parameters is not None:
+        shape = shape._replace(parameters=int(model.parameters), source=f"model.parameters={model.parameters:g}")
+    drawn = task.name == "countdown" and task.source == "generated" and task.train_rows is None
+    drawn = drawn and task.samples is None
+    return Settings(cfg.algo.name, task.name, cfg.peft.name, shape, bool(cfg.device.use_cpu), not drawn, cfg.algo.args)
+
+
+def list_defaults(of: Settings) -> dict[str, Default]:
+    """Every default by its key, in the order in which a reader wants them."""
+    keys = {key: find(of) for key, find in _FIND.items()}
+    if of.algo != "sft":
+        keys = {key: found for key, found in keys.items() if key not in _OF_SFT}
+    if of.algo != "ppo":
+        keys.pop("algo.args.steps_per_generation")
+    return keys
+
+
+def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
+    """The learning rate of an algorithm, or of a critic; `own` is that of the option, of its own small weights."""
+    size = of.shape.parameters
+    if own is not None and size is not None and size < SMALL:
+        return Default(own, "the model's own, conf/model/")
+    if size is None and name not in CRITICS:
+        return Default(None, of.shape.source)
+    rate, source = next(
+        (rate, source) for bound, rate, source in RATES[name] if (size or LARGE) < bound or bound == _ANY
+    )
+    if of.peft == "none" or name in CRITICS or size < SMALL:
+        return Default(rate, f"{name} at {_say_size(of)}: {source}")
+    return Default(float(f"{10 * rate:.6g}"), f"{name} at {_say_size(of)}: ten times {rate:g} ({source}), for LoRA")
+
+
+def register() -> None:
+    """Make the defaults known to OmegaConf."""
+    OmegaConf.register_new_resolver("rlhf_exp.default", _resolve, replace=True)
+    OmegaConf.register_new_resolver("rlhf_exp.rate", _resolve_rate, replace=True)
+
+
+def _resolve(key: str, *, _root_: DictConfig) -> Any:
+    return _FIND[key](read_settings(_root_)).value
+
+
+def _resolve_rate(name: str, own: float | None = None, *, _root_: DictConfig) -> float | None:
+    return choose_rate(read_settings(_root_), name, own).value
+
+
+def _up_to(table: tuple[tuple[float, Any], ...], size: float) -> Any:
+    return next(value for bound, value in table if size < bound or bound == _ANY)
+
+
+def _is_small(of: Settings) -> bool:
+    return of.shape.parameters is not None and of.shape.parameters < SMALL
+
+
+def _say_size(of: Settings) -> str:
+    size = of.shape.parameters
+    return "an unknown size" if size is None else f"{size:,} parameters"
+
+
+def _budget(of: Settings) -> Default:
+    if _is_small(of):
+        return Default(SMALL_BUDGET, f"{_say_size(of)}: as model=tiny, whose searches it holds")
+    tokens, reason = BUDGETS[of.task]
+    half = (of.shape.context or 2 * tokens) // 2
+    return Default(tokens, reason) if tokens <= half else Default(half, f"half of the context of {2 * half}")
+
+
+def _read_argument(of: Settings, name: str) -> Any:
+    """As the run has it: the user's own, ours, or TRL's default."""
+    return of.args[name] if name in of.args else load_arguments(of.algo)[name].default
+
+
+def _rows(of: Settings) -> Default:
+    if of.shape.parameters is None:
+        return Default(None, of.shape.source)
+    batch = BATCH[of.algo]
+    rows = min(batch, _up_to(ROWS_AT_ONCE, of.shape.parameters) or batch)
+    whole = "a whole step at once" if rows == batch else "so many of a step at once"
+    return Default(rows, f"{_say_size(of)}: {whole}")
+
+
+def _accumulation(of: Settings) -> Default:
+    rows = _read_argument(of, "per_device_train_batch_size")
+    if rows is None:
+        return Default(None, of.shape.source)
+    steps = 1 if _is_small(of) else max(1, BATCH[of.algo] // rows)  # a small model is given its steps, as typed
+    unit = "completions" if of.algo in ("grpo", "ppo") else "rows"
+    return Default(steps, f"{steps * rows} {unit} a step, {rows} of them at once")
+
+
+def _rollout(of: Settings) -> Default:
+    steps = _read_argument(of, "gradient_accumulation_steps")
+    return Default(steps and 4 * steps, "a rollout has 4 minibatches")
+
+
+def _checkpointing(of: Settings) -> Default:
+    large = (of.shape.parameters or LARGE) >= LARGE
+    why = f"from {LARGE:,} parameters on activations fill a {'computer' if of.use_cpu else 'GPU'} before weights do"
+    return Default(large, why if large else f"below {LARGE:,} parameters it costs a forward pass and saves little")
+
+
+def _eval_batch(of: Settings) -> Default:
+    return Default(
+        _up_to(EVAL_BATCH, of.shape.parameters or LARGE), f"{_say_size(of)}: it decides which completions are drawn"
+    )
+
+
+def _bf16(of: Settings) -> Default:
+    if of.use_cpu or not device.has_bf16():
+        return Default(False, "a CPU" if of.use_cpu else "the GPU is older than Ampere")
+    return Default(
+        not _is_small(of), "a model this small gains nothing" if _is_small(of) else "a GPU of Ampere or newer"
+    )
+
+
+def _lora_dtype(of: Settings) -> Default:
+    half = _bf16(of).value and of.peft != "none"
+    why = (
+        "the frozen base; the adapters stay in float32" if half else "in bfloat16, small updates of weights round away"
+    )
+    return Default("bfloat16" if half else "float32", why)
+
+
+def _sft_steps(of: Settings) -> Default:
+    if of.finite_rows:
+        return Default(-1, f"the rows {EPOCHS} times, transformers' num_train_epochs")
+    if _is_small(of):
+        return Default(SMALL_DRAWN_STEPS, "rows are drawn as steps need them, as for model=tiny")
+    rows = f"{DRAWN_STEPS * BATCH[of.algo]:,} drawn rows in steps of {BATCH[of.algo]}"
+    return Default(DRAWN_STEPS, f"{rows}, about {EPOCHS} times GSM8K's 7,473")
+
+
+def _sft_warmup(of: Settings) -> Default:
+    small = _is_small(of) and not of.finite_rows
+    return Default(100, "as for model=tiny") if small else Default(0.03, "a share of all steps, as Tulu 3")
+
+
+def _sft_saving(of: Settings) -> Default:
+    small = _is_small(of) and not of.finite_rows
+    return Default(1_000, "as for model=tiny") if small else Default(0.25, "a share of all steps")
+
+
+_FIND: dict[str, Callable[[Settings], Default]] = {
+    "algo.args.learning_rate": lambda of: choose_rate(of, of.algo),
+    "max_tokens": _budget,
+    "algo.args.per_device_train_batch_size": _rows,
+    "algo.args.gradient_accumulation_steps": _accumulation,
+    "algo.args.steps_per_generation": _rollout,
+    "algo.args.max_steps": _sft_steps,
+    "algo.args.warmup_steps": _sft_warmup,
+    "algo.args.save_steps": _sft_saving,
+    "algo.args.activation_checkpointing": _checkpointing,
+    "device.bf16": _bf16,
+    "peft.dtype": _lora_dtype,
+    "eval.batch_size": _eval_batch,
+}
+_OF_SFT = ("algo.args.max_steps", "algo.args.warmup_steps", "algo.args.save_steps")

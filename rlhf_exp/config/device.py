@@ -1,0 +1,62 @@
+"""What the machine can do, found out without importing torch, for `device=auto` and the attention that fits.
+
+${rlhf_exp.use_cpu:}     # in conf/device/auto.yaml
+"""
+
+import ctypes
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+from omegaconf import OmegaConf
+
+from rlhf_exp.runs.lock import make_new_once
+
+_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h; a device's handle is its number
+_AMPERE = 8  # the first with bfloat16
+
+
+@cache
+def cuda_major() -> int:
+    """Major compute capability of the first visible GPU; 0 if torch is a CPU build or the driver shows none.
+
+    The driver itself honours CUDA_VISIBLE_DEVICES.
+    """
+    try:
+        if version("torch").endswith("+cpu"):
+            return 0
+        driver = ctypes.CDLL("libcuda.so.1")
+    except (PackageNotFoundError, OSError):
+        return 0
+    count, major = ctypes.c_int(0), ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:
+        return 0
+    if driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, 0):
+        return 0
+    return major.value
+
+
+def has_bf16() -> bool:
+    """Whether the first visible GPU computes in bfloat16."""
+    return cuda_major() >= _AMPERE
+
+
+def has_flash_attention() -> bool:
+    """Whether flash_attention_2 can run: its package, and a GPU of Ampere or newer."""
+    return find_spec("flash_attn") is not None and has_bf16()
+
+
+def choose_attention(dtype: str, use_cpu: bool) -> str:
+    """flash_attention_2 where it can run, which needs half precision; else sdpa."""
+    return "flash_attention_2" if not use_cpu and dtype != "float32" and has_flash_attention() else "sdpa"
+
+
+def register_resolvers() -> None:
+    """Make the resolvers of this module known to OmegaConf, those of defaults.py and that of a sweep's folder; a second
+    call changes nothing."""
+    from rlhf_exp.config import defaults  # which asks this module
+
+    defaults.register()
+    OmegaConf.register_new_resolver("rlhf_exp.use_cpu", lambda: cuda_major() == 0, replace=True)
+    OmegaConf.register_new_resolver("rlhf_exp.attention", choose_attention, replace=True)
+    OmegaConf.register_new_resolver("rlhf_exp.new_folder", make_new_once, replace=True)

@@ -1,0 +1,111 @@
+"""Goes offline at once where the hub cannot be reached, so that what is cached loads and what is not is refused.
+
+    prepare_hub(cfg)      # before huggingface_hub is imported: it reads its settings then
+    find_cached("org/name", "config.json")      # a file in its cache, or None; no network
+    fetch("org/name", "config.json")            # asked of the hub, where it answers
+
+Left alone, the hub's client tries again for most of a minute, with a warning each time.
+"""
+
+import os
+import re
+import socket
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+TIMEOUT_S = 5.0
+PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+
+
+def is_hub_id(path: str) -> bool:
+    """`org/name` or `name`, unless its first part is a local folder: then a local path is meant."""
+    return bool(HUB_ID.fullmatch(path)) and not os.path.isdir(path.split("/")[0])
+
+
+def prepare_hub(cfg: "Config") -> None:
+    """Set HF_HUB_OFFLINE where `cfg` names something on the hub and its server does not answer.
+
+    A user's own setting stays, and behind a proxy nothing is tried: only the proxy knows.
+    """
+    if uses_hub(cfg):
+        go_offline_without_answer()
+
+
+def is_offline() -> bool:
+    """Whether nothing is asked of the hub: by the user's setting, or since it did not answer."""
+    return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def find_cached(hub_id: str, file: str) -> Path | None:
+    """A file of a model in the hub's cache, of the commit that its main branch was at."""
+    cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or _find_home() / "hub")
+    folder = cache.expanduser() / f"models--{hub_id.replace('/', '--')}"
+    try:
+        commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    path = folder / "snapshots" / commit / file
+    return path if path.is_file() else None
+
+
+@cache
+def fetch(hub_id: str, file: str) -> Path | None:
+    """A file of a model, from the hub into its cache; None where the hub does not answer or does not give it."""
+    go_offline_without_answer()
+    if is_offline() or not is_hub_id(hub_id):
+        return None
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(hub_id, file, etag_timeout=TIMEOUT_S))
+    except Exception:  # the hub's errors share no base class; each means that the file cannot be had
+        return None
+
+
+def has_token() -> bool:
+    """Whether the hub's client finds a token: in the environment, or where `hf auth login` puts it."""
+    if any(os.environ.get(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")):
+        return True
+    return Path(os.environ.get("HF_TOKEN_PATH") or _find_home() / "token").expanduser().is_file()
+
+
+def _find_home() -> Path:
+    return Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
+
+
+def go_offline_without_answer() -> None:
+    """Set HF_HUB_OFFLINE where the server does not answer; a user's own setting stays, and so does a proxy's work."""
+    if "HF_HUB_OFFLINE" in os.environ or any(name in os.environ for name in PROXIES):
+        return
+    address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    if not _answers(address.hostname or "", address.port or 443):
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        os.environ["HF_DATASETS_OFFLINE"] = "1"
+
+
+def uses_hub(cfg: "Config") -> bool:
+    """Whether a model, a reward model or the rows are named by a hub id."""
+    paths = (cfg.model.path, cfg.model.base, cfg.reward.path)
+    return cfg.task.source == "hub" or any(path is not None and is_hub_id(path) for path in paths)
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether a connection opens. In a thread of its own: looking up a name can hang longer than any timeout."""
+    opened = []
+
+    def connect() -> None:
+        with suppress(OSError), socket.create_connection((host, port), timeout=TIMEOUT_S):
+            opened.append(True)
+
+    thread = Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_S)
+    return bool(opened)

@@ -1,0 +1,133 @@
+"""Which keys there are, and the line for one that there is not.
+
+refuse_key("algo.args.max_lenght", "dpo")   ->  "no such key; did you mean algo.args.max_length?"
+refuse_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=qlora alone; use peft=lora"
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+import yaml
+
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.schema import Config
+from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, load_arguments
+from rlhf_exp.config.trl_ranges import RENAMED
+from rlhf_exp.config.values import is_slip, nearest
+
+# Other words for what we have, by the last part of a key; of several keys the first that the algorithm has.
+SYNONYMS = {
+    "lr": ("algo.args.learning_rate",),
+    "epochs": ("algo.args.num_train_epochs",),
+    "num_epochs": ("algo.args.num_train_epochs",),
+    "steps": ("algo.args.max_steps",),
+    "num_steps": ("algo.args.max_steps",),
+    "batch_size": ("algo.args.per_device_train_batch_size",),
+    "bs": ("algo.args.per_device_train_batch_size",),
+    "grad_accum": ("algo.args.gradient_accumulation_steps",),
+    "accumulation_steps": ("algo.args.gradient_accumulation_steps",),
+    "warmup": ("algo.args.warmup_steps",),
+    "warmup_ratio": ("algo.args.warmup_steps",),
+    "group_by_length": ("algo.args.train_sampling_strategy",),
+    "logging_dir": ("output_dir",),
+    "scheduler": ("algo.args.lr_scheduler_type",),
+    "max_length": ("algo.args.max_length", "max_tokens"),
+    "max_len": ("algo.args.max_length", "max_tokens"),
+    "max_seq_length": ("algo.args.max_length", "max_tokens"),
+    "max_new_tokens": ("max_tokens",),
+    "group_size": ("algo.args.num_generations",),
+    "kl_coef": ("algo.init_kl_coef", "algo.args.beta"),
+    "clip_range": ("algo.args.epsilon",),
+    "cliprange": ("algo.args.epsilon",),
+    "gradient_checkpointing": ("algo.args.activation_checkpointing",),
+    "rank": ("peft.lora.r",),
+    "lora_r": ("peft.lora.r",),
+    "lora": ("peft",),
+    "quantization": ("peft",),
+    "precision": ("model.dtype",),
+    "dataset": ("task",),
+    "algorithm": ("algo",),
+    "loss": ("loss_type",),
+    "wandb": ("logging",),
+    "report_to": ("logging",),
+    "gpu": ("device",),
+    "checkpoint": ("resume",),
+    "out": ("output_dir",),
+    "save_dir": ("output_dir",),
+}
+
+_NOTES = {"warmup_ratio": ", of which a value below 1 is a share of all steps"}
+
+
+def known_keys(algo: str = "grpo") -> list[str]:
+    """Every key that the command line can override with `algo=`, dotted, and the groups without keys of their own."""
+    keys = [key for key in _list_keys(Config, "") if not key.startswith("algo.") or key in _list_option("algo", algo)]
+    at = keys.index("algo.args") + 1
+    args = [f"algo.args.{name}" for name in load_arguments(algo) if name not in RENAMED]
+    options = [key for group, option in _list_options() if group != "algo" for key in _list_option(group, option)]
+    return list(dict.fromkeys([*keys[:at], *args, *keys[at:], "loss_type", "experiment", *options]))
+
+
+def refuse_key(key: str, algo: str = "grpo") -> str:
+    """Why `key` is refused, with the nearest that exists: among its neighbours, then among all."""
+    place, _, end = key.rpartition(".")
+    if owners := _list_owners(key):
+        group = owners[0].partition("=")[0]
+        return f"a key of {' and '.join(owners)} alone; use {'task@' if '.' in group else ''}{owners[0]}"
+    known = known_keys(algo if algo in CONFIG_CLASSES else "grpo")
+    neighbours = [name for name in known if name.rpartition(".")[0] == place]
+    slips = [name for name in neighbours if place and is_slip(end, name.rpartition(".")[2])]
+    meant = next((name for name in SYNONYMS.get(end, ()) if name in known), None)
+    near = nearest(key, slips) or meant or nearest(key, neighbours if place else known) or nearest(key, known)
+    note = _NOTES.get(end, "")
+    return f"no such key{f'; did you mean {near}{note}?' if near else ''}"
+
+
+def schemas(hint: Any) -> list[type]:
+    """The dataclasses that a key may hold: one, several (a task's), or none."""
+    return [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
+
+
+def _list_keys(schema: type, path: str) -> list[str]:
+    hints, keys = get_type_hints(schema), []
+    for item in fields(schema):
+        keys.append(path + item.name)
+        for nested in schemas(hints[item.name]):
+            keys += _list_keys(nested, f"{path}{item.name}.")
+    return list(dict.fromkeys(keys))
+
+
+def _list_owners(key: str) -> list[str]:
+    """`group=option` for each option that has the key; a task that another task lends is chosen in its place."""
+    if key.startswith("algo.args."):
+        end = key.removeprefix("algo.args.")
+        return [f"algo={algo}" for algo in CONFIG_CLASSES if end in load_arguments(algo) and end not in RENAMED]
+    group, _, rest = key.partition(".")
+    choice = group
+    if key.startswith("task.of."):
+        choice, rest = "task.of", key.removeprefix("task.of.")
+    options = [option for name, option in _list_options() if name == group]
+    return [f"{choice}={option}" for option in options if f"{group}.{rest}" in _list_option(group, option)]
+
+
+@cache
+def _list_options() -> list[tuple[str, str]]:
+    files = sorted((ROOT / "conf").glob("*/*.yaml"))
+    return [(file.parent.name, file.stem) for file in files if file.parent.name not in ("experiment", "loss_type")]
+
+
+@cache
+def _list_option(group: str, option: str) -> tuple[str, ...]:
+    """The keys that conf/<group>/<option>.yaml sets."""
+    values = yaml.safe_load((ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8"))
+    values.pop("defaults", None)
+    return tuple(_flatten(values, f"{group}."))
+
+
+def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, value in values.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{name}.")

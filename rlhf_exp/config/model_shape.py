@@ -1,0 +1,230 @@
+"""What is known of the start model before anything loads: its shape, from its config.json alone, and its parameters.
+
+    shape = find_shape("Qwen/Qwen3-1.7B", None, None, None)
+    shape.parameters, shape.source      # 1720574976, "the shape of Qwen/Qwen3-1.7B that ships with the package"
+
+The shape of a folder is that of its config.json, or of the base of its adapter, and where that does not
+tell the parameters exactly they are counted in the headers of its safetensors; that of a hub id stands in the hub's
+cache, or is one of the four that ship (KNOWN), or is asked of the hub, where it answers.
+"""
+
+import json
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlhf_exp.config import hub
+
+_QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True, "max_position_embeddings": 32_768}
+
+KNOWN: dict[str, dict[str, Any]] = {
+    "openai-community/gpt2": {
+        "model_type": "gpt2",
+        "vocab_size": 50_257,
+        "n_positions": 1_024,
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+    },
+    "Qwen/Qwen2.5-0.5B-Instruct": _QWEN2
+    | {
+        "hidden_size": 896,
+        "intermediate_size": 4_864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+    },
+    "Qwen/Qwen2.5-3B": _QWEN2
+    | {
+        "hidden_size": 2_048,
+        "intermediate_size": 11_008,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+    },
+    "Qwen/Qwen3-1.7B": {
+        "model_type": "qwen3",
+        "vocab_size": 151_936,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 40_960,
+        "hidden_size": 2_048,
+        "intermediate_size": 6_144,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+    },
+}
+"""The shapes of the shipped options, from the config.json of each."""
+
+INIT_VOCABULARY = {"words": 224, "bytes": 258}
+"""Tokens of the tokenizers that model.init can name."""
+
+GPT2_NAMES = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+}
+COUNTED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3")  # exactly, by config.json
+ASSETS = Path(__file__).parent.parent / "assets"
+_FLOATS = ("F64", "F32", "F16", "BF16")
+MOST_HEADER = 100_000_000  # bytes, safetensors' own bound
+
+
+class Shape(NamedTuple):
+    """`parameters` and `context` are None where they are not known; `source` says where they are from, or why not."""
+
+    parameters: int | None
+    context: int | None
+    source: str
+    values: dict[str, Any] | None = None
+
+
+def find_shape(path: str | None, base: str | None, init: dict | None, name: str | None) -> Shape:
+    """The shape of a model that is named as cfg.model names it: `path` null is an option that ships, `name`."""
+    if init is not None:
+        values = dict(init) | {"model_type": init.get("architecture")}
+        values["vocab_size"] = INIT_VOCABULARY.get(init.get("tokenizer"))
+        return _measure(values, f"model={name}")
+    if path is None:
+        return _read(ASSETS / str(name) / "config.json", f"model={name}")
+    folder = Path(path).expanduser()
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+        return _find_base(folder, base)
+    if folder.is_dir():
+        shape = _read(folder / "config.json", f"the config.json of {path}")
+        exact = shape.values is None or shape.values.get("model_type") in COUNTED
+        weights = None if exact else count_weights(folder)
+        return shape._replace(parameters=weights, source=f"the weights of {path}") if weights else shape
+    if (cached := hub.find_cached(path, "config.json")) is not None:
+        return _read(cached, f"the cached config.json of {path}")
+    if path in KNOWN:
+        return _measure(KNOWN[path], f"the shape of {path} that ships with the package")
+    if (fetched := hub.fetch(path, "config.json")) is not None:
+        return _read(fetched, f"the config.json of {path}")
+    return Shape(
+        None,
+        None,
+        f"the config.json of {path} is not in the hub's cache, the hub does not give it, nor is there such a folder",
+    )
+
+
+def count_parameters(config: dict[str, Any]) -> int | None:
+    """The parameters of a causal language model of that config.json; None for a shape that is not a dense decoder's.
+
+    Exact for gpt2, llama, mistral, qwen2 and qwen3; other dense decoders are counted as a llama of their shape.
+    """
+    if any("expert" in key for key in config):
+        return None
+    try:
+        return _count_gpt2(config) if config.get("model_type") == "gpt2" else _count_llama(config)
+    except (KeyError, TypeError, ZeroDivisionError):
+        return None
+
+
+def count_weights(folder: Path) -> int | None:
+    """Values in the folder's safetensors, by the headers alone; None where it has none, or they are packed.
+
+    A tied head is stored once or not at all, and packed weights (4 and 8 bits) are shorter than what they stand for.
+    """
+    counts = [_count_file(str(file), file.stat().st_mtime_ns) for file in sorted(folder.glob("model*.safetensors"))]
+    return sum(counts) if counts and None not in counts else None
+
+
+@cache
+def _count_file(file: str, changed: int) -> int | None:
+    """Of one file, as it was when it last changed. It begins with eight bytes of length, then JSON of the tensors."""
+    try:
+        with open(file, "rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(length)) if length <= MOST_HEADER else {}
+        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+        packed = any(entry["dtype"] not in _FLOATS for entry in tensors)
+        return None if packed or not tensors else sum(prod(entry["shape"]) for entry in tensors)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        return None
+
+
+def find_start_model(adapter: Path, recorded: str) -> str | None:
+    """The start model beside an adapter whose run made it in its own folder, so that a run can be moved; None where
+    its recorded base is another."""
+    if Path(recorded).name != "start_model":
+        return None
+    beside = [folder / "start_model" for folder in adapter.resolve().parents[:2]]  # of RUN/model, RUN/checkpoints/x
+    return next((str(folder) for folder in beside if folder.is_dir()), None)
+
+
+def common_names(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with GPT-2's own names under the common ones beside."""
+    return config | {name: config[own] for name, own in GPT2_NAMES.items() if own in config}
+
+
+def _find_base(adapter: Path, base: str | None) -> Shape:
+    """Of an adapter's base, as models/adapters.py finds it."""
+    named = base or _load(adapter / "adapter_config.json").get("base_model_name_or_path")
+    if base is None and named is not None:
+        named = find_start_model(adapter, str(named)) or named
+    if named is None or (Path(named).expanduser() / "adapter_config.json").is_file():
+        return Shape(None, None, f"the adapter {adapter} names no model as its base")
+    return find_shape(str(named), None, None, None)
+
+
+def _count_gpt2(config: dict[str, Any]) -> int:
+    shape = common_names(config)
+    hidden, vocabulary = shape["hidden_size"], shape["vocab_size"]
+    inner = shape.get("intermediate_size") or 4 * hidden
+    norms, attention = 2 * 2 * hidden, hidden * 3 * hidden + 3 * hidden + hidden * hidden + hidden
+    mlp = 2 * hidden * inner + inner + hidden
+    embeddings = vocabulary * hidden * (1 if shape.get("tie_word_embeddings", True) else 2)
+    positions = shape.get("max_position_embeddings", 1_024) * hidden
+    return embeddings + positions + shape["num_hidden_layers"] * (norms + attention + mlp) + 2 * hidden
+
+
+def _count_llama(config: dict[str, Any]) -> int:
+    kind, hidden, inner = config.get("model_type"), config["hidden_size"], config["intermediate_size"]
+    heads = config["num_attention_heads"]
+    head = config.get("head_dim") or (128 if kind == "qwen3" else hidden // heads)
+    queries, keys = heads * head, (config.get("num_key_value_heads") or heads) * head
+    attention = 2 * hidden * queries + 2 * hidden * keys
+    if kind == "qwen2":
+        attention += queries + 2 * keys  # biases of query, key and value
+    elif config.get("attention_bias"):
+        attention += queries + 2 * keys + hidden
+    if kind == "qwen3":
+        attention += 2 * head  # norms of query and key
+    mlp = 3 * hidden * inner + (2 * inner + hidden if config.get("mlp_bias") else 0)
+    embeddings = config["vocab_size"] * hidden * (1 if config.get("tie_word_embeddings", False) else 2)
+    return embeddings + config["num_hidden_layers"] * (attention + mlp + 2 * hidden) + hidden
+
+
+def _read(path: Path, source: str) -> Shape:
+    if not path.is_file():
+        return Shape(None, None, f"{path} is missing")
+    return _measure(_load(path), source)
+
+
+def _measure(config: dict[str, Any], source: str) -> Shape:
+    values = config.get("text_config") or config
+    parameters = count_parameters(values)
+    if parameters is None:
+        context = common_names(values).get("max_position_embeddings")
+        return Shape(None, context, f"{source} has a shape whose parameters cannot be counted", values)
+    about = "" if values.get("model_type") in COUNTED else ", counted as a llama's of its shape"
+    return Shape(parameters, common_names(values).get("max_position_embeddings"), f"{source}{about}", values)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    return _parse(str(path), path.stat().st_mtime_ns)
+
+
+@cache
+def _parse(path: str, changed: int) -> dict[str, Any]:
+    """The JSON of the file as it was when it last changed: every default of a run asks for it."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,64 @@
+"""What is refused of the command line before Hydra reads it: secrets, and what Hydra takes and does nothing with.
+
+check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without the value
+"""
+
+import re
+from collections.abc import Sequence
+
+from omegaconf import DictConfig, OmegaConf
+
+from rlhf_exp.config.trl_arguments import refuse_secret
+from rlhf_exp.config.values import is_secret
+
+_NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
+_EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
+_OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
+
+
+def check_overrides(overrides: Sequence[str]) -> list[str]:
+    """One line a problem. Hydra writes what is typed into a sweep's folder, and a secret would stand there."""
+    secrets = [key for text in overrides for key in _list_keys(text) if is_secret(key)]
+    return [refuse_secret(key) for key in secrets] + [
+        line for text in overrides for line in (_refuse_empty(text), _refuse_option(text)) if line
+    ]
+
+
+def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """A line for a rate of the model that was typed where the algorithm's own does not follow it."""
+    args = OmegaConf.to_container(cfg.algo.args)
+    if "model.learning_rate" in str(args.get("learning_rate", "")):
+        return []
+    key, own = f"model.learning_rate.{cfg.algo.name}", "algo.args.learning_rate"
+    return [
+        f"{text}: has no effect, for {own} is set; use {own}={text.split('=', 1)[1]}"
+        for text in overrides
+        if text.lstrip("+").split("=")[0] == key
+    ]
+
+
+def _list_keys(text: str) -> list[str]:
+    """The key of an override, and those of a mapping that is its value; other values are the user's own texts."""
+    key, _, value = text.partition("=")
+    key = key.strip().lstrip("+~")
+    inside = _NAMED.findall(value) if value.lstrip().startswith(("{", "[")) else []
+    return [key] * bool(value) + [f"{key}.{name}" for name in inside]
+
+
+def _refuse_empty(text: str) -> str | None:
+    found = _EMPTY.fullmatch(text)
+    if found is None:
+        return None
+    key = found[1]
+    way = "use reward=none" if key == "reward.weights" else f"take its entries out one by one, ~{key}.NAME"
+    return f"{key}={{}}: changes nothing, for a mapping is merged into what is there; {way}"
+
+
+def _refuse_option(text: str) -> str | None:
+    """The name says which option of a group was chosen; changed alone it would contradict the rest."""
+    found = _OPTION.fullmatch(text)
+    if found is None:
+        return None
+    group = found[1]
+    choice = f"{group.partition('.')[0]}@{group}" if "." in group else group
+    return f"{text}: does not choose; use {choice}={found[2]}"

@@ -1,0 +1,53 @@
+"""What an algorithm cannot do with a task, or with a loss."""
+
+from typing import TYPE_CHECKING
+
+from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, TASK_GIVES, TRL_SAMPLING
+from rlhf_exp.config.values import suggest
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+
+def check_algo(cfg: "Config") -> list[str]:
+    """Whether the task gives what the algorithm learns from, and the loss is one of its own."""
+    algo, task, problems = cfg.algo.name, cfg.task.name, []
+    need, gives = ALGO_NEEDS[algo], TASK_GIVES[task]
+    if need not in gives:
+        tasks = [name for name, given in TASK_GIVES.items() if need in given]
+        fitting = [name for name, needed in ALGO_NEEDS.items() if needed in gives]
+        problems.append(
+            f"algo={algo}: needs {need}, and task={task} has none; tasks with {need.split()[-1]}:"
+            f" {', '.join(tasks) or 'none yet'}; algorithms for task={task}: {', '.join(fitting)}"
+        )
+    losses, chosen = LOSS_TYPES.get(algo), cfg.algo.args.get("loss_type")
+    for loss in chosen if isinstance(chosen, list) else [chosen]:
+        if losses and loss is not None and loss not in losses:
+            allowed = f"must be one of {', '.join(losses)}{suggest(loss, losses)}"
+            problems.append(f"loss_type={loss}: not a loss of algo={algo}, {allowed}")
+    problems += _check_sync(cfg)
+    if cfg.generation.method == "compact":
+        problems += [
+            f"algo.args.{name}={cfg.algo.args[name]}: not with generation=compact; use generation=trl"
+            for name in TRL_SAMPLING
+            if cfg.algo.args.get(name) is not None
+        ]
+    return problems
+
+
+def _check_sync(cfg: "Config") -> list[str]:
+    """Whether there is a reference of its own that could follow the policy; TRL asks only after the baseline."""
+    args = cfg.algo.args
+    if not args.get("sync_ref_model"):
+        return []
+    key, problems = "algo.args.sync_ref_model=true", []
+    if cfg.peft.lora is not None:
+        problems.append(f"{key}: not with peft={cfg.peft.name}, whose reference is the base itself; use peft=none")
+    if cfg.algo.name == "grpo" and not args.get("beta"):
+        problems.append(f"{key}: not with algo.args.beta=0, which needs no reference; use algo.args.beta=0.05")
+    if args.get("precompute_ref_log_probs"):
+        problems.append(
+            f"{key}: not with algo.args.precompute_ref_log_probs=true, which scores the reference once; use"
+            " algo.args.precompute_ref_log_probs=false"
+        )
+    return problems

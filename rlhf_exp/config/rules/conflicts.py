@@ -1,0 +1,32 @@
+"""What does not go together. Called by config.py once every value fits its type; files.py then looks at the disk.
+
+find_conflicts(cfg)  ->  ["reward=model: needs reward.path, ..."]
+"""
+
+from typing import TYPE_CHECKING
+
+from rlhf_exp.config.rules.algo import check_algo
+from rlhf_exp.config.rules.grpo import check_grpo
+from rlhf_exp.config.rules.idle import check_idle
+from rlhf_exp.config.rules.machine import check_machine
+from rlhf_exp.config.rules.model import check_model, check_size
+from rlhf_exp.config.rules.owned import check_owned
+from rlhf_exp.config.rules.peft import check_peft
+from rlhf_exp.config.rules.ppo import check_ppo
+from rlhf_exp.config.rules.reward import check_reward
+from rlhf_exp.config.rules.saving import check_saving
+from rlhf_exp.config.rules.task import check_task
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+
+def find_conflicts(cfg: "Config") -> list[str]:
+    """Values that are each allowed and do not go together, one line each."""
+    if found := check_size(cfg):
+        return found
+    checks = (
+        *(check_algo, check_ppo, check_grpo, check_owned, check_idle, check_task, check_model, check_peft),
+        *(check_reward, check_machine, check_saving),
+    )
+    return [problem for check in checks for problem in check(cfg)]

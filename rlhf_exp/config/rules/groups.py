@@ -1,0 +1,40 @@
+"""GRPO samples whole groups: the completions of a step must be a multiple of `num_generations`."""
+
+import os
+from collections.abc import Mapping
+from math import gcd
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.config.trl_arguments import Argument
+
+
+def check_groups(cfg: "Config", known: "Mapping[str, Argument]") -> list[str]:
+    """Whether a step holds whole groups; `known` gives the defaults of what the config leaves to TRL."""
+    if cfg.algo.name != "grpo":
+        return []
+    args = {name: cfg.algo.args.get(name, known[name].default) for name in known}
+    key, repeats = "per_device_train_batch_size", int(os.environ.get("WORLD_SIZE", "1"))
+    repeats *= args["steps_per_generation"] or args["gradient_accumulation_steps"]
+    if args["generation_batch_size"]:
+        key, repeats = "generation_batch_size", 1
+    batch, group = args[key], args["num_generations"]
+    if group is None:
+        return ["algo.args.num_generations=null: must be a whole number >= 2"]
+    total = batch * repeats
+    if total % group == 0:
+        return []
+    step = group // gcd(group, repeats)
+    batches = [n * step for n in (batch // step, batch // step + 1) if n]
+    groups = sorted((n for n in range(2, total + 1) if total % n == 0), key=lambda n: abs(n - group))[:2]
+    remedies = [f"{key}={_either(batches)}"]
+    remedies += [f"num_generations={_either(sorted(groups))}"] if groups else []
+    return [
+        f"algo.args.{key}={batch}: makes {total} completions a step, not a multiple of"
+        f" algo.args.num_generations={group}; nearest: {', or '.join(remedies)}"
+    ]
+
+
+def _either(numbers: list[int]) -> str:
+    return " or ".join(str(number) for number in numbers)

@@ -1,0 +1,64 @@
+"""What this machine has not."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from rlhf_exp.config import device, hub
+from rlhf_exp.config.values import show
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+
+def check_machine(cfg: "Config") -> list[str]:
+    """Whether packages and hardware are there for what is asked."""
+    problems = []
+    if cfg.device.name == "cuda" and not device.cuda_major():
+        problems.append("device=cuda: no usable GPU, or a CPU build of torch; use device=cpu or device=auto")
+    if cfg.generation.method == "compact" and cfg.algo.args.get("use_vllm"):
+        problems.append("generation=compact: not with algo.args.use_vllm=true; use generation=trl")
+    for package in cfg.logging.report_to:
+        if package not in ("wandb", "tensorboard"):
+            problems.append(f"logging.report_to={package}: must be wandb or tensorboard")
+        elif find_spec(package) is None:
+            problems.append(f"logging={package}: not installed; pip install {package}, or logging=file")
+    problems += _check_labels(cfg)
+    if cfg.peft.quantization and find_spec("bitsandbytes") is None:
+        problems.append("peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora")
+    return problems + _check_push(cfg) + _check_attention(cfg)
+
+
+def _check_labels(cfg: "Config") -> list[str]:
+    """W&B's own limits on the lengths of names and tags."""
+    labels = [(name, getattr(cfg.logging, name), 128) for name in ("wandb_project", "entity", "name", "group")]
+    labels += [("tags", tag, 64) for tag in cfg.logging.tags]
+    return [
+        f"logging.{name}={show(text)}: has {len(text)} letters; must be 1 to {most}"
+        for name, text, most in labels
+        if text is not None and not 1 <= len(text) <= most
+    ]
+
+
+def _check_push(cfg: "Config") -> list[str]:
+    if cfg.algo.args.get("push_to_hub") is not True:
+        return []
+    key = "algo.args.push_to_hub=true"
+    hub.go_offline_without_answer()
+    if hub.is_offline():
+        return [f"{key}: the hub does not answer, or HF_HUB_OFFLINE says not to ask it; leave it out"]
+    if not hub.has_token():
+        return [f"{key}: no token to write with; set the environment variable HF_TOKEN, or run hf auth login"]
+    return []
+
+
+def _check_attention(cfg: "Config") -> list[str]:
+    if cfg.model.attn_implementation != "flash_attention_2":
+        return []
+    key = "model.attn_implementation=flash_attention_2"
+    if find_spec("flash_attn") is None:
+        return [f"{key}: flash-attn is not installed; pip install flash-attn, or model.attn_implementation=sdpa"]
+    if cfg.device.use_cpu or not device.has_flash_attention():
+        return [f"{key}: needs a GPU of Ampere or newer; use model.attn_implementation=sdpa"]
+    if cfg.model.dtype == "float32":
+        return [f"{key}: needs half precision; add model.dtype=bfloat16, or use model.attn_implementation=sdpa"]
+    return []

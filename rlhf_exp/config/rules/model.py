@@ -1,0 +1,47 @@
+"""Where a model cannot come from."""
+
+from typing import TYPE_CHECKING
+
+from rlhf_exp.algorithms import ARCHITECTURES, TOKENIZERS
+from rlhf_exp.config.model_shape import find_shape
+from rlhf_exp.config.rules.paths import find_missing_models
+from rlhf_exp.config.values import suggest
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+
+BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
+"""Arguments whose defaults depend on the model's size."""
+
+
+def check_model(cfg: "Config") -> list[str]:
+    """Whether it is said where the weights come from."""
+    model = cfg.model
+    if model.path is not None and model.init is not None:
+        return [f"model.path={model.path}: not with model={model.name}, which starts from random weights"]
+    if model.path is None and model.init is None and model.name != "tiny":
+        return [f"model.path=null: model={model.name} needs a hub id or a folder"]
+    if cfg.algo.name not in model.learning_rate and "learning_rate" not in cfg.algo.args:
+        return [f"model.learning_rate: has none for algo={cfg.algo.name}"]
+    for key, known in (("architecture", ARCHITECTURES), ("tokenizer", TOKENIZERS)):
+        if model.init is not None and (value := model.init.get(key)) not in known:
+            return [f"model.init.{key}={value}: must be one of {', '.join(known)}{suggest(value, known)}"]
+    return []
+
+
+def check_size(cfg: "Config") -> list[str]:
+    """Whether the model's size is known where a default depends on it."""
+    model = cfg.model
+    unknown = [f"algo.args.{name}" for name in BY_SIZE if name in cfg.algo.args and cfg.algo.args[name] is None]
+    shape = find_shape(model.path, model.base, model.init, model.name)
+    if not unknown or shape.parameters or model.parameters:
+        return []
+    return (
+        check_model(cfg)
+        or find_missing_models(cfg)
+        or [
+            f"model.path={model.path}: {shape.source}, so its size is not known, and the learning rate and"
+            f" batches hang on it; set model.parameters=7e9 (as many as it has), or {', '.join(unknown)}"
+        ]
+    )

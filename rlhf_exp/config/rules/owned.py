@@ -1,0 +1,71 @@
+"""TRL's arguments that our config sets from keys of ours: each says what it is there, and the key to change instead.
+
+    owned_arguments(cfg)["seed"]     # Owned(value=0, instead="seed")
+
+Two values that differ would train with one and measure, name or record with the other.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
+from rlhf_exp.config.values import show
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+
+@dataclass(frozen=True)
+class Owned:
+    value: Any
+    instead: str
+
+
+def owned_arguments(cfg: "Config") -> dict[str, Owned]:
+    """What each argument must be, given our keys."""
+    found = {
+        "output_dir": Owned(f"{cfg.output_dir}/checkpoints", "output_dir"),
+        "seed": Owned(cfg.seed, "seed"),
+        "use_cpu": Owned(cfg.device.use_cpu, "device=cpu or device=cuda"),
+        "bf16": Owned(cfg.device.bf16, "device.bf16"),
+        "report_to": Owned(cfg.logging.report_to, "logging=wandb, tensorboard or file"),
+        "trust_remote_code": Owned(cfg.model.trust_remote_code, "model.trust_remote_code"),
+    }
+    if ALGO_NEEDS[cfg.algo.name] == PROMPTS:
+        found |= {
+            "max_completion_length": Owned(cfg.max_tokens, "max_tokens"),
+            "reward_weights": Owned(list(cfg.reward.weights.values()), "reward.weights"),
+        }
+    return found
+
+
+def owned_model_arguments(cfg: "Config") -> dict[str, Owned]:
+    """The same of `model_init_kwargs`: TRL loads the policy with them, and we what is measured."""
+    return {
+        "dtype": Owned(cfg.model.dtype, "model.dtype"),
+        "attn_implementation": Owned(cfg.model.attn_implementation, "model.attn_implementation"),
+        "quantization_config": Owned(cfg.peft.quantization, "peft=qlora or peft.quantization"),
+    }
+
+
+def check_owned(cfg: "Config") -> list[str]:
+    """Whether each argument is what our own key says."""
+    args = cfg.algo.args
+    problems = _compare("algo.args", args, owned_arguments(cfg))
+    given, wanted = args.get("model_init_kwargs"), owned_model_arguments(cfg)
+    if not isinstance(given, dict):
+        return [*problems, f"algo.args.model_init_kwargs={show(given)}: must be a mapping of {', '.join(wanted)}"]
+    key = "algo.args.model_init_kwargs"
+    for name in [name for name in given if name not in wanted]:
+        way = f"use model.{name}" if name in vars(cfg.model) else "the measurements would load the model without it"
+        problems.append(f"{key}.{name}: no key but {', '.join(wanted)} is allowed; {way}")
+    return problems + _compare(key, given, wanted)
+
+
+def _compare(place: str, given: dict[str, Any], wanted: dict[str, Owned]) -> list[str]:
+    return [
+        f"{place}.{name}={show(given[name]) if name in given else '(deleted)'}: is set by a key of ours, to"
+        f" {show(owned.value)}; use {owned.instead}"
+        for name, owned in wanted.items()
+        if name not in given or given[name] != owned.value or type(given[name]) is not type(owned.value)
+    ]

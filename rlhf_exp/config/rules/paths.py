@@ -1,0 +1,122 @@
+"""Files that must be there, folders that must be writable; called by config.py after combinations.py.
+
+find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
+check_run_folder(cfg)    ->  ["output_dir=outputs/x: already holds a run; ..."]
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.config.rules.task import FILES, list_sources
+from rlhf_exp.runs.checkpoints import find_checkpoint
+from rlhf_exp.runs.folder import read_record
+from rlhf_exp.runs.lock import find_owner
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+
+def find_missing_files(cfg: "Config") -> list[str]:
+    """Files that must be there and are not, folders that cannot be written."""
+    problems = [*find_missing_models(cfg), *_check_task(cfg)]
+    if Path(cfg.output_dir).resolve() == Path("/"):
+        problems.append(f"output_dir={cfg.output_dir}: is the root of the file system; use a folder of its own")
+    for key, folder in (("output_dir", cfg.output_dir), ("eval.cache_dir", cfg.eval.cache_dir)):
+        if folder is not None and (reason := _refuse_folder(Path(folder))):
+            problems.append(f"{key}={folder}: cannot be written, {reason}")
+    return problems
+
+
+def find_missing_models(cfg: "Config") -> list[str]:
+    """Folders that a key of model or reward names and that hold none."""
+    problems = []
+    for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base)):
+        if path is None or is_hub_id(path):
+            continue
+        folder = Path(path).expanduser()
+        if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+            what = "has no config.json" if folder.is_dir() else "no such folder"
+            problems.append(f"{key}={path}: {what}; must be a model's folder or a hub id like org/name")
+        elif (pickles := sorted(folder.glob("*.bin"))) and not any(folder.glob("*.safetensors")):
+            problems.append(
+                f"{key}={path}: holds its weights as a pickle, {pickles[0].name}, which can run code when it is read;"
+                " must hold safetensors: where you trust it, load it and call save_pretrained"
+            )
+    path = cfg.reward.path
+    if path is not None and not is_hub_id(path) and not Path(path).expanduser().is_dir():
+        problems.append(f"reward.path={path}: no such folder; must be the folder of a run of algo=reward_model")
+    return problems
+
+
+def find_missing_weights(cfg: "Config") -> list[str]:
+    """Folders of models without weights, which a run needs; other commands may read a tokenizer alone."""
+    return [
+        f"{key}={path}: holds no weights; must hold safetensors beside its config.json"
+        for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base))
+        if path is not None and not is_hub_id(path) and not any(Path(path).expanduser().glob("*.safetensors"))
+    ]
+
+
+def _check_task(cfg: "Config") -> list[str]:
+    problems = []
+    for key, task in list_sources(cfg):
+        if task.source != "file" or task.path is None:
+            continue
+        if not Path(task.path).exists():
+            problems.append(f"{key}.path={task.path}: no such file")
+        elif task.name in ("countdown", "brevity") and not Path(task.path).is_file():
+            problems.append(f"{key}.path={task.path}: not a file; must be {FILES[task.name]}")
+    samples = getattr(cfg.task, "samples", None)
+    if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
+        problems.append(
+            f"task.samples={samples}: holds no samples.jsonl; must be self, or a folder that"
+            f" `python -m rlhf_exp.sample task={cfg.task.name}` has made"
+        )
+    return problems
+
+
+def check_run_folder(cfg: "Config") -> list[str]:
+    """Why the run cannot begin in its folder, or go on in it: another one lies or goes on there."""
+    key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
+    if owner := find_owner(Path(folder)):
+        return [f"{key}={folder}: a run is going on in it ({owner})"]
+    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
+
+
+def _check_resume(folder: Path) -> list[str]:
+    if not (folder / "run.json").is_file():
+        return [f"resume={folder}: not a run's folder, it has no run.json"]
+    found = find_checkpoint(folder)
+    if found.path is not None:
+        return []
+    broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
+    place = "another output_dir" if (folder / "model").exists() else f"output_dir={folder}"
+    return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and {place}"]
+
+
+def _check_output(folder: Path, skip_finished: bool) -> list[str]:
+    """Whether a run is there to be lost; one that was refused, or ended before its first checkpoint, has nothing. With
+    `skip_finished`, study.py looks closer at what can be skipped or gone on with."""
+    status = read_record(folder).get("status")
+    if status in (None, "refused"):
+        return []
+    line = f"output_dir={folder}: already holds a run; use another folder"
+    if find_checkpoint(folder).path is not None:
+        return [] if skip_finished else [f"{line}, or resume={folder}"]
+    if status == "finished":
+        return [] if skip_finished else [line]
+    if (folder / "model").exists():
+        return [f"output_dir={folder}: holds a trained model and no checkpoint to go on from; use another folder"]
+    return []
+
+
+def _refuse_folder(folder: Path) -> str | None:
+    """Why `folder` cannot be made or written, judged by the nearest parent that exists."""
+    parent = folder
+    while not os.path.lexists(parent):
+        parent = parent.parent
+    if not parent.is_dir():
+        return f"{parent} is not a folder"
+    return None if os.access(parent, os.W_OK | os.X_OK) else f"{parent} is read-only"

@@ -1,0 +1,59 @@
+"""`algo.args` -> a checked config object of the installed TRL.
+
+    args = build_args(cfg)     # a GRPOConfig, SFTConfig, ...
+
+config.py has checked names, types and ranges by then, without an import where it can. Here the installed TRL decides.
+"""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.config.keys import refuse_key
+from rlhf_exp.config.rules.groups import check_groups
+from rlhf_exp.config.schema import Config
+from rlhf_exp.config.trl_arguments import find_problems, inspect_arguments, load_config_class
+from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+
+def check_args(cfg: Config) -> list[str]:
+    """One line for each of `algo.args` that the installed TRL does not know or that cannot be right."""
+    known = inspect_arguments(cfg.algo.name)
+    problems = find_problems(cfg.algo.name, cfg.algo.args, _own_keys(cfg, known), known, refuse_key)
+    found = [line for lines in problems.values() for line in lines]
+    return found or [*check_groups(cfg, known), *_check_machine(cfg)]
+
+
+def build_args(cfg: Config) -> "TrainingArguments":
+    """The TRL config object for `cfg`.
+
+    Raises:
+        ConfigError: what `check_args` finds, or what TRL itself refuses.
+    """
+    if problems := check_args(cfg):
+        raise ConfigError(problems)
+    config_class = load_config_class(cfg.algo.name)
+    try:
+        return config_class(**cfg.algo.args, **_own_keys(cfg, inspect_arguments(cfg.algo.name)))
+    except (ValueError, TypeError, NotImplementedError, ImportError) as error:
+        raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
+
+
+def _own_keys(cfg: Config, known: dict[str, Any]) -> dict[str, Any]:
+    """The algorithm's own keys, where they are its config's arguments too: PPO's config is ours."""
+    return {name: value for name, value in vars(cfg.algo).items() if name in known.keys() - {"name", "args"}}
+
+
+def _check_machine(cfg: Config) -> list[str]:
+    """What `device=auto` could only guess at, and packages that TRL looks for late."""
+    import torch
+
+    problems = []
+    if cfg.algo.args.get("use_cpu") is False and not torch.cuda.is_available():
+        problems.append("algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu")
+    if cfg.algo.args.get("use_vllm") and find_spec("vllm") is None:
+        problems.append("algo.args.use_vllm=true: the package is not installed; pip install vllm")
+    return problems

@@ -1,0 +1,192 @@
+"""The arguments of TRL's config classes, and what is wrong with those that a config gives; needs no TRL to say so.
+
+    known = load_arguments("grpo")
+    known["beta"]                                     # Argument(annotation=float, default=0.0)
+    find_problems("grpo", {"beta": -1}, [], known, refuse_key)     # {..., "range": ["algo.args.beta=-1: ..."]}
+
+Importing TRL takes seconds, so names, types and defaults stand in assets/trl_arguments.json, of the versions named
+there. Where others are installed, the import decides. After a change of either version, or of PPOConfig:
+
+    python -m rlhf_exp.config.trl_arguments      # writes the file anew
+"""
+
+import ast
+import enum
+import json
+import os
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from rlhf_exp.algorithms import LOSS_TYPES
+from rlhf_exp.config.trl_ranges import CHOICES, MAPPINGS, RANGES, RENAMED
+from rlhf_exp.config.values import find_problem, fits, is_secret, show
+
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
+
+CONFIG_CLASSES = {
+    "grpo": ("trl.trainer.grpo_config", "GRPOConfig"),
+    "ppo": ("rlhf_exp.trainers.ppo.config", "PPOConfig"),
+    "sft": ("trl.trainer.sft_config", "SFTConfig"),
+    "dpo": ("trl.trainer.dpo_config", "DPOConfig"),
+    "reward_model": ("trl.trainer.reward_config", "RewardConfig"),
+}
+FILE = Path(__file__).parent.parent / "assets" / "trl_arguments.json"
+PACKAGES = ("trl", "transformers")  # TRL's config classes inherit from transformers'
+
+_NAMES = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "None": type(None), "Any": Any}
+
+
+@dataclass(frozen=True)
+class Argument:
+    annotation: Any
+    default: Any
+
+
+def load_config_class(algo: str) -> type:
+    """The TRL config class of an algorithm; the first call imports TRL's config module, and with it torch."""
+    module, name = CONFIG_CLASSES[algo]
+    return getattr(import_module(module), name)
+
+
+def load_arguments(algo: str) -> dict[str, Argument]:
+    """The arguments of the installed TRL: from the file where it is of the installed versions, else imported."""
+    recorded = _read_file()
+    return _parse_arguments(algo) if recorded["versions"] == read_versions() else inspect_arguments(algo)
+
+
+@cache
+def inspect_arguments(algo: str) -> dict[str, Argument]:
+    """The arguments as the installed TRL declares them; a type is narrowed to the choices that TRL names."""
+    config_class = load_config_class(algo)
+    hints, found = get_type_hints(config_class), {}
+    for item in fields(config_class):
+        default = item.default_factory() if item.default_factory is not MISSING else item.default
+        found[item.name] = Argument(_narrow(item.metadata.get("choices"), hints[item.name]), default)
+    return found
+
+
+def find_problems(
+    algo: str,
+    args: Mapping[str, Any],
+    own: Collection[str],
+    known: Mapping[str, Argument],
+    refuse: Callable[[str, str], str],
+) -> dict[str, list[str]]:
+    """Lines by their kind: `unknown`, `type`, `range`.
+
+    Args:
+        own: the algorithm's own keys, which stand beside args.
+        refuse: of a key and an algorithm, why there is no such key (keys.refuse_key).
+    """
+    ranges = RANGES | ({"num_generations": RANGES["steps_per_generation"]} if algo == "ppo" else {})
+    problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
+    for name, value in args.items():
+        key = f"algo.args.{name}"
+        shown = f"{key}={show(value)}"
+        if is_secret(name):
+            problems["unknown"].append(refuse_secret(key))
+        elif name in own:
+            problems["unknown"].append(f"{shown}: not TRL's; use algo.{name}")
+        elif name in RENAMED:
+            problems["unknown"].append(f"{shown}: renamed; use algo.args.{RENAMED[name]}")
+        elif name not in known:
+            problems["unknown"].append(f"{shown}: {refuse(key, algo)}")
+        elif name != "loss_type" or are_losses(algo, value):  # combinations/algo.py refuses the others
+            annotation = dict | None if name in MAPPINGS else _narrow(CHOICES.get(name), known[name].annotation)
+            if problem := find_problem(key, value, annotation, ranges.get(name)):
+                problems[problem[0]].append(problem[1])
+    return problems
+
+
+def are_losses(algo: str, value: Any) -> bool:
+    """Whether a loss, or each of a list, is one of the algorithm's; true where it has no name for its loss."""
+    losses = LOSS_TYPES.get(algo)
+    return losses is None or all(loss in losses for loss in (value if isinstance(value, list) else [value]))
+
+
+def refuse_secret(key: str) -> str:
+    """The line for a secret; it does not hold the value."""
+    return f"{key}: a secret would stand in the run's files; use the environment variable HF_TOKEN"
+
+
+@cache
+def read_versions() -> dict[str, str]:
+    """The installed versions that decide which arguments there are."""
+    try:
+        return {name: version(name) for name in PACKAGES}
+    except PackageNotFoundError:
+        return {}
+
+
+def write_file() -> None:
+    """Write the file from the installed TRL, one argument a line."""
+    blocks = []
+    for algo in CONFIG_CLASSES:
+        lines = [
+            f"{json.dumps(name)}: {json.dumps({'type': spell(item.annotation), 'default': item.default})}"
+            for name, item in sorted(inspect_arguments(algo).items())
+        ]
+        blocks.append(f"{json.dumps(algo)}: {{\n" + ",\n".join(lines) + "\n}")
+    body = f'{{"versions": {json.dumps(read_versions())},\n"arguments": {{\n' + ",\n".join(blocks) + "\n}}\n"
+    FILE.write_text(body, encoding="utf-8")
+
+
+def spell(annotation: Any) -> str:
+    """A type as text that `_read_type` reads: an enum as its values, any other class by its name."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        has_enum = any(isinstance(part, type) and issubclass(part, enum.Enum) for part in parts)
+        return " | ".join(spell(part) for part in parts if not (has_enum and part is str))
+    if origin is Literal:
+        return f"Literal{list(parts)}"
+    if origin in (list, dict):
+        return f"{origin.__name__}[{', '.join(spell(part) for part in parts)}]"
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return f"Literal{[member.value for member in annotation]}"
+    return "None" if annotation is type(None) else "Any" if annotation is Any else annotation.__name__
+
+
+@cache
+def _read_file() -> dict[str, Any]:
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@cache
+def _parse_arguments(algo: str) -> dict[str, Argument]:
+    return {
+        name: Argument(_read_type(ast.parse(item["type"], mode="eval").body), item["default"])
+        for name, item in _read_file()["arguments"][algo].items()
+    }
+
+
+def _read_type(node: ast.expr) -> Any:
+    if isinstance(node, ast.BinOp):
+        return typing.Union[_read_type(node.left), _read_type(node.right)]  # noqa: UP007
+    if isinstance(node, ast.Subscript):
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if node.value.id == "Literal":
+            return Literal[tuple(ast.literal_eval(item) for item in items)]
+        parts = tuple(_read_type(item) for item in items)
+        return list[parts[0]] if node.value.id == "list" else dict[parts]
+    if isinstance(node, ast.Constant):
+        return type(None)
+    return _NAMES.get(node.id) or type(node.id, (), {})  # a class that no YAML value is of
+
+
+def _narrow(choices: Any, hint: Any) -> Any:
+    """The annotation as a Literal where the choices are known."""
+    if not choices:
+        return hint
+    closed = Literal[tuple(choices)]
+    return closed | None if fits(None, hint) else closed
+
+
+if __name__ == "__main__":
+    write_file()

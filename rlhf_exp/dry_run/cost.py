@@ -1,0 +1,130 @@
+"""What a run will take, worked out beforehand by the model's shape: bytes of memory and of disk, and seconds.
+
+memory, formula = estimate_memory(cfg, args, model, trained, length)
+disk, formula = estimate_disk(cfg, args, model, trained, steps)
+seconds, formula = estimate_time(cfg, args, model, trained, tokens=12_544, steps=80)
+"""
+
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, TrainingArguments
+
+    from rlhf_exp.config.schema import Config
+
+# Values that a layer keeps for the backward pass, per token and hidden unit, where attention does not keep its scores:
+# torch.autograd.graph.saved_tensors_hooks counts 27 for the tiny model's Qwen3 and 35 for GPT-2.
+KEPT_PER_LAYER = 30
+OPTIMIZER_STATES = 2  # AdamW's two moments
+MEASURED_S = 0.2  # for so long matrices are multiplied to find this machine's rate
+MEASURED_ROWS = 1024  # of the left matrix: a batch of about so many tokens
+BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, its share of a block's 8-bit scale, and of that one's own
+
+
+def estimate_memory(
+    cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, length: float
+) -> tuple[float, str]:
+    """Bytes at the peak of a training step, and the formula. `length`: tokens of a row, prompt and completions.
+
+    An estimate: it leaves out generation's cache and fragmentation, and the logits, which TRL computes in chunks. The
+    tiny model's default run on a CPU took 1.6 GB beside the 0.6 GB of the libraries, for an estimate of 1.2.
+    """
+    shape, parameters = model.config, model.num_parameters()
+    width = torch.finfo(model.dtype).bits // 8
+    weights = BYTES_4_BIT if cfg.peft.quantization else width
+    reference = cfg.peft.own_reference and _keeps_reference(cfg, args)
+    rows, layers, hidden = args.per_device_train_batch_size, shape.num_hidden_layers, shape.hidden_size
+    kept = layers + KEPT_PER_LAYER if args.activation_checkpointing else layers * KEPT_PER_LAYER
+    activation_width = 2 if args.bf16 or args.fp16 else width
+    total = parameters * weights * (2 if reference else 1) + trained * width * (1 + OPTIMIZER_STATES)
+    total += rows * length * hidden * kept * activation_width
+    separate = cfg.algo.name == "ppo" and cfg.algo.critic == "separate"
+    total += parameters * width * (2 + OPTIMIZER_STATES) if separate else 0
+    formula = (
+        f"{parameters:,} parameters x {weights:.3g} bytes{' x 2 (with the reference)' if reference else ''}"
+        f" + {trained:,} trained x {width} bytes x {1 + OPTIMIZER_STATES} (gradients, AdamW's two moments)"
+        f" + {rows} rows x {length:.0f} tokens x {hidden} hidden x {kept} values kept x {activation_width} bytes"
+        f"{f' + {parameters:,} of the critic x {width} bytes x {2 + OPTIMIZER_STATES}' if separate else ''}"
+    )
+    return total, formula
+
+
+def _keeps_reference(cfg: "Config", args: "TrainingArguments") -> bool:
+    """Whether a second model stays in memory while training."""
+    if cfg.algo.name == "dpo":
+        return not args.precompute_ref_log_probs
+    if cfg.algo.name == "ppo":
+        return cfg.algo.init_kl_coef > 0 or cfg.algo.target_kl is not None
+    return ALGO_NEEDS[cfg.algo.name] == PROMPTS and args.beta > 0
+
+
+def estimate_disk(
+    cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, steps: int
+) -> tuple[float, str]:
+    """Bytes that checkpoints and the final model take at most, and the formula.
+
+    One checkpoint more than are kept: the next is written before the oldest goes. Logs, samples and a critic of its own
+    are left out.
+    """
+    width = torch.finfo(model.dtype).bits // 8
+    written = trained if cfg.peft.lora else model.num_parameters()
+    every = args.save_steps if args.save_steps >= 1 else max(1, round(args.save_steps * steps))
+    saved = 0 if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no" else -(-steps // int(every))
+    kept = min(saved, args.save_total_limit + 1) if args.save_total_limit else saved
+    made = model.num_parameters() * width if cfg.model.init is not None else 0
+    total = kept * (written + OPTIMIZER_STATES * trained) * width + written * width + made
+    formula = (
+        f"{kept} checkpoints of {written:,} weights and {OPTIMIZER_STATES} x {trained:,} moments of AdamW, and the"
+        f" model, each x {width} bytes{' and the start model' if made else ''}"
+    )
+    return total, formula
+
+
+def estimate_time(
+    cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, tokens: float, steps: int
+) -> tuple[float, str]:
+    """Seconds of training by its matrix products alone, at the rate that this machine has now, and the formula.
+
+    A pass forward takes 2 operations a weight and token (Kaplan et al. 2020, arXiv:2001.08361, section 2.1), one
+    backward twice that, or once where nearly all weights are frozen. Attention, decoding token by token, padding and
+    everything that is no matrix product come on top; completions that end before the budget take less.
+
+    Args:
+        tokens: of an optimizer step, prompts and completions.
+    """
+    passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
+    if ALGO_NEEDS[cfg.algo.name] == PROMPTS:  # a rollout is sampled and scored once, trained on num_iterations times
+        ppo = cfg.algo.name == "ppo"
+        passes += (1 + (ppo or args.num_iterations > 1) + (ppo or args.beta > 0)) / args.num_iterations
+    embedded = model.get_input_embeddings().weight.numel()
+    tied = model.config.get_text_config().tie_word_embeddings
+    weights = model.num_parameters() - (0 if tied else embedded)  # looking a row up multiplies nothing
+    rate = _measure_rate(cfg, args, model)
+    seconds = steps * tokens * passes * 2 * weights / rate
+    formula = (
+        f"{steps} steps x {tokens:,.0f} tokens x {passes:g} passes x 2 x {weights:,} weights at"
+        f" {rate / 1e9:,.0f} GFLOP/s, measured now: matrix products alone"
+    )
+    return seconds, formula
+
+
+def _measure_rate(cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel") -> float:
+    """Operations a second of a matrix product of the model's width."""
+    device = "cpu" if cfg.device.use_cpu else "cuda"
+    half = args.bf16 or model.dtype == torch.bfloat16
+    width = model.config.get_text_config().hidden_size
+    left = torch.ones(MEASURED_ROWS, width, device=device, dtype=torch.bfloat16 if half else torch.float32)
+    right = torch.ones(width, 4 * width, device=device, dtype=left.dtype)
+    left @ right  # the first takes the time of loading kernels
+    products, start = 0, time.perf_counter()
+    while time.perf_counter() - start < MEASURED_S:
+        left @ right
+        products += 1
+        if device == "cuda":
+            torch.cuda.synchronize()
+    return products * 2 * MEASURED_ROWS * 4 * width**2 / (time.perf_counter() - start)

@@ -1,0 +1,111 @@
+"""The start model's completions on held-out rows, or on those to learn from, kept under everything they depend on.
+
+A sweep over training settings and seeds measures its baseline once. Only token ids are kept: grades, rewards and
+intervals are computed anew, so a changed grader or reward can never meet a stale entry.
+
+    held_out = sample_start_model(cfg, folder, model_path, tokenizer, prompt_ids, title="baseline")
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlhf_exp.config.values import show
+from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
+from rlhf_exp.models import identify_weights, load_policy
+from rlhf_exp.models.generation import choose_method
+from rlhf_exp.runs.folder import RunFolder, write_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from rlhf_exp.config.schema import Config
+
+SAMPLER_VERSION = 3
+"""Goes up when sampling itself changes, so that earlier entries are no longer found."""
+
+
+def sample_start_model(
+    cfg: "Config",
+    folder: RunFolder,
+    model_path: str,
+    tokenizer: "PreTrainedTokenizerBase",
+    prompt_ids: list[list[int]],
+    title: str,
+    model: "PreTrainedModel | None" = None,
+) -> HeldOut:
+    """The start model's completions of these prompts: from the cache, or sampled and put there.
+
+    `model` is the one of `model_path` where the caller has it loaded. `baseline_cached` of run.json says which it was.
+    """
+    key = baseline_key(cfg, identify_weights(model_path), prompt_ids)
+    held_out = read_baseline(cfg, key, len(prompt_ids))
+    folder.record["baseline_cached"] = held_out is not None
+    if held_out is None:
+        model = load_policy(cfg, model_path) if model is None else model
+        held_out = sample_held_out(model, tokenizer, prompt_ids, cfg, title=title)
+        write_baseline(cfg.eval.cache_dir, key, held_out)
+    return held_out
+
+
+def baseline_key(cfg: "Config", weights: str, prompt_ids: list[list[int]]) -> str:
+    """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, batches, numerics."""
+    facts = {
+        "sampler": SAMPLER_VERSION,
+        "weights": weights,
+        "prompt_ids": prompt_ids,
+        "max_tokens": cfg.max_tokens,
+        "sampling": [cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k, cfg.eval.seed, cfg.eval.batch_size],
+        "completions": [cfg.eval.completions, cfg.eval.greedy],
+        "method": choose_method(cfg),
+        "numerics": [cfg.model.dtype, cfg.model.attn_implementation, cfg.peft.quantization, cfg.device.use_cpu],
+        "versions": [version("torch"), version("transformers")],
+    }
+    return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def read_baseline(cfg: "Config", key: str, rows: int) -> HeldOut | None:
+    """The cached completions of `rows` prompts, or None where there are none, or no cache is wanted. A damaged entry is
+    as good as none, and said so: what is sampled anew takes its place."""
+    if cfg.eval.cache_dir is None or not (path := Path(cfg.eval.cache_dir) / f"{key}.json").exists():
+        return None
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        greedy = kept.pop("greedy")
+        held_out = HeldOut(**kept, greedy=HeldOut(**greedy) if greedy else None)
+        _check(held_out, rows * cfg.eval.completions, cfg.max_tokens)
+        if cfg.eval.greedy:
+            _check(held_out.greedy, rows, cfg.max_tokens)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        print(f"rlhf_exp: {path}: damaged ({reason}); sampled anew", file=sys.stderr)
+        return None
+    return held_out
+
+
+def _check(held_out: HeldOut, count: int, max_tokens: int) -> None:
+    """Raises ValueError or TypeError unless it holds `count` completions and figures of the right types."""
+    for name in ("completion_ids", "truncated", "kl", "kl_sampled", "kl_outside"):
+        values = getattr(held_out, name)
+        if values is None and name in ("kl_sampled", "kl_outside"):
+            continue
+        if not isinstance(values, list) or len(values) != count:
+            raise ValueError(f"{name} is not a list of {count}")
+        for value in values:
+            if name == "completion_ids":
+                fits = len(value) <= max_tokens and all(type(token) is int and token >= 0 for token in value)
+            else:
+                fits = type(value) is bool if name == "truncated" else type(value) in (int, float)
+            if not fits:
+                raise ValueError(f"{name} holds {show(value, 40)}")
+
+
+def write_baseline(cache_dir: str | None, key: str, baseline: HeldOut) -> None:
+    """Keep the completions; two runs that write the same key at once write the same content."""
+    if cache_dir is not None:
+        Path(cache_dir).mkdir(parents=True, exist_ok=True)
+        write_json(Path(cache_dir) / f"{key}.json", asdict(baseline))

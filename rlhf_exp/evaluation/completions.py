@@ -1,0 +1,196 @@
+"""Measuring a model on held-out rows: sample, grade, and compare with the start model.
+
+    prompt_ids = encode_prompts(tokenizer, task.eval)
+    held_out = sample_held_out(model, tokenizer, prompt_ids, cfg)
+    samples = describe_samples("baseline", cfg, task, tokenizer, rewards, held_out)     # samples.jsonl
+    section = summarise(samples, cfg.max_tokens, held_out)                              # sample_figures.py
+
+The same rows, budget and sampling serve the baseline and the trained model, so that their difference is paired.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from tqdm.auto import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
+from rlhf_exp.models.sampled_kl import CompletionKL, measure_completions
+from rlhf_exp.models.scoring import completion_logits
+from rlhf_exp.rewards import RewardFunction, score_completions
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.tasks import Task
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """`eval.completions` completions of each held-out row, row after row: those of row i are [i * k : (i + 1) * k].
+
+    Attributes:
+        completion_ids: (rows * k) lists of token ids, the end token among them.
+        truncated: (rows * k) whether the budget cut it.
+        kl: (rows * k) the sum over its tokens of KL(policy || start), in nats, at temperature 1.
+        kl_sampled: (rows * k) the same of the distributions that are sampled from (sampled_kl.py); None where these are
+            the models' own, or nothing is drawn.
+        kl_outside: (rows * k) the probability that the policy draws a token which the start model, sampled in the same
+            way, cannot: mean over its tokens. None as there.
+        greedy: the greedy completion of each row, k = 1; None without `eval.greedy`.
+    """
+
+    completion_ids: list[list[int]]
+    truncated: list[bool]
+    kl: list[float]
+    greedy: "HeldOut | None" = None
+    kl_sampled: list[float] | None = None
+    kl_outside: list[float] | None = None
+
+
+def list_eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Every token that ends a completion: the tokenizer's and the model's own."""
+    declared = model.generation_config.eos_token_id
+    declared = declared if isinstance(declared, list) else [declared]
+    return sorted({t for t in [*declared, tokenizer.eos_token_id] if t is not None})
+
+
+def sample_held_out(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt_ids: list[list[int]],
+    cfg: "Config",
+    start_model: PreTrainedModel | None = None,
+    title: str = "evaluate",
+) -> HeldOut:
+    """Sample `cfg.eval.completions` completions of each prompt, in batches sorted by prompt length, from
+    `cfg.eval.seed`; with `cfg.eval.greedy` a greedy one besides.
+
+    Torch's random state is put back afterwards: measuring does not change training. Without `start_model` the model is
+    the start model, and its KL is 0.
+    """
+    sampling = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
+    repeated = [ids for ids in prompt_ids for _ in range(cfg.eval.completions)]
+    sampled = _sample(model, tokenizer, repeated, cfg, sampling, start_model, title)
+    if not cfg.eval.greedy:
+        return sampled
+    greedy = _sample(
+        model, tokenizer, prompt_ids, cfg, replace(sampling, temperature=0.0), start_model, f"{title}, greedy"
+    )
+    return replace(sampled, greedy=greedy)
+
+
+def measure_kl(
+    model: PreTrainedModel,
+    start_model: PreTrainedModel,
+    rows: list[tuple[list[int], list[int]]],
+    pad_id: int,
+    sampling: Sampling,
+) -> list[CompletionKL]:
+    """KL(policy || start) of each (prompt ids, completion ids) row, in nats per completion (sampled_kl.py)."""
+    policy, start = (partial(completion_logits, network, pad_id=pad_id) for network in (model, start_model))
+    return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
+
+
+def describe_samples(
+    which: str,
+    cfg: "Config",
+    task: "Task",
+    tokenizer: PreTrainedTokenizerBase,
+    rewards: list[RewardFunction],
+    held_out: HeldOut,
+) -> list[dict[str, Any]]:
+    """The rows of samples.jsonl: each completion with its grade, every reward component, and the weighted reward.
+
+    Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`, under plain
+    sampling no `kl_sampled` and `kl_outside`. `messages` is there where the prompt is messages: `prompt` is the last
+    one's text.
+    """
+    samples = _describe(which, "sampled", cfg, task, tokenizer, rewards, held_out)
+    if held_out.greedy is not None:
+        samples += _describe(which, "greedy", cfg, task, tokenizer, rewards, held_out.greedy)
+    return samples
+
+
+def _sample(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt_ids: list[list[int]],
+    cfg: "Config",
+    sampling: Sampling,
+    start_model: PreTrainedModel | None,
+    title: str,
+) -> HeldOut:
+    """One completion of each prompt, in their order."""
+    eos_ids = list_eos_ids(model, tokenizer)
+    order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
+    completions: list[list[int]] = [[] for _ in prompt_ids]
+    training = model.training
+    model.eval()
+    devices = [] if model.device.type == "cpu" else [model.device]
+    with (
+        torch.random.fork_rng(devices),
+        tqdm(total=len(order), desc=title, unit="row", leave=False, disable=None) as bar,
+    ):
+        torch.manual_seed(cfg.eval.seed)
+        for start in range(0, len(order), cfg.eval.batch_size):
+            batch = order[start : start + cfg.eval.batch_size]
+            found = sample_completions(
+                model, [prompt_ids[i] for i in batch], sampling, eos_ids, tokenizer.pad_token_id, choose_method(cfg)
+            )
+            for i, completion in zip(batch, found, strict=True):
+                completions[i] = completion
+            bar.update(len(batch))
+    plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution
+    kl = [CompletionKL(0.0, 0.0, 0.0)] * len(order)
+    if start_model is not None:
+        rows, compared = list(zip(prompt_ids, completions, strict=True)), Sampling(1) if plain else sampling
+        kl = measure_kl(model, start_model, rows, tokenizer.pad_token_id, compared)
+    model.train(training)
+    truncated = [ids[-1] not in eos_ids for ids in completions]
+    held_out = HeldOut(completions, truncated, [found.kl for found in kl])
+    if plain:
+        return held_out
+    return replace(held_out, kl_sampled=[found.sampled for found in kl], kl_outside=[found.outside for found in kl])
+
+
+def _describe(
+    which: str,
+    decoding: str,
+    cfg: "Config",
+    task: "Task",
+    tokenizer: PreTrainedTokenizerBase,
+    rewards: list[RewardFunction],
+    held_out: HeldOut,
+) -> list[dict[str, Any]]:
+    texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
+    k = len(texts) // len(task.eval)
+    rows = [row for row in task.eval for _ in range(k)]
+    components = score_completions(rewards, rows, texts, held_out.completion_ids)
+    samples = []
+    for i, (row, text, parts) in enumerate(zip(rows, texts, components, strict=True)):
+        sample = {
+            "which": which,
+            "id": row["id"],
+            "sample": i % k,
+            "decoding": decoding,
+            **_show_prompt(row["prompt"]),
+            "completion": text,
+            "tokens": len(held_out.completion_ids[i]),
+            "truncated": held_out.truncated[i],
+        }
+        if task.grade is not None:
+            sample |= {key: value for key, value in asdict(task.grade(text, row)).items() if key != "score"}
+        if rewards:
+            reward = sum(cfg.reward.weights[name] * value for name, value in parts.items())
+            sample |= {"rewards": parts, "reward": reward}
+        sample["kl"] = held_out.kl[i]
+        if held_out.kl_sampled is not None:
+            sample |= {"kl_sampled": held_out.kl_sampled[i], "kl_outside": held_out.kl_outside[i]}
+        samples.append(sample)
+    return samples
+
+
+def _show_prompt(prompt: "str | list[dict[str, str]]") -> dict[str, Any]:
+    return {"prompt": prompt} if isinstance(prompt, str) else {"prompt": prompt[-1]["content"], "messages": prompt}

@@ -1,0 +1,166 @@
+"""What a run measures before and after training, by what it trains: a policy, or a reward model.
+
+    measurement = PolicyMeasurement(cfg, folder, model_path, tokenizer, task, rewards)
+    probe = measurement.before()
+    measurement.after()                  # of what was saved in run_dir/model
+
+Files are written as soon as there is something to write, so that a crash leaves what was measured.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlhf_exp.callbacks.probe import Probe
+from rlhf_exp.evaluation.cache import sample_start_model
+from rlhf_exp.evaluation.completions import describe_samples, sample_held_out
+from rlhf_exp.evaluation.held_out_loss import (
+    LN_2,
+    UNTRAINED_PAIRS,
+    Scored,
+    compare_pair_loss,
+    compare_token_loss,
+    score_demonstrations,
+    token_loss,
+)
+from rlhf_exp.evaluation.metrics import compare, summarise
+from rlhf_exp.evaluation.preferences import (
+    compare_preferences,
+    describe_pairs,
+    find_errors,
+    implicit_rewards,
+    score_pairs,
+    summarise_preferences,
+)
+from rlhf_exp.evaluation.training_loss import COMPARABLE, explain_other_loss
+from rlhf_exp.models import load_policy, load_scorer
+from rlhf_exp.runs.folder import RunFolder, write_json, write_jsonl
+from rlhf_exp.tasks.prompts import encode_prompts
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.rewards import RewardFunction
+    from rlhf_exp.tasks import Task
+
+
+class PolicyMeasurement:
+    """Completions on held-out prompts, graded and rewarded; the policy's implicit rewards on held-out pairs; the loss
+    of sft on held-out demonstrations, that of dpo on the pairs."""
+
+    def __init__(
+        self,
+        cfg: "Config",
+        folder: RunFolder,
+        model_path: str,
+        tokenizer: PreTrainedTokenizerBase,
+        task: "Task",
+        rewards: "list[RewardFunction]",
+    ) -> None:
+        self.cfg, self.folder, self.model_path = cfg, folder, model_path
+        self.tokenizer, self.task, self.rewards = tokenizer, task, rewards
+        self.prompt_ids = encode_prompts(tokenizer, task.eval)
+        self.samples: list[dict[str, Any]] = []
+        self.baseline: dict[str, Any] = {}
+        self.scored: list[Scored] = []
+
+    def before(self) -> Probe:
+        """Measure the start model, from the cache where it is there; returns the probe for training."""
+        cfg, task, run_dir = self.cfg, self.task, self.folder.path
+        start_model = load_policy(cfg, self.model_path)
+        held_out = sample_start_model(
+            cfg, self.folder, self.model_path, self.tokenizer, self.prompt_ids, "baseline", start_model
+        )
+        self.samples = describe_samples("baseline", cfg, task, self.tokenizer, self.rewards, held_out)
+        self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
+        self.baseline |= self._measure_loss(start_model)
+        if cfg.algo.name == "dpo":
+            self.baseline["preference"] = UNTRAINED_PAIRS
+        write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
+        write_jsonl(run_dir / "samples.jsonl", self.samples)
+        rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
+        return Probe.from_samples(
+            start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, self.tokenizer.pad_token_id
+        )
+
+    def after(self) -> None:
+        """Measure what was saved, and how it differs from the start model."""
+        cfg, task, run_dir = self.cfg, self.task, self.folder.path
+        start_model = load_policy(cfg, self.model_path)
+        policy = load_policy(cfg, str(run_dir / "model"), start_model.dtype)
+        held_out = sample_held_out(policy, self.tokenizer, self.prompt_ids, cfg, start_model)
+        trained = describe_samples("trained", cfg, task, self.tokenizer, self.rewards, held_out)
+        sections = {
+            "baseline": self.baseline,
+            "trained": summarise(trained, cfg.max_tokens, held_out),
+        }
+        sections["paired"] = compare(self.samples, trained, cfg.eval.seed)
+        if self.scored:
+            scored = score_demonstrations(policy, self.tokenizer, task.demonstrations, cfg, "loss, trained")
+            sections["trained"]["loss"] = token_loss(scored)
+            sections["paired"]["loss"] = compare_token_loss(self.scored, scored)
+        if task.pairs:
+            scores = implicit_rewards(policy, start_model, self.tokenizer, task.pairs, cfg)
+            rows = describe_pairs("trained", task.pairs, scores, self.tokenizer)
+            sections["trained"]["preference"] = summarise_preferences(rows)
+            if cfg.algo.name == "dpo" and "loss" in self.baseline:
+                sections["trained"]["loss"] = sections["trained"]["preference"]["loss"]
+                sections["paired"]["loss"] = compare_pair_loss(sections["trained"]["loss"])
+            write_jsonl(run_dir / "preferences.jsonl", rows)
+            write_json(run_dir / "errors.json", find_errors(rows))
+        measured = {name: section for name, section in sections.items() if section}
+        write_json(run_dir / "evaluation.json", measured)
+        write_jsonl(run_dir / "samples.jsonl", [*self.samples, *trained])
+
+    def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:
+        """The start model's `loss`; or `loss_left_out`, a sentence that says why it has none, which is printed too."""
+        cfg, rows, reason = self.cfg, self.task.demonstrations, None
+        if cfg.algo.name not in COMPARABLE or (cfg.algo.name == "sft" and not rows):
+            return {}
+        if other := explain_other_loss(cfg.algo.name, cfg.algo.args):
+            reason = f"with {other} it is not the training loss"
+        elif cfg.algo.name == "dpo":
+            return {"loss": LN_2}
+        else:
+            self.scored = score_demonstrations(start_model, self.tokenizer, rows, cfg, "loss, baseline")
+            if self.scored:
+                counts = {"scored": len(self.scored), "left_out": len(rows) - len(self.scored)}
+                return {"loss": token_loss(self.scored), "loss_rows": counts}
+            reason = f"the prompts of all {len(rows)} rows fill algo.args.max_length={cfg.algo.args['max_length']}"
+        print(f"held-out loss: left out, {reason}", flush=True)
+        return {"loss_left_out": reason}
+
+
+class ScorerMeasurement:
+    """Rewards on held-out preference pairs. The baseline is the start model under the untrained head that training
+    begins with."""
+
+    def __init__(
+        self, cfg: "Config", folder: RunFolder, model_path: str, tokenizer: PreTrainedTokenizerBase, task: "Task"
+    ) -> None:
+        self.cfg, self.folder, self.model_path = cfg, folder, model_path
+        self.tokenizer, self.task = tokenizer, task
+        self.rows: list[dict[str, Any]] = []
+
+    def before(self) -> None:
+        """Measure the untrained reward model. There is no probe: a reward model has no next-token distribution."""
+        self.rows = self._score("baseline", self.model_path)
+        write_json(self.folder.path / "evaluation.json", {"baseline": summarise_preferences(self.rows)})
+        write_jsonl(self.folder.path / "preferences.jsonl", self.rows)
+
+    def after(self) -> None:
+        """Measure what was saved."""
+        run_dir = self.folder.path
+        trained = self._score("trained", str(run_dir / "model"))
+        sections = {
+            "baseline": summarise_preferences(self.rows),
+            "trained": summarise_preferences(trained),
+            "paired": compare_preferences(self.rows, trained, self.cfg.eval.seed),
+        }
+        write_json(run_dir / "evaluation.json", sections)
+        write_jsonl(run_dir / "preferences.jsonl", [*self.rows, *trained])
+        write_json(run_dir / "errors.json", find_errors(trained))
+
+    def _score(self, which: str, path: str) -> list[dict[str, Any]]:
+        pairs = self.task.pairs
+        scores = score_pairs(load_scorer(self.cfg, path), self.tokenizer, pairs, self.cfg)
+        return describe_pairs(which, pairs, scores, self.tokenizer)

@@ -1,0 +1,72 @@
+"""The loss of sft and of dpo on held-out rows, in the unit of the training loss.
+
+    rows = score_demonstrations(policy, tokenizer, task.demonstrations, cfg)     # sft
+    token_loss(rows), compare_token_loss(before, rows)                           # intervals, nats per token
+
+dpo's loss follows from the held-out pairs' implicit rewards (preferences/), and is ln 2 before training: the policy is
+its own reference, which prefers no answer. Neither is measured where training minimises another quantity
+(training_loss.py).
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlhf_exp.evaluation.preferences.tokens import encode_demonstration
+from rlhf_exp.models.scoring import sum_logps
+from rlhf_exp.stats import Interval, mean_interval
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.tasks import Row
+
+LN_2: Interval = {"value": float(np.log(2)), "low": float(np.log(2)), "high": float(np.log(2))}
+UNTRAINED_PAIRS: dict[str, Any] = {"accuracy": {"value": 0.5, "low": 0.5, "high": 0.5}, "loss": LN_2}
+"""The implicit rewards of the start model: 0 for every answer, so that every pair is a tie."""
+
+
+class Scored(NamedTuple):
+    """One demonstration: the sum of -log p over its completion, in nats, and how many tokens that is."""
+
+    nats: float
+    tokens: int
+
+
+def score_demonstrations(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]", cfg: "Config", title: str
+) -> list[Scored]:
+    """Score the completions on the tokens that SFTTrainer trains on, cut where it cuts them. A row whose prompt fills
+    `max_length` has nothing to score, and is left out, as it is in training."""
+    most = cfg.algo.args.get("max_length")
+    encoded = [encode_demonstration(tokenizer, row) for row in rows]
+    cut = [(prompt, answer[: max(0, most - len(prompt))] if most else answer) for prompt, answer in encoded]
+    kept = [row for row in cut if row[1]]
+    logps = sum_logps(model, kept, tokenizer.pad_token_id, title=title)
+    return [Scored(-logp, len(answer)) for logp, (_, answer) in zip(logps, kept, strict=True)]
+
+
+def token_loss(rows: list[Scored]) -> Interval:
+    """Mean loss over the completion tokens of all rows, which is what SFTTrainer minimises, in nats per token.
+
+    The interval is over rows, since the tokens of a row are alike: Student's t of the ratio of two means, by its
+    linear approximation (Cochran 1977, Sampling Techniques, section 6.3).
+    """
+    return _ratio(np.array([row.nats for row in rows]), np.array([row.tokens for row in rows]))
+
+
+def compare_token_loss(before: list[Scored], after: list[Scored]) -> Interval:
+    """The change of `token_loss` on the same rows; below 0 the loss fell."""
+    nats = np.array([row.nats for row in after]) - np.array([row.nats for row in before])
+    return _ratio(nats, np.array([row.tokens for row in after]))
+
+
+def compare_pair_loss(loss: Interval) -> Interval:
+    """The change of dpo's loss from ln 2."""
+    ends = {name: None if end is None else end - LN_2["value"] for name, end in loss.items()}
+    return {"value": ends["value"], "low": ends["low"], "high": ends["high"]}
+
+
+def _ratio(sums: np.ndarray, counts: np.ndarray) -> Interval:
+    ratio = sums.sum() / counts.sum()
+    return mean_interval(ratio + (sums - ratio * counts) / counts.mean())

@@ -1,0 +1,208 @@
+"""Sampling completions, in training and in evaluation.
+
+    completions = sample_completions(model, prompt_ids, sampling, eos_ids=[1], pad_id=0)    # list of token lists
+
+`method=compact` is our decoding loop: it drops a sequence from the batch, and from the cache, as soon as it ends, where
+`generate` carries it on as padding until the longest one has ended. Both draw each token from the same distribution;
+they differ in which random numbers a row gets once another row has ended. `method=trl` is transformers' `generate`.
+`auto` is compact on a CPU, where it was measured to win (bench/generation.py), and trl elsewhere.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+from transformers.generation.logits_process import (
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from rlhf_exp.algorithms import TRL_SAMPLING
+from rlhf_exp.callbacks.metrics import NonFiniteLoss
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer
+
+    from rlhf_exp.config.schema import Config
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How completions are drawn: at most `max_new_tokens` each; top_p=1 and top_k=0 leave the distribution whole.
+
+    temperature=0 draws nothing: each token is the most probable one (greedy), whatever top_p and top_k say.
+    """
+
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+    @property
+    def truncates(self) -> bool:
+        """Whether some tokens of a distribution can never be drawn."""
+        return self.top_p < 1.0 or self.top_k > 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether tokens are drawn from the model's own distribution."""
+        return self.temperature == 1.0 and not self.truncates
+
+
+def choose_method(cfg: "Config") -> str:
+    """Resolve `generation=auto` to compact or trl."""
+    if cfg.generation.method != "auto":
+        return cfg.generation.method
+    args = cfg.algo.args
+    trls = args.get("use_vllm") or any(args.get(name) is not None for name in TRL_SAMPLING)
+    return "compact" if cfg.device.use_cpu and not trls else "trl"
+
+
+@torch.no_grad()
+def sample_completions(
+    model: PreTrainedModel,
+    prompt_ids: list[list[int]],
+    sampling: Sampling,
+    eos_ids: list[int],
+    pad_id: int,
+    method: str = "compact",
+) -> list[list[int]]:
+    """Sample one completion for each prompt, as one batch, from torch's global random state.
+
+    Args:
+        prompt_ids: token ids of each prompt, of any lengths.
+        eos_ids: tokens that end a completion.
+
+    Returns:
+        Token ids of each completion, its EOS included; without EOS at the end it was cut at `max_new_tokens`.
+    """
+    ids, mask = _pad_left(prompt_ids, pad_id, model.device)
+    if method == "trl":
+        width, drawn = ids.shape[1], {"do_sample": False}
+        if sampling.temperature > 0:
+            drawn = {
+                "do_sample": True,
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p,
+                "top_k": sampling.top_k,
+            }
+        output = model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=sampling.max_new_tokens,
+            repetition_penalty=1.0,  # some checkpoints (Qwen2.5) bring another in their generation config
+            eos_token_id=eos_ids,
+            pad_token_id=pad_id,
+            **drawn,
+        )
+        return [_cut_at_eos(row, eos_ids) for row in output[:, width:].tolist()]
+    return _sample_compact(model, ids, mask, sampling, eos_ids)
+
+
+def build_rollout(cfg: "Config") -> Callable[[list, "GRPOTrainer"], dict[str, Any]] | None:
+    """The `rollout_func` for GRPOTrainer, or None where TRL generates by itself.
+
+    TRL hands over the prompts of the whole generation batch, each repeated `num_generations` times, and computes the
+    log-probabilities of what comes back as it does for its own samples.
+    """
+    if choose_method(cfg) == "trl":
+        return None
+
+    def rollout(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:
+        from trl.models.utils import unwrap_model_for_generation
+
+        prompt_ids, _, _ = trainer._tokenize_prompts(prompts)
+        config = trainer.generation_config
+        sampling = Sampling(config.max_new_tokens, trainer.temperature, trainer.top_p, trainer.top_k or 0)
+        training = trainer.model.training
+        with unwrap_model_for_generation(
+            trainer.model_wrapped,
+            trainer.accelerator,
+            gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
+        ) as model:
+            model.eval()  # no dropout while sampling
+            completion_ids = sample_completions(
+                model, prompt_ids, sampling, trainer.eos_token_ids, trainer._tokenizer.pad_token_id
+            )
+            model.train(training)
+        return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": None}
+
+    return rollout
+
+
+def build_warpers(sampling: Sampling) -> LogitsProcessorList:
+    """The warpers that `generate` applies, in its order."""
+    warp = LogitsProcessorList()
+    if sampling.temperature not in (0.0, 1.0):
+        warp.append(TemperatureLogitsWarper(sampling.temperature))
+    if sampling.top_k > 0:
+        warp.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1.0:
+        warp.append(TopPLogitsWarper(sampling.top_p))
+    return warp
+
+
+def _sample_compact(
+    model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, sampling: Sampling, eos_ids: list[int]
+) -> list[list[int]]:
+    """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token."""
+    warp, stop = build_warpers(sampling), torch.tensor(eos_ids, device=ids.device)
+    drawn = ids.new_zeros(len(ids), sampling.max_new_tokens)
+    lengths = ids.new_zeros(len(ids))
+    alive = torch.arange(len(ids), device=ids.device)
+    padded = not bool(mask.all())  # without padding the causal mask alone is right, and cheaper
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    cache = DynamicCache(config=model.config)
+    tokens = ids
+    for step in range(sampling.max_new_tokens):
+        logits = model(
+            input_ids=tokens,
+            attention_mask=mask if padded else None,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        if sampling.temperature == 0:
+            _require_finite(logits)  # argmax would take a NaN for the largest
+            next_tokens = logits.argmax(-1)
+        else:
+            try:
+                next_tokens = torch.multinomial(warp(ids[alive], logits.float()).softmax(-1), 1).squeeze(1)
+            except RuntimeError:
+                _require_finite(logits)
+                raise
+        drawn[alive, step] = next_tokens
+        lengths[alive] = step + 1
+        going = ~torch.isin(next_tokens, stop)
+        if not going.any():
+            break
+        if not going.all():
+            kept = going.nonzero().squeeze(1)
+            alive, next_tokens, mask, positions = alive[kept], next_tokens[kept], mask[kept], positions[kept]
+            cache.batch_select_indices(kept)
+        tokens, positions = next_tokens[:, None], positions[:, -1:] + 1
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
+    return [row[:n] for row, n in zip(drawn.tolist(), lengths.tolist(), strict=True)]
+
+
+def _require_finite(logits: torch.Tensor) -> None:
+    if not logits.isfinite().all():
+        raise NonFiniteLoss("the policy's logits are not finite; try a lower algo.args.learning_rate")
+
+
+def _pad_left(rows: list[list[int]], pad_id: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and attention mask, both (batch, longest) int64."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[pad_id] * (width - len(row)) + row for row in rows], device=device)
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
+    return ids, mask
+
+
+def _cut_at_eos(row: list[int], eos_ids: list[int]) -> list[int]:
+    end = next((i for i, token in enumerate(row) if token in eos_ids), len(row) - 1)
+    return row[: end + 1]

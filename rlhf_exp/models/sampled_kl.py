@@ -1,0 +1,101 @@
+"""KL to a reference, exact over the vocabulary: of the models' own distributions, and of those that are sampled from.
+
+    found = measure_completions(policy, reference, rows, vocabulary_size, Sampling(32, temperature=0.7, top_p=0.9))
+    found[0].kl, found[0].sampled, found[0].outside          # of one completion
+
+Both are sums over a completion's positions of the exact KL over the vocabulary: never negative, and an unbiased
+estimate of the sequence KL with less variance than log-ratios of the sampled tokens (its Rao-Blackwellised form, Amini
+et al. 2025, arXiv:2504.10637).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from rlhf_exp.models.generation import Sampling, build_warpers
+from rlhf_exp.models.scoring import split_rows, token_kl
+
+CHUNK_VALUES = 2**22
+"""Positions times vocabulary that are compared at once: some ten arrays of this size live together, beside the logits
+of one batch from both models."""
+
+Row = tuple[list[int], list[int]]
+Scorer = Callable[[list[Row]], torch.Tensor]
+"""(prompt ids, completion ids) rows -> (all completion tokens, vocabulary) logits at temperature 1."""
+
+
+@dataclass(frozen=True)
+class CompletionKL:
+    """One completion's KL(policy || reference), in nats.
+
+    Attributes:
+        kl: of the models' distributions at temperature 1.
+        sampled: of those that completions are drawn from (`compare_sampled`); `kl` where the sampling is plain.
+        outside: mean over its tokens of the probability with which the policy draws one that the reference, sampled in
+            the same way, cannot.
+    """
+
+    kl: float
+    sampled: float
+    outside: float
+
+
+@torch.no_grad()
+def measure_completions(
+    policy: Scorer, reference: Scorer, rows: list[Row], vocabulary_size: int, sampling: Sampling
+) -> list[CompletionKL]:
+    """KL of each row's completion, in batches of rows of like length; the sampling's temperature must be above 0."""
+    found: dict[int, CompletionKL] = {}
+    for batch in split_rows(rows, vocabulary_size):
+        picked = [rows[i] for i in batch]
+        n = max(1, CHUNK_VALUES // vocabulary_size)
+        chunks = zip(policy(picked).split(n), reference(picked).split(n), strict=True)
+        parts = [_compare(*chunk, sampling) for chunk in chunks]
+        lengths = [len(completion) for _, completion in picked]
+        columns = [torch.cat(part).split(lengths) for part in zip(*parts, strict=True)]
+        for i, kl, sampled, outside in zip(batch, *columns, strict=True):
+            found[i] = CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
+    return [found[i] for i in range(len(rows))]
+
+
+def compare_sampled(
+    logps: torch.Tensor, reference_logps: torch.Tensor, sampling: Sampling
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """KL at each position between what the policy and the reference are sampled from, and where it has no finite value.
+
+    With S and R the tokens that top-k and top-p leave to the policy and to the reference, both at the sampling's
+    temperature, the policy draws from p = policy given S, and the reference from r = reference given R. KL(p || r) is
+    infinite as soon as S holds one token that R does not. Measured is KL(p || q) with q = reference given R or S: it
+    equals KL(p || r) wherever that is finite, is finite always, and at least 0. It is 0 where p = r, and where R lies
+    inside S and both models have the same odds there: only the probability outside R tells these two apart. Without the
+    cut, KL(p || reference) would not be 0 for equal models (up to -log top_p per token), and given S alone it would be
+    0 for any two models once the policy is so sure that S is one token.
+
+    Args:
+        logps, reference_logps: (tokens, vocabulary) float32, normalised, at temperature 1.
+
+    Returns:
+        KL(p || q) in nats, and the probability under p of tokens outside R: both (tokens,) float32.
+    """
+    logps, reference_logps = (torch.log_softmax(v / sampling.temperature, -1) for v in (logps, reference_logps))
+    if not sampling.truncates:
+        return token_kl(logps, reference_logps), torch.zeros_like(logps[:, 0])
+    warp = build_warpers(Sampling(sampling.max_new_tokens, 1.0, sampling.top_p, sampling.top_k))
+    own, its = (warp(None, values).isfinite() for values in (logps, reference_logps))
+    drawn = torch.log_softmax(logps.masked_fill(~own, -torch.inf), -1)
+    given = torch.log_softmax(reference_logps.masked_fill(~(own | its), -torch.inf), -1)
+    log_ratio = (given - drawn).masked_fill(~own, 0.0)
+    # As in token_kl, no term is negative: with s = q / p, p (s - 1 - log s) over S, and the q that lies outside S.
+    inside = drawn.exp() * (torch.expm1(log_ratio) - log_ratio)
+    return inside.sum(-1) + given.exp().masked_fill(own, 0.0).sum(-1), drawn.exp().masked_fill(its, 0.0).sum(-1)
+
+
+def _compare(logits: torch.Tensor, reference_logits: torch.Tensor, sampling: Sampling) -> tuple[torch.Tensor, ...]:
+    """`CompletionKL` of each position, (tokens,) three times, in float32 whatever the precision of the logits."""
+    sides = (logits, reference_logits)
+    logps, reference_logps = (v.log_softmax(-1, torch.promote_types(v.dtype, torch.float32)) for v in sides)
+    kl = token_kl(logps, reference_logps)
+    if sampling.is_plain:
+        return kl, kl, torch.zeros_like(kl)
+    return kl, *compare_sampled(logps, reference_logps, sampling)

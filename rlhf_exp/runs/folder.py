@@ -1,0 +1,270 @@
+"""The run folder: what joins a run to its reports. Every file is whole at every moment.
+
+folder = RunFolder.create(Path("outputs/x"), command=..., facts={"algo": "grpo", ...})
+with folder.phase("train"):
+    ...
+folder.finish("finished")
+"""
+
+import copy
+import ctypes
+import gc
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+STAGES = {
+    "load": "tokenizer, rows, rewards",
+    "sample": "draws completions of the start model to learn from",
+    "baseline": "measures the start model on held-out rows",
+    "train": "builds the trainer and trains; metrics.jsonl has every logged step",
+    "evaluate": "measures the trained model on the same rows",
+    "report": "draws the curves and writes the report",
+}
+"""What a phase does, as it is said when it begins."""
+
+PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
+
+FIRST_KEY = '{"step":'  # of each line in metrics.jsonl
+# Given back when the run ends: on a full disk there is then space for saying so in run.json and error.log.
+RESERVE, RESERVE_BYTES = ".reserve", 2**16
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: a reader sees the old one or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically. NaN and infinity, which JSON lacks, become null."""
+    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write one JSON object a line, atomically."""
+    write_text(path, "".join(json.dumps(_finite(row), ensure_ascii=False) + "\n" for row in rows))
+
+
+def append_jsonl(path: Path, row: dict[str, Any]) -> None:
+    """Append one line; a crash can cut only the last one."""
+    with path.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(_finite(row), ensure_ascii=False) + "\n")
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of metrics.jsonl; [] where there is none. A line that a crash or a full disk cut is left out, and one
+    that was appended to it is kept; how many were cut is said once."""
+    if not path.exists():
+        return []
+    rows, torn = [], 0
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        row = _parse_metrics(line)
+        if row is None and FIRST_KEY in line:
+            torn += 1
+            row = _parse_metrics(line[line.rindex(FIRST_KEY) :])
+        elif row is None and line.strip("\0 \r"):  # a power cut can leave zeros
+            torn += 1
+        if row is not None:
+            rows.append(row)
+    if torn:
+        _say_once(f"rlhf_exp: {path}: {torn} torn line{'s' if torn > 1 else ''} left out")
+    return rows
+
+
+def _parse_metrics(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and "step" in row else None
+
+
+@cache
+def _say_once(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """run.json; {} where there is none, and {"status": "broken"} where it is torn."""
+    try:
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except ValueError:
+        return {"status": "broken"}
+    return {"status": "broken"} | record if isinstance(record, dict) else {"status": "broken"}
+
+
+class RunFolder:
+    """`run.json` of one run: status, facts, and the seconds of each phase."""
+
+    def __init__(self, path: Path, record: dict[str, Any]) -> None:
+        self.path = path
+        self.record = record
+        self.before: dict[str, Any] = {}  # the record of the run that is gone on with
+        self._announced: set[str] = set()
+
+    @classmethod
+    def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
+        """Open `path` as a running run. A resumed run keeps the seconds it has already spent."""
+        path.mkdir(parents=True, exist_ok=True)
+        before = read_record(path)
+        if before.get("status") == "broken":
+            print(f"rlhf_exp: {path}/run.json is torn; its seconds and counts begin anew", file=sys.stderr)
+        folder = cls(
+            path,
+            {
+                "status": "running",
+                "error": None,
+                "command": " ".join([Path(sys.executable).name, "-m", _read_module(), *sys.argv[1:]]),
+                **facts,
+                "steps": before.get("steps", 0),
+                "prompt_tokens": before.get("prompt_tokens", 0),
+                "completion_tokens": before.get("completion_tokens", 0),
+                "seconds": before.get("seconds", {}),
+                "peak_memory_mb": before.get("peak_memory_mb", 0.0),
+                "phase_memory_mb": before.get("phase_memory_mb", {}),
+                "versions": read_versions(),
+                "git_commit": _read_commit(),
+                "started": before.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
+                "finished": None,
+                "baseline_cached": False,
+            },
+        )
+        folder.before = copy.deepcopy(before)  # phases count on in the record
+        (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random: a file system may compress zeros away
+        folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
+        folder.save()
+        return folder
+
+    def save(self) -> None:
+        """Write `run.json`, with the peak memory up to now."""
+        self.record["peak_memory_mb"] = max(self.record["peak_memory_mb"], peak_memory_mb())
+        write_json(self.path / "run.json", self.record)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the seconds spent inside to `seconds[name]`, and keep its peak memory, on success and on failure. What
+        begins is said once."""
+        if name not in self._announced:
+            print(f"[{name}] {STAGES[name]}", flush=True)
+            self._announced.add(name)
+        start = time.perf_counter()
+        reset_peak_memory()
+        try:
+            yield
+        finally:
+            seconds, memory = self.record["seconds"], self.record["phase_memory_mb"]
+            seconds[name] = round(seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+            memory[name] = max(memory.get(name, 0.0), peak_memory_mb())
+            self.save()
+
+    def finish(self, status: str, error: str | None = None) -> None:
+        """Close the record: status is finished, failed, stopped or refused."""
+        (self.path / RESERVE).unlink(missing_ok=True)
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        self.record.update(status=status, error=error, finished=finished)
+        self.save()
+
+    def put_back(self) -> None:
+        """Leave the record of the run that was to be gone on with as it was."""
+        (self.path / RESERVE).unlink(missing_ok=True)
+        self.record = self.before
+        write_json(self.path / "run.json", self.record)
+
+    def give_up(self, status: str, error: str) -> None:
+        """`finish`, where something else has gone wrong already, which an error of this one must not hide."""
+        try:
+            self.finish(status, error)
+        except OSError as problem:
+            print(f"rlhf_exp: {self.path}/run.json cannot be written, {problem.strerror}", file=sys.stderr)
+
+
+def peak_memory_mb() -> float:
+    """The largest memory held since `reset_peak_memory`, in MB (10^6 bytes): on the GPU where torch used one, else
+    resident. Without Linux's /proc it is since the process began, whatever was reset."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 1e6, 1)
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
+        return round(int(found[1]) * 1024 / 1e6, 1)
+    except (OSError, TypeError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+
+
+def reset_peak_memory() -> bool:
+    """Begin a new peak: the jobs of a sweep share one process, and the peak of an earlier one is not theirs. False
+    where the machine has no way to.
+
+    Memory that earlier work freed is first given back to the system, where glibc would keep it.
+
+    Source: proc(5), /proc/pid/clear_refs, value 5 (Linux 4.0).
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        return True
+    try:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except (OSError, AttributeError):  # another system; another C library
+        return False
+    return True
+
+
+def _read_module() -> str:
+    """The module that was started with `python -m`."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec.name.removesuffix(".__main__") if spec else "rlhf_exp"
+
+
+def read_versions() -> dict[str, str]:
+    found = {"python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _read_commit() -> str | None:
+    """The commit of the source checkout, with `-dirty` where files differ from it; None for an installed package."""
+    root = Path(__file__).parent.parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value

@@ -1,0 +1,100 @@
+"""What a run is made from, as hashes: it is never gone on with from other rows, rewards or weights.
+
+    hash_inputs(cfg)          # {"task.path": "9f86d081...", "reward.functions.short": "60303ae2...:short"}
+    hash_rows(task.train)
+
+run.json holds them as `inputs`. A module that a reward's file imports is not among them.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.config.rules.task import list_sources
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+WEIGHTS = re.compile(r"\.(safetensors|json|txt|model|jinja)$")
+SHOWN = 8  # digits of a hash in a message
+
+
+def hash_inputs(cfg: "Config") -> dict[str, str]:
+    """For each key that names a file or folder of this machine, a hash of what is there now."""
+    found = {}
+    for key, task in list_sources(cfg):
+        if task.source == "file":
+            found[f"{key}.path"] = hash_path(Path(task.path))
+    samples = getattr(cfg.task, "samples", None)
+    if samples not in (None, "self"):
+        found["task.samples"] = hash_path(Path(samples) / "samples.jsonl")
+    for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base)):
+        if path is not None and not is_hub_id(path):
+            found[key] = hash_weights(Path(path).expanduser())
+    if cfg.reward.path is not None and not is_hub_id(cfg.reward.path):
+        found["reward.path"] = _hash_reward_model(Path(cfg.reward.path).expanduser(), cfg.reward.normalize)
+    for name, where in cfg.reward.functions.items():
+        path, _, function = where.rpartition(":")
+        found[f"reward.functions.{name}"] = f"{hash_path(Path(path).expanduser())}:{function}"
+    return found
+
+
+def list_changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """task.path 9f86d081, here 60303ae2; of what both have."""
+    return [
+        f"{name} {before[name][:SHOWN]}, here {now[name][:SHOWN]}"
+        for name in now
+        if name in before and before[name] != now[name]
+    ]
+
+
+def hash_rows(rows: Iterable[dict[str, Any]]) -> str:
+    """A hash of rows and their order."""
+    digest = sha256()
+    for row in rows:
+        digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def hash_path(path: Path) -> str:
+    """A hash of a file's content, or of every file below a folder with its name."""
+    if not path.is_dir():
+        return _hash_file(path).hex()
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return _hash_named({str(file.relative_to(path)): file for file in files})
+
+
+def hash_weights(folder: Path) -> str:
+    """A hash of the weights, config and tokenizer in a model's folder."""
+    return _hash_named({file.name: file for file in sorted(folder.iterdir()) if WEIGHTS.search(file.name)})
+
+
+def _hash_reward_model(folder: Path, normalize: bool) -> str:
+    run = (folder / "model").is_dir()
+    found = hash_weights(folder / "model" if run else folder)
+    return f"{found}-{hash_path(folder / 'evaluation.json')}" if run and normalize else found
+
+
+def _hash_named(files: dict[str, Path]) -> str:
+    digest = sha256()
+    for name, file in files.items():
+        digest.update(name.encode())
+        digest.update(_hash_file(file))
+    return digest.hexdigest()
+
+
+def _hash_file(path: Path) -> bytes:
+    facts = path.stat()
+    return _hash_unchanged(path.resolve(), facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _hash_unchanged(path: Path, size: int, mtime_ns: int) -> bytes:
+    """Weights are read once by the jobs of a sweep, which share a process."""
+    with path.open("rb") as content:
+        return file_digest(content, "sha256").digest()

@@ -1,0 +1,174 @@
+"""Reads run folders. A run that failed, or has not got far, loads too: what is absent is empty.
+
+run = load_run(Path("outputs/2026-01-01/12-00-00"))
+run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy"]
+"""
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlhf_exp.runs.folder import read_metrics, read_record
+
+EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
+
+
+class NotARun(ValueError):
+    """A path from which no run can be read; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run folder holds; files that are absent are empty here."""
+
+    path: Path
+    info: dict  # run.json
+    metrics: list[dict]
+    evaluation: dict
+    samples: list[dict]
+    preferences: list[dict]
+    errors: dict
+    facts: dict  # data.json
+    diagnosis: dict
+    config: dict  # every interpolation resolved
+    overrides: list[str]
+
+    @property
+    def status(self) -> str:
+        return self.info["status"]
+
+    def series(self, key: str) -> tuple[list[int], list[float]]:
+        """Steps and values of a metric, over the rows that hold it."""
+        rows = [row for row in self.metrics if row.get(key) is not None]
+        return [row["step"] for row in rows], [row[key] for row in rows]
+
+    def paired_samples(self, decoding: str = "sampled") -> list[tuple[dict, dict]]:
+        """(baseline, trained) completions of the same row and number, in the order of the baseline's file.
+
+        Folders without `sample` and `decoding` hold one sampled completion a row.
+        """
+        kept = [sample for sample in self.samples if sample.get("decoding", "sampled") == decoding]
+        return _pair(kept, lambda sample: (sample["id"], sample.get("sample", 0)))
+
+    def paired_preferences(self) -> list[tuple[dict, dict]]:
+        """(baseline, trained) scores of the same held-out preference pair."""
+        return _pair(self.preferences, lambda row: row["id"])
+
+    def preference(self, which: str) -> dict:
+        """What was measured on the held-out pairs: a reward model's whole section, a part of a policy's; or {}."""
+        section = self.evaluation.get(which, {})
+        return section if self.info.get("algo") == "reward_model" else section.get("preference", {})
+
+
+def find_runs(path: Path) -> list[Path]:
+    """The run folder itself, or those nearest below it (a sweep's), sorted, each once: of a link that leads to a place
+    inside `path` (outputs/latest) that place, and one of several links to the same run elsewhere.
+
+    Raises:
+        NotARun: there is none.
+    """
+    if not path.is_dir():
+        raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
+    root = path.resolve()
+    for pattern in ("run.json", "*/run.json", "*/*/run.json", "*/*/*/run.json"):
+        found: dict[Path, Path] = {}
+        for run_dir in sorted(file.parent for file in path.glob(pattern)):
+            target = run_dir.resolve()
+            if target == root / run_dir.relative_to(path) or not target.is_relative_to(root):
+                found.setdefault(target, run_dir)
+        if found:
+            return _leave_out_torn(sorted(found.values(), key=_natural))
+    raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
+
+
+def load_run(path: Path) -> Run:
+    """Read one run folder.
+
+    Raises:
+        NotARun: run.json is absent, or a file that is there cannot be read.
+    """
+    info = _read_json(path / "run.json")
+    if "status" not in info:
+        raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
+    return Run(
+        path=path,
+        info=info,
+        metrics=read_metrics(path / "metrics.jsonl"),
+        evaluation=_read_json(path / "evaluation.json"),
+        samples=_read_lines(path / "samples.jsonl"),
+        preferences=_read_lines(path / "preferences.jsonl"),
+        errors=_read_json(path / "errors.json"),
+        facts=_read_json(path / "data.json"),
+        diagnosis=_read_json(path / "diagnosis.json"),
+        config=_read_yaml(path / ".hydra" / "config.yaml") or {},
+        overrides=_read_yaml(path / ".hydra" / "overrides.yaml") or [],
+    )
+
+
+def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
+    """Of several runs those whose run.json can be read; a run alone stays, to be refused by name."""
+    torn = [path for path in run_dirs if read_record(path).get("status") == "broken"]
+    if not torn or len(torn) == len(run_dirs):
+        return run_dirs
+    for path in torn:
+        print(f"rlhf_exp: {path}: left out, its run.json is torn", file=sys.stderr)
+    return [path for path in run_dirs if path not in torn]
+
+
+def _pair(rows: list[dict], key: Callable[[dict], Hashable]) -> list[tuple[dict, dict]]:
+    trained = {key(row): row for row in rows if row["which"] == "trained"}
+    return [(row, trained[key(row)]) for row in rows if row["which"] == "baseline" and key(row) in trained]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise NotARun(f"{path}: not UTF-8 text") from error
+
+
+def _read_json(path: Path) -> dict:
+    text = _read_text(path)
+    try:
+        content = json.loads(text) if text else {}
+    except ValueError as error:
+        raise NotARun(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise NotARun(f"{path}: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
+def _read_lines(path: Path) -> list[dict]:
+    """JSON lines; a last line without its newline was cut off by a crash and is left out."""
+    rows = []
+    # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028.
+    for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if line.endswith("\n"):
+                raise NotARun(f"{path}, line {number}: not valid JSON ({error})") from error
+    return rows
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(_read_text(path))
+    except yaml.YAMLError as error:
+        raise NotARun(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+
+
+def _natural(path: Path) -> list[str | int]:
+    """Sorts a sweep's job folders 2 before 10."""
+    return [int(part) if part.isdigit() else part for part in re.split("([0-9]+)", str(path))]

@@ -1,0 +1,104 @@
+"""Samples completions of a task's training prompts from the start model, to make pairs and demonstrations of.
+
+    python -m rlhf_exp.sample task=countdown task.sampling.rows=1024 output_dir=outputs/samples/x
+    python -m rlhf_exp algo=dpo task=countdown task.samples=outputs/samples/x
+
+The folder it makes is a run folder: run.json, .hydra/config.yaml, samples.jsonl (`which` is baseline), data.json with
+what there is to learn from, and evaluation.json, whose baseline is marked as of the train split. A run of dpo or
+reward_model with `task.samples=self` calls `sample`; both find the completions in the cache where they are there.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlhf_exp.algorithms import GRADED
+from rlhf_exp.cli.subcommand import STOPPED, claim_output, compose_command, fail, refuse
+from rlhf_exp.config.hub import prepare_hub
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
+
+if TYPE_CHECKING:
+    pass
+
+FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
+USAGE = """\
+usage: python -m rlhf_exp.sample [GROUP=OPTION ...] [KEY=VALUE ...]
+
+Samples completions of training prompts from the start model and grades them, for `task.samples=FOLDER` to learn from.
+
+Keys that matter here:
+  task (one of {tasks}), model, model.path, peft, device, max_tokens, seed
+  task.sampling.rows, task.sampling.completions (of each prompt)
+  eval.temperature, eval.top_p, eval.top_k, eval.batch_size, eval.cache_dir
+  output_dir (outputs/samples/TASK/TIME)
+
+Example:
+  python -m rlhf_exp.sample task=countdown task.sampling.rows=256 output_dir=outputs/samples/x
+  python -m rlhf_exp algo=dpo task=countdown task.samples=outputs/samples/x
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the command line asks for; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if {"-h", "--help"} & set(arguments):
+        print(USAGE.format(tasks=", ".join(GRADED)), end="")
+        return 0
+    folder = None
+    try:
+        cfg = _compose(arguments)
+        prepare_hub(cfg)
+        with claim_output(cfg, arguments) as cfg:
+            folder = Path(cfg.output_dir)
+            _sample_and_show(cfg, folder)
+    except ConfigError as error:
+        return refuse(error.problems, "sample")
+    except KeyboardInterrupt:
+        return STOPPED
+    except BaseException as error:
+        if folder is None:
+            raise
+        return fail(error, folder, "sample")
+    return 0
+
+
+def _compose(arguments: list[str]) -> Config:
+    """The checked config. As for dpo: that algorithm needs no reward, and no other rows to learn from."""
+    cfg = compose_command("sample", ["algo=dpo", f"output_dir={FOLDER}"], arguments)
+    if cfg.task.name not in GRADED:
+        fitting = " or ".join(f"task={name}" for name in GRADED)
+        raise ConfigError([f"task={cfg.task.name}: its completions cannot be graded as right or wrong; use {fitting}"])
+    return cfg
+
+
+def _sample_and_show(cfg: Config, folder: Path) -> None:
+    drawn = f"{cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
+    print(f"{drawn} for {cfg.task.name}, model {cfg.model.name}, seed {cfg.seed}: {folder}", flush=True)
+    import torch
+    import transformers
+
+    from rlhf_exp.models import load_tokenizer, resolve_model
+    from rlhf_exp.report.tables import duration, percent
+    from rlhf_exp.runs.load import load_run
+    from rlhf_exp.sample.draw import sample
+    from rlhf_exp.tasks.sampled import describe_counts
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    if cfg.device.threads:
+        torch.set_num_threads(cfg.device.threads)
+    model_path = resolve_model(cfg, folder)
+    run = load_run(sample(cfg, folder, model_path, load_tokenizer(cfg, model_path)))
+    section, counts = run.evaluation["baseline"], run.facts["samples"]
+    shown = [f"accuracy {percent(section['accuracy'])}"]
+    shown += [f"pass@{k} {percent(found)}" for k, found in section.get("pass_at_k", {}).items() if k != "1"]
+    took = duration(run.info["seconds"]["sample"]) + (", from the cache" if run.info["baseline_cached"] else "")
+    print(f"{section['n']} prompts x {section['completions']} completions of at most {cfg.max_tokens} tokens: {took}")
+    print(", ".join(shown))
+    print(describe_counts(counts))
+    print(f"learn from them with: python -m rlhf_exp algo=dpo task={cfg.task.name} task.samples={folder}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

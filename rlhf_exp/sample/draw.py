@@ -1,0 +1,64 @@
+"""Draws and grades completions of training prompts into a run folder.
+
+sample(cfg, Path("outputs/samples/x"), model_path, tokenizer)
+"""
+
+from dataclasses import asdict, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import OmegaConf
+
+from rlhf_exp.config.schema import Config
+from rlhf_exp.runs.folder import RunFolder, read_record, write_json, write_jsonl, write_text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTokenizerBase") -> Path:
+    """Sample into `folder`, from `cfg.seed`, and return it; one that is finished already stays as it is.
+
+    Raises:
+        ConfigError: too few prompts, or prompts that the model cannot read.
+    """
+    # Here, since a mistake on the command line shows before they are imported: torch takes seconds.
+    from rlhf_exp.evaluation.cache import sample_start_model
+    from rlhf_exp.evaluation.completions import describe_samples
+    from rlhf_exp.evaluation.metrics import summarise
+    from rlhf_exp.models.loading import name_model
+    from rlhf_exp.tasks import Task
+    from rlhf_exp.tasks.prompts import check_budget, check_vocabulary, encode_prompts
+    from rlhf_exp.tasks.sampled import count_samples
+
+    if _is_finished(folder):
+        return folder
+    cfg = replace(cfg, eval=replace(cfg.eval, completions=cfg.task.sampling.completions, greedy=False, seed=cfg.seed))
+    name, module = cfg.task.name, import_module(f"rlhf_exp.tasks.{cfg.task.name}")
+    task = Task(name, [], module.draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), module.grade_row)
+    check_vocabulary(tokenizer, task)
+    check_budget(cfg, tokenizer, task.eval)
+    prompt_ids = encode_prompts(tokenizer, task.eval)
+    facts = {"algo": "sample", "task": name, "model": name_model(cfg), "seed": cfg.seed, "max_tokens": cfg.max_tokens}
+    out = RunFolder.create(folder, facts)
+    try:
+        (folder / ".hydra").mkdir(exist_ok=True)
+        write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
+        with out.phase("sample"):
+            held_out = sample_start_model(cfg, out, model_path, tokenizer, prompt_ids, title="sample")
+            samples = describe_samples("baseline", cfg, task, tokenizer, [], held_out)
+        section = {"split": "train", **summarise(samples, cfg.max_tokens, held_out)}
+        write_jsonl(folder / "samples.jsonl", samples)
+        write_json(folder / "data.json", {"samples": count_samples(samples)})
+        write_json(folder / "evaluation.json", {"baseline": section})
+    except BaseException as error:
+        status = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+        out.give_up(status, f"{type(error).__name__}: {error}")
+        raise
+    out.finish("finished")
+    return folder
+
+
+def _is_finished(folder: Path) -> bool:
+    return read_record(folder).get("status") == "finished"

@@ -1,0 +1,100 @@
+"""Prompts as the model reads them: their token ids, and a refusal of what it cannot read.
+
+prompt_ids = encode_prompts(tokenizer, task.eval)
+check_vocabulary(tokenizer, task)
+check_context(cfg, tokenizer, task)
+check_rows(cfg, task)
+"""
+
+from typing import TYPE_CHECKING
+
+from transformers import PreTrainedTokenizerBase
+
+from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
+from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models import count_unknown
+from rlhf_exp.tasks import prompts_per_rollout
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.tasks import Row, Task
+
+
+def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> list[list[int]]:
+    """Token ids of each row's prompt; through the chat template where it is messages."""
+    if not rows:
+        return []
+    if isinstance(rows[0]["prompt"], str):
+        return tokenizer([row["prompt"] for row in rows])["input_ids"]
+    return [
+        tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=True)["input_ids"]
+        for row in rows
+    ]
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
+    """Refuse prompts that the model cannot read: a word outside a closed vocabulary would become <unk> in silence."""
+    prompts = [row["prompt"] for row in [*task.train, *task.eval, *task.pairs] if isinstance(row["prompt"], str)]
+    unknown = count_unknown(tokenizer, prompts)
+    if unknown:
+        words = ", ".join(f"{word!r} ({n})" for word, n in sorted(unknown.items(), key=lambda item: -item[1])[:5])
+        raise ConfigError(
+            [
+                f"task={task.name}: {len(unknown)} words of its prompts are not in the model's vocabulary: {words};"
+                " use ranges that the model knows, or another model"
+            ]
+        )
+
+
+def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:
+    """Refuse a budget that the longest prompt leaves no room for, and a `max_length` that no answer to train on begins
+    within; returns the budget's room, None of a reward model, which samples nothing."""
+    if cfg.algo.name in ("sft", "dpo"):
+        _check_max_length(cfg, tokenizer, task.train)
+    return check_budget(cfg, tokenizer, task.eval) if cfg.algo.name != "reward_model" else None
+
+
+def check_rows(cfg: "Config", task: "Task") -> None:
+    """Refuse fewer prompts than one rollout takes: TRL would train on none of them and call that finished."""
+    if ALGO_NEEDS[cfg.algo.name] == PROMPTS and len(task.train) < (needed := prompts_per_rollout(cfg)):
+        raise ConfigError(
+            [
+                f"task.train_rows={show(cfg.task.train_rows)}: gives {len(task.train)} prompts, and a rollout of"
+                f" algo={cfg.algo.name} takes {needed}; allowed is at least {needed}, or a smaller"
+                " algo.args.per_device_train_batch_size"
+            ]
+        )
+
+
+def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> int:
+    """Refuse a budget that the longest prompt of these rows leaves no room for; returns the room, in tokens."""
+    longest = max(map(len, encode_prompts(tokenizer, rows)), default=0)
+    room = tokenizer.model_max_length - longest
+    if cfg.max_tokens > room:
+        raise ConfigError(
+            [
+                f"max_tokens={cfg.max_tokens}: the model's context is {tokenizer.model_max_length} tokens and the"
+                f" longest prompt of task={cfg.task.name} has {longest}; allowed is at most {max(room, 0)}"
+            ]
+        )
+    return room
+
+
+def _check_max_length(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
+    """Where TRL would drop every row, since its prompt alone fills the length."""
+    args = cfg.algo.args
+    most, kept_whole = args.get("max_length"), args.get("completion_only_loss") is False
+    if not rows or most is None or kept_whole or args.get("truncation_mode") == "keep_end":
+        return
+    lengths = []
+    for row in rows:
+        lengths.append(len(encode_prompts(tokenizer, [row])[0]))
+        if lengths[-1] < most:
+            return
+    raise ConfigError(
+        [
+            f"algo.args.max_length={most}: leaves no answer of the {len(rows)} rows to train on, for the shortest of"
+            f" their prompts has {min(lengths)} tokens; allowed is null or at least {min(lengths) + 1}"
+        ]
+    )

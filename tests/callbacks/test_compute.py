@@ -1,0 +1,138 @@
+"""What training counts, against TRL's own counts and those of the rows."""
+
+import json
+
+import pytest
+from peft import LoraConfig
+
+from rlhf_exp.callbacks.compute import WorkMeter
+from rlhf_exp.callbacks.metrics import MetricsWriter
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.runs.unfit import WORK
+from rlhf_exp.tasks import Task
+from rlhf_exp.trainers import Parts, build_trainer
+
+SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.logging_steps=1", "algo.args.save_strategy=no"]
+GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
+PROMPTS = [{"id": str(i), "prompt": f"use {i} 7 3 make 53 ."} for i in range(1, 9)]
+
+
+def random_reward(completions, **columns):
+    return [len(text) % 3 / 2 for text in completions]
+
+
+def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None, peft_config=None):
+    """The meter and the trainer of a finished training."""
+    cfg = compose_config([*SMALL, *overrides, f"output_dir={folder}"])
+    path = resolve_model(cfg, folder)
+    task = Task("countdown", rows, [], None)
+    trainer = build_trainer(
+        Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [random_reward], peft_config)
+    )
+    trainer.callback_handler.callbacks.insert(0, MetricsWriter(folder, None, every_steps=1))
+    meter = WorkMeter(train_tokens)
+    meter.watch(trainer)
+    trainer.train(resume_from_checkpoint=resume)
+    return meter, trainer
+
+
+def read_metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def without_time(counts):
+    return {name: n for name, n in counts.items() if name != "step_seconds"}
+
+
+def test_grpo_counts_what_it_sampled_scored_and_trained_on(tmp_path):
+    meter, _ = train(tmp_path, *GRPO, "algo.args.max_steps=2")
+    logs = read_metrics(tmp_path)
+    completion_tokens = round(sum(8 * row["completions/mean_length"] for row in logs))
+    assert [row["trained_tokens"] for row in logs] == [row["num_tokens"] for row in logs]
+    assert without_time(meter.counts) == {
+        "trained_tokens": logs[-1]["num_tokens"],
+        "train_passes": 16,
+        "score_passes": 0,
+        "reference_passes": 16,
+        "critic_passes": 0,
+        "completions": 16,
+        "decode_passes": completion_tokens,
+    }
+    assert meter.counts["step_seconds"] > 0
+
+
+@pytest.mark.parametrize("generation", ["trl", "compact"])
+def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
+    counts = []
+    for name, adapter in (("plain", None), ("lora", LoraConfig(r=2, task_type="CAUSAL_LM"))):
+        overrides = [*GRPO, "algo.args.max_steps=1", "algo.args.beta=0", f"generation={generation}"]
+        meter, _ = train(tmp_path / name, *overrides, peft_config=adapter)
+        counts.append(without_time(meter.counts))
+    assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
+
+
+def test_accumulation_changes_no_count_and_a_second_epoch_trains_on_the_same_tokens_again(tmp_path):
+    whole, _ = train(tmp_path / "a", *GRPO, "algo.args.max_steps=1", "algo.args.beta=0")
+    parts, _ = train(
+        tmp_path / "b", *GRPO, "algo.args.max_steps=1", "algo.args.beta=0",
+        "algo.args.per_device_train_batch_size=4", "algo.args.gradient_accumulation_steps=2",
+    )  # fmt: skip
+    twice, _ = train(tmp_path / "c", *GRPO, "algo.args.max_steps=2", "algo.args.beta=0", "algo.args.num_iterations=2")
+    assert without_time(parts.counts) == without_time(whole.counts)
+    assert whole.counts["reference_passes"] == 0
+    assert twice.counts["trained_tokens"] == 2 * whole.counts["trained_tokens"]
+    assert twice.counts["completions"] == whole.counts["completions"] == 8
+    assert twice.counts["score_passes"] == 8  # the policy that sampled is scored once for the second epoch
+
+
+def test_training_ends_with_the_step_that_reaches_the_tokens(tmp_path):
+    meter, trainer = train(tmp_path, *GRPO, "algo.args.max_steps=10", train_tokens=200)
+    counted = [row["trained_tokens"] for row in read_metrics(tmp_path)]
+    assert trainer.state.global_step == len(counted) < 10
+    assert counted[-2] < 200 <= counted[-1] == meter.counts["trained_tokens"]
+
+
+def test_a_resumed_run_goes_on_counting(tmp_path):
+    saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
+    meter, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2")
+    first = tmp_path / "checkpoints" / "checkpoint-1"
+    assert json.loads((first / WORK).read_text())["completions"] == 8
+    resumed, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2", resume=str(first))
+    assert without_time(resumed.counts) == without_time(meter.counts)
+
+
+def test_passes_between_steps_do_not_count(tmp_path):
+    meter, trainer = train(tmp_path, *GRPO, "algo.args.max_steps=1")
+    before = dict(meter.counts)
+    trainer.model(input_ids=trainer.model.dummy_inputs["input_ids"])
+    assert meter.counts == before
+
+
+@pytest.mark.parametrize(("algo", "sides"), [("sft", ["completion"]), ("dpo", ["chosen", "rejected"])])
+def test_given_rows_count_by_their_tokens_and_both_sides_of_a_pair(tmp_path, algo, sides):
+    rows = [
+        {"id": str(i), "prompt": "use 8 7 3 make 53 ."} | {side: f" 8 * {i}" + " 7" * k for k, side in enumerate(sides)}
+        for i in range(2, 6)
+    ]
+    meter, trainer = train(
+        tmp_path, f"algo={algo}", "algo.args.max_steps=2", "algo.args.per_device_train_batch_size=2", rows=rows
+    )
+    tokenizer = trainer.processing_class
+    texts = [row["prompt"] + row[side] for row in rows for side in sides]
+    tokens = sum(len(tokenizer(text)["input_ids"]) + 1 for text in texts)  # each ends with an end token
+    assert meter.counts["trained_tokens"] == tokens
+    assert meter.counts["train_passes"] == len(texts)
+    assert meter.counts["completions"] == meter.counts["decode_passes"] == 0
+
+
+@pytest.mark.parametrize(("critic", "passes"), [("shared", 0), ("separate", 24)])
+def test_a_critic_of_its_own_has_passes_and_one_on_the_policys_states_has_none(tmp_path, critic, passes):
+    meter, _ = train(
+        tmp_path, "algo=ppo", f"algo.critic={critic}", "algo.args.per_device_train_batch_size=4",
+        "algo.args.steps_per_generation=2", "algo.args.num_iterations=2", "algo.args.max_steps=4",
+    )  # fmt: skip
+    assert meter.counts["completions"] == 8
+    assert meter.counts["train_passes"] == 16
+    assert meter.counts["critic_passes"] == passes  # once when it values the rollout, then once an epoch

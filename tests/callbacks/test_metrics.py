@@ -1,0 +1,150 @@
+import io
+import json
+import math
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
+
+from rlhf_exp.callbacks.metrics import MetricsWriter, NonFiniteLoss, QuietProgress
+from rlhf_exp.callbacks.probe import Probe
+from rlhf_exp.models.scoring import completion_logits, completion_logps, token_kl
+
+ROWS = [([3, 4, 5], [6, 7, 1]), ([3], [8, 9, 10, 11, 1]), ([4, 4], [1])]
+
+
+def make_model(seed):
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16,
+    )  # fmt: skip
+    return Qwen3ForCausalLM(config).eval()
+
+
+def test_token_kl_is_the_textbook_sum():
+    torch.manual_seed(0)
+    p, q = (torch.log_softmax(3 * torch.randn(50, 11).double(), -1) for _ in range(2))
+    pairs = zip(p.tolist(), q.tolist(), strict=True)
+    slow = [sum(math.exp(a) * (a - b) for a, b in zip(x, y, strict=True)) for x, y in pairs]
+    assert token_kl(p, q).tolist() == pytest.approx(slow, rel=1e-9)
+
+
+def test_token_kl_is_zero_at_itself_and_never_negative():
+    torch.manual_seed(0)
+    logps = torch.log_softmax(torch.randn(200, 50), -1)
+    near = torch.log_softmax(logps + 1e-4 * torch.randn(200, 50), -1)
+    assert token_kl(logps, logps).abs().max() == 0
+    assert token_kl(logps, near).min() >= 0
+
+
+@torch.no_grad()
+def test_completion_logps_equal_an_unpadded_pass_over_each_row():
+    model = make_model(0)
+    slow = []
+    for prompt, completion in ROWS:
+        logits = model(input_ids=torch.tensor([prompt + completion])).logits[0].double()
+        slow.append(torch.log_softmax(logits[len(prompt) - 1 : -1], -1))
+    torch.testing.assert_close(completion_logps(model, ROWS, pad_id=0).double(), torch.cat(slow), atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_logits_are_made_of_no_position_before_the_first_that_predicts_a_completion():
+    model, shapes = make_model(0), []
+    model.lm_head.register_forward_hook(lambda module, inputs, output: shapes.append(tuple(output.shape)))
+    logits = completion_logits(model, [([3] * 40, [5, 1]), ([3] * 38, [6, 7, 8])], pad_id=0)
+    assert shapes == [(2, 5, 16)]  # of the 42 positions those from the shorter prompt's last token on
+    assert logits.shape == (5, 16)
+
+
+def test_the_probe_measures_zero_for_the_start_model_and_the_exact_mean_for_another():
+    start, policy = make_model(0), make_model(1)
+    probe = Probe.from_samples(start, ROWS, max_tokens=100, pad_id=0, batch_size=2)
+    assert probe.measure(start)["probe/kl"] == 0
+    with torch.no_grad():
+        p, q = completion_logps(policy, ROWS, 0).double(), completion_logps(start, ROWS, 0).double()
+    figures = probe.measure(policy)
+    assert figures["probe/kl"] == pytest.approx((p.exp() * (p - q)).sum(-1).mean().item(), rel=1e-4)
+    assert figures["probe/entropy"] == pytest.approx(-(p.exp() * p).sum(-1).mean().item(), rel=1e-5)
+
+
+def test_the_probe_keeps_no_more_tokens_than_asked_and_changes_no_random_state():
+    start = make_model(0)
+    state = torch.get_rng_state()
+    probe = Probe.from_samples(start, ROWS, max_tokens=5, pad_id=0)
+    probe.measure(start.train())
+    assert sum(len(logps) for logps in probe._start_logps) == 5
+    assert start.training and torch.equal(torch.get_rng_state(), state)
+
+
+def call(writer, step, logs, steps=10):
+    state = TrainerState(global_step=step, max_steps=steps, is_world_process_zero=True)
+    args = SimpleNamespace(learning_rate=0.1, max_grad_norm=1.0)
+    writer.on_log(args, state, TrainerControl(), logs=logs, model=make_model(0))
+    return logs
+
+
+def begin(writer, step=0):
+    writer.on_train_begin(None, TrainerState(global_step=step), TrainerControl())
+
+
+def read(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_metrics_hold_trls_names_and_the_probe_on_its_steps(tmp_path):
+    probe = Probe.from_samples(make_model(0), ROWS, max_tokens=100, pad_id=0)
+    writer = MetricsWriter(tmp_path, probe, every_steps=4)
+    begin(writer)
+    logs = [call(writer, step, {"loss": 0.5, "reward": 0.1 * step}) for step in range(1, 11)]
+    rows = read(tmp_path)
+    assert [row["step"] for row in rows] == list(range(1, 11))
+    assert [row["step"] for row in rows if "probe/kl" in row] == [1, 4, 8, 10]
+    assert "probe/kl" in logs[3], "callbacks after this one see the probe's figures"
+    assert all(row["time_s"] >= 0 and row["loss"] == 0.5 for row in rows)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["loss", "grad_norm"])
+def test_a_loss_that_is_not_finite_stops_the_run_and_is_on_record(tmp_path, name, bad):
+    writer = MetricsWriter(tmp_path, None, every_steps=1)
+    begin(writer)
+    call(writer, 1, {"loss": 0.5})
+    with pytest.raises(NonFiniteLoss, match=rf"^{name} is {bad} at step 2; try a lower algo.args.learning_rate"):
+        call(writer, 2, {"loss": 0.5, name: bad})
+    assert [row["step"] for row in read(tmp_path)] == [1, 2]
+
+
+def test_a_resumed_run_keeps_the_lines_up_to_its_checkpoint(tmp_path):
+    writer = MetricsWriter(tmp_path, None, every_steps=1)
+    begin(writer)
+    for step in range(1, 6):
+        call(writer, step, {"loss": 0.1 * step})
+    resumed = MetricsWriter(tmp_path, None, every_steps=1)
+    begin(resumed, step=3)
+    call(resumed, 4, {"loss": 9.0})
+    assert [(row["step"], row["loss"]) for row in read(tmp_path)][2:] == [(3, pytest.approx(0.3)), (4, 9.0)]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_bar_of_training_has_a_name_and_is_drawn_on_a_terminal_alone(monkeypatch, terminal):
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys, "stderr", shown)
+    state, progress = TrainerState(max_steps=80), QuietProgress()
+    progress.on_train_begin(None, state, TrainerControl())
+    progress.training_bar.close()
+    assert shown.getvalue().strip().startswith("train:   0%") is terminal
+    assert bool(shown.getvalue()) is terminal
+
+
+def test_a_resumed_run_mends_a_torn_line(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"step": 1, "time_s": 1.0}\n{"step": 2, "ti{"step": 3, "time_s": 2.0}\n{"st'
+    )
+    writer = MetricsWriter(tmp_path, None, every_steps=1)
+    begin(writer, step=3)
+    call(writer, 4, {"loss": 9.0})
+    assert [row["step"] for row in read(tmp_path)] == [1, 3, 4]

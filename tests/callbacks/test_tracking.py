@@ -1,0 +1,184 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.callbacks.tracking import SHOWN_SAMPLES, choose_mode, list_results, list_samples, name_run, track
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.load import load_run
+
+NAMES = ("WANDB_MODE", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_DIR", "TENSORBOARD_LOGGING_DIR")
+ACCURACY = {"value": 0.25, "low": 0.2, "high": 0.3}
+
+
+@pytest.fixture(autouse=True)
+def bare_machine(monkeypatch, tmp_path):
+    """No key in the environment and none in the home folder; what the test sets is taken back."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in NAMES:
+        monkeypatch.setenv(name, "")  # so that monkeypatch restores what `track` writes
+        monkeypatch.delenv(name)
+
+
+def mode(*overrides):
+    return choose_mode(compose_config(overrides))
+
+
+def test_wandb_is_offline_without_a_key():
+    assert mode() == "offline"
+
+
+def test_wandb_is_online_with_a_key_in_the_environment(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    assert mode() == "online"
+
+
+def test_wandb_is_online_after_wandb_login(tmp_path):
+    (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password key\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    assert mode() == "online"
+
+
+def test_the_mode_of_the_config_and_then_of_the_environment_count(monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert mode() == "disabled"
+    assert mode("logging.wandb_mode=online") == "online"
+
+
+def write_run(folder, status="finished", samples=2):
+    """A run folder with figures and samples, as far as the trackers read it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps({"status": status, "steps": 6}))
+    baseline = {"n": 2, "accuracy": {**ACCURACY, "value": 0.125}}
+    sections = {"baseline": baseline, "trained": {"n": 2, "accuracy": ACCURACY}}
+    (folder / "evaluation.json").write_text(json.dumps(sections))
+    finding = {"name": "kl_drift", "severity": "warning"}
+    (folder / "diagnosis.json").write_text(json.dumps({"findings": [finding], "health": "warning"}))
+    rows = [
+        {"which": which, "id": str(i), "prompt": f"p{i}", "completion": which, "outcome": "failed", "reward": 0.0}
+        for which in ("baseline", "trained")
+        for i in range(samples)
+    ]
+    (folder / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def scan(data):
+    """The records of a .wandb file: 7 bytes of its own, then LevelDB's log of 32 KiB blocks, in which a record is split
+    into parts: 4 bytes of checksum, 2 of length, 1 of kind (1 whole, 2 first, 3 middle, 4 last)."""
+    assert data[:4] == b":W&B"
+    at, record = 7, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        record += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):
+            yield record
+            record = b""
+
+
+def read_offline(folder):
+    """What stands in the one offline file of a run: its run record, summary, history and exit code."""
+    from wandb.proto import wandb_internal_pb2
+
+    [file] = (folder / "wandb").glob("offline-run-*/run-*.wandb")
+    found = {"summary": {}, "history": {}}
+    for data in scan(file.read_bytes()):
+        record = wandb_internal_pb2.Record.FromString(data)
+        kind = record.WhichOneof("record_type")
+        if kind == "run":
+            found["run"] = record.run
+        elif kind == "exit":
+            found["exit"] = record.exit.exit_code
+        elif kind in ("summary", "history"):
+            items = record.summary.update if kind == "summary" else record.history.item
+            found[kind] |= {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+    return found
+
+
+def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tmp_path):
+    pytest.importorskip("wandb", reason="wandb is not installed")
+    study = tmp_path / "beta_study"
+    study.mkdir()
+    (study / "multirun.yaml").write_text("")
+    ends = {"00_seed-0": "finished", "01_seed-1": "failed"}
+    for name, status in ends.items():
+        cfg = compose_config(["logging=wandb", "logging.tags=[x,y]", f"output_dir={study / name}", "max_tokens=7"])
+        write_run(study / name)
+        with track(cfg, study / name):
+            write_run(study / name, status)
+    for name, status in ends.items():
+        found = read_offline(study / name)
+        run = found["run"]
+        assert (run.project, run.run_group, run.display_name, list(run.tags)) == (
+            "rlhf_exp", "beta_study", name, ["x", "y"],
+        )  # fmt: skip
+        config = {item.key: json.loads(item.value_json) for item in run.config.update}
+        assert (config["max_tokens"], config["algo"]["args"]["max_completion_length"]) == (7, 7)
+        assert found["summary"]["trained/accuracy"] == 0.25 and found["summary"]["baseline/accuracy/low"] == 0.2
+        assert found["summary"]["findings"] == ["kl_drift"] and found["summary"]["status"] == status
+        assert found["history"]["samples/nrows"] == 2
+        assert found["exit"] == (0 if status == "finished" else 1)
+
+
+def test_a_wandb_that_fails_costs_a_line_and_not_the_run(tmp_path, monkeypatch, capsys):
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
+
+    def fail(**settings):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(wandb, "init", fail)
+    write_run(tmp_path / "a")
+    with track(compose_config(["logging=wandb"]), tmp_path / "a"):
+        pass
+    assert capsys.readouterr().err == "rlhf_exp: W&B: no run was opened (OSError: no space left)\n"
+
+
+def test_a_run_alone_is_named_by_its_settings_and_names_of_the_user_count(tmp_path):
+    assert name_run(compose_config(["seed=3"]), tmp_path / "x") == ("grpo_countdown_tiny_seed-3", None)
+    cfg = compose_config(["logging.name=mine", "logging.group=ours"])
+    assert name_run(cfg, tmp_path / "x") == ("mine", "ours")
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("logging.tags=['']", "logging.tags=['']: must be a list, each text, and not empty"),
+        ("logging.tags=x", "logging.tags=x: must be a list, each text"),
+        (f"logging.name={'x' * 129}", f"logging.name={'x' * 77}...: has 129 letters; must be 1 to 128"),
+        ("logging.group=3", "logging.group=3: must be text or null"),
+    ],
+)
+def test_labels_that_wandb_refuses_are_refused_first(override, line):
+    with pytest.raises(ConfigError) as caught:
+        compose_config([override])
+    assert caught.value.problems == [line]
+
+
+def test_the_table_of_samples_has_a_bounded_number_of_rows(tmp_path):
+    write_run(tmp_path, samples=SHOWN_SAMPLES + 5)
+    head, rows = list_samples(load_run(tmp_path))
+    assert len(rows) == SHOWN_SAMPLES and len(rows[0]) == len(head)
+
+
+def test_results_are_flat_and_hold_every_figure_of_both_sides(tmp_path):
+    write_run(tmp_path)
+    results = list_results(load_run(tmp_path))
+    assert results["baseline/accuracy"] == 0.125 and results["trained/accuracy/high"] == 0.3
+    assert results["health"] == "warning"
+
+
+def test_tensorboard_gets_the_held_out_figures(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    write_run(tmp_path)
+    with track(compose_config(["logging=tensorboard"]), tmp_path):
+        assert Path(os.environ["TENSORBOARD_LOGGING_DIR"]) == tmp_path / "tensorboard"
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    [event] = events.Scalars("held_out/trained/accuracy")
+    assert (event.step, event.value) == (6, 0.25)

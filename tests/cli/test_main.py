@@ -1,0 +1,538 @@
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp import __main__ as command_line
+from rlhf_exp import dry_run, run
+from rlhf_exp.config import ROOT, trl_args
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.checkpoints import staged
+
+STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
+STUDIES += " countdown_qwen3_loss_x_tokens_tiny"
+LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, ppo, reward_model, sapo, sft, vespo"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Call the command line in an empty folder: (status, lines on stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["rlhf_exp", *arguments])
+        status = command_line.main()
+        return status, capsys.readouterr().err.splitlines()
+
+    return call
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Stand-ins for TRL and the run, which other tests cover; the list of what was to be run."""
+    started = []
+
+    def record(cfg, folder):
+        started.append((cfg, folder))
+        return 0
+
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(run, "run", record)
+    return started
+
+
+@pytest.mark.parametrize(
+    ("argument", "line"),
+    [
+        ("leraning_rate=1", "leraning_rate=1: no such key; did you mean algo.args.learning_rate?"),
+        ("tsk=countdown", "tsk=countdown: no such key; did you mean task?"),
+        ("eval.row=9", "eval.row=9: no such key; did you mean eval.rows?"),
+        (
+            "algo.args.leraning_rate=1",
+            "algo.args.leraning_rate=1: no such key; did you mean algo.args.learning_rate?",
+        ),
+        ("lr=1e-4", "lr=1e-4: no such key; did you mean algo.args.learning_rate?"),
+        ("algo.args.top_p=0.9", "algo.args.top_p=0.9: not there yet; add it with a plus: +algo.args.top_p=0.9"),
+        ("peft.lora.r=16", "peft.lora.r=16: a key of peft=lora and peft=qlora alone; use peft=lora"),
+        ("device.name=cuda", "device.name=cuda: does not choose; use device=cuda"),
+        (
+            "algo.args.hub_token=hf_x",
+            "algo.args.hub_token: a secret would stand in the run's files; use the environment variable HF_TOKEN",
+        ),
+        ("task=foo", "task=foo: no such option; must be one of brevity, countdown, gsm8k, hh_rlhf"),
+        ("loss_type=nope", f"loss_type=nope: no such option; must be one of {LOSSES}"),
+        ("loss_type=drgrpo", f"loss_type=drgrpo: no such option; must be one of {LOSSES}; did you mean dr_grpo?"),
+        ("max_tokens=0", "max_tokens=0: must be a whole number >= 1, <= 1000000"),
+        ("max_tokens=abc", "max_tokens=abc: must be a whole number >= 1, <= 1000000"),
+        ("seed=1,2", "seed=1,2: several values; to run each add -m, for a list write seed=[1,2]"),
+        ("model.path=~/x", "model.path=~/x: cannot be read; quote a value with special characters in it"),
+        (
+            "seed",
+            "seed: cannot be read (missing EQUAL at '<EOF>'); quote a value with special characters in it",
+        ),
+        ("~nope", "Could not delete from config. 'nope' does not exist."),
+        ("--bogus", "unrecognized arguments: --bogus; see --help"),
+        ("--config-name=nope", f"-cn nope: no such config; studies, with -cd sweeps: {STUDIES}"),
+        ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
+        (
+            "model.path=./nope",
+            "model.path=./nope: no such folder; must be a model's folder or a hub id like org/name",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(command, argument, line):
+    assert command(argument) == (2, [f"rlhf_exp: {line}"])
+    assert os.listdir() == []
+
+
+def test_an_impossible_pair_is_refused(command):
+    assert command("algo=grpo", "task=hh_rlhf") == (
+        2,
+        [
+            "rlhf_exp: algo=grpo: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR,"
+            " a run of algo=reward_model"
+        ],
+    )
+
+
+def test_a_run_gets_its_folder_with_the_resolved_config(command, runs):
+    assert command("output_dir=there", "max_tokens=7") == (0, [])
+    [(cfg, folder)] = runs
+    assert (folder, cfg.max_tokens) == (Path("there"), 7)
+    saved = OmegaConf.load("there/.hydra/config.yaml")
+    assert "${" not in Path("there/.hydra/config.yaml").read_text()
+    assert saved.algo.args == cfg.algo.args
+    assert OmegaConf.load("there/.hydra/overrides.yaml") == ["output_dir=there", "max_tokens=7"]
+
+
+def test_the_default_folder_is_named_by_task_algorithm_and_time(command, runs):
+    command()
+    assert re.fullmatch(r"outputs/countdown/grpo/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", str(runs[0][1]))
+
+
+@pytest.fixture
+def one_second(monkeypatch):
+    """Every run starts in the same second."""
+    clock = SimpleNamespace(now=lambda: datetime(2026, 1, 2, 3, 4, 5))
+    monkeypatch.setattr("hydra.core.utils.datetime", clock)
+
+
+def test_runs_that_start_in_one_second_have_a_folder_each_by_one_name_everywhere(command, runs, one_second):
+    for seed in (1, 2, 3):
+        assert command(f"seed={seed}") == (0, [])
+    first = "outputs/countdown/grpo/2026-01-02_03-04-05"
+    assert [str(folder) for _, folder in runs] == [first, f"{first}_2", f"{first}_3"]
+    for seed, (cfg, folder) in enumerate(runs, 1):
+        saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
+        assert (saved.seed, saved.output_dir, saved.algo.args.output_dir) == (
+            seed,
+            str(folder),
+            f"{folder}/checkpoints",
+        )
+        assert (cfg.seed, cfg.output_dir, cfg.algo.args["output_dir"]) == (seed, str(folder), f"{folder}/checkpoints")
+    assert os.readlink("outputs/latest") == "countdown/grpo/2026-01-02_03-04-05_3"
+
+
+def test_sweeps_that_start_in_one_second_have_a_folder_each(command, runs, one_second):
+    for tokens in (16, 32):
+        assert command("-m", "seed=0,1", f"max_tokens={tokens}")[0] == 0
+    first = "outputs/sweeps/2026-01-02_03-04-05"
+    assert [(cfg.max_tokens, str(folder)) for cfg, folder in runs] == [
+        (tokens, f"{first}{number}/{job}")
+        for tokens, number in ((16, ""), (32, "_2"))
+        for job in ("00_seed-0", "01_seed-1")
+    ]
+    assert "max_tokens=16" in Path(first, "multirun.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("output_dir=there",), ("output_dir=there", "skip_finished=true"), ("resume=there",)]
+)
+def test_a_folder_in_which_a_run_lives_is_refused_with_its_process(command, runs, arguments):
+    folder = Path("there")
+    folder.mkdir()
+    finish(folder, "running", checkpoint=True)
+    with (folder / ".lock").open("w") as lock:
+        lock.write('{"pid": 71, "host": "node3"}')
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        line = f"rlhf_exp: {arguments[0]}: a run is going on in it (process 71 on node3)"
+        assert command(*arguments) == (2, [line])
+    assert runs == []
+
+
+def test_resume_goes_on_with_the_run_that_latest_points_at(command, runs):
+    command("seed=4")
+    folder = runs[0][1]
+    finish(folder, "failed", checkpoint=True)
+    assert command("resume=outputs/latest") == (0, [])
+    cfg, again = runs[1]
+    assert (again, cfg.output_dir, cfg.resume, cfg.seed) == (folder, str(folder), str(folder), 4)
+
+
+def test_a_sweep_runs_every_job_in_a_folder_of_its_own(command, runs):
+    status, _ = command("-m", "loss_type=grpo,dr_grpo", "max_tokens=32,64,96", "output_dir=there")
+    assert status == 0
+    assert [str(folder) for _, folder in runs][:2] == [
+        "there/00_loss_type-grpo_max_tokens-32",
+        "there/01_loss_type-grpo_max_tokens-64",
+    ]
+    assert len({cfg.output_dir for cfg, _ in runs}) == 6
+    assert sorted(os.listdir("there"))[-1] == "multirun.yaml"
+
+
+def finish(folder, status="finished", checkpoint=False):
+    """Leave in a job's folder what a run leaves there."""
+    (folder / "run.json").write_text(json.dumps({"status": status}))
+    if checkpoint:
+        leave_checkpoint(folder)
+
+
+def leave_checkpoint(folder):
+    with staged(folder / "checkpoints", "checkpoint-1") as staging:
+        (staging / "checkpoint-1").mkdir()
+
+
+def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command, runs):
+    study = ("-cd", "sweeps", "-cn", "compare", "seed=0,1", "experiment=compare_ppo,compare_grpo", "output_dir=there")
+    assert command(*study) == (0, [])
+    assert [folder.name for _, folder in runs] == [
+        "seed-0_compare_ppo", "seed-0_compare_grpo", "seed-1_compare_ppo", "seed-1_compare_grpo",
+    ]  # fmt: skip
+    finish(runs[0][1])
+    finish(runs[1][1], "failed", checkpoint=True)
+    finish(runs[2][1], "failed")
+    assert command(*study, "seed=0,1,2")[0] == 0  # the last word counts, and folders stay the same
+    again = runs[4:]
+    assert [(folder.name, cfg.resume) for cfg, folder in again] == [
+        ("seed-0_compare_grpo", "there/seed-0_compare_grpo"),
+        ("seed-1_compare_ppo", None),
+        ("seed-1_compare_grpo", None),
+        ("seed-2_compare_ppo", None),
+        ("seed-2_compare_grpo", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "swept",
+    [
+        ("reward.weights={outcome: 0.5},{outcome: 1.0}",),
+        ("logging.tags=[a],[b]",),
+        ("logging.name='a','b'",),
+        (f"logging.name=choice({'n' * 100}a,{'n' * 100}b)",),
+    ],
+)
+def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swept):
+    study = ("-m", "seed=0,1", *swept, "skip_finished=true", "output_dir=there")
+    assert command(*study) == (0, [])
+    folders = [folder for _, folder in runs]
+    assert len(set(folders)) == 4 and all(len(folder.name) <= 100 for folder in folders)
+    assert command(*study, "seed=2,1,0")[0] == 0
+    assert folders == [folder for _, folder in (*runs[8:], *runs[6:8])]
+
+
+def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs):
+    status, lines = command("-m", "logging.name=a/b,a//b", "skip_finished=true", "output_dir=there")
+    assert (status, runs) == (2, [])
+    assert lines == [
+        "rlhf_exp: job 2 of 2 (logging.name=a//b skip_finished=True output_dir=there):"
+        " output_dir=there/logging.name-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
+        " them",
+        "rlhf_exp: none of 2 jobs was started",
+    ]
+
+
+def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
+    study = ("-m", "seed=0,1", "skip_finished=true", "output_dir=there")
+    command(*study)
+    finish(runs[0][1])
+    status, lines = command(*study, "max_tokens=64")
+    assert status == 2
+    assert lines == [
+        "rlhf_exp: job 1 of 2 (seed=0 skip_finished=True output_dir=there max_tokens=64): output_dir=there/seed-0:"
+        " holds a run of other settings (max_tokens=96, here 64, algo.args.max_completion_length=96, here 64); use"
+        " another output_dir",
+        "rlhf_exp: none of 2 jobs was started",
+    ]
+
+
+def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(run, "run", lambda cfg, folder: finish(folder) or 0)
+    assert command("-m", "seed=0,1", "output_dir=there")[0] == 0
+    assert "2 runs compared" in Path("there/report.html").read_text()
+
+
+def test_a_sweep_with_a_bad_job_runs_none_and_names_every_problem(command, runs):
+    assert command("-m", "max_tokens=8,0,16", "seed=0,-1", "output_dir=there") == (
+        2,
+        [
+            "rlhf_exp: job 2 of 6 (max_tokens=8 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
+            " <= 4294967295",
+            "rlhf_exp: job 3 of 6 (max_tokens=0 seed=0 output_dir=there): max_tokens=0: must be a whole number >= 1,"
+            " <= 1000000",
+            "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
+            " <= 4294967295",
+            "rlhf_exp: job 4 of 6 (max_tokens=0 seed=-1 output_dir=there): max_tokens=0: must be a whole number >= 1,"
+            " <= 1000000",
+            "rlhf_exp: job 6 of 6 (max_tokens=16 seed=-1 output_dir=there): seed=-1: must be a whole number >= 0,"
+            " <= 4294967295",
+            "rlhf_exp: none of 6 jobs was started",
+        ],
+    )
+    assert runs == []
+
+
+def test_a_sweep_that_was_cut_off_runs_the_jobs_whose_folder_holds_no_run(command, runs):
+    sweep = ("-m", "seed=0,1,2", "output_dir=there")
+    command(*sweep)
+    finish(runs[0][1], checkpoint=True)
+    finish(runs[1][1], "running", checkpoint=True)
+    with (runs[1][1] / ".lock").open("w") as lock:
+        lock.write('{"pid": 71, "host": "node3"}')
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        runs.clear()
+        assert command(*sweep) == (
+            2,
+            [
+                "rlhf_exp: job 1 of 3 (seed=0 output_dir=there): output_dir=there/00_seed-0: already holds a run;"
+                " use another folder, or resume=there/00_seed-0",
+                "rlhf_exp: job 2 of 3 (seed=1 output_dir=there): output_dir=there/01_seed-1: a run is going on in it"
+                " (process 71 on node3)",
+                "rlhf_exp: 2 of 3 jobs did not succeed",
+            ],
+        )
+    assert [folder.name for _, folder in runs] == ["02_seed-2"]
+
+
+def test_what_trl_refuses_in_a_later_job_stops_the_sweep_too(command, runs, monkeypatch):
+    def refuse(cfg):
+        if cfg.max_tokens == 16:
+            raise ConfigError(["algo.args.x=1: no argument of TRL's GRPOConfig"])
+
+    monkeypatch.setattr(trl_args, "build_args", refuse)
+    status, lines = command("-m", "max_tokens=8,16", "output_dir=there")
+    assert status == 2 and runs == []
+    assert lines[0].startswith("rlhf_exp: job 2 of 2 (max_tokens=16 output_dir=there): algo.args.x=1: ")
+
+
+def test_what_is_wrong_with_every_job_is_said_once(command, runs):
+    assert command("-m", "max_tokens=0", "seed=0,1,2", "output_dir=there")[1] == [
+        "rlhf_exp: all 3 jobs: max_tokens=0: must be a whole number >= 1, <= 1000000",
+        "rlhf_exp: none of 3 jobs was started",
+    ]
+
+
+def test_the_jobs_that_are_checked_are_those_that_hydra_runs(command, runs, monkeypatch):
+    """In number, order, settings and folders, in every way to write a sweep."""
+    checked = []
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: checked.append(cfg))
+    sweeps = [
+        ("-m", "loss_type=grpo,dr_grpo", "max_tokens=range(32,64,16)", "output_dir=there"),
+        ("-m", "experiment=compare_ppo,compare_grpo", "output_dir=other"),
+        ("-m", "seed=choice(0,1)", "+algo.args.delta=2.0", "hydra.sweeper.max_batch_size=1", "output_dir=batches"),
+        ("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0,3", "max_tokens=32", "output_dir=study"),
+    ]
+    for arguments, number in zip(sweeps, (4, 2, 2, 4), strict=True):
+        checked.clear()
+        runs.clear()
+        assert command(*arguments) == (0, [])
+        started = [cfg for cfg, _ in runs]
+        assert len(started) == number
+        assert checked == [*started, *started]  # all of them first, then each as its turn comes
+
+
+def test_each_job_says_which_of_how_many_it_is(command, runs, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["rlhf_exp", "-m", "seed=0,1", "output_dir=there"])
+    assert command_line.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "checking 2 jobs"
+    assert [line for line in lines if line.startswith("job")] == [
+        "job 1 of 2 (seed=0 output_dir=there)",
+        "job 2 of 2 (seed=1 output_dir=there)",
+    ]
+
+
+def test_a_study_runs_by_name_from_any_folder(command, runs):
+    status, _ = command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0")
+    assert status == 0
+    assert {(cfg.algo.args["loss_type"], cfg.max_tokens) for cfg, _ in runs} == {
+        (loss, budget) for loss in ("grpo", "dr_grpo") for budget in (32, 64, 96)
+    }
+    assert str(runs[0][1]).startswith("outputs/countdown_loss_x_tokens/")
+
+
+def test_a_path_among_the_overrides_makes_no_folders_of_its_own(command, runs):
+    status, _ = command(
+        "-m", "max_tokens=8", "model.path=org/name,org/other", "model.parameters=1e6", "output_dir=there"
+    )
+    assert status == 0
+    assert str(runs[0][1]) == "there/00_model.path-org_name"
+
+
+def test_flags_may_stand_before_and_after_the_overrides(command, runs):
+    assert command("seed=0", "output_dir=there", "-cd", "sweeps", "-cn", "countdown_loss_x_tokens")[0] == 0
+    assert len(runs) == 6
+
+
+def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, monkeypatch):
+    def crash(cfg, folder):
+        raise RuntimeError("boom\nmore")
+
+    monkeypatch.setattr(run, "run", crash)
+    assert command("output_dir=there") == (
+        1,
+        ["rlhf_exp: failed: RuntimeError: boom (traceback in there/error.log)"],
+    )
+    assert "in crash" in Path("there/error.log").read_text()
+
+
+@pytest.mark.parametrize("status", [130, 143])
+def test_a_signal_to_one_job_ends_the_whole_sweep(command, runs, monkeypatch, status):
+    started = []
+    monkeypatch.setattr(run, "run", lambda cfg, folder: started.append(folder) or status)
+    assert command("-m", "max_tokens=8,16", "output_dir=there") == (status, [])
+    assert len(started) == 1
+
+
+def test_a_mistake_that_shows_late_is_still_one_line(command, runs, monkeypatch):
+    def refuse(cfg):
+        raise ConfigError(["algo.args.x=1: no argument of TRL's GRPOConfig"])
+
+    monkeypatch.setattr(trl_args, "build_args", refuse)
+    assert command("output_dir=there") == (2, ["rlhf_exp: algo.args.x=1: no argument of TRL's GRPOConfig"])
+    assert os.listdir() == []
+
+
+def test_a_dry_run_of_a_sweep_walks_through_every_job(command, monkeypatch):
+    walked = []
+    monkeypatch.setattr(dry_run, "print_dry_run", walked.append)
+    status, lines = command("-m", "max_tokens=8,0,-1,16", "dry_run=true")
+    assert status == 2
+    assert [cfg.max_tokens for cfg in walked] == [8, 16]
+    assert len(lines) == 3
+
+
+def test_resume_brings_the_overrides_of_the_run(command, runs):
+    command("output_dir=there", "max_tokens=7", "loss_type=dapo", "+algo.args.delta=2.0")
+    Path("there/run.json").write_text("{}")
+    leave_checkpoint(Path("there"))
+    assert command("resume=there", "algo.args.save_steps=10", "logging.wandb_project=x") == (0, [])
+    cfg, folder = runs[1]
+    assert folder == Path("there")
+    assert (cfg.max_tokens, cfg.algo.args["loss_type"], cfg.algo.args["delta"]) == (7, "dapo", 2.0)
+    assert (cfg.algo.args["save_steps"], cfg.logging.wandb_project) == (10, "x")
+
+
+@pytest.mark.parametrize(
+    ("override", "differing"),
+    [
+        ("seed=9", "seed=0, here 9, algo.args.seed=0, here 9"),
+        ("model.init.hidden_size=128", "model.init.hidden_size=64, here 128"),
+        ("algo.args.max_steps=500", "algo.args.max_steps=80, here 500"),
+    ],
+)
+def test_resume_refuses_other_settings_and_leaves_those_of_the_run(command, runs, override, differing):
+    command("output_dir=there", "model=tiny_untrained", "model.init.hidden_size=64", "algo.args.max_steps=80")
+    finish(Path("there"), "failed", checkpoint=True)
+    saved = Path("there/.hydra/config.yaml").read_text()
+    assert command("resume=there", override) == (
+        2,
+        [
+            f"rlhf_exp: resume=there: is a run of other settings ({differing}); leave that out, or start a new run with"
+            " another output_dir"
+        ],
+    )
+    assert Path("there/.hydra/config.yaml").read_text() == saved
+    assert len(runs) == 1
+
+
+def test_resume_of_a_study_s_job_is_one_run(command, runs):
+    command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "output_dir=there")
+    folder = runs[4][1]
+    (folder / "run.json").write_text("{}")
+    leave_checkpoint(folder)
+    assert command(f"resume={folder}") == (0, [])
+    assert len(runs) == 7
+    assert (runs[6][0].algo.args, runs[6][1]) == (runs[4][0].algo.args, folder)
+
+
+def test_help_names_every_group_option_and_key():
+    text = command_line.format_help()
+    for file in (ROOT / "conf").rglob("*/*.yaml"):
+        assert file.stem in text and file.parent.name in text
+    for key in ("seed", "max_tokens", "dry_run", "resume", "output_dir"):
+        assert key in text
+    assert len(text.splitlines()) < 50
+
+
+@pytest.mark.parametrize("argument", ["--help", "leraning_rate=1", "max_tokens=0", "task=hh_rlhf"])
+def test_help_and_refusals_import_no_ml_library(argument):
+    code = (
+        "import sys; from rlhf_exp.__main__ import main; main();"
+        "print([name for name in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, argument], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_run_says_at_once_what_runs_and_where_before_torch_is_imported(tmp_path):
+    code = (
+        "import sys; sys.modules['rlhf_exp.config.trl_args'] = None; from rlhf_exp.__main__ import main; main();"
+        "print([name for name in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, "output_dir=there", "seed=3"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == [
+        "grpo on countdown, model tiny, seed 3: there",
+        "[start] imports torch and TRL",
+        "[]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "line"),
+    [
+        ("sample", ["task=countdown", "task.sampling.rows=8", "output_dir=there"],
+         "8 x 8 completions for countdown, model tiny, seed 0: there"),
+        ("describe", ["task=countdown", "output_dir=there"], "what is in countdown: there"),
+    ],
+)  # fmt: skip
+def test_the_commands_beside_say_at_once_what_they_do(tmp_path, module, arguments, line):
+    code = f"import sys; sys.modules['torch'] = None; from rlhf_exp.{module} import __main__ as m; m.main()"
+    if module == "sample":
+        code = code.replace("from rlhf_exp.sample import __main__ as m", "import rlhf_exp.sample as m")
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[0] == line
+
+
+def test_python_m_gives_the_exit_status():
+    done = subprocess.run(
+        [sys.executable, "-m", "rlhf_exp", "max_tokens=0"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "rlhf_exp: max_tokens=0: must be a whole number >= 1, <= 1000000\n"
+
+
+@pytest.mark.parametrize("more", [[], ["dry_run=true"], ["-m", "seed=0"]])
+def test_a_model_without_weights_is_refused_before_anything_loads(command, runs, tmp_path, more):
+    shutil.copytree(ROOT / "rlhf_exp" / "assets" / "tiny", tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    status, lines = command(*more, "model.path=./model", "output_dir=there")
+    assert (
+        status == 2 and "model.path=./model: holds no weights; must hold safetensors beside its config.json" in lines[0]
+    )
+    assert runs == []

@@ -1,0 +1,289 @@
+"""What a model brings is not inherited by another: rates, batches, precision and budgets by size, peft and task."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+from rlhf_exp.algorithms import ALGO_NEEDS, TASK_GIVES
+from rlhf_exp.config import device
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.defaults import list_defaults, read_settings
+from rlhf_exp.config.model_shape import INIT_VOCABULARY, KNOWN, count_parameters, find_shape
+from rlhf_exp.dry_run.differences import compare_with_defaults
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.untrained import build_tokenizer
+
+LLAMA_7B = {
+    "model_type": "llama",
+    "vocab_size": 32_000,
+    "hidden_size": 4_096,
+    "intermediate_size": 11_008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 4_096,
+    "tie_word_embeddings": False,
+}
+OPTIONS = {
+    "openai-community/gpt2": 124_439_808,
+    "Qwen/Qwen2.5-0.5B-Instruct": 494_032_768,
+    "Qwen/Qwen2.5-3B": 3_085_938_688,
+    "Qwen/Qwen3-1.7B": 1_720_574_976,
+}
+SIZES = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4}
+SHAPES = [
+    {"model_type": "gpt2", **SIZES},
+    {"model_type": "gpt2", **SIZES, "tie_word_embeddings": False, "max_position_embeddings": 64},
+    {"model_type": "qwen2", **SIZES, "num_key_value_heads": 2, "tie_word_embeddings": True},
+    {"model_type": "qwen3", **SIZES, "num_key_value_heads": 2, "head_dim": 16},
+    {"model_type": "qwen3", **SIZES, "num_key_value_heads": 4, "attention_bias": True, "tie_word_embeddings": True},
+    {"model_type": "llama", **SIZES, "num_key_value_heads": 2},
+    {"model_type": "llama", **SIZES, "attention_bias": True, "mlp_bias": True},
+]
+
+
+def count_on_meta(values):
+    values = dict(values)
+    config = CONFIG_MAPPING[values.pop("model_type")](**values)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config).num_parameters(), config
+
+
+@pytest.mark.parametrize("values", SHAPES)
+def test_parameters_from_config_json_are_those_of_the_model(values, tmp_path):
+    counted, config = count_on_meta({**values, "vocab_size": 99})
+    config.save_pretrained(tmp_path)
+    assert count_parameters(json.loads((tmp_path / "config.json").read_text())) == counted
+    assert find_shape(str(tmp_path), None, None, None).parameters == counted
+
+
+@pytest.mark.parametrize("hub_id", KNOWN)
+def test_the_shapes_that_ship_are_those_of_their_models(hub_id):
+    assert count_parameters(KNOWN[hub_id]) == count_on_meta(KNOWN[hub_id])[0] == OPTIONS[hub_id]
+
+
+def test_the_models_that_ship_and_the_untrained_ones_are_counted():
+    assert find_shape(None, None, None, "tiny").parameters == 910_720
+    for kind, size in INIT_VOCABULARY.items():
+        assert len(build_tokenizer({"tokenizer": kind, "architecture": "qwen3"})) == size
+
+
+FOREIGN = {
+    "opt": {
+        "hidden_size": 32,
+        "ffn_dim": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "word_embed_proj_dim": 32,
+    },
+    "mixtral": {**SIZES, "num_key_value_heads": 2, "num_local_experts": 4},
+    "falcon": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
+    "gemma": {**SIZES, "num_key_value_heads": 2, "head_dim": 12},  # its head is tied without a word in config.json
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_stored_weights_say_how_many_there_are(kind, tmp_path):
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**FOREIGN[kind], vocab_size=99, pad_token_id=0))
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    shape = find_shape(str(tmp_path), None, None, None)
+    assert (shape.parameters, shape.source) == (model.num_parameters(), f"the weights of {tmp_path}")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert compose_config([f"model.path={tmp_path}"]).algo.args["learning_rate"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x05", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0[]", b"\x02\0\0\0\0\0\0\0{}", b'\x07\0\0\0\0\0\0\0{"w":1}'],
+)
+def test_broken_weights_leave_the_shape_to_config_json(content, llama_7b):
+    (llama_7b / "config.json").write_text(json.dumps({**LLAMA_7B, "model_type": "other"}))
+    (llama_7b / "model.safetensors").write_bytes(content)
+    assert find_shape(str(llama_7b), None, None, None).parameters == 6_738_415_616
+
+
+def test_packed_weights_leave_the_shape_to_config_json(llama_7b):
+    (llama_7b / "config.json").write_text(json.dumps({**LLAMA_7B, "model_type": "other"}))
+    save_file({"w": torch.zeros(9, dtype=torch.uint8), "x": torch.zeros(3)}, llama_7b / "model.safetensors")
+    assert find_shape(str(llama_7b), None, None, None).parameters == 6_738_415_616
+
+
+def test_experts_are_not_counted_and_an_unknown_kind_counts_as_a_llama():
+    assert count_parameters({**LLAMA_7B, "num_local_experts": 8}) is None
+    assert count_parameters({**LLAMA_7B, "model_type": "other"}) == 6_738_415_616
+
+
+@pytest.fixture
+def llama_7b(tmp_path):
+    folder = tmp_path / "llama"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA_7B))
+    return folder
+
+
+def read(cfg, *names):
+    return tuple(cfg.algo.args.get(name) for name in names)
+
+
+RECIPE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "activation_checkpointing")
+
+
+def test_the_default_run_is_what_it_was():
+    cfg = compose_config(["device=cpu"])
+    assert read(cfg, *RECIPE) == (1e-3, 128, 1, False)
+    assert read(cfg, "num_generations", "max_steps", "bf16", "save_steps") == (16, 80, False, 40)
+    assert (cfg.max_tokens, cfg.model.dtype, cfg.eval.batch_size) == (96, "float32", 128)
+
+
+OWN = {
+    "tiny": {"grpo": 1e-3, "ppo": 5e-4, "sft": 1e-3, "dpo": 1e-4, "reward_model": 5e-4},
+    "tiny_untrained": {"grpo": 5e-4, "ppo": 5e-4, "sft": 3e-3, "dpo": 1e-4, "reward_model": 5e-4},
+    "tiny_gpt2": {"grpo": 1e-3, "ppo": 1e-3, "sft": 3e-3, "dpo": 1e-4, "reward_model": 1e-3},
+}
+
+
+@pytest.mark.parametrize("model", OWN)
+@pytest.mark.parametrize("peft", ["none", "lora"])
+def test_tiny_models_keep_their_recipes(model, peft):
+    for algo, rate in OWN[model].items():
+        cfg = compose_config([f"algo={algo}", f"model={model}", f"peft={peft}", "device=cpu"])
+        assert read(cfg, *RECIPE) == (rate, 128 if algo == "grpo" else 32, 1, False)
+        assert (cfg.max_tokens, cfg.model.dtype) == (96, "float32")
+    assert read(compose_config(["algo=sft"]), "max_steps", "warmup_steps", "save_steps") == (5_000, 100, 1_000)
+    assert read(compose_config(["algo=ppo"]), "max_steps", "steps_per_generation") == (320, 4)
+
+
+def test_another_model_inherits_nothing_of_tinys(llama_7b):
+    cfg = compose_config([f"model.path={llama_7b}", "device=cpu"])
+    assert read(cfg, *RECIPE) == (1e-6, 2, 64, True)
+    assert cfg.max_tokens == 512
+    adapters = compose_config([f"model.path={llama_7b}", "peft=lora", "device=cpu"])
+    assert read(adapters, *RECIPE) == (1e-5, 2, 64, True)
+    assert compose_config([f"model.path={llama_7b}", "algo=sft", "peft=lora"]).algo.args["learning_rate"] == 5e-5
+    ppo = compose_config([f"model.path={llama_7b}", "algo=ppo", "algo.critic=separate"])
+    assert read(ppo, "learning_rate", "gradient_accumulation_steps", "steps_per_generation") == (1e-6, 16, 64)
+    assert ppo.algo.critic_learning_rate == 1e-5
+
+
+def test_what_the_user_says_wins(llama_7b):
+    said = ["algo.args.learning_rate=3e-4", "max_tokens=7", "algo.args.gradient_accumulation_steps=8"]
+    cfg = compose_config([f"model.path={llama_7b}", *said])
+    assert (*read(cfg, "learning_rate", "gradient_accumulation_steps"), cfg.max_tokens) == (3e-4, 8, 7)
+    by_key = compose_config([f"model.path={llama_7b}", "model.learning_rate.grpo=1e-3"])
+    assert by_key.algo.args["learning_rate"] == 1e-3
+    assert compose_config(["model.parameters=7e9"]).algo.args["learning_rate"] == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rows", "accumulated", "reason"),
+    [
+        (["model=qwen3_1_7b"], 4, 32, "128 completions a step, 4 of them at once"),
+        (["model=qwen3_1_7b", "16"], 16, 8, "128 completions a step, 16 of them at once"),
+        (["model=gpt2", "task=gsm8k", "128"], 128, 1, "128 completions a step, 128 of them at once"),
+        (["model=tiny", "16"], 16, 1, "16 completions a step, 16 of them at once"),
+        (["model=gpt2", "256"], 256, 1, "256 completions a step, 256 of them at once"),
+        (["model=qwen3_1_7b", "algo=ppo", "8"], 8, 4, "32 completions a step, 8 of them at once"),
+    ],
+)
+def test_a_batch_of_the_users_is_accumulated_to_the_same_step(overrides, rows, accumulated, reason):
+    cfg = compose_config([f"algo.args.per_device_train_batch_size={x}" if x.isdigit() else x for x in overrides])
+    assert read(cfg, "per_device_train_batch_size", "gradient_accumulation_steps") == (rows, accumulated)
+    assert list_defaults(read_settings(cfg))["algo.args.gradient_accumulation_steps"].reason == reason
+    if cfg.algo.name == "ppo":
+        assert cfg.algo.args["steps_per_generation"] == 4 * accumulated
+    changed, chosen = compare_with_defaults(cfg)
+    assert not any("accumulation" in line for line in changed)
+    assert f"algo.args.gradient_accumulation_steps={accumulated}: {reason}" in chosen
+
+
+def test_a_rollout_has_four_minibatches_of_the_users_accumulation():
+    cfg = compose_config(["algo=ppo", "model=gpt2", "algo.args.gradient_accumulation_steps=3"])
+    assert cfg.algo.args["steps_per_generation"] == 12
+
+
+@pytest.mark.parametrize("algo", ALGO_NEEDS)
+@pytest.mark.parametrize("model", ["gpt2", "qwen2_5_0_5b", "qwen2_5_3b", "qwen3_1_7b"])
+def test_rates_fall_with_size_and_a_step_keeps_its_rows(algo, model):
+    cfg = compose_config([f"algo={algo}", f"model={model}", "task=hh_rlhf", "reward=model", "reward.path=org/x"])
+    rate, rows, accumulated, checkpointing = read(cfg, *RECIPE)
+    small = compose_config([f"algo={algo}"]).algo.args["learning_rate"]
+    assert rate < small / 10
+    assert rows * accumulated == (128 if algo == "grpo" else 32)
+    assert checkpointing == (model in ("qwen2_5_3b", "qwen3_1_7b"))
+
+
+def test_the_readmes_lines_for_a_gpu(monkeypatch):
+    monkeypatch.setattr(device, "cuda_major", lambda: 9)
+    cfg = compose_config(["algo=grpo", "task=gsm8k", "model=qwen3_1_7b"])
+    assert read(cfg, *RECIPE, "bf16", "use_cpu") == (1e-6, 4, 32, True, True, False)
+    assert (cfg.max_tokens, cfg.model.dtype) == (512, "float32")  # bfloat16 by autocast, on float32 weights
+    lora = compose_config(["algo=grpo", "task=gsm8k", "model=qwen3_1_7b", "peft=lora"])
+    assert (lora.algo.args["learning_rate"], lora.model.dtype) == (1e-5, "bfloat16")
+    tiny = compose_config([])
+    assert (tiny.algo.args["bf16"], tiny.model.dtype) == (False, "float32")
+
+
+@pytest.mark.parametrize("task", ["task=gsm8k", "task=hh_rlhf", "task.samples=self", "task.train_rows=64"])
+def test_sft_goes_by_epochs_where_its_rows_are_finite(task):
+    args = compose_config(["algo=sft", task]).algo.args
+    assert (args["max_steps"], args["warmup_steps"], args["save_steps"]) == (-1, 0.03, 0.25)
+
+
+def test_sft_on_drawn_rows_is_long_for_a_tiny_model_alone():
+    names = ("max_steps", "warmup_steps", "save_steps")
+    cfg = compose_config(["algo=sft", "task=countdown", "model=qwen3_1_7b"])
+    assert read(cfg, *names) == (700, 0.03, 0.25)
+    reason = list_defaults(read_settings(cfg))["algo.args.max_steps"].reason
+    assert reason == "22,400 drawn rows in steps of 32, about 3 times GSM8K's 7,473"
+
+
+def test_qwen3_does_not_think_for_its_budget_is_too_short():
+    assert compose_config(["model=qwen3_1_7b"]).model.enable_thinking is False
+    assert compose_config(["model=tiny"]).model.enable_thinking is None
+
+
+@pytest.mark.parametrize(("task", "budget"), [("countdown", 512), ("gsm8k", 512), ("brevity", 32)])
+def test_the_budget_is_the_tasks(task, budget):
+    assert compose_config([f"task={task}", "model=qwen3_1_7b"]).max_tokens == budget
+    assert compose_config([f"task={task}", "model=gpt2", "max_tokens=9"]).max_tokens == 9
+
+
+def test_a_hub_id_that_nothing_is_known_of_is_refused_with_what_to_set():
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["model.path=org/name", "algo=ppo"])
+    assert caught.value.problems == [
+        "model.path=org/name: the config.json of org/name is not in the hub's cache, the hub does not give it, nor is"
+        " there such a folder, so its size is not known, and the learning rate and batches hang on it; set"
+        " model.parameters=7e9 (as many as it has), or algo.args.learning_rate, algo.args.per_device_train_batch_size,"
+        " algo.args.gradient_accumulation_steps, algo.args.steps_per_generation"
+    ]
+    cfg = compose_config(["model.path=org/name", "model.parameters=7e9"])
+    assert read(cfg, *RECIPE) == (1e-6, 2, 64, True)
+
+
+def test_a_cached_config_json_is_read(tmp_path, monkeypatch):
+    snapshot = tmp_path / "models--org--name" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(LLAMA_7B))
+    (tmp_path / "models--org--name" / "refs").mkdir()
+    (tmp_path / "models--org--name" / "refs" / "main").write_text("abc")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert compose_config(["model.path=org/name"]).algo.args["learning_rate"] == 1e-6
+
+
+def test_an_adapter_is_of_its_bases_size(llama_7b, tmp_path):
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(llama_7b)}))
+    assert compose_config([f"model.path={tmp_path / 'adapter'}"]).algo.args["learning_rate"] == 1e-6
+
+
+def test_every_default_has_a_value_and_a_reason():
+    for algo in ALGO_NEEDS:
+        for task in (name for name, given in TASK_GIVES.items() if ALGO_NEEDS[algo] in given):
+            for model in ("tiny", "gpt2", "qwen3_1_7b"):
+                reward = ["reward=model", "reward.path=org/x"] if task == "hh_rlhf" else []
+                cfg = compose_config([f"algo={algo}", f"task={task}", f"model={model}", *reward])
+                for key, (value, reason) in list_defaults(read_settings(cfg)).items():
+                    assert value is not None and len(reason) > 4, key

@@ -1,0 +1,305 @@
+"""Every file of conf/experiment: it composes to its study's settings, passes its dry run, and its twin runs here."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from transformers import GPT2Config, Qwen2Config, Qwen3Config
+
+from rlhf_exp.config import ROOT, device
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.rules import machine
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.dry_run import print_dry_run
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.untrained import build_byte_tokenizer
+
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+BREVITY = ("brevity_lr_1e-5", "brevity_lr_1e-6", "brevity_lr_1e-5_tiny", "brevity_lr_1e-6_tiny")
+BY_REWARD_MODEL = [f"hh_rlhf_gpt2_{algo}{twin}" for algo in ("ppo", "grpo") for twin in ("", "_tiny")]
+LONGER_BELOW = (*BY_REWARD_MODEL, "brevity_lr_1e-5_tiny", "hh_rlhf_gpt2_reward_model_tiny")
+HUB_MODELS = {"gpt2": GPT2Config, "qwen2_5_3b": Qwen2Config, "qwen3_1_7b": Qwen3Config}
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is false %}<think></think>{% endif %}"
+)
+
+
+def compose(name, *overrides):
+    reward_model = ["reward.path=org/reward_model"] if name in BY_REWARD_MODEL else []
+    return compose_config([f"experiment={name}", "device=cpu", *reward_model, *overrides])
+
+
+def read(cfg, **expected):
+    """The values of dotted keys, with __ for the dot, beside those that are expected."""
+
+    def look_up(key):
+        value = cfg
+        for part in key.split("__"):
+            value = value.get(part) if isinstance(value, dict) else getattr(value, part)
+        return value
+
+    return {key: look_up(key) for key in expected}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_composes_with_arguments_that_trl_takes(name):
+    build_args(compose(name))
+
+
+# What the settings of a study are, whatever the model's size would bring.
+OWN_ARGS = ("learning_rate", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps")
+OF_TINY = {
+    "compare_grpo": (1e-3, 1e-6),
+    "compare_dr_grpo": (1e-3, 1e-6),
+    "compare_ppo": (5e-4, 1e-6),
+    "compare_sft": (1e-3, 2e-5),
+    "compare_dpo": (1e-4, 5e-7),
+    "compare_rejection_sampling": (1e-3, 2e-5),
+    "countdown_rejection_sampling": (1e-3, 2e-5),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if not name.endswith("_tiny")])
+def test_a_study_hangs_on_no_default(name):
+    shown, whole = ({**compose(name, f"model.parameters={size}").algo.args} for size in ("1e6", "7e10"))
+    own = OWN_ARGS[name in OF_TINY :]
+    assert {key: shown[key] for key in own} == {key: whole[key] for key in own}
+    small, large = compose(name), compose(name, "model.parameters=7e10")
+    assert (small.max_tokens, small.eval.batch_size) == (large.max_tokens, large.eval.batch_size)
+    assert small.eval.batch_size == 128  # evaluation draws batch after batch from one seed
+
+
+@pytest.mark.parametrize("name", OF_TINY)
+def test_a_study_of_the_tiny_model_lends_no_other_model_its_rate(name):
+    rates = tuple(compose(name, f"model={model}").algo.args["learning_rate"] for model in ("tiny", "qwen3_1_7b"))
+    assert rates == OF_TINY[name]
+
+
+def test_a_separate_critic_has_its_own_rate():
+    def rate(*overrides):
+        return compose("compare_ppo", *overrides).algo.critic_learning_rate
+
+    assert (rate(), rate("algo.critic=separate"), rate("model=gpt2")) == (5e-3, 1e-3, 1e-4)
+
+
+@pytest.mark.parametrize("name", BREVITY)
+def test_brevity_has_the_studys_settings(name):
+    cfg = compose(name)
+    expected = {
+        "task__name": "brevity",
+        "max_tokens": 32,
+        "algo__name": "ppo",
+        "algo__vf_coef": 0.1,
+        "algo__cliprange_value": 0.2,
+        "algo__init_kl_coef": 1.0,
+        "algo__target_kl": 0.1,
+        "algo__args__epsilon": 0.2,
+        "algo__args__num_iterations": 1,
+        "algo__args__temperature": 0.7,
+        "algo__args__top_p": 0.9,
+        "eval__temperature": 0.7,
+        "eval__top_p": 0.9,
+    }
+    assert read(cfg, **expected) == expected
+    args = build_args(cfg)
+    minibatch = args.per_device_train_batch_size * args.gradient_accumulation_steps
+    assert (args.generation_batch_size, minibatch, args.num_generations) == (16, 4, 1)
+    per_update = args.generation_batch_size // minibatch * args.num_iterations
+    assert args.max_steps / per_update == (150 if name.endswith("tiny") else 600)
+    assert cfg.algo.critic_learning_rate == cfg.algo.args["learning_rate"]
+
+
+def test_the_two_rates_of_brevity_differ_by_ten_and_in_nothing_else():
+    for twin, rate in (("", 1e-5), ("_tiny", 3e-4)):
+        high, low = compose(f"brevity_lr_1e-5{twin}"), compose(f"brevity_lr_1e-6{twin}")
+        assert (high.algo.args["learning_rate"], low.algo.args["learning_rate"]) == (rate, pytest.approx(rate / 10))
+        same = {"learning_rate": None, "output_dir": None}
+        assert {**high.algo.args, **same} == {**low.algo.args, **same}
+    assert compose("brevity_lr_1e-5").model.name == "gpt2"
+
+
+@pytest.mark.parametrize("algo", ["ppo", "grpo"])
+@pytest.mark.parametrize("twin", ["", "_tiny"])
+def test_gsm8k_has_the_studys_settings(algo, twin):
+    cfg = compose(f"gsm8k_{algo}{twin}")
+    expected = {
+        "algo__name": algo,
+        "task__name": "gsm8k",
+        "peft__name": "qlora",
+        "peft__lora__r": 8,
+        "peft__lora__lora_alpha": 16,
+        "peft__quantization__load_in_4bit": True,
+        "peft__quantization__bnb_4bit_quant_type": "nf4",
+        "model__dtype": "bfloat16",
+        "algo__args__per_device_train_batch_size": 4,
+        "algo__args__gradient_accumulation_steps": 16,
+    }
+    assert read(cfg, **expected) == expected
+    assert build_args(cfg).generation_batch_size == 64
+    assert cfg.model.path == (None if twin else "Qwen/Qwen2.5-3B")
+    assert cfg.task.prompt == ("auto" if twin else "chat")
+
+
+@pytest.mark.parametrize("algo", ["ppo", "grpo"])
+@pytest.mark.parametrize("twin", ["", "_tiny"])
+@pytest.mark.parametrize("peft", ["none", "lora"])
+def test_gsm8k_runs_without_4_bits_and_without_adapters(algo, twin, peft):
+    cfg = compose(f"gsm8k_{algo}{twin}", f"peft={peft}")
+    assert (cfg.peft.lora is None, cfg.peft.quantization) == (peft == "none", None)
+
+
+@pytest.mark.parametrize("name", ["gsm8k_ppo", "gsm8k_grpo"])
+def test_gsm8k_takes_flash_attention_and_bf16_where_the_machine_has_them(name, monkeypatch):
+    monkeypatch.setattr(device, "cuda_major", lambda: 9)
+    monkeypatch.setattr(device, "find_spec", lambda package: package)
+    monkeypatch.setattr(machine, "find_spec", lambda package: package)
+    cfg = compose_config([f"experiment={name}"])
+    assert (cfg.model.attn_implementation, cfg.algo.args["bf16"]) == ("flash_attention_2", True)
+    assert cfg.algo.args["model_init_kwargs"]["attn_implementation"] == "flash_attention_2"
+
+
+@pytest.mark.parametrize("twin", ["", "_tiny"])
+def test_hh_rlhf_has_the_studys_settings(twin):
+    ppo, grpo = compose(f"hh_rlhf_gpt2_ppo{twin}"), compose(f"hh_rlhf_gpt2_grpo{twin}")
+    for cfg in (ppo, grpo):
+        expected = {
+            "task__name": "hh_rlhf",
+            "reward__weights": {"model": 1.0},
+            "max_tokens": 64 if twin else 256,
+            "algo__args__epsilon": 0.2,
+            "algo__args__entropy_coef": 0.01,
+        }
+        assert read(cfg, **expected) == expected
+    assert (ppo.algo.init_kl_coef, ppo.algo.target_kl) == (0.05, None)
+    assert (grpo.algo.args["beta"], grpo.algo.args["num_generations"]) == (0.05, 2)
+
+
+@pytest.mark.parametrize("name", BY_REWARD_MODEL)
+def test_a_reward_model_has_to_be_named(name):
+    with pytest.raises(ConfigError) as caught:
+        compose_config([f"experiment={name}"])
+    assert caught.value.problems == [
+        "reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id"
+    ]
+
+
+@pytest.mark.parametrize("budget", [256, 512, 1024])
+def test_countdown_qwen3_has_the_studys_settings(budget):
+    cfg = compose("countdown_qwen3", f"max_tokens={budget}")
+    expected = {
+        "model__path": "Qwen/Qwen3-1.7B",
+        "eval__rows": 1024,
+        "algo__args__max_steps": 80,
+        "algo__args__num_generations": 8,
+        "algo__args__gradient_accumulation_steps": 16,
+        "algo__args__learning_rate": 7e-6,
+        "algo__args__epsilon": 0.2,
+        "algo__args__temperature": 1.0,
+        "algo__args__max_completion_length": budget,
+    }
+    assert read(cfg, **expected) == expected
+    assert build_args(cfg).generation_batch_size == 64
+
+
+def test_countdown_qwen3s_twin_is_small_and_needs_no_hub():
+    cfg = compose("countdown_qwen3_tiny")
+    assert (cfg.model.name, cfg.model.path, cfg.task.source, cfg.task.numbers) == ("tiny", None, "generated", [3])
+    assert (cfg.algo.args["learning_rate"], cfg.algo.args["num_generations"], cfg.max_tokens) == (1e-3, 8, 64)
+    assert cfg.algo.args["beta"] == compose("countdown_qwen3").algo.args["beta"] == 0.0
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """For each model of the hub a folder with its architecture in miniature, and no weights."""
+    made = {}
+    for name, config in HUB_MODELS.items():
+        made[name] = tmp_path_factory.mktemp(name)
+        tokenizer = build_byte_tokenizer()
+        tokenizer.chat_template = None if name == "gpt2" else TEMPLATE
+        tokenizer.model_max_length = 4096
+        tokenizer.save_pretrained(made[name])
+        sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 4096}
+        config(**sizes, vocab_size=len(tokenizer)).save_pretrained(made[name])
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_passes_its_dry_run(name, folders, capsys):
+    cfg = compose(name)
+    overrides = [f"model.path={folders[cfg.model.name]}"] if cfg.model.name in folders else []
+    source = "task.of.source" if cfg.task.name == "brevity" else "task.source"
+    overrides.append("eval.rows=64")  # problems take their time to draw
+    if (cfg.task.of if cfg.task.name == "brevity" else cfg.task).source == "hub":
+        overrides.append(f"{source}=generated")
+    print_dry_run(compose(name, *overrides))
+    assert capsys.readouterr().out.endswith("all checks passed\n")
+
+
+@pytest.mark.slow
+def test_every_study_has_a_dry_run_without_the_network(capsys, monkeypatch):
+    monkeypatch.setattr("datasets.load_dataset", lambda *args, **kwargs: pytest.fail("asked"))
+    for name in EXPERIMENTS:
+        if not name.startswith("compare") and not name.endswith("_tiny") and compose(name).model.path is not None:
+            print_dry_run(compose(name))
+            text = capsys.readouterr().out
+            assert "parameters: " in text and "memory, estimated: " in text, name
+            assert "not checked without the network: task=" in text and text.endswith("all other checks passed\n"), name
+
+
+@pytest.mark.slow
+def test_rows_of_the_hub_that_are_not_cached_are_named(folders, capsys, monkeypatch):
+    def fail(*args, **kwargs):
+        raise ConnectionError("offline")
+
+    monkeypatch.setattr("datasets.load_dataset", fail)
+    print_dry_run(compose("countdown_qwen3", f"model.path={folders['qwen3_1_7b']}"))
+    unchecked = "task.hub_id=Jiayi-Pan/Countdown-Tasks-3to4: cannot be loaded; its rows and prompts"
+    assert f"not checked without the network: {unchecked}\n" in capsys.readouterr().out
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    with pytest.raises(ConfigError):
+        print_dry_run(compose("countdown_qwen3", f"model.path={folders['qwen3_1_7b']}"))
+
+
+SHORT = ["algo.args.logging_steps=1", "eval.rows=4", "eval.cache_dir=null", "device=cpu", "device.threads=1"]
+
+
+def run(folder, name, *overrides):
+    """evaluation.json of one run into folder/name."""
+    command = [sys.executable, "-m", "rlhf_exp", *overrides, f"output_dir={name}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads((folder / name / "evaluation.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.endswith("_tiny") and name not in LONGER_BELOW])
+def test_every_twin_takes_two_steps(name, tmp_path):
+    few = ["task.train_rows=64"] if name.startswith("hh_rlhf") else []
+    few += ["algo.args.gradient_accumulation_steps=4"] if name.startswith("gsm8k") else []
+    few += ["algo.args.steps_per_generation=4"] if name == "gsm8k_ppo_tiny" else []
+    evaluation = run(tmp_path, "run", f"experiment={name}", "algo.args.max_steps=2", *SHORT, *few)
+    assert {"baseline", "trained"} <= set(evaluation)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["steps"] == 2
+    if name in BREVITY:
+        sample = json.loads((tmp_path / "run" / "samples.jsonl").read_text().splitlines()[0])
+        assert sample["rewards"] == {"brevity": pytest.approx(2 - len(sample["completion"].split()) / 16)}
+
+
+@pytest.mark.slow
+def test_brevitys_twin_earns_more_after_training(tmp_path):
+    short = ["algo.args.max_steps=240", "algo.args.learning_rate=1e-3", "eval.rows=64", "device=cpu"]
+    evaluation = run(tmp_path, "run", "experiment=brevity_lr_1e-5_tiny", *short)
+    assert evaluation["paired"]["win_rate"]["low"] > 0.5
+    assert evaluation["trained"]["mean_tokens"]["value"] < evaluation["baseline"]["mean_tokens"]["value"]
+    assert "accuracy" not in evaluation["trained"] and "difference" not in evaluation["paired"]
+
+
+@pytest.mark.slow
+def test_the_chain_from_a_reward_model_to_ppo_earns_more_reward(tmp_path):
+    run(tmp_path, "rm", "experiment=hh_rlhf_gpt2_reward_model_tiny", "algo.args.max_steps=100", "device=cpu")
+    chain = ["experiment=hh_rlhf_gpt2_ppo_tiny", "reward.path=rm", "algo.args.max_steps=160", "eval.rows=128"]
+    evaluation = run(tmp_path, "ppo", *chain, "device=cpu")
+    assert evaluation["trained"]["reward"]["mean"]["low"] > evaluation["baseline"]["reward"]["mean"]["value"]

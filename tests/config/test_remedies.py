@@ -1,0 +1,97 @@
+"""Each remedy of a finding is one that the program takes: over all algorithms, through the checks of a run."""
+
+import math
+from dataclasses import asdict
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.remedies import apply, choose_remedy
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.diagnose import diagnose
+
+RUNS = [
+    ["algo=grpo"],
+    ["algo=grpo", "peft=lora", "loss_type=dr_grpo", "train_tokens=1000"],
+    ["algo=grpo", "algo.args.num_generations=128", "algo.args.per_device_train_batch_size=128"],
+    ["algo=grpo", "algo.args.num_generations=6", "algo.args.per_device_train_batch_size=18"],
+    ["algo=ppo"],
+    ["algo=ppo", "algo.target_kl=0.5"],
+    ["algo=dpo"],
+    ["algo=sft"],
+    ["algo=sft", "algo.args.max_steps=-1", "+algo.args.num_train_epochs=2"],
+    ["algo=reward_model", "reward=none"],
+]
+COLLAPSED = {
+    "loss": lambda x: math.nan if x > 0.9 else 0.01,
+    "probe/kl": lambda x: 3 * x,
+    "probe/entropy": lambda x: 1.01 - x,
+    "frac_reward_zero_std": lambda x: 0.99,
+    "completions/clipped_ratio": lambda x: 0.9,
+    "outcome/correct": lambda x: 0.3 * (1 - x),
+    "outcome/partial": lambda x: 0.7 * x,
+}
+SOLVED = {"frac_reward_zero_std": lambda x: 0.99, "outcome/correct": lambda x: 0.9, "loss": lambda x: 0.01}
+
+
+def make_metrics(courses):
+    return [{"step": i + 1} | {key: course(i / 39) for key, course in courses.items()} for i in range(40)]
+
+
+def make_evaluation(difference):
+    losses = {"baseline": (0.69, 0.68, 0.70), "trained": (0.8, 0.75, 0.85)}
+    sides = {
+        side: {"loss": dict(zip(("value", "low", "high"), loss, strict=True)), "truncation_rate": {"value": 0.9}}
+        for side, loss in losses.items()
+    }
+    paired = {"difference": {"value": difference, "low": difference - 0.05, "high": difference + 0.05}, "n": 512}
+    return {**sides, "paired": paired}
+
+
+def find_all(config, room=None):
+    fallen = diagnose(make_metrics(COLLAPSED), make_evaluation(-0.2), config, room)["findings"]
+    level = diagnose(make_metrics(SOLVED), make_evaluation(0.02), config, room)["findings"]
+    return [*fallen, *level]
+
+
+@pytest.mark.parametrize("overrides", RUNS, ids=" ".join)
+def test_every_remedy_passes_the_checks_of_a_run(overrides):
+    overrides = ["device=cpu", *overrides]
+    findings = find_all(asdict(compose_config(overrides)))
+    assert len(findings) >= 4
+    assert all(finding["remedy"] for finding in findings)
+    for remedy in {finding["remedy"] for finding in findings}:
+        build_args(compose_config([*overrides, remedy]))
+
+
+def find_remedy(name, overrides, room=None):
+    findings = find_all(asdict(compose_config(["device=cpu", *overrides])), room)
+    return next(finding["remedy"] for finding in findings if finding["name"] == name)
+
+
+def test_ppo_is_held_by_the_price_of_its_kl_and_dpo_by_its_rate():
+    assert find_remedy("kl_drift", ["algo=ppo"]) == "algo.init_kl_coef=0.05"
+    assert find_remedy("kl_drift", ["algo=ppo", "algo.target_kl=0.5"]) == "algo.target_kl=0.25"
+    assert find_remedy("entropy_collapse", ["algo=dpo"]) == "algo.args.learning_rate=5e-05"
+
+
+def test_a_group_grows_to_the_nearest_that_the_batch_holds():
+    batch = "algo.args.per_device_train_batch_size"
+    assert find_remedy("no_reward_variance", ["algo.args.num_generations=6", f"{batch}=18"]) == (
+        "algo.args.num_generations=9"
+    )
+    assert find_remedy("no_reward_variance", ["algo.args.num_generations=128", f"{batch}=128"]) == f"{batch}=256"
+
+
+@pytest.mark.parametrize(("room", "remedy"), [(None, "max_tokens=192"), (150, "max_tokens=150"), (96, None)])
+def test_a_larger_budget_stays_within_the_models_context(room, remedy):
+    assert find_remedy("truncation", [], room) == remedy
+
+
+def test_a_budget_reaches_what_trl_samples():
+    changed = apply(asdict(compose_config(["device=cpu"])), "max_tokens=192")
+    assert (changed["max_tokens"], changed["algo"]["args"]["max_completion_length"]) == (192, 192)
+
+
+def test_where_no_remedy_passes_there_is_none():
+    assert choose_remedy(asdict(compose_config(["algo=dpo"])), ["+algo.args.entropy_coef=0.01"]) is None

@@ -1,0 +1,53 @@
+"""The shipped studies: what their jobs are, without running one."""
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from rlhf_exp.config import ROOT, device
+from rlhf_exp.config.compose import parse
+
+METHODS = {
+    "compare_sft": ("sft", "nll"),
+    "compare_rejection_sampling": ("sft", "nll"),
+    "compare_dpo": ("dpo", ["sigmoid"]),
+    "compare_ppo": ("ppo", None),
+    "compare_grpo": ("grpo", "grpo"),
+    "compare_dr_grpo": ("grpo", "dr_grpo"),
+}
+
+
+def compose_job(study, *overrides, hydra=False):
+    device.register_resolvers()
+    with initialize_config_dir(str(ROOT / "sweeps"), version_base="1.3"):
+        search = [f"hydra.searchpath=[file://{ROOT / 'conf'}]"]
+        return compose(study, [*search, *overrides], return_hydra_config=hydra)
+
+
+@pytest.mark.parametrize("study", sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml")))
+def test_a_study_has_a_fixed_folder_and_runs_nothing_twice(study):
+    cfg = compose_job(study, hydra=True)
+    assert cfg.hydra.sweep.dir == f"outputs/{study}"
+    assert cfg.skip_finished is True
+    assert cfg.hydra.sweeper.params["seed"] == "0,1,2"
+
+
+def test_the_comparison_has_every_method_at_equal_tokens_measured_alike():
+    params = compose_job("compare", hydra=True).hydra.sweeper.params
+    assert params["experiment"].split(",") == list(METHODS)
+    jobs = {name: parse(compose_job("compare", f"experiment={name}")) for name in METHODS}
+    assert {cfg.train_tokens for cfg in jobs.values()} == {350_000}
+    assert all(cfg.eval == jobs["compare_sft"].eval for cfg in jobs.values())
+    assert all(cfg.max_tokens == 96 and cfg.task.name == "countdown" for cfg in jobs.values())
+    for name, (algo, _) in METHODS.items():
+        assert jobs[name].algo.name == algo
+        assert (jobs[name].task.samples == "self") == (name == "compare_rejection_sampling")
+    assert jobs["compare_dr_grpo"].algo.args["loss_type"] == "dr_grpo"
+    assert jobs["compare_dr_grpo"].algo.args["scale_rewards"] == "none"
+    assert jobs["compare_dr_grpo"].algo.args["max_steps"] == jobs["compare_grpo"].algo.args["max_steps"]
+
+
+def test_the_qwen3_study_sweeps_over_the_budgets_of_its_experiment():
+    cfg = compose_job("countdown_qwen3_loss_x_tokens", "max_tokens=1024", "loss_type=dr_grpo", hydra=True)
+    assert cfg.hydra.sweeper.params["max_tokens"] == "256,512,1024"
+    assert (cfg.model.name, cfg.max_tokens, cfg.eval.rows) == ("qwen3_1_7b", 1024, 1024)
+    assert (cfg.algo.args.learning_rate, cfg.algo.args.max_steps, cfg.algo.args.loss_type) == (7e-6, 80, "dr_grpo")

@@ -1,0 +1,184 @@
+import re
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES
+from rlhf_exp.config import device, trl_args, trl_arguments
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.schema import Ppo
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, inspect_arguments, load_arguments, load_config_class, spell
+from rlhf_exp.config.trl_ranges import CHOICES, RANGES
+from rlhf_exp.errors import ConfigError
+
+TRAINERS = Path(find_spec("trl").origin).parent / "trainer"
+
+
+def refuse(*overrides):
+    with pytest.raises(ConfigError) as caught:
+        build_args(compose_config(["device=cpu", *overrides]))
+    return caught.value.problems
+
+
+@pytest.mark.parametrize("loss", LOSS_TYPES["grpo"])
+def test_every_grpo_loss_builds(loss):
+    args = build_args(compose_config(["device=cpu", f"loss_type={loss}"]))
+    assert args.loss_type == loss
+    assert (args.generation_batch_size, args.use_cpu, args.bf16) == (128, True, False)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["algo=sft"],
+        ["algo=sft", "model=tiny_untrained"],
+        ["experiment=countdown_qwen3"],
+        ["model=gpt2"],
+        ["+algo.args.scale_rewards=true"],
+        ["+algo.args.generation_kwargs={suppress_tokens: [1]}"],
+        ["algo.args.max_steps=-1"],
+    ],
+)
+def test_good_arguments_build(overrides):
+    build_args(compose_config(["device=cpu", *overrides]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (
+            ["+algo.args.leraning_rate=1"],
+            "algo.args.leraning_rate=1: no such key; did you mean algo.args.learning_rate?",
+        ),
+        (["algo=sft", "+algo.args.num_iteration=1"], "algo.args.num_iteration=1: no such key"),
+        (["algo.args.learning_rate=-1"], "algo.args.learning_rate=-1: must be a number > 0, <= 1"),
+        (["algo.args.learning_rate=abc"], "algo.args.learning_rate=abc: must be a number > 0, <= 1"),
+        (["algo.args.learning_rate='1e-3'"], "algo.args.learning_rate=1e-3: must be a number > 0, <= 1"),
+        (["algo.args.learning_rate=true"], "algo.args.learning_rate=true: must be a number > 0, <= 1"),
+        (["algo.args.beta=-0.1"], "algo.args.beta=-0.1: must be a number >= 0, <= 100"),
+        (["algo.args.max_steps=0"], "algo.args.max_steps=0: must be a whole number >= 1, <= 10000000 or -1"),
+        (["algo.args.max_steps=2.5"], "algo.args.max_steps=2.5: must be a whole number >= 1, <= 10000000 or -1"),
+        (["algo.args.temperature=0"], "algo.args.temperature=0: must be a number > 0, <= 10"),
+        (["+algo.args.top_p=1.5"], "algo.args.top_p=1.5: must be a number > 0, <= 1"),
+        (
+            ["+algo.args.scale_rewards=nope"],
+            "algo.args.scale_rewards=nope: must be one of group, batch, none, true, false; did you mean none?",
+        ),
+        (
+            ["+algo.args.importance_sampling_level=sequense"],
+            "algo.args.importance_sampling_level=sequense: must be one of token, sequence; did you mean sequence?",
+        ),
+        (["algo.args.save_strategy=false"], "algo.args.save_strategy=false: must be one of no, steps, epoch, best"),
+        (
+            ["algo.args.per_device_train_batch_size=250"],
+            "algo.args.per_device_train_batch_size=250: makes 250 completions a step, not a multiple of"
+            " algo.args.num_generations=16; nearest: per_device_train_batch_size=240 or 256,"
+            " or num_generations=10 or 25",
+        ),
+        (
+            ["algo.args.per_device_train_batch_size=6", "algo.args.gradient_accumulation_steps=4"],
+            "algo.args.per_device_train_batch_size=6: makes 24 completions a step, not a multiple of"
+            " algo.args.num_generations=16; nearest: per_device_train_batch_size=4 or 8,"
+            " or num_generations=8 or 12",
+        ),
+        (
+            ["+algo.args.generation_batch_size=100"],
+            "algo.args.generation_batch_size=100: makes 100 completions a step, not a multiple of"
+            " algo.args.num_generations=16; nearest: generation_batch_size=96 or 112,"
+            " or num_generations=10 or 20",
+        ),
+        (["algo.args.num_generations=null"], "algo.args.num_generations=null: must be a whole number >= 2"),
+        (
+            ["+algo.args.gradient_checkpointing=true"],
+            "algo.args.gradient_checkpointing=true: renamed; use algo.args.activation_checkpointing",
+        ),
+        (
+            ["+algo.args.fp16=true", "device.bf16=true"],
+            "algo.args: At most one of fp16 and bf16 can be True, but not both",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_one_line(overrides, line):
+    assert refuse(*overrides) == [line]
+
+
+def test_all_wrong_arguments_are_named_at_once_names_first():
+    assert refuse("algo.args.seed=abc", "algo.args.temperature=0", "+algo.args.bta=1") == [
+        "algo.args.bta=1: no such key; did you mean algo.args.beta?",
+        "algo.args.seed=abc: must be a whole number >= 0, <= 4294967295",
+        "algo.args.temperature=0: must be a number > 0, <= 10",
+    ]
+
+
+def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(device, "cuda_major", lambda: 9)
+    assert refuse("device=cuda") == ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
+
+
+def test_vllm_must_be_installed(monkeypatch):
+    monkeypatch.setattr(trl_args, "find_spec", lambda name: None)
+    assert refuse("+algo.args.use_vllm=true") == [
+        "algo.args.use_vllm=true: the package is not installed; pip install vllm"
+    ]
+
+
+@pytest.mark.parametrize("algo", CONFIG_CLASSES)
+def test_the_recorded_arguments_are_those_of_the_installed_trl(algo):
+    recorded, installed = load_arguments(algo), inspect_arguments(algo)
+    assert {name: item.default for name, item in recorded.items()} == {
+        name: item.default for name, item in installed.items()
+    }
+    assert {name: spell(item.annotation) for name, item in recorded.items()} == {
+        name: spell(item.annotation) for name, item in installed.items()
+    }
+
+
+def test_an_argument_of_another_trl_is_looked_up_there(monkeypatch):
+    monkeypatch.setattr(trl_arguments, "read_versions", lambda: {"trl": "1.99"})
+    monkeypatch.setattr(trl_arguments, "inspect_arguments", lambda algo: {"brand_new": trl_arguments.Argument(int, 0)})
+    assert load_arguments("grpo").keys() == {"brand_new"}
+
+
+def test_every_number_has_a_range():
+    numbers = {
+        name
+        for algo in CONFIG_CLASSES
+        for name, item in load_arguments(algo).items()
+        if re.search(r"\b(int|float)\b", spell(item.annotation))
+    }
+    assert numbers - set(RANGES) - {item.name for item in fields(Ppo)} == set()
+
+
+def test_every_algorithm_has_its_config_class():
+    assert set(CONFIG_CLASSES) == set(ALGO_NEEDS)
+    names = {item.name for algo in CONFIG_CLASSES for item in fields(load_config_class(algo))}
+    assert set(RANGES) <= names
+
+
+def test_our_choices_are_those_of_the_installed_trl():
+    source = (TRAINERS / "grpo_trainer.py").read_text()
+    losses = re.findall(r"self\.loss_type (?:==|in) (\[[^\]]+\]|\"\w+\")", source)
+    assert {name for group in losses for name in re.findall(r"\w+", group)} == set(LOSS_TYPES["grpo"]) - {"hybrid"}
+    for name in ("scale_rewards", "importance_sampling_level", "multi_objective_aggregation"):
+        compared = re.findall(rf"self\.{name} (?:==|!=|in) (\[[^\]]+\]|\"\w+\")", source)
+        found = {word for group in compared for word in re.findall(r"\w+", group)}
+        assert found == {choice for choice in CHOICES[name] if isinstance(choice, str)}, name
+    modes = re.search(r"Unknown vLLM importance sampling level: .*? Possible values are (.*)", source).group(1)
+    assert set(re.findall(r"'(\w+)'", modes)) == set(CHOICES["vllm_importance_sampling_mode"])
+    config = (TRAINERS / "grpo_config.py").read_text()
+    assert 'Must be one of `"server"` or\n            `"colocate"`' in config
+
+
+def test_our_dpo_losses_are_those_of_the_installed_trl():
+    source = (TRAINERS / "dpo_trainer.py").read_text()
+    assert tuple(re.findall(r'loss_type == "(\w+)":', source)) == LOSS_TYPES["dpo"]
+
+
+def test_our_sft_losses_are_those_of_the_installed_trl():
+    source = (TRAINERS / "sft_trainer.py").read_text()
+    assert f"args.loss_type not in {LOSS_TYPES['sft']}".replace("'", '"') in source

@@ -1,0 +1,137 @@
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+
+from rlhf_exp.config.values import (
+    assign,
+    describe,
+    find_problem,
+    find_problems,
+    fits,
+    in_range,
+    is_secret,
+    is_slip,
+    nearest,
+    show,
+)
+
+
+class Schedule(Enum):
+    LINEAR = "linear"
+    COSINE = "cosine"
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (1, int),
+        (1, float),
+        (1e-3, float),
+        (None, int | None),
+        ("cosine", Schedule | str),
+        (["a"], None | str | list[str]),
+        ({"a": 1}, dict[str, Any] | str | None),
+        ({}, dict | str | None),
+        ("no", Literal["yes", "no"]),
+        (False, Literal["group", False]),
+        (object(), Any),
+    ],
+)
+def test_a_value_of_the_type_fits(value, annotation):
+    assert fits(value, annotation)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (True, int),
+        (1, bool),
+        (True, float),
+        (1.0, int),
+        ("1", int),
+        ("1e-3", float),
+        (float("nan"), float),
+        (float("inf"), float),
+        ("", str),
+        (None, int),
+        ("sine", Schedule | str),
+        ([1], list[str]),
+        ({"a": "x"}, dict[str, float]),
+        (0, Literal["group", False]),
+        ("None", int | None),
+    ],
+)
+def test_a_value_of_another_type_does_not_fit(value, annotation):
+    assert not fits(value, annotation)
+
+
+@pytest.mark.parametrize(
+    ("number", "bounds", "inside"),
+    [
+        (1, ">= 1", True),
+        (0, ">= 1", False),
+        (1.0, "> 0, <= 1", True),
+        (0, "> 0, <= 1", False),
+        (1.5, "> 0, <= 1", False),
+        (-1, ">= 1 or -1", True),
+        (0, ">= 1 or -1", False),
+        (float("inf"), "> 0", False),
+        (10**400, ">= 1", True),
+    ],
+)
+def test_a_range_means_what_it_says(number, bounds, inside):
+    assert in_range(number, bounds) is inside
+
+
+def test_a_problem_names_key_value_what_is_allowed_and_the_nearest_name():
+    assert find_problem("seed", 1, int, ">= 0") is None
+    assert find_problem("seed", True, int, ">= 0") == ("type", "seed=true: must be a whole number >= 0")
+    assert find_problem("sizes", [3, 9], list[int], "<= 6") == (
+        "range",
+        "sizes=[3, 9]: must be a list, each a whole number <= 6",
+    )
+    assert find_problem("schedule", "linaer", Schedule | str) == (
+        "type",
+        "schedule=linaer: must be one of linear, cosine; did you mean linear?",
+    )
+
+
+def test_nearest_compares_the_last_part_of_a_dotted_name():
+    names = ["seed", "algo.args.learning_rate", "algo.args.beta", "model.learning_rate"]
+    assert nearest("leraning_rate", names) == "algo.args.learning_rate"
+    assert nearest("model.beta", names) == "algo.args.beta"
+    assert nearest("adamw", ["grokadamw", "adamw_torch"]) == "adamw_torch"
+    assert nearest("zzz", names) is None
+
+
+def test_nearest_prefers_one_typing_mistake():
+    assert nearest("row", ["rowset", "rows", "low"]) == "rows"
+    assert nearest("pf16", ["bf16", "fp16"]) == "fp16"
+    assert nearest("modl.path", ["task.path", "model.path"]) == "model.path"
+    assert is_slip("rr", "r") and is_slip("bteat", "beta") is False
+
+
+def test_a_secret_is_hidden_and_a_token_of_text_is_none():
+    assert assign("algo.args.hub_token", "hf_x") == "algo.args.hub_token=(hidden)"
+    assert show({"a": {"api_key": "x"}, "b": 1}) == "{a: {api_key: (hidden)}, b: 1}"
+    assert not any(map(is_secret, ("max_tokens", "eos_token", "num_tokens", "pad_token")))
+
+
+def test_each_entry_of_a_mapping_that_does_not_fit_has_its_line():
+    assert find_problems("w", {"a": "x", "b": 1, "c": -1}, dict[str, float], ">= 0") == [
+        ("type", "w.a=x: must be a number >= 0"),
+        ("range", "w.c=-1: must be a number >= 0"),
+    ]
+
+
+def test_descriptions_are_words():
+    assert describe(int | None, ">= 1") == "a whole number >= 1 or null"
+    assert describe(dict[str, float], "> 0") == "a mapping, each value a number > 0"
+    assert describe(dict | str | None) == "a mapping or text or null"
+
+
+def test_a_value_is_shown_on_one_short_line():
+    assert show("a\nb") == "a b"
+    assert show(None) == "null"
+    assert len(show("x" * 1000)) == 80

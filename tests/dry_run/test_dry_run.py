@@ -1,0 +1,162 @@
+import pytest
+from hydra import initialize_config_dir
+from transformers import AutoModelForCausalLM, GPT2Config
+
+from rlhf_exp import dry_run
+from rlhf_exp.config import ROOT, device
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.dry_run import print_dry_run
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
+from rlhf_exp.tasks import countdown
+
+SMALL = ["device=cpu", "task.train_rows=64", "eval.rows=16"]
+
+
+@pytest.fixture
+def no_weights(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("weights were loaded")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", refuse)
+
+
+def test_a_dry_run_prints_config_rows_tokens_and_memory(no_weights, capsys):
+    overrides = [
+        "model=tiny_untrained",
+        "model.init.num_hidden_layers=1",
+        "max_tokens=10",
+        "algo.args.per_device_train_batch_size=256",
+    ]
+    print_dry_run(compose_config([*SMALL, *overrides]))
+    text = capsys.readouterr().out
+    assert "  max_tokens=10 (default 96)\n" in text
+    assert "  algo.args.per_device_train_batch_size=256 (default 128)\n" in text
+    assert "  | use " in text and "max_completion_length" not in text
+    assert "rows: 64 to train on, 16 held out (test)" in text
+    assert "tokens per step: 256 x (prompt 7 + completion 10 at most) = 4,352" in text
+    assert "not with algo=grpo: loss_type=nll, dft, sigmoid" in text
+    assert text.endswith("all checks passed\n")
+
+
+def test_parameters_and_memory_are_worked_out_by_hand(no_weights, capsys):
+    shape = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    shape |= {"num_key_value_heads": 2, "head_dim": 4}
+    overrides = [f"++model.init.{name}={value}" for name, value in shape.items()]
+    overrides += ["++model.init.tie_word_embeddings=true", "max_tokens=10", "algo.args.beta=0"]
+    overrides.append("algo.args.per_device_train_batch_size=256")
+    print_dry_run(compose_config([*SMALL, "model=tiny_untrained", *overrides]))
+    text = capsys.readouterr().out
+    layer = 4 * 8 * 8 + 3 * 8 * 16 + 2 * 8 + 2 * 4  # attention, MLP, two norms, norms of query and key
+    parameters = len(build_trace_tokenizer()) * 8 + 2 * layer + 8
+    assert f"parameters: {parameters:,}, all trained\n" in text
+    total = parameters * 4 * 4 + 256 * 17 * 8 * (2 * 30) * 4
+    assert f"estimated: {total / 1e9:.2f} GB, beside the libraries, = {parameters:,} parameters x 4 bytes + " in text
+    assert f"{parameters:,} trained x 4 bytes x 3 (gradients, AdamW's two moments)" in text
+    assert "256 rows x 17 tokens x 8 hidden x 60 values kept x 4 bytes" in text
+
+
+def test_sft_counts_the_tokens_of_its_demonstrations(no_weights, capsys):
+    print_dry_run(compose_config([*SMALL, "algo=sft", "model=tiny_untrained"]))
+    text = capsys.readouterr().out
+    assert "steps: 6\n" in text  # three times 64 rows, by 32
+    assert "  algo.args.max_steps=-1: the rows 3 times, transformers' num_train_epochs\n" in text
+    assert "at most" not in text
+    assert "reference" not in text.split("memory, estimated")[1]
+
+
+def test_with_adapters_only_they_have_gradients_and_4_bit_weights_take_half_a_byte(no_weights, capsys):
+    print_dry_run(compose_config([*SMALL, "model=tiny_gpt2", "peft=qlora", "max_tokens=10"]))
+    text = capsys.readouterr().out
+    weights = {"attention": (64, 192), "its output": (64, 64), "up": (64, 192), "down": (192, 64)}
+    trained = 2 * sum(8 * (rows + columns) for rows, columns in weights.values())  # two layers, rank 8
+    assert f", {trained:,} of them trained\n" in text
+    assert f" parameters x 0.516 bytes + {trained:,} trained x 2 bytes x 3 " in text
+
+
+def test_pairs_count_both_answers_and_what_will_be_sampled_first_is_said(no_weights, capsys):
+    print_dry_run(compose_config([*SMALL, "algo=reward_model", "max_tokens=10"]))
+    text = capsys.readouterr().out
+    assert "rows: made of 1024 x 8 completions to train on, a share of them held out (test)" in text
+    assert "tokens per step: 32 x (prompt 7 + chosen 10 at most + prompt 7 + rejected 10 at most) = 1,088" in text
+
+
+def test_the_useful_lines_come_first_and_say_why(no_weights, capsys):
+    print_dry_run(compose_config([*SMALL, "algo.args.learning_rate=3e-4"]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["grpo (grpo) on countdown, tiny, on the CPU", "parameters: 910,720, all trained"]
+    assert len(lines) < 40 and lines[-1] == "all checks passed"
+    assert "  max_tokens=96: 910,720 parameters: as model=tiny, whose searches it holds" in lines
+    assert "  algo.args.learning_rate=0.0003 (default 0.001)" in lines
+    assert not any(line.startswith("  algo.args.learning_rate=0.0003: ") for line in lines)
+    disk = (2 * 3 * 910_720 + 910_720) * 4  # the kept checkpoint and the next, with two moments, and the model
+    assert any(line.startswith(f"disk, estimated: {disk / 1e6:.1f} MB = 2 checkpoints of 910,720 ") for line in lines)
+
+
+def test_a_chat_prompt_is_shown_as_the_model_reads_it(no_weights, capsys, tmp_path):
+    tokenizer = build_byte_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}<|assistant|>\n"
+    tokenizer.save_pretrained(tmp_path)
+    GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=len(tokenizer)).save_pretrained(tmp_path)
+    print_dry_run(compose_config([*SMALL, f"model.path={tmp_path}", "task.prompt=chat"]))
+    text = capsys.readouterr().out
+    assert "  | <|user|>\n  | Using the numbers [" in text and "...\n  | <|assistant|>\n" in text
+
+
+def test_very_many_steps_are_answered_at_once(no_weights, capsys, monkeypatch):
+    drawn = []
+    draw = countdown.draw_problems
+    monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kw: drawn.append(args[3]) or draw(*args, **kw))
+    print_dry_run(compose_config(["device=cpu", "algo.args.max_steps=10000000"]))
+    text = capsys.readouterr().out
+    assert max(drawn) <= 256
+    assert "rows: 200000 to train on, 512 held out (test)\nsteps: 10000000\n" in text
+    assert "training uses 80,000,000 rows: 200,000 are drawn, and then come again\n" in text
+
+
+def test_more_held_out_rows_than_there_are_is_refused(no_weights):
+    with pytest.raises(ConfigError) as caught:
+        print_dry_run(compose_config(["device=cpu", "eval.rows=1000000"]))
+    assert caught.value.problems == ["eval.rows=1000000: allowed is 1 to 1,398, the problems of the test split"]
+
+
+def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_goes_on(no_weights, capsys):
+    print_dry_run(compose_config([*SMALL, "model=qwen3_1_7b"]))
+    text = capsys.readouterr().out
+    assert "parameters: 1,720,574,976, all trained\n" in text
+    assert (
+        "not checked without the network: model.path=Qwen/Qwen3-1.7B: its tokenizer is not in the hub's cache\n" in text
+    )
+    assert text.endswith("all other checks passed\n")
+
+
+def test_it_runs_inside_the_command_lines_own_hydra(no_weights, capsys):
+    cfg = compose_config([*SMALL, "max_tokens=10"])
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        print_dry_run(cfg)
+    assert "  max_tokens=10 (default 96)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("peft", "way"),
+    [
+        ("none", "add peft=lora or peft=qlora"),
+        ("lora", "add peft=qlora"),
+        ("qlora", "use a smaller model or algo.args.per_device_train_batch_size"),
+    ],
+)
+def test_more_memory_than_is_free_is_said_with_a_way_out(no_weights, capsys, monkeypatch, tmp_path, peft, way):
+    for free_kb, warning in ((100, f"; MORE than the 0.00 GB that are free on this computer; {way}\n"), (10**9, "\n")):
+        (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {free_kb} kB\n")
+        monkeypatch.setattr(dry_run, "MEMORY", tmp_path / "meminfo")
+        print_dry_run(compose_config([*SMALL, "algo=sft", f"peft={peft}"]))
+        [line] = [line for line in capsys.readouterr().out.splitlines(True) if line.startswith("memory, estimated")]
+        assert line.endswith(warning) and ("MORE" in line) == (free_kb == 100)
+
+
+def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (8 * 10**9, 10**12))
+    monkeypatch.setattr(device, "cuda_major", lambda: 9)
+    cfg = compose_config([])
+    assert dry_run._warn_of_memory(cfg, 9e9).startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
+    assert dry_run._warn_of_memory(cfg, 7e9) == ""

@@ -1,0 +1,136 @@
+import math
+
+import pytest
+
+from rlhf_exp.evaluation.preferences.figures import SHOWN, compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.stats import wilson
+
+
+def make_row(margin, chosen_tokens=10, rejected_tokens=10, subset="a", rejected_reward=0.0, name="x"):
+    return {"id": name, "subset": subset, "margin": margin, "chosen_reward": rejected_reward + margin,
+            "rejected_reward": rejected_reward, "chosen_tokens": chosen_tokens,
+            "rejected_tokens": rejected_tokens}  # fmt: skip
+
+
+def test_accuracy_counts_a_tie_as_half_right():
+    section = summarise_preferences([make_row(m) for m in (2.0, 1.0, 0.0, -1.0)])
+    assert section["n"] == 4
+    assert section["counts"] == {"correct": 2, "tied": 1, "wrong": 1}
+    assert section["accuracy"]["value"] == 0.625
+    # Wilson's formula at 2.5 of 4 by hand: z2 = 3.841459, middle (0.625 + z2/8) / (1 + z2/4) = 0.563768,
+    # half sqrt(z2 (0.625 * 0.375 / 4 + z2/64)) / (1 + z2/4) = 0.344337
+    assert section["accuracy"]["low"] == pytest.approx(0.219427, abs=1e-5)
+    assert section["accuracy"]["high"] == pytest.approx(0.908101, abs=1e-5)
+
+
+def test_without_ties_the_interval_is_wilsons():
+    section = summarise_preferences([make_row(m) for m in (2.0, 1.0, 3.0, -1.0, 4.0)])
+    assert section["accuracy"] == pytest.approx(wilson(4, 5))
+
+
+def test_all_tied_is_a_coin_and_not_a_certainty():
+    section = summarise_preferences([make_row(0.0)] * 20)
+    assert section["accuracy"] == pytest.approx(wilson(10, 20))
+    assert section["loss"]["value"] == pytest.approx(math.log(2))
+    assert section["calibration_error"] == 0.0
+
+
+def test_loss_margin_and_reward_by_hand():
+    rows = [make_row(1.0, rejected_reward=2.0), make_row(-3.0, rejected_reward=1.0)]
+    section = summarise_preferences(rows)
+    # log(1 + e^-1) = 0.313262, log(1 + e^3) = 3.048587
+    assert section["loss"]["value"] == pytest.approx((0.313262 + 3.048587) / 2, abs=1e-6)
+    assert section["margin"]["mean"]["value"] == -1.0
+    assert section["margin"]["std"] == pytest.approx(math.sqrt(8))
+    # rewards 3, 2, -2, 1: mean 1, squared deviations 4 + 1 + 9 + 0 over 3
+    assert section["reward"]["mean"]["value"] == 1.0
+    assert section["reward"]["std"] == pytest.approx(math.sqrt(14 / 3))
+
+
+def test_a_huge_wrong_margin_does_not_overflow():
+    section = summarise_preferences([make_row(-5000.0), make_row(5000.0)])
+    assert section["loss"]["value"] == 2500.0
+    assert section["calibration"][0] == {"low": 0.9, "high": 1.0, "n": 2, "predicted": 1.0,
+                                         "observed": pytest.approx(wilson(1, 2))}  # fmt: skip
+
+
+def test_calibration_compares_the_models_probability_with_how_often_it_is_right():
+    logit = {p: math.log(p / (1 - p)) for p in (0.55, 0.65, 0.95)}
+    margins = [0.0, logit[0.55], -logit[0.65], logit[0.65], logit[0.65], -logit[0.95]]
+    section = summarise_preferences([make_row(m) for m in margins])
+    bins = [(b["low"], b["high"], b["n"], b["predicted"], b["observed"]["value"]) for b in section["calibration"]]
+    expected = [(0.5, 0.6, 2, 0.525, 0.75), (0.6, 0.7, 3, 0.65, 2 / 3), (0.9, 1.0, 1, 0.95, 0.0)]
+    assert [x for b in bins for x in b] == pytest.approx([x for b in expected for x in b])
+    assert section["calibration_error"] == pytest.approx((2 * 0.225 + 3 * (2 / 3 - 0.65) + 0.95) / 6)
+
+
+def test_accuracy_by_length_and_by_subset():
+    rows = [make_row(1.0, 60, 10, "b"), make_row(1.0, 43, 10, "a"), make_row(-1.0, 42, 10, "a"),
+            make_row(1.0, 10, 10, "a"), make_row(-1.0, 10, 43, "b")]  # fmt: skip
+    section = summarise_preferences(rows)
+    assert [(b["label"], b["n"], b["accuracy"]["value"]) for b in section["by_length"]] == [
+        ("shorter by more than 32", 1, 0.0),
+        ("equal", 1, 1.0),
+        ("longer by 1 to 32", 1, 0.0),
+        ("longer by more than 32", 2, 1.0),
+    ]
+    assert [(b["label"], b["n"], b["accuracy"]["value"]) for b in section["by_subset"]] == [
+        ("a", 3, 2 / 3),
+        ("b", 2, 0.5),
+    ]
+    assert section["longer_wins"]["value"] == 3.5 / 5
+
+
+def test_one_pair_has_figures():
+    section = summarise_preferences([make_row(1.0)])
+    assert section["margin"] == {"mean": {"value": 1.0, "low": None, "high": None}, "std": 0.0}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_rewards_that_are_not_numbers_are_not_taken_for_right_or_wrong():
+    section = summarise_preferences([make_row(math.nan), make_row(1.0)])
+    assert section["counts"] == {"correct": 1, "tied": 0, "wrong": 0}
+    assert math.isnan(section["accuracy"]["value"])
+
+
+def test_the_difference_is_paired():
+    baseline = [make_row(m) for m in (-1.0, -1.0, 1.0, 0.0)]
+    trained = [make_row(m) for m in (1.0, 1.0, 1.0, -1.0)]
+    paired = compare_preferences(baseline, trained, seed=0)
+    assert paired["n"] == 4
+    assert paired["difference"]["value"] == pytest.approx(0.375)
+    assert paired == compare_preferences(baseline, trained, seed=0)
+
+
+def test_each_error_has_the_first_kind_that_fits():
+    margins = [-0.1, 0.2, -1.0, -1.1, 1.2, 1.3, -1.4, -5.0, 6.0]
+    lengths = [(10, 20), (1, 1), (10, 20), (10, 20), (1, 1), (1, 1), (10, 20), (20, 10), (1, 1)]
+    rows = [make_row(m, *tokens, name=str(i)) for i, (m, tokens) in enumerate(zip(margins, lengths, strict=True))]
+    rows.append(make_row(-1.25, 20, 10, name="9"))
+    rows.append(make_row(0.0, name="10"))  # a tie is no error
+    errors = find_errors(rows)
+    # sizes sorted: 0, .1, .2, 1, 1.1, 1.2, 1.25, 1.3, 1.4, 5, 6: the quartiles lie at 0.6 and 1.35
+    assert errors["thresholds"] == {"near_tie": pytest.approx(0.6), "confident": pytest.approx(1.35)}
+    assert {row["id"]: row["kind"] for row in errors["shown"]} == {
+        "7": "confident", "6": "confident", "9": "other", "3": "longer_wins", "2": "longer_wins", "0": "near_tie",
+    }  # fmt: skip
+    assert [row["id"] for row in errors["shown"]] == ["7", "6", "9", "3", "2", "0"]
+    assert errors["counts"] == {"confident": 2, "near_tie": 1, "longer_wins": 2, "other": 1}
+
+
+def test_the_pairs_shown_are_the_worst_of_every_kind():
+    rows = [make_row(-m / 10, 10, 20 - m % 2 * 15, name=str(m)) for m in range(1, 401)]
+    errors = find_errors(rows)
+    shown = [row["kind"] for row in errors["shown"]]
+    assert len(shown) == SHOWN >= 20
+    assert sum(errors["counts"].values()) == 400
+    assert {kind: shown.count(kind) for kind in errors["counts"]} == {
+        "confident": 8, "near_tie": 8, "longer_wins": 7, "other": 7,
+    }  # fmt: skip
+    assert [row["id"] for row in errors["shown"][:8]] == [str(m) for m in range(400, 392, -1)]
+    margins = [row["margin"] for row in errors["shown"]]
+    assert margins == sorted(margins)
+
+
+def test_no_errors_is_an_empty_list():
+    assert find_errors([make_row(1.0)])["shown"] == []

@@ -1,0 +1,168 @@
+from copy import deepcopy
+from functools import cache
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.evaluation.preferences import describe_pairs, implicit_rewards, score_pairs
+from rlhf_exp.evaluation.preferences.tokens import encode_answers, encode_pair
+from rlhf_exp.models import scoring
+from rlhf_exp.models.scoring import sum_logps
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+
+TOKENIZER = build_byte_tokenizer()
+INIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 256,
+        "initializer_range": 0.3}  # fmt: skip
+ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "max_length": None}
+PAIRS = [
+    {"id": str(i), "subset": "helpful-base", "prompt": f"\n\nHuman: {'why? ' * (i % 4)}\n\nAssistant:",
+     "chosen": " " + "yes, " * (i % 7), "rejected": " " + "no " * (5 - i % 5)}
+    for i in range(10)
+]  # fmt: skip
+
+
+@cache
+def make_config(*overrides):
+    return compose_config(["algo=reward_model", "task=hh_rlhf", "reward=none", "reward.batch_size=3", *overrides])
+
+
+def make_model(kind, architecture="gpt2", seed=0):
+    own = {} if architecture == "gpt2" else {"num_key_value_heads": 1}
+    config = build_config({"architecture": architecture, **INIT, **own}, TOKENIZER)
+    config.num_labels = 1
+    torch.manual_seed(seed)
+    return kind.from_config(config)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
+def test_scores_do_not_depend_on_the_batch(architecture):
+    model = make_model(AutoModelForSequenceClassification, architecture)
+    together = score_pairs(model, TOKENIZER, PAIRS, make_config())
+    apart = [score_pairs(model, TOKENIZER, [pair], make_config("reward.batch_size=1"))[0] for pair in PAIRS]
+    for pair, alone in zip(together, apart, strict=True):
+        assert pair == pytest.approx(alone, abs=1e-5)
+    assert len({round(score, 3) for pair in together for score in pair}) > 10
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
+def test_scores_are_those_of_the_reward_trainer(architecture, tmp_path):
+    model = make_model(AutoModelForSequenceClassification, architecture)
+    args = RewardConfig(output_dir=str(tmp_path), **ARGS)
+    trainer = RewardTrainer(model, args, train_dataset=Dataset.from_list(PAIRS), processing_class=TOKENIZER)
+    batch = trainer.data_collator([trainer.train_dataset[i] for i in range(len(PAIRS))])
+    with torch.no_grad():
+        loss, outputs = trainer.compute_loss(trainer.model.eval(), batch, return_outputs=True)
+    chosen, rejected = outputs.logits.squeeze(-1).chunk(2)
+    scores = score_pairs(model, TOKENIZER, PAIRS, make_config())
+    assert [c for c, _ in scores] == pytest.approx(chosen.tolist(), abs=1e-5)
+    assert [r for _, r in scores] == pytest.approx(rejected.tolist(), abs=1e-5)
+    margins = torch.tensor([c - r for c, r in scores])
+    assert -torch.nn.functional.logsigmoid(margins).mean() == pytest.approx(loss.item(), abs=1e-5)
+
+
+def test_the_score_is_read_at_the_eos_token():
+    model = make_model(AutoModelForSequenceClassification)
+    pair = {**PAIRS[1], "chosen": " no", "rejected": " no" * 9}
+    ids = encode_answers(TOKENIZER, [pair["prompt"]], [" no"])[0]
+    assert ids[-1] == TOKENIZER.eos_token_id
+    hidden = model.eval().transformer(torch.tensor([ids])).last_hidden_state[0, -1]
+    score = score_pairs(model, TOKENIZER, [pair], make_config())[0][0]
+    assert score == pytest.approx(model.score(hidden).item(), abs=1e-5)
+
+
+def test_measuring_switches_dropout_off_and_training_mode_back_on():
+    model = make_model(AutoModelForSequenceClassification).train()
+    assert score_pairs(model, TOKENIZER, PAIRS, make_config()) == score_pairs(model, TOKENIZER, PAIRS, make_config())
+    assert model.training
+
+
+@torch.no_grad()
+def slow_logp(model, prompt, answer):
+    """One row, float64, over the whole vocabulary, token after token."""
+    ids, total = prompt + answer, 0.0
+    logps = model.double().eval()(torch.tensor([ids])).logits[0].log_softmax(-1)
+    for position in range(max(len(prompt), 1), len(ids)):
+        total += logps[position - 1, ids[position]].item()
+    return total
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
+@pytest.mark.parametrize("elements", [1, 258 * 60, 2**26])
+def test_log_probabilities_equal_a_slow_loop(architecture, elements, monkeypatch):
+    monkeypatch.setattr(scoring, "BATCH_ELEMENTS", elements)
+    model = make_model(AutoModelForCausalLM, architecture)
+    rows = [(ids.prompt, ids.chosen) for ids in (encode_pair(TOKENIZER, pair) for pair in PAIRS)]
+    rows.append(([], [5, 6, 7]))
+    slow = [slow_logp(deepcopy(model), *row) for row in rows]
+    assert sum_logps(model, rows, TOKENIZER.pad_token_id) == pytest.approx(slow, rel=1e-5)
+
+
+def test_batches_hold_every_row_once_and_keep_to_their_size(monkeypatch):
+    monkeypatch.setattr(scoring, "BATCH_ELEMENTS", 400)
+    rows = [([1] * (i % 5 + 1), [2] * (i % 11 + 1)) for i in range(50)]
+    batches = list(scoring.split_rows(rows, 10))
+    assert sorted(i for batch in batches for i in batch) == list(range(50))
+    for batch in batches:
+        width = max(len(rows[i][0]) + len(rows[i][1]) for i in batch)
+        assert len(batch) * (width + 1 - min(len(rows[i][0]) for i in batch)) * 10 <= 400
+    assert len(batches) < 25
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
+def test_implicit_rewards_are_those_that_dpo_logs(architecture, tmp_path):
+    policy, reference = (make_model(AutoModelForCausalLM, architecture, seed) for seed in (0, 1))
+    args = DPOConfig(output_dir=str(tmp_path), beta=0.3, **ARGS)
+    ours = implicit_rewards(policy, reference, TOKENIZER, PAIRS, make_config("algo=dpo", "algo.args.beta=0.3"))
+    trainer = DPOTrainer(
+        policy, ref_model=reference, args=args, train_dataset=Dataset.from_list(PAIRS), processing_class=TOKENIZER
+    )
+    trainer.model.eval()
+    for pair, row in zip(ours, trainer.train_dataset, strict=True):
+        with torch.no_grad():
+            trainer.compute_loss(trainer.model, trainer.data_collator([row]))
+        logged = [trainer._metrics["eval"][f"rewards/{answer}"].pop() for answer in ("chosen", "rejected")]
+        assert pair == pytest.approx(logged, abs=2e-4)
+
+
+def test_the_implicit_rewards_of_the_reference_itself_are_0():
+    policy = make_model(AutoModelForCausalLM)
+    assert implicit_rewards(policy, policy, TOKENIZER, PAIRS, make_config("algo=dpo")) == [(0.0, 0.0)] * len(PAIRS)
+
+
+def test_beta_is_dpos_own_and_a_tenth_after_any_other_algorithm():
+    models = [make_model(AutoModelForCausalLM, seed=seed) for seed in (0, 1)]
+    tenth = implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config("algo=sft"))
+    assert implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config("algo=dpo")) == tenth
+    half = implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config("algo=dpo", "algo.args.beta=0.5"))
+    assert [x for pair in half for x in pair] == pytest.approx([5 * x for pair in tenth for x in pair])
+
+
+def test_a_row_holds_both_answers_their_rewards_and_their_lengths():
+    row = describe_pairs("trained", PAIRS[3:4], [(0.25, 1.0)], TOKENIZER)[0]
+    assert row == {
+        "which": "trained",
+        "id": "3",
+        "subset": "helpful-base",
+        "prompt": "\n\nHuman: why? why? why? \n\nAssistant:",
+        "chosen": " yes, yes, yes, ",
+        "rejected": " no no ",
+        "chosen_reward": 0.25,
+        "rejected_reward": 1.0,
+        "margin": -0.75,
+        "chosen_tokens": 16,
+        "rejected_tokens": 7,
+    }
+
+
+def test_a_chat_row_is_written_as_text():
+    turns = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Yes?"},
+             {"role": "user", "content": "Why?"}]  # fmt: skip
+    pair = {"id": "a", "subset": "b", "prompt": turns, "chosen": [{"role": "assistant", "content": "So."}],
+            "rejected": [{"role": "assistant", "content": "No."}]}  # fmt: skip
+    row = describe_pairs("baseline", [pair], [(0.0, 0.0)], TOKENIZER)[0]
+    assert row["prompt"] == "user: Hi!\n\nassistant: Yes?\n\nuser: Why?"
+    assert (row["chosen"], row["rejected"], row["chosen_tokens"]) == ("So.", "No.", 3)

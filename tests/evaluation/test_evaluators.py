@@ -1,0 +1,61 @@
+"""Before and after of one policy, without the training between: what was saved is the start model itself."""
+
+import json
+import math
+import shutil
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.evaluation.evaluators import PolicyMeasurement
+from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.tasks import load_task
+
+SMALL = ["max_tokens=4", "eval.rows=8", "device=cpu", "model=tiny_gpt2", "model.init.max_position_embeddings=1024",
+         "model.init.hidden_size=16", "model.init.num_hidden_layers=1", "task=hh_rlhf", "task.source=generated",
+         "task.train_rows=8"]  # fmt: skip
+DPO, SFT = ["algo=dpo", "reward=none"], ["algo=sft", "reward=none"]
+
+
+def measure(tmp_path, *overrides):
+    """evaluation.json, of the start model twice."""
+    cfg = compose_config([*SMALL, f"eval.cache_dir={tmp_path / 'cache'}", *overrides])
+    model_path = resolve_model(cfg, tmp_path)
+    tokenizer = load_tokenizer(cfg, model_path)
+    measurement = PolicyMeasurement(cfg, RunFolder(tmp_path, {}), model_path, tokenizer, load_task(cfg, tokenizer), [])
+    measurement.before()
+    shutil.copytree(model_path, tmp_path / "model")
+    measurement.after()
+    return json.loads((tmp_path / "evaluation.json").read_text())
+
+
+@pytest.mark.parametrize("algo", [DPO, SFT])
+def test_the_loss_that_training_minimises_is_measured_before_and_after(tmp_path, algo):
+    found = measure(tmp_path, *algo)
+    assert found["baseline"]["loss"]["value"] == pytest.approx(found["trained"]["loss"]["value"], abs=1e-6)
+    assert found["paired"]["loss"]["value"] == pytest.approx(0, abs=1e-6)
+    if algo is DPO:
+        assert found["baseline"]["loss"]["value"] == math.log(2)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "argument"),
+    [
+        ([*DPO, "+algo.args.loss_type=[ipo]"], "algo.args.loss_type=[ipo]"),
+        ([*DPO, "algo.args.max_length=64"], "algo.args.max_length=64"),  # training cuts the answers to it
+        ([*SFT, "algo.args.completion_only_loss=false"], "algo.args.completion_only_loss=false"),
+    ],
+)
+def test_under_another_training_loss_the_held_out_one_is_left_out_with_a_line(tmp_path, capsys, overrides, argument):
+    found = measure(tmp_path, *overrides)
+    reason = f"with {argument} it is not the training loss"
+    assert found["baseline"]["loss_left_out"] == reason
+    assert f"held-out loss: left out, {reason}\n" in capsys.readouterr().out
+    assert not any("loss" in found.get(section, {}) for section in ("baseline", "trained", "paired"))
+
+
+def test_demonstrations_whose_prompts_fill_the_length_are_counted(tmp_path, capsys):
+    found = measure(tmp_path, *SFT, "algo.args.max_length=8")
+    assert "held-out loss: left out, the prompts of all 8 rows fill algo.args.max_length=8\n" in capsys.readouterr().out
+    assert not any("loss" in found.get(section, {}) for section in ("baseline", "trained", "paired"))

@@ -1,0 +1,116 @@
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.evaluation.held_out_loss import (
+    Scored,
+    compare_pair_loss,
+    compare_token_loss,
+    score_demonstrations,
+    token_loss,
+)
+from rlhf_exp.evaluation.preferences.tokens import encode_demonstration
+from rlhf_exp.models import load_tokenizer
+from rlhf_exp.models.loading import locate_model
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.countdown import split_of
+
+INIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
+ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "completion_only_loss": True}
+ROWS = [
+    {"prompt": "2 + 2 =", "completion": " 4"},
+    {"prompt": "Say it again:", "completion": " it, again and again"},
+    {"prompt": "A very long question that fills the whole context", "completion": " no"},
+]
+
+
+@pytest.mark.parametrize("max_length", [None, 24])
+def test_the_held_out_loss_is_that_of_the_sft_trainer_on_the_same_rows(max_length, tmp_path):
+    tokenizer = build_byte_tokenizer()
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(build_config({"architecture": "gpt2", **INIT}, tokenizer)).eval()
+    args = SFTConfig(output_dir=str(tmp_path), max_length=max_length, per_device_train_batch_size=len(ROWS), **ARGS)
+    trainer = SFTTrainer(model, args, train_dataset=Dataset.from_list(ROWS), processing_class=tokenizer)
+    model.eval()
+    batch = next(iter(trainer.get_train_dataloader()))
+    with torch.no_grad():
+        labels = batch["labels"] if "labels" in batch else None
+        loss = model(**{name: batch[name] for name in ("input_ids", "attention_mask")}, labels=labels).loss.item()
+    given = "null" if max_length is None else max_length
+    cfg = compose_config(["algo=sft", f"algo.args.max_length={given}"])
+    scored = score_demonstrations(model, tokenizer, ROWS, cfg, title="loss")
+    assert len(scored) == len(trainer.train_dataset) == (3 if max_length is None else 2)
+    assert sum(row.tokens for row in scored) == sum(sum(label != -100 for label in row) for row in labels.tolist())
+    assert token_loss(scored)["value"] == pytest.approx(loss, rel=1e-4)
+
+
+def test_the_loss_weighs_tokens_alike_and_its_interval_counts_rows():
+    rows = [Scored(2.0, 1), Scored(3.0, 3), Scored(1.0, 2)]
+    found = token_loss(rows)
+    assert found["value"] == pytest.approx(6 / 6)
+    linear = [1 + (nats - tokens) / 2 for nats, tokens in rows]  # around the ratio 1, at 2 tokens a row
+    spread = math.sqrt(sum((x - 1) ** 2 for x in linear) / 2 / 3)
+    assert found["high"] - found["value"] == pytest.approx(4.302653 * spread, rel=1e-5)  # t, 2 degrees of freedom
+
+
+def test_the_change_is_the_difference_of_the_two_losses():
+    before, after = [Scored(2.0, 1), Scored(3.0, 3)], [Scored(1.5, 1), Scored(0.5, 3)]
+    change = compare_token_loss(before, after)
+    assert change["value"] == pytest.approx(token_loss(after)["value"] - token_loss(before)["value"])
+    assert compare_token_loss(before, before) == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_the_pair_loss_starts_at_ln_2():
+    change = compare_pair_loss({"value": math.log(2) - 0.1, "low": math.log(2) - 0.2, "high": math.log(2)})
+    assert list(change.values()) == pytest.approx([-0.1, -0.2, 0.0])
+
+
+def test_a_completion_ends_with_the_end_token_once():
+    tokenizer = build_byte_tokenizer()
+    prompt, completion = encode_demonstration(tokenizer, ROWS[0])
+    assert tokenizer.decode(prompt) == "2 + 2 =" and tokenizer.decode(completion) == " 4<eos>"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "number"),
+    [
+        (["task=gsm8k", "task.source=generated", "model=tiny_gpt2"], 8),
+        (["task=hh_rlhf", "task.source=generated", "model=tiny_gpt2"], 8),
+    ],
+)
+def test_sft_has_demonstrations_of_the_held_out_prompts(overrides, number):
+    cfg = compose_config(["algo=sft", "eval.rows=8", "task.train_rows=8", *overrides])
+    if cfg.model.init is None:
+        tokenizer = load_tokenizer(cfg, locate_model(cfg))
+    else:
+        tokenizer = build_byte_tokenizer()
+    task = load_task(cfg, tokenizer)
+    assert [row["prompt"] for row in task.demonstrations] == [row["prompt"] for row in task.eval][:number]
+    assert not {str(row) for row in task.demonstrations} & {str(row) for row in task.train}
+
+
+def test_held_out_traces_are_on_as_many_numbers_as_those_of_training_and_of_the_split_of_eval():
+    cfg = compose_config(["algo=sft", "eval.rows=64", "task.train_rows=8", "task.traces.numbers=[2]"])
+    task = load_task(cfg, load_tokenizer(cfg, locate_model(cfg)))
+    prompts = [row["prompt"] for row in task.demonstrations]
+    assert 0 < len(prompts) == len(set(prompts)) <= 64
+    for prompt in prompts:
+        numbers, target = prompt.removeprefix("use ").removesuffix(" .").split(" make ")
+        assert len(numbers.split()) == 2
+        assert split_of([int(n) for n in numbers.split()], int(target)) == cfg.eval.split
+
+
+def test_algorithms_that_learn_from_no_demonstration_have_none():
+    cfg = compose_config(["algo=grpo", "eval.rows=8", "task.train_rows=8"])
+    assert load_task(cfg, load_tokenizer(cfg, locate_model(cfg))).demonstrations == []
+
+
+def test_sft_logs_a_figure_at_its_first_step():
+    args = compose_config(["algo=sft"]).algo.args
+    assert args["logging_first_step"] is True and args["logging_steps"] <= 10

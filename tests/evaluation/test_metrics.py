@@ -1,0 +1,174 @@
+import statistics
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from rlhf_exp.evaluation.completions import HeldOut
+from rlhf_exp.evaluation.metrics import compare, summarise
+from rlhf_exp.stats import mean_interval, paired_bootstrap, wilson, win_rate
+
+SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
+
+
+def make(rows, decoding="sampled", **extra):
+    """Samples of one row after another, each row a list of (outcome, extracted)."""
+    return [
+        {
+            "id": f"row {r}", "sample": i, "decoding": decoding, "outcome": outcome, "extracted": extracted,
+            "tokens": 3 + r + i, "truncated": outcome == "failed", "reward": SCORES[outcome], "kl": 0.5 * i, **extra,
+        }
+        for r, row in enumerate(rows)
+        for i, (outcome, extracted) in enumerate(row)
+    ]  # fmt: skip
+
+
+def hold(samples, greedy=None):
+    """Token ids for samples: distinct ones, ended by 1 unless cut off."""
+    ids = [[5 + i, 7] if s["truncated"] else [5 + i, 7, 1] for i, s in enumerate(samples)]
+    return HeldOut(ids, [s["truncated"] for s in samples], [0.0] * len(samples), greedy)
+
+
+def draw(rng, rows, k):
+    """Rows of k outcomes; an answer is spelled after its outcome, in one of two ways."""
+    drawn = [rng.choices(list(SCORES), k=k) for _ in range(rows)]
+    return [[(o, None if o == "failed" else f"{o} {rng.randint(0, 1)}") for o in row] for row in drawn]
+
+
+C, P, F = ("correct", "a"), ("partial", "b"), ("failed", None)
+
+
+def test_one_completion_a_row_gives_the_figures_it_always_gave():
+    samples = make([[C], [P], [P], [F]])
+    section = summarise(samples, 12, hold(samples))
+    assert section["n"] == 4 and section["completions"] == 1
+    assert section["accuracy"] == wilson(1, 4)
+    assert section["counts"] == {"correct": 1, "partial": 2, "failed": 1}
+    assert section["mean_tokens"] == mean_interval([3, 4, 5, 6])
+    assert section["utilisation"] == 4.5 / 12
+    assert section["truncation_rate"] == wilson(1, 4)
+    rewards = [1.0, 0.1, 0.1, 0.0]
+    assert section["reward"] == {"mean": mean_interval(rewards), "std": statistics.stdev(rewards)}
+    assert section["kl"] == {"mean": mean_interval([0.0] * 4), "std": 0.0}
+    assert not {"pass_at_k", "majority_at_k", "greedy", "lenient_accuracy"} & set(section)
+
+
+def test_several_completions_count_by_their_rows():
+    samples = make([[C, C, P, F], [F, F, F, F], [C, P, P, P]])
+    section = summarise(samples, 12, hold(samples))
+    assert (section["n"], section["completions"]) == (3, 4)
+    assert section["counts"] == {"correct": 3, "partial": 4, "failed": 5}
+    assert section["accuracy"]["value"] == pytest.approx(3 / 12)
+    assert section["accuracy"]["high"] == pytest.approx(mean_interval([0.5, 0.0, 0.25])["high"])
+    assert section["mean_tokens"] == mean_interval([4.5, 5.5, 6.5])
+    assert section["kl"]["std"] == pytest.approx(statistics.stdev([0.0, 0.5, 1.0, 1.5] * 3))
+
+
+def test_pass_at_k_is_the_mean_over_every_choice_of_k_completions():
+    rows = draw(Random(1), 30, 6)
+    samples = make(rows)
+    found = summarise(samples, 12, hold(samples))["pass_at_k"]
+    assert list(found) == ["1", "2", "4", "6"]
+    for k, interval in found.items():
+        slow = [
+            statistics.fmean(any(o == "correct" for o, _ in chosen) for chosen in combinations(row, int(k)))
+            for row in rows
+        ]
+        assert interval["value"] == pytest.approx(statistics.fmean(slow))
+    assert found["1"] == summarise(samples, 12, hold(samples))["accuracy"]
+    solved = sum(any(o == "correct" for o, _ in row) for row in rows)
+    assert found["6"] == wilson(solved, 30)
+
+
+def test_pass_at_k_with_eight_completions_goes_by_powers_of_two():
+    samples = make([[C] * 8, [F] * 8])
+    assert list(summarise(samples, 12, hold(samples))["pass_at_k"]) == ["1", "2", "4", "8"]
+
+
+@pytest.mark.parametrize(
+    ("row", "correct"),
+    [
+        ([C, C, P, P], True),  # equally many: the first to appear
+        ([P, C, C, P], False),
+        ([P, P, C, F], False),
+        ([F, F, F, C], True),  # no answer is no vote
+        ([F, F, F, F], False),
+        ([P, ("partial", "d"), ("partial", "e"), C], False),
+        ([("partial", "a"), C, P, F], True),  # one spelling, taken as correct where it is marked (gsm8k)
+    ],
+)
+def test_the_majority_is_right_or_wrong(row, correct):
+    samples = make([row])
+    assert summarise(samples, 12, hold(samples))["majority_at_k"]["value"] == float(correct)
+
+
+def test_majority_at_k_is_the_share_of_rows_by_a_slow_count():
+    rows = draw(Random(2), 60, 5)
+    right = 0
+    for row in rows:
+        answers = [extracted for _, extracted in row if extracted]
+        best = sorted(set(answers), key=lambda a: (-answers.count(a), answers.index(a)))[:1]
+        right += bool(best) and best[0].startswith("correct")
+    samples = make(rows)
+    assert 5 < right < 55
+    assert summarise(samples, 12, hold(samples))["majority_at_k"] == wilson(right, 60)
+
+
+def test_both_readings_stand_side_by_side():
+    samples = make([[C, P], [P, P]])
+    for sample, lenient in zip(samples, [True, True, True, False], strict=True):
+        sample |= {"strict": sample["outcome"] == "correct", "lenient": lenient}
+    section = summarise(samples, 12, hold(samples))
+    assert section["accuracy"]["value"] == 0.25 and section["lenient_accuracy"]["value"] == 0.75
+
+
+def test_greedy_has_a_section_of_its_own_and_no_part_in_the_sampled_figures():
+    sampled, greedy = make([[C, F], [P, F]]), make([[C], [C]], "greedy")
+    alone = summarise(sampled, 12, hold(sampled))
+    both = summarise(sampled + greedy, 12, hold(sampled, hold(greedy)))
+    assert {key: value for key, value in both.items() if key != "greedy"} == alone
+    assert both["greedy"] == {
+        "accuracy": wilson(2, 2),
+        "counts": {"correct": 2, "partial": 0, "failed": 0},
+        "mean_tokens": mean_interval([3, 4]),
+        "truncation_rate": wilson(0, 2),
+        "reward": {"mean": mean_interval([1.0, 1.0]), "std": 0.0},
+    }
+
+
+def test_distinct_counts_text_without_its_end():
+    # 5 7 <eos> and 6 7 (cut off): tokens 5 7 6 7, bigrams 57 67
+    samples = make([[C], [F]])
+    assert summarise(samples, 12, hold(samples))["distinct"] == {"1": 3 / 4, "2": 1.0}
+
+
+def test_comparing_a_model_with_itself_shows_no_difference():
+    samples = make([[C if i % 3 else F] for i in range(30)])
+    paired = compare(samples, samples, seed=0)
+    assert paired["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert (paired["wins"], paired["losses"], paired["ties"], paired["n"]) == (0, 0, 30, 30)
+    assert paired["win_rate"]["value"] == 0.5
+
+
+def test_a_comparison_pairs_completion_with_completion_and_resamples_rows():
+    rng = Random(3)
+    baseline, trained = make(draw(rng, 20, 4)), make(draw(rng, 20, 4))
+    paired = compare(baseline + make(draw(rng, 20, 1), "greedy"), trained + make(draw(rng, 20, 1), "greedy"), seed=2)
+    wins = sum(t["reward"] > b["reward"] for b, t in zip(baseline, trained, strict=True))
+    assert paired["wins"] == wins and paired["wins"] + paired["losses"] + paired["ties"] == 80
+    assert paired["n"] == 20
+    shares = [
+        [statistics.fmean(s["outcome"] == "correct" for s in samples[i : i + 4]) for i in range(0, 80, 4)]
+        for samples in (baseline, trained)
+    ]
+    assert paired["difference"] == pytest.approx(paired_bootstrap(*shares, 2))
+
+
+def test_what_cannot_be_compared_is_absent():
+    full = make([[C], [F]])
+    no_reward = [{key: value for key, value in s.items() if key != "reward"} for s in full]
+    no_grade = [{key: value for key, value in s.items() if key not in ("outcome", "extracted")} for s in full]
+    neither = [{key: value for key, value in s.items() if key != "reward"} for s in no_grade]
+    assert set(compare(no_reward, no_reward, 0)) == {"difference", "n"}
+    assert compare(no_grade, no_grade, 0) == {**win_rate([1.0, 0.0], [1.0, 0.0], 0), "n": 2}
+    assert compare(neither, neither, 0) == {}

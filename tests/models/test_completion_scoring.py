@@ -1,0 +1,189 @@
+"""What is scored is what was sampled: the same log-probability for each token, however the batch is padded.
+
+Tiny shapes of GPT-2, Qwen2 and Qwen3 under their real tokenizers. Sampling has a cache and left padding; scoring is
+right-padded (probe, evaluation), left-padded under TRL's fused head (its trainers), or of one row alone.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl.trainer.utils import add_fused_lm_head
+
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.models.generation import Sampling, sample_completions
+from rlhf_exp.models.scoring import completion_logps
+from rlhf_exp.models.untrained import build_config
+from rlhf_exp.trainers import Parts, build_trainer
+
+TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
+TOKENS = 8
+SHAPE = {
+    "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 96,
+    "intermediate_size": 64, "tie_word_embeddings": True,
+}  # fmt: skip
+PROMPTS = [
+    "Hi",
+    "What is 12 + 30? Think it over, and answer in one word.",
+    "Name a river.",
+    "Once upon a time there was",
+]
+
+TOLERANCE = {"float32": 2e-5, "bfloat16": 0.1, "nf4": 0.1}
+"""The largest difference of a log-probability between two ways to compute it, in nats a token. Measured on these
+models: 2e-6 in float32, 0.03 in bfloat16 and on a 4-bit base, whose sums are in bfloat16 too."""
+
+
+@pytest.fixture(scope="module", params=["gpt2", "qwen2", "qwen3"])
+def saved(request, tmp_path_factory):
+    """The folder of a model with large random weights, so that a wrong context shows, and the real tokenizer."""
+    source = TOKENIZERS / request.param
+    if not source.is_dir():
+        pytest.skip(f"needs the tokenizer in {source}")
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # as load_tokenizer does
+    torch.manual_seed(0)
+    heads = {} if request.param == "gpt2" else {"num_key_value_heads": 2}
+    model = AutoModelForCausalLM.from_config(build_config({"architecture": request.param, **SHAPE, **heads}, tokenizer))
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            parameter.data *= 20.0 if "wpe" in name else 5.0
+    path = tmp_path_factory.mktemp(request.param)
+    model.save_pretrained(path)
+    return str(path), tokenizer
+
+
+@pytest.fixture(scope="module", params=TOLERANCE)
+def sampled(request, saved):
+    """(name of the dtype, model, tokenizer, rows of (prompt ids, completion ids), log-probabilities when sampled)."""
+    path, tokenizer = saved
+    dtype = ["peft=qlora"] if request.param == "nf4" else [f"model.dtype={request.param}"]
+    model = load_policy(compose_config(["model=gpt2", f"model.path={path}", "device=cpu", *dtype]), path)
+    return request.param, model, tokenizer, *sample(model, tokenizer, "compact")
+
+
+def sample(model, tokenizer, method):
+    """Rows of (prompt ids, completion ids), and (rows, TOKENS) log-probabilities that the tokens were drawn with."""
+    if tokenizer.chat_template is None:
+        prompt_ids = tokenizer(PROMPTS)["input_ids"]
+    else:
+        chats = [[{"role": "user", "content": prompt}] for prompt in PROMPTS]
+        prompt_ids = tokenizer.apply_chat_template(chats, add_generation_prompt=True)["input_ids"]
+    assert len({len(ids) for ids in prompt_ids}) > 2, "the test wants prompts of different lengths"
+    drawn, draw = [], torch.multinomial
+
+    def record(probabilities, *args, **kwargs):
+        tokens = draw(probabilities, *args, **kwargs)
+        drawn.append(probabilities.gather(1, tokens).log())
+        return tokens
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "multinomial", record)
+        torch.manual_seed(1)
+        completion_ids = sample_completions(
+            model, prompt_ids, Sampling(TOKENS), [tokenizer.eos_token_id], tokenizer.pad_token_id, method
+        )
+    assert {len(ids) for ids in completion_ids} == {TOKENS}, "the test wants rows that run to the end"
+    return list(zip(prompt_ids, completion_ids, strict=True)), torch.cat(drawn, 1)
+
+
+@torch.no_grad()
+def score_right_padded(model, tokenizer, rows):
+    logps = completion_logps(model, rows, tokenizer.pad_token_id)
+    tokens = torch.tensor([token for _, completion in rows for token in completion])
+    return logps.gather(1, tokens[:, None]).view(len(rows), TOKENS)
+
+
+@torch.no_grad()
+def score_as_trl(model, tokenizer, rows):
+    """Left-padded prompts and no position ids, through the fused head, as in `_get_per_token_logps_and_entropies`."""
+    width = max(len(prompt) for prompt, _ in rows)
+    ids = torch.tensor([[tokenizer.pad_token_id] * (width - len(p)) + p + c for p, c in rows])
+    mask = torch.tensor([[0] * (width - len(p)) + [1] * (len(p) + len(c)) for p, c in rows])
+    labels = ids.clone()
+    labels[:, :-TOKENS] = -100
+    original = model.forward
+    add_fused_lm_head(model)
+    logps = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True).log_probs
+    model.forward = original
+    return logps[:, -TOKENS:]
+
+
+def score_alone(model, tokenizer, rows):
+    return torch.cat([score_right_padded(model, tokenizer, [row]) for row in rows])
+
+
+@pytest.mark.parametrize("score", [score_right_padded, score_as_trl, score_alone])
+def test_a_token_is_scored_as_it_was_sampled(sampled, score):
+    dtype, model, tokenizer, rows, drawn = sampled
+    scored = score(model, tokenizer, rows)
+    assert scored.shape == drawn.shape and scored.isfinite().all()
+    assert drawn.std() > 0.5, "the test wants a model that prefers some tokens"
+    assert (scored - drawn).abs().max() < TOLERANCE[dtype]
+
+
+def test_generate_of_transformers_samples_what_is_scored_too(sampled):
+    dtype, model, tokenizer, _, _ = sampled
+    rows, drawn = sample(model, tokenizer, "trl")
+    assert (score_as_trl(model, tokenizer, rows) - drawn).abs().max() < TOLERANCE[dtype]
+
+
+def test_the_tolerance_tells_gpt2_without_the_mend(sampled):
+    dtype, model, tokenizer, rows, drawn = sampled
+    if model.config.model_type != "gpt2":
+        assert not any(module._forward_pre_hooks for module in model.modules())  # rotary: nothing to mend
+        return
+    hooks = dict(model.transformer._forward_pre_hooks)
+    model.transformer._forward_pre_hooks.clear()
+    error = (score_as_trl(model, tokenizer, rows) - drawn).abs().max()
+    model.transformer._forward_pre_hooks.update(hooks)
+    assert error > 4 * TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("method", ["compact", "trl"])
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
+def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, monkeypatch):
+    """Through the whole of a run's trainer, in training mode."""
+    cfg = compose_config(
+        [
+            f"model=tiny_{architecture}",
+            "device=cpu",
+            f"output_dir={tmp_path}",
+            f"generation={method}",
+            "max_tokens=4",
+            "algo.args.max_steps=1",
+            "algo.args.per_device_train_batch_size=8",
+            "algo.args.gradient_accumulation_steps=1",
+            "algo.args.num_generations=2",
+            "algo.args.beta=0",
+            "++algo.args.disable_dropout=true",
+        ]  # fmt: skip
+    )
+    path = resolve_model(cfg, tmp_path)
+    tokenizer, task = load_tokenizer(cfg, path), SimpleNamespace(train=[{"prompt": prompt} for prompt in PROMPTS])
+    rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
+    trainer = build_trainer(Parts(cfg, build_args(cfg), path, tokenizer, task, rewards, None))
+    drawn, scored, draw, score = [], {}, torch.multinomial, trainer._get_per_token_logps_and_entropies
+
+    def record_draw(probabilities, *args, **kwargs):
+        tokens = draw(probabilities, *args, **kwargs)
+        drawn.append((tokens, probabilities.gather(1, tokens).log()))
+        return tokens
+
+    def record_score(model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
+        found = score(model, input_ids, attention_mask, logits_to_keep, *args, **kwargs)
+        for row, logps in zip(input_ids[:, -logits_to_keep:].tolist(), found[0], strict=True):
+            scored[tuple(row)] = logps.detach()
+        return found
+
+    monkeypatch.setattr(torch, "multinomial", record_draw)
+    monkeypatch.setattr(trainer, "_get_per_token_logps_and_entropies", record_score)
+    trainer.train()
+    tokens, logps = (torch.cat(parts, 1) for parts in zip(*drawn, strict=True))
+    assert tokens.shape == (8, 4) and len(scored) == 8
+    for row, expected in zip(tokens.tolist(), logps, strict=True):
+        assert torch.allclose(scored[tuple(row)], expected, atol=TOLERANCE["float32"])

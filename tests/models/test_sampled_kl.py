@@ -1,0 +1,177 @@
+"""KL of what is sampled, against slow loops in float64, and what k1 of truncated samples is worth."""
+
+import math
+
+import pytest
+import torch
+
+from rlhf_exp.models.generation import Sampling
+from rlhf_exp.models.sampled_kl import compare_sampled, measure_completions
+from rlhf_exp.models.scoring import token_kl
+
+PLAIN = Sampling(8)
+BREVITY = Sampling(8, temperature=0.7, top_p=0.9)
+SAMPLINGS = [
+    PLAIN, BREVITY, Sampling(8, temperature=0.7), Sampling(8, temperature=1.5), Sampling(8, top_p=0.5),
+    Sampling(8, top_k=3), Sampling(8, top_k=1), Sampling(8, temperature=1.3, top_p=0.8, top_k=5),
+]  # fmt: skip
+
+
+def draw_logps(count=40, vocabulary=11, spread=2.0, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (2, count, vocabulary)
+    return torch.log_softmax(spread * torch.randn(shape, generator=generator, dtype=torch.float64), -1)
+
+
+def give(*probabilities):
+    return torch.tensor([probabilities], dtype=torch.float64).log()
+
+
+def loop_kept(logps, sampling):
+    """Probabilities at the temperature, and the tokens that top-k and then top-p leave: the fewest most probable ones
+    that together have at least top_p."""
+    weights = [math.exp(value / sampling.temperature) for value in logps]
+    p = [weight / math.fsum(weights) for weight in weights]
+    order = sorted(range(len(p)), key=lambda i: -p[i])
+    order = order[: sampling.top_k or len(p)]
+    total, kept = math.fsum(p[i] for i in order), []
+    while math.fsum(p[i] for i in kept) < sampling.top_p * total - 1e-12 or not kept:
+        kept.append(order[len(kept)])
+        if len(kept) == len(order):
+            break
+    return p, set(kept)
+
+
+def loop_kl(logps, reference_logps, sampling):
+    """(KL, probability outside the reference's tokens) at one position, as compare_sampled defines them."""
+    (p, own), (r, its) = loop_kept(logps, sampling), loop_kept(reference_logps, sampling)
+    p_total, r_total = math.fsum(p[i] for i in own), math.fsum(r[i] for i in own | its)
+    kl = math.fsum(p[i] / p_total * math.log(p[i] / p_total / (r[i] / r_total)) for i in own)
+    return kl, math.fsum(p[i] for i in own - its) / p_total
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_it_is_the_sum_of_its_definition(sampling):
+    logps, reference = draw_logps()
+    kl, outside = compare_sampled(logps, reference, sampling)
+    slow = [loop_kl(*pair, sampling) for pair in zip(logps.tolist(), reference.tolist(), strict=True)]
+    assert kl.tolist() == pytest.approx([found[0] for found in slow], rel=1e-9, abs=1e-12)
+    assert outside.tolist() == pytest.approx([found[1] for found in slow], abs=1e-12)
+    assert kl.min() >= 0
+    if sampling.truncates:
+        assert 0 < outside.mean() < 1
+    else:
+        assert not outside.any()
+
+
+def test_plain_sampling_gives_the_kl_of_the_models():
+    logps, reference = draw_logps()
+    torch.testing.assert_close(compare_sampled(logps, reference, PLAIN)[0], token_kl(logps, reference))
+
+
+def test_it_is_the_kl_of_the_two_sampled_distributions_wherever_that_is_finite():
+    policy, reference = give(0.6, 0.3, 0.1), give(0.3, 0.62, 0.08)
+    kl, outside = compare_sampled(policy, reference, Sampling(8, top_k=2))
+    p, r = (2 / 3, 1 / 3), (0.3 / 0.92, 0.62 / 0.92)
+    assert kl.item() == pytest.approx(sum(a * math.log(a / b) for a, b in zip(p, r, strict=True)))
+    assert outside.item() == 0
+
+
+def test_a_token_that_the_reference_cannot_draw_is_counted_at_the_references_own_odds():
+    policy, reference = give(0.98, 0.01, 0.01), give(0.04, 0.91, 0.05)
+    kl, outside = compare_sampled(policy, reference, Sampling(8, top_p=0.9))
+    assert kl.item() == pytest.approx(math.log(0.95 / 0.04))  # the reference given tokens 0 and 1
+    assert outside.item() == 1
+
+
+def test_it_is_0_where_the_reference_is_left_less_but_agrees_on_what_the_policy_draws():
+    """The policy draws tokens 0 and 1, ten to one, as the reference would; the reference is left token 0 alone."""
+    policy, reference = give(0.82, 0.082, *[0.0049] * 20), give(0.905, 0.0905, *[0.000225] * 20)
+    kl, outside = compare_sampled(policy, reference, Sampling(8, top_p=0.9))
+    assert kl.item() == pytest.approx(0, abs=1e-12)
+    assert outside.item() == pytest.approx(1 / 11)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equal_models_have_none_and_near_ones_no_negative_one(sampling, dtype):
+    logps = draw_logps(400, 50)[0].to(dtype)
+    near = torch.log_softmax(logps + 1e-4 * draw_logps(400, 50, seed=1)[1].to(dtype), -1)
+    same, outside = compare_sampled(logps, logps.clone(), sampling)
+    assert same.abs().max() == 0 and not outside.any()
+    assert compare_sampled(logps, near, sampling)[0].min() >= 0
+
+
+def expect_k1(logps, reference, sampling):
+    """The expectation of k1 at one position, as a trainer computes it: log-ratios at the sampling's temperature, of
+    tokens drawn from what top-k and top-p leave."""
+    (p, own), (r, _) = loop_kept(logps, sampling), loop_kept(reference, sampling)
+    total = math.fsum(p[i] for i in own)
+    return math.fsum(p[i] / total * math.log(p[i] / r[i]) for i in own)
+
+
+def test_k1_of_truncated_samples_is_no_estimate_of_any_kl_and_can_be_negative():
+    """Both models can draw token 0 alone, so that what they write is the same: its KL is 0, and k1 is below it."""
+    policy, reference = give(0.91, 0.09), give(0.99, 0.01)
+    cut = Sampling(8, top_p=0.9)
+    assert expect_k1(policy[0].tolist(), reference[0].tolist(), cut) == pytest.approx(math.log(0.91 / 0.99))
+    assert math.log(0.91 / 0.99) < -0.08
+    assert compare_sampled(policy, reference, cut)[0].item() == pytest.approx(0, abs=1e-12)
+    assert token_kl(policy, reference).item() > 0.1
+
+
+def test_k1_is_biased_where_the_sampling_truncates_and_nowhere_else():
+    logps, reference = draw_logps()
+    for sampling in SAMPLINGS:
+        expected = [expect_k1(*pair, sampling) for pair in zip(logps.tolist(), reference.tolist(), strict=True)]
+        exact = compare_sampled(logps, reference, sampling)[0].tolist()
+        if sampling.truncates:
+            assert max(abs(a - b) for a, b in zip(expected, exact, strict=True)) > 0.05
+        else:
+            assert expected == pytest.approx(exact, rel=1e-9)
+
+
+def test_the_mean_of_drawn_k1_is_negative_while_the_exact_figure_is_not():
+    """A policy less sure than its reference: 20,000 tokens drawn from what top-p 0.9 leaves of it."""
+    reference, cut = draw_logps(1, 11, spread=3.0, seed=4)[0], Sampling(8, top_p=0.9)
+    policy = torch.log_softmax(0.8 * reference, -1)
+    p, own = loop_kept(policy[0].tolist(), cut)
+    weights = torch.tensor([p[i] if i in own else 0.0 for i in range(11)])
+    drawn = torch.multinomial(weights, 20_000, replacement=True, generator=torch.Generator().manual_seed(0))
+    k1 = (policy - reference)[0][drawn]
+    assert k1.mean() + 5 * k1.std() / 20_000**0.5 < 0
+    assert compare_sampled(policy, reference, cut)[0].item() >= 0
+
+
+@pytest.mark.parametrize("sampling", [PLAIN, BREVITY])
+@pytest.mark.parametrize(("batch", "chunk"), [(2**26, 2**22), (11 * 14, 22), (1, 1)])
+def test_a_completion_is_the_sum_of_its_tokens_whatever_the_batch(monkeypatch, sampling, batch, chunk):
+    """Rows of several lengths come back in their order; no more positions than a chunk holds are compared at once, and
+    no more rows than a batch holds are scored at once."""
+    logps, reference = draw_logps(30)
+    at = {4: 0, 9: 4, 1: 13, 7: 14, 6: 21}
+    rows = [([1] * (5 - i), list(range(n))) for i, n in enumerate(at)]
+    scored, compared = [], []
+
+    def score(table):
+        def logits(picked):
+            scored.append(len(picked) * max(len(c) for _, c in picked) * 11)
+            return torch.cat([table[at[len(c)] : at[len(c)] + len(c)] + len(c) for _, c in picked])
+
+        return logits
+
+    def watch(logps, reference_logps):
+        compared.append(len(logps))
+        return token_kl(logps, reference_logps)
+
+    monkeypatch.setattr("rlhf_exp.models.scoring.BATCH_ELEMENTS", batch)
+    monkeypatch.setattr("rlhf_exp.models.sampled_kl.CHUNK_VALUES", chunk)
+    monkeypatch.setattr("rlhf_exp.models.sampled_kl.token_kl", watch)
+    found = measure_completions(score(logps), score(reference), rows, 11, sampling)
+    assert sum(compared) == 27 and max(compared) <= max(1, chunk // 11)
+    assert max(scored) <= max(batch, 9 * 11)
+    for one, (n, start) in zip(found, at.items(), strict=True):
+        pairs = [(logps[i].tolist(), reference[i].tolist()) for i in range(start, start + n)]
+        kls, shares = zip(*(loop_kl(*pair, sampling) for pair in pairs), strict=True)
+        expected = (token_kl(logps, reference)[start : start + n].sum().item(), sum(kls), sum(shares) / n)
+        assert (one.kl, one.sampled, one.outside) == pytest.approx(expected, rel=1e-9, abs=1e-12)

@@ -1,0 +1,180 @@
+import errno
+import json
+import os
+import shutil
+import stat
+from types import SimpleNamespace
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs import checkpoints
+from rlhf_exp.runs.checkpoints import find_checkpoint, rotate, staged, tidy
+
+FILES = ("model.safetensors", "optimizer.pt", "critic/model.safetensors")
+
+
+def save(run_dir, step):
+    folder = run_dir / "checkpoints"
+    with staged(folder, f"checkpoint-{step}") as staging:
+        for name in FILES:
+            path = staging / f"checkpoint-{step}" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"weights" * step)
+    return folder / f"checkpoint-{step}"
+
+
+def names(run_dir):
+    return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+
+
+def test_the_newest_whole_checkpoint_is_found(tmp_path):
+    assert find_checkpoint(tmp_path).path is None
+    save(tmp_path, 9)
+    last = save(tmp_path, 10)
+    assert (find_checkpoint(tmp_path).path, find_checkpoint(tmp_path).broken) == (last, [])
+    assert json.loads((last / "manifest.json").read_text()) == {"files": dict.fromkeys(sorted(FILES), 70)}
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+@pytest.mark.parametrize("damage", ["truncated", "removed"])
+def test_a_damaged_file_steps_back_to_the_checkpoint_before(tmp_path, name, damage):
+    before, last = save(tmp_path, 3), save(tmp_path, 6)
+    if damage == "removed":
+        (last / name).unlink()
+    else:
+        (last / name).write_bytes((last / name).read_bytes()[:20])
+    found = find_checkpoint(tmp_path)
+    assert found.path == before
+    assert len(found.broken) == 1 and found.broken[0].startswith("checkpoint-6: ") and name in found.broken[0]
+
+
+def test_each_kind_of_damage_has_its_words(tmp_path):
+    last = save(tmp_path, 1000)
+    (last / "optimizer.pt").write_bytes(b"")
+    assert find_checkpoint(tmp_path).broken == ["checkpoint-1000: optimizer.pt has 0 bytes in place of 7,000"]
+    (last / "optimizer.pt").unlink()
+    assert find_checkpoint(tmp_path).broken == ["checkpoint-1000: optimizer.pt is missing"]
+    (last / "manifest.json").write_text('{"files": {"a')
+    assert find_checkpoint(tmp_path).broken == ["checkpoint-1000: manifest.json cannot be read"]
+    (last / "manifest.json").unlink()
+    assert find_checkpoint(tmp_path).broken == [
+        "checkpoint-1000: has no manifest.json; it was cut off, or is of an older version"
+    ]
+
+
+def test_a_checkpoint_that_cannot_be_saved_leaves_nothing(tmp_path):
+    save(tmp_path, 3)
+    with pytest.raises(OSError), staged(tmp_path / "checkpoints", "checkpoint-6") as staging:
+        (staging / "checkpoint-6").mkdir()
+        raise OSError("no space left on device")
+    assert names(tmp_path) == ["checkpoint-3"]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EBADF])
+def test_a_file_system_that_brings_no_folder_to_the_disk_is_saved_on(tmp_path, monkeypatch, code):
+    sync, refused = os.fsync, [stat.S_ISDIR]
+
+    def refuse(descriptor):
+        if any(kind(os.fstat(descriptor).st_mode) for kind in refused):
+            raise OSError(code, os.strerror(code))
+        sync(descriptor)
+
+    monkeypatch.setattr(checkpoints.os, "fsync", refuse)
+    assert find_checkpoint(tmp_path).path is None
+    assert save(tmp_path, 3) == find_checkpoint(tmp_path).path
+    refused.append(stat.S_ISREG)
+    with pytest.raises(OSError):
+        save(tmp_path, 6)
+
+
+def test_at_every_moment_of_saving_and_rotating_there_is_a_whole_checkpoint(tmp_path, monkeypatch):
+    """Each call that changes the disk or brings it up to date is a moment at which the process may be killed."""
+    save(tmp_path, 3)
+    moments = []
+
+    def watch(owner, name):
+        original = getattr(owner, name)
+
+        def watched(*args, **kwargs):
+            moments.append(find_checkpoint(tmp_path).path)
+            result = original(*args, **kwargs)
+            moments.append(find_checkpoint(tmp_path).path)
+            return result
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for name in ("rename", "write_text", "write_bytes", "mkdir"):
+        watch(checkpoints.Path, name)
+    watch(checkpoints.os, "fsync")
+    watch(checkpoints.os, "unlink")
+    save(tmp_path, 6)
+    rotate(tmp_path / "checkpoints", keep=1)
+    assert len(moments) > 20 and None not in moments
+    assert names(tmp_path) == ["checkpoint-6"]
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(1, [6]), (2, [5, 6]), (None, [4, 5, 6])])
+def test_rotation_keeps_the_newest(tmp_path, keep, kept):
+    for step in (4, 5, 6):
+        save(tmp_path, step)
+    rotate(tmp_path / "checkpoints", keep)
+    assert names(tmp_path) == [f"checkpoint-{step}" for step in kept]
+
+
+def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside(tmp_path):
+    before, last = save(tmp_path, 3), save(tmp_path, 6)
+    (last / "manifest.json").unlink()
+    (last.parent / ".saving" / "checkpoint-9").mkdir(parents=True)
+    shutil.copytree(before, last.parent / ".removing-checkpoint-1")
+    tidy(last.parent, before)
+    assert names(tmp_path) == ["checkpoint-3", "unusable-checkpoint-6"]
+    save(tmp_path, 6)
+    assert find_checkpoint(tmp_path).path == last
+    tidy(last.parent, None)
+    assert names(tmp_path) == ["unusable-checkpoint-3", "unusable-checkpoint-6"]
+
+
+@pytest.mark.parametrize("damaged", [[6], [3, 6]])
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so(tmp_path, monkeypatch, capsys, name, damaged):
+    from rlhf_exp import run
+
+    for step in (3, 6):
+        save(tmp_path, step)
+    for step in damaged:
+        (tmp_path / "checkpoints" / f"checkpoint-{step}" / name).unlink()
+    started = []
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(output_dir=str(tmp_path / "checkpoints")),
+        train=lambda resume_from_checkpoint: started.append(resume_from_checkpoint),
+        callback_handler=SimpleNamespace(callbacks=[]),
+        state=SimpleNamespace(global_step=6),
+    )
+    monkeypatch.setattr(run, "load_run", lambda path: SimpleNamespace(metrics=[]))
+    monkeypatch.setattr(run, "_count_tokens", lambda metrics, trainer: {})
+    folder, meter = SimpleNamespace(path=tmp_path, record={}), SimpleNamespace(counts={})
+    resumed = SimpleNamespace(resume=str(tmp_path) if damaged == [6] else None)
+    run._train(resumed, trainer, folder, meter)
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == len(damaged)
+    if damaged == [6]:
+        assert started == [str(tmp_path / "checkpoints" / "checkpoint-3")]
+        assert shown[0].startswith("checkpoint-6: ") and shown[0].endswith("; put aside, goes on from checkpoint-3")
+        assert names(tmp_path) == ["checkpoint-3", "unusable-checkpoint-6"]
+    else:
+        assert started == [None]
+        assert all(line.endswith("; put aside, starts anew") for line in shown)
+        assert names(tmp_path) == ["unusable-checkpoint-3", "unusable-checkpoint-6"]
+
+
+def test_a_run_without_a_whole_checkpoint_cannot_be_resumed_and_the_line_says_why(tmp_path):
+    (tmp_path / "run.json").write_text('{"status": "failed"}')
+    (save(tmp_path, 6) / "optimizer.pt").unlink()
+    with pytest.raises(ConfigError) as caught:
+        compose_config([f"resume={tmp_path}"])
+    assert caught.value.problems == [
+        f"resume={tmp_path}: has no checkpoint that is whole (checkpoint-6: optimizer.pt is missing);"
+        f" start anew with its overrides and output_dir={tmp_path}"
+    ]

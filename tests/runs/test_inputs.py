@@ -1,0 +1,149 @@
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp import run
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.checkpoints import staged
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.inputs import hash_inputs, hash_rows, hash_weights
+from rlhf_exp.runs.study import Plan, check_resume, plan_job
+
+
+def leave_checkpoint(folder):
+    with staged(folder / "checkpoints", "checkpoint-1") as staging:
+        (staging / "checkpoint-1").mkdir()
+
+
+@pytest.fixture
+def begin(tmp_path, monkeypatch):
+    """A run that began with data, rewards and a reward model of the user's own, and was killed after a checkpoint."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "rows.jsonl": '{"nums": [1, 2, 3], "target": 6}\n',
+        "mine.py": "def short(completions, **_):\n    return [1.0 for _ in completions]\n\n\nlong = short\n",
+        "judge/config.json": "{}",
+        "judge/model.safetensors": "weights",
+        "judge/README.md": "of no importance",
+    }.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text)
+    overrides = [
+        "task.source=file", "task.path=rows.jsonl", "reward=model", "reward.path=./judge",
+        "+reward.functions.short=mine.py:short", "+reward.weights.short=1.0", "output_dir=there",
+    ]  # fmt: skip
+
+    def leave(status="running"):
+        cfg = compose_config(overrides)
+        Path("there/.hydra").mkdir(parents=True)
+        leave_checkpoint(Path("there"))
+        OmegaConf.save(OmegaConf.create(asdict(cfg)), "there/.hydra/config.yaml")
+        Path("there/run.json").write_text(json.dumps({"status": status, "inputs": hash_inputs(cfg)}))
+        return overrides
+
+    return leave
+
+
+CHANGES = [("rows.jsonl", "task.path"), ("mine.py", "reward.functions.short"), ("judge/config.json", "reward.path")]
+
+
+def change(file):
+    before = Path(file).read_text()
+    Path(file).write_text(before + " ")
+
+
+@pytest.mark.parametrize(("file", "key"), CHANGES)
+def test_another_content_behind_the_same_name_is_refused_on_resume(begin, file, key):
+    overrides = begin()
+    change(file)
+    with pytest.raises(ConfigError) as caught:
+        check_resume(compose_config([*overrides, "resume=there"]))
+    [line] = caught.value.problems
+    assert line.startswith(f"resume=there: is a run of other inputs ({key} ") and ", here " in line
+    assert line.endswith("); start a new run with another output_dir")
+
+
+@pytest.mark.parametrize(("file", "key"), CHANGES)
+def test_skip_finished_compares_content_too(begin, file, key):
+    overrides = [*begin("finished"), "skip_finished=true"]
+    assert plan_job(compose_config(overrides)) == Plan.SKIP
+    change(file)
+    with pytest.raises(ConfigError, match=rf"^output_dir=there: holds a run of other inputs \({key} "):
+        plan_job(compose_config(overrides))
+
+
+@pytest.mark.parametrize("way", ["resume=there", "skip_finished=true"])
+def test_another_function_of_the_same_file_is_refused(begin, way):
+    overrides = [*begin("finished"), way, "reward.functions.short=mine.py:long"]
+    cfg = compose_config(overrides)
+    with pytest.raises(ConfigError, match=r"\(reward.functions.short=mine.py:short, here mine.py:long\)"):
+        check_resume(cfg) if cfg.resume else plan_job(cfg)
+
+
+def test_the_same_function_in_a_file_that_was_moved_may_differ(begin):
+    overrides = begin()
+    Path("mine.py").rename("yours.py")
+    assert check_resume(compose_config([*overrides, "resume=there", "reward.functions.short=yours.py:short"])) == []
+
+
+def test_the_same_content_elsewhere_and_another_way_of_saving_may_differ(begin):
+    overrides = begin()
+    Path("rows.jsonl").rename("moved.jsonl")
+    Path("judge/README.md").write_text("another")
+    typed = ["resume=there", "task.path=moved.jsonl", "algo.args.save_steps=7", "logging=tensorboard"]
+    assert check_resume(compose_config([*overrides, *typed])) == [
+        "resume=there: algo.args.save_steps=40, here 7: may differ"
+    ]
+
+
+def test_other_versions_are_said_and_a_record_without_hashes_too(begin):
+    overrides = begin()
+    Path("there/run.json").write_text(json.dumps({"status": "failed", "versions": {"torch": "1.0"}}))
+    first, second = check_resume(compose_config([*overrides, "resume=there"]))
+    assert first.startswith("resume=there: torch 1.0, here ")
+    assert second == "resume=there: its run.json holds no hashes of its inputs: they are not compared"
+
+
+def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    leave_checkpoint(tmp_path)
+    before = {"status": "stopped", "seconds": {"train": 3.0}, "inputs": {"rows to train on": hash_rows([{"id": 1}])}}
+    (tmp_path / "run.json").write_text(json.dumps(before))
+    cfg = compose_config([f"resume={tmp_path}", "device=cpu"])
+
+    def stages(cfg, folder, signals):
+        assert json.loads((folder.path / "run.json").read_text())["status"] == "running"
+        with folder.phase("load"), folder.phase("train"):
+            run._check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
+
+    monkeypatch.setattr(run, "_run_stages", stages)
+    with pytest.raises(
+        ConfigError, match=r"is a run of other inputs \(rows to train on [0-9a-f]{8}, here [0-9a-f]{8}\)"
+    ):
+        run._run(cfg, RunFolder.create(tmp_path, {"inputs": {}}), None)
+    assert json.loads((tmp_path / "run.json").read_text()) == before
+
+
+def test_a_run_records_its_inputs(tmp_path):
+    folder = RunFolder.create(tmp_path, {"inputs": {"task.path": "a"}})
+    run._check_inputs(compose_config(), folder, {"start model": "b"})
+    assert json.loads((tmp_path / "run.json").read_text())["inputs"] == {"task.path": "a", "start model": "b"}
+
+
+def test_rows_are_told_apart_by_content_and_order():
+    rows = [{"id": 1, "prompt": "a"}, {"id": 2, "prompt": "b"}]
+    assert hash_rows(rows) == hash_rows([dict(reversed(row.items())) for row in rows])
+    assert len({hash_rows(rows), hash_rows(rows[::-1]), hash_rows(rows[:1]), hash_rows([])}) == 4
+
+
+def test_weights_are_told_apart_by_content_and_name(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(b"1")
+    first = hash_weights(tmp_path)
+    (tmp_path / "a.safetensors").write_bytes(b"22")
+    second = hash_weights(tmp_path)
+    (tmp_path / "a.safetensors").rename(tmp_path / "b.safetensors")
+    assert len({first, second, hash_weights(tmp_path)}) == 3

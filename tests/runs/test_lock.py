@@ -1,0 +1,142 @@
+"""Claims of a folder by several processes; the file system and the processes are real."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.runs import lock
+from rlhf_exp.runs.lock import FolderTaken, claim_folder, find_owner, follow_link, link_latest
+
+START_TOGETHER = """
+import sys, time
+from pathlib import Path
+from rlhf_exp.runs.lock import FolderTaken, claim_folder
+Path(f"ready-{sys.argv[3]}").touch()
+while not Path("go").exists():
+    time.sleep(0.001)
+try:
+    with claim_folder(Path(sys.argv[1]), sys.argv[2] == "numbered") as folder:
+        print(folder, flush=True)
+        sys.stdin.read()
+except FolderTaken:
+    print("taken")
+"""
+
+
+def start_together(count, *arguments):
+    """What each of `count` processes that claim at the same moment has got, while the first ones still live."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", START_TOGETHER, *arguments, str(i)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for i in range(count)
+    ]  # fmt: skip
+    while len(list(Path().glob("ready-*"))) < count:
+        time.sleep(0.01)
+    Path("go").touch()
+    got = sorted(process.stdout.readline().strip() for process in processes)
+    for process in processes:
+        process.communicate()
+    return got
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_four_processes_that_name_no_folder_get_four():
+    assert start_together(4, "outputs/x", "numbered") == ["outputs/x", "outputs/x_2", "outputs/x_3", "outputs/x_4"]
+
+
+def test_of_four_processes_that_name_one_folder_one_gets_it():
+    assert start_together(4, "outputs/x", "named") == ["outputs/x", "taken", "taken", "taken"]
+
+
+@pytest.fixture
+def owner():
+    """A process that holds the folder `x`."""
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom rlhf_exp.runs.lock import claim_folder\n"
+        "with claim_folder(Path('x')):\n"
+        "    child = os.fork()\n"  # as a data loader's worker is made
+        "    if child == 0:\n        sys.stdin.read()\n        os._exit(0)\n"
+        "    print(child, flush=True)\n    os.waitpid(child, 0)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process.child = int(process.stdout.readline())
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_living_owner_is_named_and_keeps_others_out(owner):
+    assert find_owner(Path("x")) == f"process {owner.pid} on {os.uname().nodename}"
+    with (
+        pytest.raises(FolderTaken, match=rf"^a run is going on in it \(process {owner.pid} on "),
+        claim_folder(Path("x")),
+    ):
+        pass
+
+
+def test_a_killed_owner_holds_nothing_though_its_child_lives(owner):
+    owner.kill()
+    owner.wait()
+    os.kill(owner.child, 0)
+    assert find_owner(Path("x")) is None
+    with claim_folder(Path("x")) as folder:
+        assert folder == Path("x")
+    os.kill(owner.child, signal.SIGKILL)
+
+
+def test_a_folder_can_be_claimed_again_once_it_is_left_and_not_before():
+    with claim_folder(Path("x")), pytest.raises(FolderTaken), claim_folder(Path("x")):
+        pass
+    with claim_folder(Path("x")):
+        assert find_owner(Path("x")) is None  # it is this process
+    assert find_owner(Path("x")) is None
+
+
+def remove(folder):
+    shutil.rmtree(folder)
+
+
+def refuse_to_remove(folder):
+    """As NFS does with the folder of a file that is removed while it is open."""
+    (folder / ".lock").unlink()
+    (folder / ".lock").mkdir()
+
+
+@pytest.mark.parametrize("spoil", [remove, refuse_to_remove])
+def test_a_folder_that_cannot_be_removed_hides_no_error_and_is_released(spoil):
+    with pytest.raises(ValueError, match="refused"), claim_folder(Path("x")) as folder:
+        spoil(folder)
+        raise ValueError("refused")
+    shutil.rmtree("x", ignore_errors=True)
+    with claim_folder(Path("x")):
+        pass
+    assert not lock._held
+
+
+def test_latest_points_at_the_newest_run_below_outputs_and_is_read_through():
+    for folder in ("outputs/countdown/grpo/a", "outputs/b", "elsewhere/c"):
+        Path(folder).mkdir(parents=True)
+        link_latest(Path(folder))
+    assert os.readlink("outputs/latest") == "b"
+    assert follow_link("outputs/latest") == "outputs/b" == follow_link("outputs/b")
+    assert sorted(os.listdir("outputs")) == ["b", "countdown", "latest"]
+
+
+def test_a_folder_that_is_called_latest_stays():
+    for folder in ("outputs/latest", "outputs/b"):
+        Path(folder).mkdir(parents=True)
+        link_latest(Path(folder))
+    assert sorted(os.listdir("outputs")) == ["b", "latest"]
+    assert not Path("outputs/latest").is_symlink()

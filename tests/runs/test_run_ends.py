@@ -1,0 +1,125 @@
+"""How a run ends that does not finish: what its folder, stderr and the exit status say. Its stages are stand-ins."""
+
+import asyncio
+import errno
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp import __main__ as command_line
+from rlhf_exp import run
+from rlhf_exp.cli.subcommand import flush
+from rlhf_exp.config import trl_args
+from rlhf_exp.runs import folder as run_folder
+
+
+@pytest.fixture
+def end(monkeypatch, capsys, tmp_path):
+    """Run until `stages` ends it: (exit status, lines on stderr, run.json)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+
+    def call(stages):
+        monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: stages(cfg, folder))
+        monkeypatch.setattr(sys, "argv", ["rlhf_exp", "output_dir=there", "device=cpu"])
+        status = command_line.main()
+        return status, capsys.readouterr().err.splitlines(), json.loads(Path("there/run.json").read_text())
+
+    return call
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """A disk on which nothing more can be written, but as much as the run's reserve gives back."""
+    write_text, write_bytes = Path.write_text, Path.write_bytes
+
+    def refuse_if_full(write):
+        def checked(path, *args, **kwargs):
+            if Path("there/.reserve").exists():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            return write(path, *args, **kwargs)
+
+        return checked
+
+    def fill():
+        monkeypatch.setattr(Path, "write_text", refuse_if_full(write_text))
+        monkeypatch.setattr(Path, "write_bytes", refuse_if_full(write_bytes))
+
+    return fill
+
+
+class Odd(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), SystemExit(), SystemExit(3), GeneratorExit(), asyncio.CancelledError("x"), Odd("y")]
+)
+def test_whatever_ends_a_run_early_leaves_a_failed_record_and_status_1(end, error):
+    def stages(cfg, folder):
+        raise error
+
+    status, lines, record = end(stages)
+    assert status == 1
+    assert (record["status"], record["error"]) == ("failed", f"{type(error).__name__}: {error}")
+    assert record["finished"] is not None
+    assert lines == [f"rlhf_exp: failed: {type(error).__name__}: {error} (traceback in there/error.log)"]
+
+
+def test_a_full_disk_is_said_in_one_line_and_recorded(end, full_disk):
+    def stages(cfg, folder):
+        full_disk()
+        with folder.phase("train"):
+            run_folder.write_json(folder.path / "evaluation.json", {"baseline": {}})
+
+    status, lines, record = end(stages)
+    assert status == 1
+    assert record["status"] == "failed" and "No space left on device" in record["error"]
+    [line] = lines
+    assert line.startswith("rlhf_exp: failed: OSError: [Errno 28] No space left on device")
+    assert line.endswith("; the disk of there is full (traceback in there/error.log)")
+    assert not list(Path("there").glob(".*.json.*"))  # nothing half-written
+
+
+def test_a_disk_that_stays_full_still_lets_the_error_be_read(end, monkeypatch):
+    def refuse(path, *args, **kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def stages(cfg, folder):
+        monkeypatch.setattr(Path, "write_text", refuse)
+        monkeypatch.setattr(Path, "write_bytes", refuse)
+        raise RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed")
+
+    status, lines, record = end(stages)
+    assert (status, record["status"]) == (1, "running")
+    assert lines == [
+        "rlhf_exp: there/run.json cannot be written, No space left on device",
+        "rlhf_exp: no report was written: OSError: [Errno 28] No space left on device",
+        "rlhf_exp: failed: RuntimeError: PytorchStreamWriter failed writing file data/0: file write failed (its"
+        " traceback cannot be written to there/error.log, No space left on device)",
+    ]
+
+
+def test_a_finished_run_whose_report_finds_no_space_stays_finished(end, monkeypatch):
+    def write_report(folder):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "there/report.md")
+
+    monkeypatch.setattr(run, "_write_report", write_report)
+    status, lines, record = end(lambda cfg, folder: None)
+    assert (status, record["status"]) == (1, "finished")
+    assert lines == [
+        "rlhf_exp: the run has finished, but its report cannot be written, No space left on device; once it can:"
+        " python -m rlhf_exp.report there"
+    ]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's /dev/full")
+def test_figures_that_cannot_be_printed_are_a_failure(monkeypatch, capsys):
+    with open("/dev/full", "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        print("accuracy 40%")
+        assert flush(0) == 1
+    assert capsys.readouterr().err == "rlhf_exp: what was printed cannot be written, No space left on device\n"

@@ -1,0 +1,228 @@
+"""Signals: what is noted, what is raised, and that the line at the end is true."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp import __main__ as command_line
+from rlhf_exp import run
+from rlhf_exp.config import trl_args
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs import stopping
+from rlhf_exp.runs.checkpoints import staged
+from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals, describe_stop
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that a test sets."""
+    now = [100.0]
+    monkeypatch.setattr(stopping.time, "monotonic", lambda: now[0])
+    return now
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+def save(run_dir, step):
+    with staged(run_dir / "checkpoints", f"checkpoint-{step}") as staging:
+        (staging / f"checkpoint-{step}").mkdir()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_nothing_can_wait_for_stops_at_once_and_the_handlers_from_before_come_back(number):
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with pytest.raises(Stop) as caught, StopSignals():
+        send(number)
+    assert (caught.value.name, caught.value.status) == (number.name, 128 + number)
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_while_training_runs_a_first_signal_is_noted(number, clock, capfd):
+    with StopSignals() as signals:
+        signals.may_wait = True
+        send(number)
+        assert signals.received == number
+        send(number)  # within a second: `timeout` sends to the process and to its group
+    assert capfd.readouterr().err.strip().splitlines() == [
+        f"{number.name}: saves a checkpoint as soon as it can, then stops (again: at once)"
+    ]
+
+
+@pytest.mark.parametrize(("second", "stops"), [("SIGINT", True), ("SIGTERM", True), ("SIGUSR1", False)])
+def test_a_second_request_stops_at_once(second, stops, clock):
+    with StopSignals() as signals:
+        signals.may_wait = True
+        send(signal.SIGUSR1)
+        clock[0] += 5
+        if stops:
+            with pytest.raises(Stop, match=str(int(signal.Signals[second]))):
+                send(signal.Signals[second])
+        else:
+            send(signal.Signals[second])
+
+
+def test_an_ignored_signal_stays_ignored_as_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            send(signal.SIGHUP)
+            assert signals.received is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_outside_the_main_thread_nothing_is_handled():
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def enter():
+        with StopSignals():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+HUNG_UP = """
+import fcntl, sys, termios, time
+from rlhf_exp.runs.stopping import StopSignals, tell
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+with StopSignals() as signals:
+    signals.may_wait = True
+    print("ready", flush=True)
+    while not signals.received:
+        time.sleep(0.01)
+    for _ in range(3):
+        tell("a line")
+        print("a bar", file=sys.stderr, flush=True)
+    open("saved", "w").write(signals.received.name)
+"""
+
+
+def test_after_the_terminal_is_closed_printing_does_not_fail(tmp_path):
+    terminal, child_end = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HUNG_UP], stdin=child_end, stdout=child_end, stderr=child_end, cwd=tmp_path,
+        start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    os.close(child_end)
+    assert os.read(terminal, 100).strip() == b"ready"
+    os.close(terminal)
+    assert process.wait(timeout=60) == 0
+    assert (tmp_path / "saved").read_text() == "SIGHUP"
+
+
+def test_the_line_says_what_there_is_to_go_on_with(tmp_path, monkeypatch):
+    stop = Stop(signal.SIGTERM)
+    monkeypatch.setattr("sys.argv", ["x", "algo=grpo", "task.path=a b", "output_dir=elsewhere"])
+    assert describe_stop(stop, tmp_path, None) == (
+        "Stopped by SIGTERM; there is no checkpoint yet."
+        f" Start anew with: python -m rlhf_exp algo=grpo 'task.path=a b' output_dir={tmp_path}"
+    )
+    save(tmp_path, 40)
+    assert describe_stop(stop, tmp_path, None) == (
+        "Stopped by SIGTERM without saving; the last checkpoint is of step 40."
+        f" Go on with: python -m rlhf_exp resume={tmp_path}"
+    )
+    assert describe_stop(stop, tmp_path, 40) == (
+        f"Stopped at step 40 by SIGTERM; checkpoint saved. Go on with: python -m rlhf_exp resume={tmp_path}"
+    )
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch, capsys):
+    """Start a sweep whose runs are stopped before their first checkpoint: what the first job's line says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(run, "_report_what_there_is", lambda folder: None)
+    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: send(signal.SIGTERM))
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["rlhf_exp", *arguments])
+        assert command_line.main() == 143
+        [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Stopped")]
+        return line.partition("Start anew with: python -m rlhf_exp ")[2]
+
+    return call
+
+
+def test_a_job_of_a_sweep_starts_anew_as_one_run(start):
+    again = start("-m", "seed=0,1", "reward.weights={outcome: 0.5}", "output_dir=a b", "device=cpu")
+    assert again == "seed=0 'reward.weights={outcome:0.5}' device=cpu 'output_dir=a b/00_seed-0'"
+    assert start(*shlex.split(again)) == again
+
+
+def test_a_job_of_a_study_that_skips_nothing_starts_anew_as_one_run(start):
+    again = start("-cd", "sweeps", "-cn", "compare", "seed=0", "skip_finished=false", "output_dir=there", "device=cpu")
+    assert re.fullmatch(
+        r"--config-dir=\S+/sweeps --config-name=compare hydra.mode=RUN seed=0 experiment=compare_sft"
+        r" skip_finished=false device=cpu output_dir=there/00_seed-0_compare_sft",
+        again,
+        re.IGNORECASE,
+    )
+    assert start(*shlex.split(again)) == again
+
+
+def test_a_job_of_a_study_that_skips_what_is_finished_starts_anew_with_the_study(start):
+    again = start("-m", "seed=0,1", "skip_finished=true", "device=cpu", "output_dir=there")
+    assert again == "-m seed=0,1 skip_finished=true device=cpu output_dir=there"
+    assert start(*shlex.split(again)) == again
+    unnamed = start("-m", "seed=0,1", "skip_finished=true", "device=cpu")
+    assert re.fullmatch(r"-m seed=0,1 skip_finished=true device=cpu output_dir=outputs/sweeps/[\d_-]+", unnamed)
+    assert start(*shlex.split(unnamed)) == unnamed
+
+
+def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
+    def stop_after_training(cfg, folder, signals):
+        (folder.path / "model").mkdir()
+        send(signal.SIGTERM)
+
+    monkeypatch.setattr(run, "_run_stages", stop_after_training)
+    assert start("seed=3", "device=cpu", "output_dir=there") == "seed=3 device=cpu output_dir=there_2"
+    held = "holds a trained model and no checkpoint to go on from; use another folder"
+    for way, line in {
+        "output_dir=there": f"output_dir=there: {held}",
+        "skip_finished=true": f"output_dir=there: {held}",
+        "resume=there": "resume=there: has no checkpoint yet; start anew with its overrides and another output_dir",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            compose_config(["seed=3", "device=cpu", "output_dir=there", *{way}])
+        assert caught.value.problems == [line]
+    study = ("-m", "seed=3,4", "skip_finished=true", "device=cpu", "output_dir=study")
+    assert start(*study) == "seed=3 skip_finished=True device=cpu output_dir=study/seed-3_2"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_run_that_is_stopped_while_it_measures_says_so_with_the_status_of_its_signal(
+    tmp_path, monkeypatch, capsys, number
+):
+    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: send(number))
+    monkeypatch.setattr(run, "_report_what_there_is", lambda folder: None)
+    cfg = compose_config(["device=cpu", f"output_dir={tmp_path}"])
+    assert run.run(cfg, tmp_path) == 128 + number
+    record = (tmp_path / "run.json").read_text()
+    assert '"status": "stopped"' in record and f'"error": "{number.name}"' in record
+    assert f"Stopped by {number.name}; there is no checkpoint yet. Start anew with: " in capsys.readouterr().out
+
+
+def test_a_signal_while_the_report_is_written_leaves_a_finished_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: None)
+    monkeypatch.setattr(run, "_write_report", lambda folder: send(signal.SIGTERM))
+    assert run.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path) == 143
+    assert '"status": "finished"' in (tmp_path / "run.json").read_text()
+    assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp.report " in capsys.readouterr().out

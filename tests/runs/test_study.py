@@ -1,0 +1,109 @@
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp.callbacks.tracking import ID_FILE
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.checkpoints import staged
+from rlhf_exp.runs.study import Plan, plan_job, report_study, start_anew
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Write a run folder as a run does: its config and its status."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(status, *overrides, checkpoint=False):
+        folder = Path("there")
+        (folder / ".hydra").mkdir(parents=True)
+        cfg = compose_config([*overrides, "output_dir=elsewhere"])
+        OmegaConf.save(OmegaConf.create(asdict(cfg)), folder / ".hydra" / "config.yaml")
+        (folder / "run.json").write_text(json.dumps({"status": status, "seconds": {"load": 3.0}}))
+        if checkpoint:
+            with staged(folder / "checkpoints", "checkpoint-40") as staging:
+                (staging / "checkpoint-40").mkdir()
+        return folder
+
+    return write
+
+
+def plan(*overrides):
+    return plan_job(compose_config(["output_dir=there", "skip_finished=true", *overrides]))
+
+
+def test_a_folder_without_a_run_is_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert plan() == Plan.START
+
+
+def test_a_finished_run_of_the_same_settings_is_skipped(place):
+    place("finished", "seed=1", "algo.args.learning_rate=3e-5")
+    assert plan("seed=1", "algo.args.learning_rate=0.00003", "logging=tensorboard") == Plan.SKIP
+
+
+def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
+    folder = place("finished", "seed=1")
+    with pytest.raises(ConfigError) as caught:
+        plan("seed=2", "eval.rows=16")
+    assert caught.value.problems == [
+        "output_dir=there: holds a run of other settings (seed=1, here 2, algo.args.seed=1, here 2,"
+        " eval.rows=512, here 16); use another output_dir"
+    ]
+    assert (folder / "run.json").exists()
+
+
+@pytest.mark.parametrize("status", ["failed", "stopped", "running"])
+def test_an_unfinished_run_goes_on_from_its_checkpoint(place, status):
+    folder = place(status, checkpoint=True)
+    assert plan() == Plan.RESUME
+    assert (folder / "run.json").exists()
+
+
+@pytest.mark.parametrize(("status", "wanted"), [("finished", Plan.SKIP), ("failed", Plan.RESUME)])
+def test_what_may_differ_on_resume_may_differ_in_a_study(place, status, wanted):
+    place(status, checkpoint=True)
+    assert plan("device.threads=1", "algo.args.save_steps=7", "monitor.every_steps=3") == wanted
+
+
+@pytest.mark.parametrize(("overrides", "kept"), [([], ["samples", "start_model"]), (["seed=2"], [])])
+def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settings_alone(place, overrides, kept):
+    folder = place("failed")
+    for name in ("samples", "start_model", "plots", "tensorboard"):
+        (folder / name).mkdir()
+    (folder / "metrics.jsonl").write_text("{}")
+    (folder / ID_FILE).write_text("abc")
+    (folder / "mine.txt").write_text("")
+    assert plan() == Plan.START
+    start_anew(folder, compose_config(["output_dir=there", *overrides]))
+    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "mine.txt", *kept]
+
+
+def test_a_folder_that_holds_no_run_loses_nothing_to_one_that_starts(tmp_path):
+    (tmp_path / "model").mkdir()
+    start_anew(tmp_path, compose_config())
+    assert (tmp_path / "model").is_dir()
+
+
+def test_an_unfinished_run_whose_checkpoint_is_not_whole_starts_anew_and_loses_none(place):
+    folder = place("failed", checkpoint=True)
+    (folder / "checkpoints" / "checkpoint-40" / "manifest.json").unlink()
+    assert plan() == Plan.START
+    start_anew(folder, compose_config(["output_dir=there"]))
+    assert (folder / "checkpoints" / "checkpoint-40").is_dir()
+
+
+def test_a_refused_run_starts_anew_whatever_its_settings(place):
+    place("refused", "seed=1")
+    assert plan("seed=2") == Plan.START
+
+
+def test_a_folder_without_two_runs_has_no_study_to_report(tmp_path, capsys):
+    assert report_study(tmp_path) is None
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.json").write_text('{"status": "running"}')
+    assert report_study(tmp_path) is None
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,195 @@
+"""The command on the shipped model; in this process, since torch takes seconds to import."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.sample.__main__ import main
+from rlhf_exp.sample.draw import sample
+from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.countdown import draw_prompts
+from rlhf_exp.tasks.sampled import learn_from
+
+SMALL = ["task.sampling.rows=16", "task.sampling.completions=4", "max_tokens=32", "device=cpu", "device.threads=1"]
+TINY = resolve_model(compose_config([]), Path())
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished folder, and beside it the cache."""
+    place = tmp_path_factory.mktemp("samples")
+    assert main(["task=countdown", *SMALL, f"output_dir={place}/first", f"eval.cache_dir={place}/cache"]) == 0
+    return place / "first"
+
+
+def refused(capsys, *arguments):
+    assert main(list(arguments)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_the_folder_is_a_run_folder_of_train_prompts(finished):
+    record = json.loads((finished / "run.json").read_text())
+    assert (record["status"], record["algo"], record["task"], record["model"]) == (
+        "finished",
+        "sample",
+        "countdown",
+        "tiny",
+    )
+    assert record["seconds"]["sample"] > 0 and record["baseline_cached"] is False
+    config = yaml.safe_load((finished / ".hydra" / "config.yaml").read_text())
+    assert config["task"]["name"] == "countdown" and config["eval"]["completions"] == 4
+    section = json.loads((finished / "evaluation.json").read_text())["baseline"]
+    assert (section["split"], section["n"], section["completions"]) == ("train", 16, 4)
+    assert set(section["pass_at_k"]) == {"1", "2", "4"} and "reward" not in section
+    counts = json.loads((finished / "data.json").read_text())["samples"]
+    assert counts["prompts"] == 16 and counts["completions"] == 64
+
+
+def test_samples_are_of_the_prompts_to_train_on_in_their_order(finished):
+    cfg = compose_config([])
+    rows = read_lines(finished / "samples.jsonl")
+    drawn = [row["id"] for row in draw_prompts(cfg, load_tokenizer(cfg, TINY), 16)]
+    assert [row["id"] for row in rows] == [name for name in drawn for _ in range(4)]
+    assert {(row["which"], row["decoding"]) for row in rows} == {("baseline", "sampled")}
+    assert [row["sample"] for row in rows[:5]] == [0, 1, 2, 3, 0]
+    assert {row["id"] for row in rows}.isdisjoint(row["id"] for row in load_task(cfg, load_tokenizer(cfg, TINY)).eval)
+
+
+def test_the_summary_says_what_there_is_to_learn_from(finished, capsys):
+    folder = finished.parent / "again"
+    assert main([*SMALL, f"output_dir={folder}", f"eval.cache_dir={finished.parent}/cache"]) == 0
+    said, *_, first, figures, counts, use = capsys.readouterr().out.splitlines()
+    assert said == f"16 x 4 completions for countdown, model tiny, seed 0: {folder}"
+    assert first.startswith("16 prompts x 4 completions of at most 32 tokens: ") and first.endswith(", from the cache")
+    assert figures.startswith("accuracy ") and "pass@2 " in figures and "pass@4 " in figures
+    assert counts.startswith("16 prompts: ") and "all wrong" in counts
+    assert use == f"learn from them with: python -m rlhf_exp algo=dpo task=countdown task.samples={folder}"
+    assert (folder / "samples.jsonl").read_text() == (finished / "samples.jsonl").read_text()
+
+
+def test_a_run_learns_from_the_folder(finished):
+    cfg = compose_config(["algo=sft", f"task.samples={finished}"])
+    task = learn_from(cfg, load_task(cfg, load_tokenizer(cfg, TINY)), finished)
+    graded = read_lines(finished / "samples.jsonl")
+    correct = {
+        (row["prompt"], row["completion"]) for row in graded if row["outcome"] == "correct" and not row["truncated"]
+    }
+    assert {(row["prompt"], row["completion"].removeprefix(" ")) for row in task.train} == correct
+    assert len(task.train) == len(correct) > 0
+
+
+@pytest.mark.slow
+def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, tmp_path):
+    from rlhf_exp.config.trl_args import build_args
+    from rlhf_exp.trainers import Parts, build_trainer
+
+    cfg = compose_config(["algo=sft", f"task.samples={finished}", f"output_dir={tmp_path}", "device=cpu"])
+    tokenizer = load_tokenizer(cfg, TINY)
+    task = learn_from(cfg, load_task(cfg, tokenizer), finished)
+    trainer = build_trainer(Parts(cfg, build_args(cfg), TINY, tokenizer, task, [], None))
+    for row, encoded in zip(task.train, trainer.train_dataset, strict=True):
+        ids = encoded["input_ids"]
+        assert ids.count(tokenizer.eos_token_id) == 1 and ids[-1] == tokenizer.eos_token_id
+        assert tokenizer.decode(ids[:-1]) == row["prompt"] + row["completion"]
+        assert tokenizer.unk_token_id not in ids
+
+
+def test_runs_with_the_same_settings_sample_once_and_another_seed_samples_anew(finished, tmp_path):
+    cache = f"eval.cache_dir={finished.parent}/cache"
+    found = {}
+    for name, overrides in {"dpo": ["algo=dpo"], "rm": ["algo=reward_model"], "seed": ["algo=dpo", "seed=1"]}.items():
+        cfg = compose_config([*overrides, *SMALL, cache, "eval.rows=4", "eval.completions=2", "eval.greedy=true"])
+        found[name] = sample(cfg, tmp_path / name, TINY, load_tokenizer(cfg, TINY))
+        assert found[name] == tmp_path / name
+    cached = {name: json.loads((folder / "run.json").read_text())["baseline_cached"] for name, folder in found.items()}
+    assert cached == {"dpo": True, "rm": True, "seed": False}
+    texts = {name: (folder / "samples.jsonl").read_text() for name, folder in found.items()}
+    assert texts["dpo"] == texts["rm"] == (finished / "samples.jsonl").read_text() != texts["seed"]
+
+
+def test_a_finished_folder_is_used_again_and_a_broken_one_is_not(finished, tmp_path):
+    cfg = compose_config(["algo=dpo", *SMALL, f"eval.cache_dir={finished.parent}/cache"])
+    tokenizer, folder = load_tokenizer(cfg, TINY), tmp_path / "samples"
+    sample(cfg, folder, TINY, tokenizer)
+    (folder / "samples.jsonl").write_text("kept\n")
+    sample(cfg, folder, TINY, tokenizer)
+    assert (folder / "samples.jsonl").read_text() == "kept\n"
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**record, "status": "stopped"}))
+    sample(cfg, folder, TINY, tokenizer)
+    assert (folder / "samples.jsonl").read_text() == (finished / "samples.jsonl").read_text()
+
+
+def test_a_failure_is_a_line_and_a_record(tmp_path, capsys, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("out of memory\nmore")
+
+    monkeypatch.setattr("rlhf_exp.evaluation.cache.sample_held_out", fail)
+    assert main([*SMALL, f"output_dir={tmp_path}/s", "eval.cache_dir=null"]) == 1
+    line = f"rlhf_exp.sample: failed: RuntimeError: out of memory (traceback in {tmp_path}/s/error.log)"
+    assert capsys.readouterr().err.splitlines()[-1] == line
+    record = json.loads((tmp_path / "s" / "run.json").read_text())
+    assert record["status"] == "failed" and record["error"] == "RuntimeError: out of memory\nmore"
+
+
+def test_prompts_outside_the_models_vocabulary_are_refused_before_there_is_a_folder(tmp_path):
+    cfg = compose_config(["algo=dpo", *SMALL, "task.high=500"])
+    with pytest.raises(ConfigError, match="^task=countdown: .* words of its prompts are not in the model's vocabulary"):
+        sample(cfg, tmp_path / "s", TINY, load_tokenizer(cfg, TINY))
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_budget_beyond_the_context_is_refused_for_a_reward_model_too(tmp_path):
+    cfg = compose_config(["algo=reward_model", *SMALL, "max_tokens=100000"])
+    with pytest.raises(
+        ConfigError, match=r"^max_tokens=100000: the model's context is \d+ tokens and the longest prompt"
+    ):
+        sample(cfg, tmp_path / "s", TINY, load_tokenizer(cfg, TINY))
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        ("task=hh_rlhf", "its completions cannot be graded as right or wrong; use task=countdown or task=gsm8k"),
+        ("resume=x", "not with rlhf_exp.sample, only with rlhf_exp"),
+        ("dry_run=true", "not with rlhf_exp.sample, only with rlhf_exp"),
+        ("-m", "no such flag; see --help"),
+        ("task.sampling.rows=0", "must be a whole number >= 1, <= 10000000"),
+        ("task.sampling.row=3", "no such key; did you mean task.sampling.rows?"),
+    ],
+)
+def test_a_mistake_is_refused_in_one_line(argument, reason, capsys):
+    assert refused(capsys, argument) == f"rlhf_exp.sample: {argument}: {reason}"
+
+
+def test_a_folder_that_holds_a_run_is_refused(finished, capsys):
+    line = refused(capsys, f"output_dir={finished}")
+    assert line.startswith(f"rlhf_exp.sample: output_dir={finished}: already holds a run; use another folder")
+
+
+def test_help_and_mistakes_import_no_torch():
+    code = "import sys; from rlhf_exp.sample import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    for argument, status in (("--help", "0"), ("task=nope", "2")):
+        done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == f"{status} False", done.stderr
+
+
+def test_help_names_the_command_and_its_default_folder(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: python -m rlhf_exp.sample ") and "outputs/samples/TASK/TIME" in text
+    cfg = compose_config(["algo=dpo", "output_dir=outputs/samples/${task.name}/${now:%Y}"])
+    assert Path(cfg.output_dir) == Path("outputs/samples/countdown") / time.strftime("%Y")

@@ -1,0 +1,89 @@
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.untrained import build_trace_tokenizer
+from rlhf_exp.tasks import Task
+from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary, encode_prompts
+
+ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
+
+
+def test_prompts_go_through_the_chat_template():
+    tokenizer = build_trace_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}make {% endif %}"
+    )
+    rows = [{"prompt": [{"role": "user", "content": "use 8"}]}]
+    assert tokenizer.batch_decode(encode_prompts(tokenizer, rows)) == ["use 8 make"]
+    assert encode_prompts(tokenizer, []) == []
+
+
+def test_words_outside_the_vocabulary_are_refused_by_name_and_number():
+    check_vocabulary(build_trace_tokenizer(), Task("countdown", ROWS, ROWS, None))
+    rows = [*ROWS, {"prompt": "use 999 999 make four ."}]
+    with pytest.raises(ConfigError) as error:
+        check_vocabulary(build_trace_tokenizer(), Task("countdown", ROWS, rows, None))
+    assert error.value.problems == [
+        "task=countdown: 2 words of its prompts are not in the model's vocabulary: '999' (2), 'four' (1); use ranges"
+        " that the model knows, or another model"
+    ]
+
+
+def test_a_budget_that_the_longest_prompt_leaves_no_room_for_is_refused():
+    tokenizer = build_trace_tokenizer()
+    tokenizer.model_max_length = 20
+    check_budget(compose_config(["max_tokens=13"]), tokenizer, ROWS)
+    with pytest.raises(ConfigError) as error:
+        check_budget(compose_config(["max_tokens=14"]), tokenizer, ROWS)
+    assert error.value.problems == [
+        "max_tokens=14: the model's context is 20 tokens and the longest prompt of task=countdown has 7; allowed is at"
+        " most 13"
+    ]
+
+
+def test_a_reward_model_samples_nothing_and_needs_no_room():
+    tokenizer, task = build_trace_tokenizer(), Task("countdown", [], ROWS, None)
+    tokenizer.model_max_length = 8
+    check_context(compose_config(["algo=reward_model"]), tokenizer, task)
+    with pytest.raises(ConfigError, match="^max_tokens=96: .* allowed is at most 1$"):
+        check_context(compose_config(["algo=dpo"]), tokenizer, task)
+
+
+DEMONSTRATIONS = [{**row, "completion": "8 * 7 = 56"} for row in ROWS]
+CHOICES = [{**row, "chosen": "8 * 7 = 56", "rejected": "8 - 7 = 1"} for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rows"), [(["algo=sft"], DEMONSTRATIONS), (["algo=dpo", "task.samples=self"], CHOICES)]
+)
+def test_a_length_that_every_prompt_to_train_on_fills_is_refused(overrides, rows):
+    """TRL drops such rows, and fails on none with an IndexError."""
+    tokenizer, task = build_trace_tokenizer(), Task("countdown", rows, ROWS, None)
+    check_context(compose_config([*overrides, "algo.args.max_length=7"]), tokenizer, task)  # the second prompt has 6
+    with pytest.raises(ConfigError) as error:
+        check_context(compose_config([*overrides, "algo.args.max_length=6"]), tokenizer, task)
+    assert error.value.problems == [
+        "algo.args.max_length=6: leaves no answer of the 2 rows to train on, for the shortest of their prompts has 6"
+        " tokens; allowed is null or at least 7"
+    ]
+
+
+def test_fewer_prompts_than_a_rollout_takes_are_refused():
+    """TRL 1.16 drops a rollout that is not full: the run would finish with 0 steps."""
+    rows = [{"prompt": f"use 8 7 make {n} ."} for n in range(10, 42)]
+    small = ["algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1"]
+    check_rows(compose_config(["algo=ppo", *small]), Task("countdown", rows, rows, None))
+    check_rows(compose_config(["algo=grpo"]), Task("countdown", rows[:8], rows, None))
+    check_rows(compose_config(["algo=sft"]), Task("countdown", [], rows, None))
+    for overrides, given, needed in (
+        (["algo=ppo", *small, "task.train_rows=31"], "task.train_rows=31: gives 31 prompts", 32),
+        (["algo=grpo", "+algo.args.steps_per_generation=4"], "task.train_rows=null: gives 31 prompts", 32),
+        (["algo=grpo", "+algo.args.generation_batch_size=512"], "task.train_rows=null: gives 31 prompts", 32),
+    ):
+        with pytest.raises(ConfigError) as error:
+            check_rows(compose_config(overrides), Task("countdown", rows[:31], rows, None))
+        assert error.value.problems == [
+            f"{given}, and a rollout of {overrides[0]} takes {needed}; allowed is at least {needed}, or a smaller"
+            " algo.args.per_device_train_batch_size"
+        ]
