@@ -1,8 +1,8 @@
-"""Which remedy for a finding the program would take: an override is tried on the run's own config before it is printed.
+"""Chooses a remedy that a next run would accept: each override is tried on the run's own config before it is printed.
 
     choose_remedy(config, ["+algo.args.entropy_coef=0.01", "algo.args.learning_rate=5e-05"])    # the first that passes
 
-A remedy passes where the checks find nothing in the config with it that they do not find without it.
+A remedy passes if the checks find no problem in the config with it that they do not also find without it.
 """
 
 from collections.abc import Iterable
@@ -13,20 +13,20 @@ import yaml
 
 
 def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | None:
-    """The first of the overrides that the config's checks accept; None where they refuse each.
+    """The first of the overrides that the config's checks accept; None if they refuse all.
 
     Args:
         config: the resolved config as plain dicts.
         candidates: overrides of one key, `key=value` or `+key=value`, the best first.
     """
-    from rlhf_exp.config.compose import check_values  # brings Hydra, which a report of finished runs does without
+    from rlhf_exp.config.compose import check_values  # imports Hydra, which a report of finished runs does not need
 
     before = set(check_values(config))
     return next((text for text in candidates if set(check_values(apply(config, text))) <= before), None)
 
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
-    """A copy of the resolved config with the override, and with what our configs take from its key."""
+    """A copy of the resolved config with the override, and with the value that interpolates its key."""
     changed = deepcopy(config)
     key, _, text = override.lstrip("+").partition("=")
     *place, name = key.split(".")
@@ -41,7 +41,7 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
 
 
 def _read_value(text: str) -> Any:
-    """As Hydra reads it: 5e-05 is a number, which YAML takes for text."""
+    """The value as Hydra reads it: 5e-05 is a number, where YAML would read text."""
     try:
         return float(text) if "e" in text else yaml.safe_load(text)
     except ValueError:
