@@ -16,7 +16,7 @@ import transformers
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp.algorithms import learns_from_samples
-from rlhf_exp.callbacks.compute import WorkMeter
+from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.callbacks.tracking import watch as track_training
@@ -133,7 +133,7 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
         watch = MetricsWriter(run_dir, probe, cfg.monitor.every_steps, cfg.monitor.stop_on_nonfinite)
         trainer = build_trainer(Parts(cfg, args, model_path, tokenizer, task, rewards, build_peft_config(cfg)))
         _watch(trainer, watch)
-        meter = WorkMeter(cfg.train_tokens)
+        meter = ComputeMeter(cfg.train_tokens)
         meter.watch(trainer)  # its figures are in the logs that the writer writes
         trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
         _train(cfg, trainer, folder, meter)
@@ -207,7 +207,7 @@ def _watch(trainer: "Trainer", watch: MetricsWriter) -> None:
         trainer.add_callback(QuietProgress())
 
 
-def _train(cfg: Config, trainer: "Trainer", folder: RunFolder, meter: WorkMeter) -> None:
+def _train(cfg: Config, trainer: "Trainer", folder: RunFolder, meter: ComputeMeter) -> None:
     """Train, from the last whole checkpoint where the run is resumed; steps and work are recorded whatever happens."""
     found = find_checkpoint(folder.path)
     start = found.path if cfg.resume else None

@@ -1,12 +1,12 @@
-"""What training costs in work: the tokens trained on, completions sampled, and forward passes of each network.
+"""Counts what training computes: the tokens trained on, completions sampled, and forward passes of each network.
 
-    meter = WorkMeter(train_tokens=400_000)
+    meter = ComputeMeter(train_tokens=400_000)
     meter.watch(trainer)                     # forward hooks, and a callback that ends training at that many tokens
     trainer.train()
     meter.counts                             # run.json's `work`
 
-Passes are counted in sequences, not calls, so that 1 x 8 and 2 x 4 rows count alike, and only inside optimizer steps:
-what the monitor measures, and a reference that is scored once before the first step (dpo), is no part of them.
+Passes are counted in sequences, not calls, so that 1 x 8 and 2 x 4 rows give the same count, and only inside optimizer
+steps: the probe's passes, and those of a reference that is scored once before the first step (dpo), are left out.
 """
 
 import json
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 
-class WorkMeter(TrainerCallback):
-    """Counts of one run, in `counts`:
+class ComputeMeter(TrainerCallback):
+    """The counts of one run, in `counts`:
 
-    trained_tokens: tokens of prompt and completion that went forward and backward through the policy, padding left
-        out; each epoch counts again, and so do both sides of a pair.
-    train_passes, score_passes: sequences through the policy with and without gradient, from end to end.
-    reference_passes, critic_passes: sequences through networks of their own; a reference that is the policy without
-        its adapter is in score_passes, a critic that reads the policy's hidden states has no pass.
-    completions, decode_passes: sequences that sampling began, and rows through the policy for a token each. vLLM
-        samples elsewhere: both stay 0.
-    step_seconds: inside optimizer steps, sampling and rewards included; logging, probe and checkpoints are not.
+    trained_tokens: tokens of prompt and completion that went forward and backward through the policy, without padding.
+        A row counts in every epoch, and a pair counts with both its sides.
+    train_passes, score_passes: whole sequences through the policy, with and without gradient.
+    reference_passes, critic_passes: whole sequences through a separate reference or critic. A reference that is the
+        policy without its adapter counts in score_passes; a critic that reads the policy's hidden states has no passes.
+    completions, decode_passes: sequences that sampling began, and passes of one row for one token while sampling. Both
+        stay 0 with vLLM, which samples with its own copy of the policy.
+    step_seconds: time inside optimizer steps, with sampling and rewards; without logging, probe and checkpoints.
     """
 
     def __init__(self, train_tokens: int | None = None) -> None:
@@ -46,9 +46,9 @@ class WorkMeter(TrainerCallback):
         self._began: float | None = None  # None between steps, where nothing counts
 
     def watch(self, trainer: "Trainer") -> None:
-        """Hook the trainer's networks, and become its first callback: every other one sees the tokens in the logs."""
+        """Hook the trainer's networks, and become its first callback, so that all others see the tokens in the logs."""
         policy = trainer.model.get_base_model() if isinstance(trainer.model, PeftModel) else trainer.model
-        _hook(policy, self._count_policy)  # an adapter's `generate` passes its own model by
+        _hook(policy, self._count_policy)  # the `generate` of an adapter's model does not call that model's forward
         for attribute, name in (("ref_model", "reference_passes"), ("critic", "critic_passes")):
             network = getattr(trainer, attribute, None)
             if network is not None and _reads_tokens(network):
@@ -58,32 +58,26 @@ class WorkMeter(TrainerCallback):
         trainer.budget_spent = self.is_spent
 
     def is_spent(self) -> bool:
-        """Whether the run has trained on as many tokens as it may."""
+        """Whether the run has trained on its budget of tokens."""
         return self.train_tokens is not None and self.counts["trained_tokens"] >= self.train_tokens
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """A resumed run goes on from its checkpoint's counts."""
-        kept = _checkpoint(args, state) / WORK
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """A resumed run continues the counts of its checkpoint."""
+        kept = Path(args.output_dir) / f"checkpoint-{state.global_step}" / WORK
         if state.global_step and kept.exists():
             self.counts |= json.loads(kept.read_text(encoding="utf-8"))
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
         self._began = time.perf_counter()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self.counts["step_seconds"] += time.perf_counter() - self._began
         self._began = None
         if self.is_spent():
             control.should_training_stop = True
             control.should_save |= args.save_strategy == SaveStrategy.STEPS  # as at the end of max_steps
 
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **kwargs: Any
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if "train_runtime" not in logs:
             logs["trained_tokens"] = self.counts["trained_tokens"]
 
@@ -112,9 +106,5 @@ def _hook(network: torch.nn.Module, count: Any) -> None:
 
 
 def _reads_tokens(network: torch.nn.Module) -> bool:
-    """Whether it is a network from the embedding on; a head on the policy's hidden states is not."""
+    """Whether the network has an embedding of its own; a head on the policy's hidden states has none."""
     return any(isinstance(module, torch.nn.Embedding) for module in network.modules())
-
-
-def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
-    return Path(args.output_dir) / f"checkpoint-{state.global_step}"

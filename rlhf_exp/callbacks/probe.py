@@ -1,4 +1,4 @@
-"""KL and entropy of the policy on a fixed probe of the start model's completions.
+"""Measures KL and entropy of the policy on a fixed set of the start model's completions, the probe.
 
 probe = Probe.from_samples(start_model, rows, max_tokens=2048, pad_id=0)
 probe.measure(policy)     # {"probe/kl": 0.1, "probe/entropy": 1.2}
@@ -11,7 +11,7 @@ from rlhf_exp.models.scoring import completion_logps, token_kl
 
 
 class Probe:
-    """Completions of the start model, fixed for a run, on which the policy's next-token distributions are measured."""
+    """Completions of the start model, fixed for a run, at whose tokens the policy's distributions are measured."""
 
     def __init__(self, rows: list[tuple[list[int], list[int]]], batch_size: int, pad_id: int) -> None:
         self._batches = [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
@@ -27,8 +27,8 @@ class Probe:
         pad_id: int,
         batch_size: int = 16,
     ) -> "Probe":
-        """Take (prompt ids, completion ids) rows until `max_tokens` completion tokens, and keep the start model's
-        log-probabilities there: max_tokens x vocabulary float32 values in main memory."""
+        """Take rows of (prompt ids, completion ids) until there are `max_tokens` completion tokens, and keep the start
+        model's log-probabilities at them: max_tokens x vocabulary float32 values in main memory."""
         kept, left = [], max_tokens
         for prompt, completion in rows:
             if left <= 0:

@@ -1,37 +1,33 @@
-"""Ends training at a signal, with a checkpoint: at the end of the step, or later where one may not be saved yet.
+"""Ends training after a signal, once a checkpoint is saved: at the end of the step, or later if none may be saved yet.
 
 trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
 """
 
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlhf_exp.runs.stopping import StopSignals
 
 
 class SaveAndStop(TrainerCallback):
-    """Asks for a checkpoint after every step since the signal, and ends training after the one that was saved. It comes
-    first: a callback after it may put the saving off."""
+    """From the signal on, asks for a checkpoint after every step, and ends training once one is saved. It must be the
+    first callback, since a later one may postpone the saving."""
 
     def __init__(self, signals: StopSignals) -> None:
         self._signals = signals
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         self._signals.may_wait = True
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._signals.received:
             control.should_save = True
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._signals.received:
             self._signals.saved_step = state.global_step
             control.should_training_stop = True
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
         self._signals.may_wait = False

@@ -22,7 +22,7 @@ from transformers.generation.logits_process import (
 )
 
 from rlhf_exp.algorithms import TRL_SAMPLING
-from rlhf_exp.callbacks.metrics import NonFiniteLoss
+from rlhf_exp.errors import NonFiniteLoss
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer

@@ -27,7 +27,7 @@ class Resumable(WholeCheckpoints):
     """Comes before a TRL trainer among the bases."""
 
     budget_spent: Callable[[], bool] = staticmethod(lambda: False)
-    """Whether the run has trained on as many tokens as it may; WorkMeter.watch sets it."""
+    """Whether the run has trained on as many tokens as it may; ComputeMeter.watch sets it."""
 
     def is_over(self) -> bool:
         """Whether no step is left to take."""

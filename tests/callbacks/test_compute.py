@@ -5,7 +5,7 @@ import json
 import pytest
 from peft import LoraConfig
 
-from rlhf_exp.callbacks.compute import WorkMeter
+from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
@@ -32,7 +32,7 @@ def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None, peft
         Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [random_reward], peft_config)
     )
     trainer.callback_handler.callbacks.insert(0, MetricsWriter(folder, None, every_steps=1))
-    meter = WorkMeter(train_tokens)
+    meter = ComputeMeter(train_tokens)
     meter.watch(trainer)
     trainer.train(resume_from_checkpoint=resume)
     return meter, trainer

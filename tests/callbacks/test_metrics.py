@@ -8,8 +8,9 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
 
-from rlhf_exp.callbacks.metrics import MetricsWriter, NonFiniteLoss, QuietProgress
+from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
+from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.scoring import completion_logits, completion_logps, token_kl
 
 ROWS = [([3, 4, 5], [6, 7, 1]), ([3], [8, 9, 10, 11, 1]), ([4, 4], [1])]

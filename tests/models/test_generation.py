@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
-from rlhf_exp.callbacks.metrics import NonFiniteLoss
+from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.generation import Sampling, sample_completions
 
 EOS, PAD = 1, 0

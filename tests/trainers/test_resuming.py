@@ -13,7 +13,7 @@ import torch
 from peft import LoraConfig
 from transformers import TrainerCallback
 
-from rlhf_exp.callbacks.compute import WorkMeter
+from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
@@ -62,7 +62,7 @@ def make(folder, *overrides, lora=False):
     peft_config = LoraConfig(r=2, target_modules="all-linear", task_type=task_type) if lora else None
     task = Task("t", ROWS, [], None)
     trainer = build_trainer(Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, rewards, peft_config))
-    WorkMeter(cfg.train_tokens).watch(trainer)
+    ComputeMeter(cfg.train_tokens).watch(trainer)
     return trainer
 
 
@@ -196,7 +196,7 @@ def test_run_json_has_the_tokens_of_the_whole_run(tmp_path, algo):
     write_json(tmp_path / "run.json", {"status": "refused"})  # which another run may write over
     for left in (None, 5):
         trainer = make(tmp_path, *algo)
-        meter = next(found for found in trainer.callback_handler.callbacks if isinstance(found, WorkMeter))
+        meter = next(found for found in trainer.callback_handler.callbacks if isinstance(found, ComputeMeter))
         trainer.callback_handler.callbacks.insert(1, MetricsWriter(tmp_path, None, every_steps=1))
         folder = RunFolder(tmp_path, {})
         _train(replace(configure(tmp_path, *algo), resume=left and str(tmp_path)), trainer, folder, meter)

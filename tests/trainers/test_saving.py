@@ -8,7 +8,7 @@ import pytest
 from transformers import Trainer, TrainerCallback
 from trl import DPOTrainer, GRPOTrainer, RewardTrainer, SFTTrainer
 
-from rlhf_exp.callbacks.compute import WorkMeter
+from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
@@ -42,7 +42,7 @@ def build(folder, algo, *overrides, train_tokens=None):
     path = resolve_model(cfg, folder)
     task = Task("countdown", ROWS, [], None)
     trainer = build_trainer(Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [random_reward], None))
-    WorkMeter(train_tokens).watch(trainer)
+    ComputeMeter(train_tokens).watch(trainer)
     return trainer
 
 
