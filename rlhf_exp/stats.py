@@ -1,11 +1,12 @@
-"""Intervals, paired comparisons, and figures of several completions a row: arrays in, plain numbers out.
+"""Intervals, paired comparisons, and figures of several completions per row: arrays in, plain numbers out.
 
-Every interval is 95% and has the one shape used in all files: {"value", "low", "high"}.
+Every interval is 95% and has the shape that all files use: {"value", "low", "high"}.
 
     paired_bootstrap([0, 0, 1], [1, 0, 1], seed=0)  ->  {"value": 0.333, "low": 0.0, "high": 1.0}
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -18,7 +19,7 @@ BATCH_ELEMENTS = 2_000_000  # resampled values held at a time: 16 MB of float64,
 
 
 class Interval(TypedDict):
-    """A figure and its 95% interval; `low` and `high` are None where one value cannot tell."""
+    """A figure and its 95% interval; `low` and `high` are None where there are too few values for one."""
 
     value: float
     low: float | None
@@ -67,11 +68,11 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def share_interval(shares: Sequence[float]) -> Interval:
-    """Mean of the rows' shares, each from 0 to 1: of its completions, say, that are correct.
+    """Mean of a share per row, each from 0 to 1, such as the share of a row's completions that are correct.
 
-    Completions of one row are alike, so rows are what is counted. Where every share is 0 or 1 (one completion a row,
-    or rows that are all alike, of which a t interval would have no width) it is Wilson's interval; otherwise Student's
-    t interval, cut to [0, 1].
+    Completions of one row resemble each other, so the interval counts rows. Where every share is 0 or 1 (one completion
+    per row, or rows that are all equal, where a t interval would have no width) it is Wilson's interval; otherwise
+    Student's t interval, cut to [0, 1].
 
     Raises:
         ValueError: no shares.
@@ -102,7 +103,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 def distinct_n(completions: Sequence[Sequence[int]], n: int) -> float:
     """Distinct n-grams over all n-grams of all completions; 0 where there is none.
 
-    It falls as there is more text, even of one and the same author: compare it between equal numbers of completions.
+    It falls with the amount of text, even from the same model: compare it between equal numbers of completions.
 
     Source: Li et al. (2016), arXiv:1510.03055, section 5, over token ids instead of words.
     """
@@ -135,8 +136,9 @@ def win_rate(
 ) -> WinRate:
     """How often the trained reward beats the baseline's on the same row; a tie counts as half a win.
 
-    Of (rows, completions) the i-th completion meets the i-th of its row: wins, losses and ties count completions, `n`
-    rows. The interval is the percentile bootstrap over rows. Arguments and errors as `paired_bootstrap` has them.
+    With several completions per row the i-th is compared with the i-th of the same row: wins, losses and ties count
+    completions, `n` counts rows. The interval is the percentile bootstrap over rows. Arguments and errors are those of
+    `paired_bootstrap`.
     """
     signs = np.sign(_differences(baseline_rewards, trained_rewards))
     return {
@@ -156,22 +158,23 @@ def mean_difference(first: Sequence[float], second: Sequence[float]) -> tuple[In
     Raises:
         ValueError: a group has no values.
 
-    Source: Welch (1947), as in `scipy.stats.ttest_ind`, which warns where one group does not spread.
+    Source: Welch (1947), through `scipy.stats.ttest_ind`.
     """
     _require_values(min(len(first), len(second)))
     value = float(np.mean(first) - np.mean(second))
     if min(len(first), len(second)) == 1 or (_alike(first) and _alike(second)):
         return _interval(value, None, None), None
-    shares = [np.var(group, ddof=1) / len(group) for group in (first, second)]
-    error = math.sqrt(sum(shares))
-    freedom = sum(shares) ** 2 / sum(s**2 / (len(g) - 1) for s, g in zip(shares, (first, second), strict=True))
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
-    return _interval(value, value - half, value + half), float(2 * stats.t.sf(abs(value) / error, freedom))
+    with warnings.catch_warnings():
+        # scipy takes a group that does not spread for a loss of precision; beside one that does it is exact.
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
+        test = stats.ttest_ind(first, second, equal_var=False)
+    bounds = test.confidence_interval(CONFIDENCE)
+    return _interval(value, bounds.low, bounds.high), float(test.pvalue)
 
 
 def mean_change(before: Sequence[float], after: Sequence[float]) -> tuple[Interval, float | None]:
     """Mean of after minus before, pair by pair, with Student's t interval, and the p-value of no change. Bounds and p
-    are None where there is one pair, or all change alike.
+    are None where there is one pair, or all change by the same amount.
 
     Raises:
         ValueError: no values, or not as many of one as of the other.
@@ -185,10 +188,10 @@ def mean_change(before: Sequence[float], after: Sequence[float]) -> tuple[Interv
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for as many tests as there are: below 0.05, the chance of a single false finding among all is
-    at most 5%, however the tests depend on each other.
+    """p-values adjusted for their number: where those below 0.05 count as significant, the chance of even one false
+    finding among all is at most 5%, however the tests depend on each other.
 
-    Source: Holm (1979), step-down.
+    Source: Holm (1979), step-down; scipy has only false discovery rates (`false_discovery_control`).
     """
     order = np.argsort(p_values, kind="stable")
     adjusted = np.empty(len(order))
@@ -198,7 +201,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _alike(values: Sequence[float] | np.ndarray) -> bool:
-    """Whether they do not differ but by rounding."""
+    """Whether all values are equal, up to rounding."""
     return bool(np.allclose(values, values[0], rtol=1e-9, atol=1e-12))
 
 

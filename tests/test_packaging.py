@@ -194,7 +194,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_wheel_holds_the_package_its_configs_and_its_model(wheel: zipfile.ZipFile) -> None:
     packed = {name for name in wheel.namelist() if name.startswith("rlhf_exp/")}
-    assert packed >= {"rlhf_exp/conf/config.yaml", "rlhf_exp/assets/tiny/model.safetensors"}
+    assert packed >= {
+        "rlhf_exp/conf/config.yaml", "rlhf_exp/assets/tiny/model.safetensors", "rlhf_exp/assets/report.css",
+    }  # fmt: skip
     assert [name for name in packed if name.startswith("rlhf_exp/sweeps/") and name.endswith(".yaml")]
     sources = {"rlhf_exp": "rlhf_exp", "conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"}
     assert packed == {

@@ -9,45 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-STYLE = """
-:root { color-scheme: light dark; --text: #1c2128; --page: #fff; --dim: #57606a; --line: #d8dee4; --faint: #f3f5f7; }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #e6edf3; --page: #0d1117; --dim: #9da7b3; --line: #30363d; --faint: #161b22; }
-  img { background: #fff; padding: .4rem; border-radius: 6px; box-sizing: border-box; } }
-body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
-  color: var(--text); background: var(--page); max-width: 78rem; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: .5rem 0 .25rem; overflow-wrap: break-word; }
-h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-bottom: .25rem; border-bottom: 1px solid var(--line); }
-p { margin: .5rem 0; max-width: 50rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .93rem; font-variant-numeric: tabular-nums; margin: .6rem 0; }
-th, td { padding: .34rem .8rem; border-bottom: 1px solid var(--line); text-align: left; white-space: nowrap; }
-th { color: var(--dim); font-weight: 600; border-bottom: 2px solid var(--line); }
-.scroll th:first-child, .scroll td:first-child { position: sticky; left: 0; background: var(--page);
-  white-space: normal; min-width: 6rem; max-width: 24rem; padding-left: 0; }
-table.dense th { white-space: normal; vertical-align: bottom; }
-@media (min-width: 48rem) { .scroll td:first-child { min-width: 11rem; } }
-td.n, th.n { text-align: right; }
-td small { color: var(--dim); }
-table.dense th, table.dense td { padding: .3rem .5rem; } table.dense small { display: block; }
-@media (max-width: 48rem) { td small { display: block; } th, td { padding: .3rem .4rem; }
-  .scroll th:first-child, .scroll td:first-child { max-width: 9rem; border-right: 1px solid var(--line); } }
-code, pre { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-code { background: var(--faint); padding: .1rem .3rem; border-radius: 3px; overflow-wrap: anywhere; }
-pre { background: var(--faint); border-radius: 6px; padding: .7rem .9rem; margin: .4rem 0; white-space: pre-wrap;
-  overflow-wrap: anywhere; }
-.figures { display: grid; gap: 1rem 1.5rem;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); }
-figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .88rem; color: var(--dim); }
-.callout { border-left: 4px solid var(--dim); background: var(--faint); max-width: 62rem;
-  padding: .6rem 1rem; margin: .7rem 0; }
-.callout.error { border-color: #d55e00; } .callout.warning { border-color: #e69f00; }
-.callout.info { border-color: #0072b2; } .callout.ok { border-color: #009e73; }
-.pair { display: grid; gap: .2rem 1.2rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
-details { margin: .35rem 0; } summary { cursor: pointer; }
-.pair-title { font-weight: 600; margin-top: 1.6rem; } .label { font-size: .88rem; color: var(--dim); }
-"""
+STYLE = Path(__file__).parent.parent / "assets" / "report.css"
 
 
 @dataclass(frozen=True)
@@ -199,7 +161,7 @@ def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
     page.write_text(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(blocks[0].text)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<title>{html.escape(blocks[0].text)}</title>\n<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n",
         encoding="utf-8",
     )
