@@ -19,10 +19,11 @@ from transformers.utils import logging
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 
 def profile(overrides: list[str], steps: int) -> dict[str, float]:
@@ -35,7 +36,8 @@ def profile(overrides: list[str], steps: int) -> dict[str, float]:
         path = resolve_model(cfg, Path(folder))
         tokenizer = load_tokenizer(cfg, path)
         task = load_task(cfg, tokenizer)
-        trainer = build_trainer(Parts(cfg, build_args(cfg), path, tokenizer, task, build_rewards(cfg, task), []))
+        experiment = Experiment(cfg, None, path, tokenizer, task, build_rewards(cfg, task), build_args(cfg))
+        trainer = build_trainer(experiment)
         seconds: dict[str, list[float]] = defaultdict(list)
 
         def time_calls(owner: Any, method: str) -> None:

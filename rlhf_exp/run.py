@@ -26,9 +26,9 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.evaluation.evaluators import PolicyMeasurement, ScorerMeasurement
+from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import free_memory, identify_weights, load_tokenizer, resolve_model
-from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import name_model
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
@@ -42,7 +42,7 @@ from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Trainer
@@ -102,7 +102,34 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
 
 
 def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
-    run_dir = folder.path
+    _set_up_libraries(cfg)
+    experiment = _load(cfg, folder)
+    evaluator = (ScorerEvaluator if cfg.algo.name == "reward_model" else PolicyEvaluator)(experiment)
+    with folder.phase("baseline"):
+        probe = evaluator.measure_start_model()
+    free_memory()
+
+    with folder.phase("train"):
+        watch = MetricsWriter(folder.path, probe, cfg.monitor.every_steps, cfg.monitor.stop_on_nonfinite)
+        trainer = build_trainer(experiment)
+        _watch(trainer, watch)
+        meter = ComputeMeter(cfg.train_tokens)
+        meter.watch(trainer)  # its figures are in the logs that the writer writes
+        trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
+        _train(cfg, trainer, folder, meter)
+        if signals.received:
+            raise Stop(signals.received)
+        trainer.save_model(str(folder.path / "model"))
+        (folder.path / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
+        del trainer
+        free_memory()
+
+    with folder.phase("evaluate"):
+        evaluator.measure_trained_model()
+
+
+def _set_up_libraries(cfg: Config) -> None:
+    """Silence what the libraries print of themselves, and set torch's threads."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL's own use of old names
@@ -111,41 +138,20 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
         torch.set_num_threads(cfg.device.threads)
     if not cfg.device.use_cpu and cfg.model.attn_implementation != "flash_attention_2":
         print(f"attention: {cfg.model.attn_implementation}; flash_attention_2 needs flash-attn and half precision")
+
+
+def _load(cfg: Config, folder: RunFolder) -> Experiment:
+    """Load what the experiment is made of, and check that it fits together; a resumed run must find the same."""
     with folder.phase("load"):
         args = build_args(cfg)
-        model_path = resolve_model(cfg, run_dir)
+        model_path = resolve_model(cfg, folder.path)
         tokenizer = load_tokenizer(cfg, model_path)
     task = _load_rows(cfg, folder, model_path, tokenizer)
     with folder.phase("load"):
         rewards = build_rewards(cfg, task)
         if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
             _check_inputs(cfg, folder, {"reward model": identify_weights(cfg.reward.path)})
-
-    if cfg.algo.name == "reward_model":
-        measurement = ScorerMeasurement(cfg, folder, model_path, tokenizer, task)
-    else:
-        measurement = PolicyMeasurement(cfg, folder, model_path, tokenizer, task, rewards)
-    with folder.phase("baseline"):
-        probe = measurement.before()
-    free_memory()
-
-    with folder.phase("train"):
-        watch = MetricsWriter(run_dir, probe, cfg.monitor.every_steps, cfg.monitor.stop_on_nonfinite)
-        trainer = build_trainer(Parts(cfg, args, model_path, tokenizer, task, rewards, build_peft_config(cfg)))
-        _watch(trainer, watch)
-        meter = ComputeMeter(cfg.train_tokens)
-        meter.watch(trainer)  # its figures are in the logs that the writer writes
-        trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
-        _train(cfg, trainer, folder, meter)
-        if signals.received:
-            raise Stop(signals.received)
-        trainer.save_model(str(run_dir / "model"))
-        (run_dir / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
-        del trainer
-        free_memory()
-
-    with folder.phase("evaluate"):
-        measurement.after()  # what was saved is what is measured
+    return Experiment(cfg, folder, model_path, tokenizer, task, rewards, args)
 
 
 def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreTrainedTokenizerBase") -> Task:

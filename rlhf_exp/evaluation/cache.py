@@ -3,7 +3,7 @@
 A sweep over training settings and seeds measures its baseline once. Only token ids are kept: grades, rewards and
 intervals are computed anew, so a changed grader or reward can never meet a stale entry.
 
-    held_out = sample_start_model(cfg, folder, model_path, tokenizer, prompt_ids, title="baseline")
+    held_out = sample_start_model(experiment, prompt_ids, title="baseline")
 """
 
 import json
@@ -18,36 +18,32 @@ from rlhf_exp.config.values import show
 from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
 from rlhf_exp.models import identify_weights, load_policy
 from rlhf_exp.models.generation import choose_method
-from rlhf_exp.runs.folder import RunFolder, write_json
+from rlhf_exp.runs.folder import write_json
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.experiment import Experiment
 
 SAMPLER_VERSION = 3
 """Goes up when sampling itself changes, so that earlier entries are no longer found."""
 
 
 def sample_start_model(
-    cfg: "Config",
-    folder: RunFolder,
-    model_path: str,
-    tokenizer: "PreTrainedTokenizerBase",
-    prompt_ids: list[list[int]],
-    title: str,
-    model: "PreTrainedModel | None" = None,
+    experiment: "Experiment", prompt_ids: list[list[int]], title: str, model: "PreTrainedModel | None" = None
 ) -> HeldOut:
     """The start model's completions of these prompts: from the cache, or sampled and put there.
 
-    `model` is the one of `model_path` where the caller has it loaded. `baseline_cached` of run.json says which it was.
+    `model` is the start model where the caller has it loaded. `baseline_cached` of run.json says which it was.
     """
-    key = baseline_key(cfg, identify_weights(model_path), prompt_ids)
+    cfg = experiment.cfg
+    key = baseline_key(cfg, identify_weights(experiment.model_path), prompt_ids)
     held_out = read_baseline(cfg, key, len(prompt_ids))
-    folder.record["baseline_cached"] = held_out is not None
+    experiment.folder.record["baseline_cached"] = held_out is not None
     if held_out is None:
-        model = load_policy(cfg, model_path) if model is None else model
-        held_out = sample_held_out(model, tokenizer, prompt_ids, cfg, title=title)
+        model = load_policy(cfg, experiment.model_path) if model is None else model
+        held_out = sample_held_out(model, experiment.tokenizer, prompt_ids, cfg, title=title)
         write_baseline(cfg.eval.cache_dir, key, held_out)
     return held_out
 

@@ -2,8 +2,8 @@
 
     prompt_ids = encode_prompts(tokenizer, task.eval)
     held_out = sample_held_out(model, tokenizer, prompt_ids, cfg)
-    samples = describe_samples("baseline", cfg, task, tokenizer, rewards, held_out)     # samples.jsonl
-    section = summarise(samples, cfg.max_tokens, held_out)                              # sample_figures.py
+    samples = describe_samples("baseline", experiment, held_out)     # samples.jsonl
+    section = summarise(samples, cfg.max_tokens, held_out)            # metrics.py
 
 The same rows, budget and sampling serve the baseline and the trained model, so that their difference is paired.
 """
@@ -19,11 +19,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
 from rlhf_exp.models.sampled_kl import CompletionKL, measure_completions
 from rlhf_exp.models.scoring import completion_logits
-from rlhf_exp.rewards import RewardFunction, score_completions
+from rlhf_exp.rewards import score_completions
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks import Task
+    from rlhf_exp.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -93,23 +93,16 @@ def measure_kl(
     return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
 
 
-def describe_samples(
-    which: str,
-    cfg: "Config",
-    task: "Task",
-    tokenizer: PreTrainedTokenizerBase,
-    rewards: list[RewardFunction],
-    held_out: HeldOut,
-) -> list[dict[str, Any]]:
+def describe_samples(which: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:
     """The rows of samples.jsonl: each completion with its grade, every reward component, and the weighted reward.
 
     Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`, under plain
     sampling no `kl_sampled` and `kl_outside`. `messages` is there where the prompt is messages: `prompt` is the last
     one's text.
     """
-    samples = _describe(which, "sampled", cfg, task, tokenizer, rewards, held_out)
+    samples = _describe(which, "sampled", experiment, held_out)
     if held_out.greedy is not None:
-        samples += _describe(which, "greedy", cfg, task, tokenizer, rewards, held_out.greedy)
+        samples += _describe(which, "greedy", experiment, held_out.greedy)
     return samples
 
 
@@ -155,16 +148,9 @@ def _sample(
     return replace(held_out, kl_sampled=[found.sampled for found in kl], kl_outside=[found.outside for found in kl])
 
 
-def _describe(
-    which: str,
-    decoding: str,
-    cfg: "Config",
-    task: "Task",
-    tokenizer: PreTrainedTokenizerBase,
-    rewards: list[RewardFunction],
-    held_out: HeldOut,
-) -> list[dict[str, Any]]:
-    texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
+def _describe(which: str, decoding: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:
+    task, rewards = experiment.task, experiment.rewards
+    texts = experiment.tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
     k = len(texts) // len(task.eval)
     rows = [row for row in task.eval for _ in range(k)]
     components = score_completions(rewards, rows, texts, held_out.completion_ids)
@@ -183,7 +169,7 @@ def _describe(
         if task.grade is not None:
             sample |= {key: value for key, value in asdict(task.grade(text, row)).items() if key != "score"}
         if rewards:
-            reward = sum(cfg.reward.weights[name] * value for name, value in parts.items())
+            reward = sum(experiment.cfg.reward.weights[name] * value for name, value in parts.items())
             sample |= {"rewards": parts, "reward": reward}
         sample["kl"] = held_out.kl[i]
         if held_out.kl_sampled is not None:

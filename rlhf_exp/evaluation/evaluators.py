@@ -1,15 +1,15 @@
 """What a run measures before and after training, by what it trains: a policy, or a reward model.
 
-    measurement = PolicyMeasurement(cfg, folder, model_path, tokenizer, task, rewards)
-    probe = measurement.before()
-    measurement.after()                  # of what was saved in run_dir/model
+    evaluator = PolicyEvaluator(experiment)
+    probe = evaluator.measure_start_model()
+    evaluator.measure_trained_model()        # which was saved in run_dir/model
 
 Files are written as soon as there is something to write, so that a crash leaves what was measured.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.evaluation.cache import sample_start_model
@@ -34,43 +34,30 @@ from rlhf_exp.evaluation.preferences import (
 )
 from rlhf_exp.evaluation.training_loss import COMPARABLE, explain_other_loss
 from rlhf_exp.models import load_policy, load_scorer
-from rlhf_exp.runs.folder import RunFolder, write_json, write_jsonl
+from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.tasks.prompts import encode_prompts
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.rewards import RewardFunction
-    from rlhf_exp.tasks import Task
+    from rlhf_exp.experiment import Experiment
 
 
-class PolicyMeasurement:
+class PolicyEvaluator:
     """Completions on held-out prompts, graded and rewarded; the policy's implicit rewards on held-out pairs; the loss
     of sft on held-out demonstrations, that of dpo on the pairs."""
 
-    def __init__(
-        self,
-        cfg: "Config",
-        folder: RunFolder,
-        model_path: str,
-        tokenizer: PreTrainedTokenizerBase,
-        task: "Task",
-        rewards: "list[RewardFunction]",
-    ) -> None:
-        self.cfg, self.folder, self.model_path = cfg, folder, model_path
-        self.tokenizer, self.task, self.rewards = tokenizer, task, rewards
-        self.prompt_ids = encode_prompts(tokenizer, task.eval)
+    def __init__(self, experiment: "Experiment") -> None:
+        self.experiment = experiment
+        self.prompt_ids = encode_prompts(experiment.tokenizer, experiment.task.eval)
         self.samples: list[dict[str, Any]] = []
         self.baseline: dict[str, Any] = {}
         self.scored: list[Scored] = []
 
-    def before(self) -> Probe:
+    def measure_start_model(self) -> Probe:
         """Measure the start model, from the cache where it is there; returns the probe for training."""
-        cfg, task, run_dir = self.cfg, self.task, self.folder.path
-        start_model = load_policy(cfg, self.model_path)
-        held_out = sample_start_model(
-            cfg, self.folder, self.model_path, self.tokenizer, self.prompt_ids, "baseline", start_model
-        )
-        self.samples = describe_samples("baseline", cfg, task, self.tokenizer, self.rewards, held_out)
+        cfg, run_dir = self.experiment.cfg, self.experiment.folder.path
+        start_model = load_policy(cfg, self.experiment.model_path)
+        held_out = sample_start_model(self.experiment, self.prompt_ids, "baseline", start_model)
+        self.samples = describe_samples("baseline", self.experiment, held_out)
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
         self.baseline |= self._measure_loss(start_model)
         if cfg.algo.name == "dpo":
@@ -78,29 +65,29 @@ class PolicyMeasurement:
         write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
         write_jsonl(run_dir / "samples.jsonl", self.samples)
         rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
-        return Probe.from_samples(
-            start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, self.tokenizer.pad_token_id
-        )
+        pad_id = self.experiment.tokenizer.pad_token_id
+        return Probe.from_samples(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, pad_id)
 
-    def after(self) -> None:
+    def measure_trained_model(self) -> None:
         """Measure what was saved, and how it differs from the start model."""
-        cfg, task, run_dir = self.cfg, self.task, self.folder.path
-        start_model = load_policy(cfg, self.model_path)
+        cfg, task, run_dir = self.experiment.cfg, self.experiment.task, self.experiment.folder.path
+        tokenizer = self.experiment.tokenizer
+        start_model = load_policy(cfg, self.experiment.model_path)
         policy = load_policy(cfg, str(run_dir / "model"), start_model.dtype)
-        held_out = sample_held_out(policy, self.tokenizer, self.prompt_ids, cfg, start_model)
-        trained = describe_samples("trained", cfg, task, self.tokenizer, self.rewards, held_out)
+        held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model)
+        trained = describe_samples("trained", self.experiment, held_out)
         sections = {
             "baseline": self.baseline,
             "trained": summarise(trained, cfg.max_tokens, held_out),
         }
         sections["paired"] = compare(self.samples, trained, cfg.eval.seed)
         if self.scored:
-            scored = score_demonstrations(policy, self.tokenizer, task.demonstrations, cfg, "loss, trained")
+            scored = score_demonstrations(policy, tokenizer, task.demonstrations, cfg, "loss, trained")
             sections["trained"]["loss"] = token_loss(scored)
             sections["paired"]["loss"] = compare_token_loss(self.scored, scored)
         if task.pairs:
-            scores = implicit_rewards(policy, start_model, self.tokenizer, task.pairs, cfg)
-            rows = describe_pairs("trained", task.pairs, scores, self.tokenizer)
+            scores = implicit_rewards(policy, start_model, tokenizer, task.pairs, cfg)
+            rows = describe_pairs("trained", task.pairs, scores, tokenizer)
             sections["trained"]["preference"] = summarise_preferences(rows)
             if cfg.algo.name == "dpo" and "loss" in self.baseline:
                 sections["trained"]["loss"] = sections["trained"]["preference"]["loss"]
@@ -113,7 +100,7 @@ class PolicyMeasurement:
 
     def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:
         """The start model's `loss`; or `loss_left_out`, a sentence that says why it has none, which is printed too."""
-        cfg, rows, reason = self.cfg, self.task.demonstrations, None
+        cfg, rows, reason = self.experiment.cfg, self.experiment.task.demonstrations, None
         if cfg.algo.name not in COMPARABLE or (cfg.algo.name == "sft" and not rows):
             return {}
         if other := explain_other_loss(cfg.algo.name, cfg.algo.args):
@@ -121,7 +108,7 @@ class PolicyMeasurement:
         elif cfg.algo.name == "dpo":
             return {"loss": LN_2}
         else:
-            self.scored = score_demonstrations(start_model, self.tokenizer, rows, cfg, "loss, baseline")
+            self.scored = score_demonstrations(start_model, self.experiment.tokenizer, rows, cfg, "loss, baseline")
             if self.scored:
                 counts = {"scored": len(self.scored), "left_out": len(rows) - len(self.scored)}
                 return {"loss": token_loss(self.scored), "loss_rows": counts}
@@ -130,37 +117,34 @@ class PolicyMeasurement:
         return {"loss_left_out": reason}
 
 
-class ScorerMeasurement:
+class ScorerEvaluator:
     """Rewards on held-out preference pairs. The baseline is the start model under the untrained head that training
     begins with."""
 
-    def __init__(
-        self, cfg: "Config", folder: RunFolder, model_path: str, tokenizer: PreTrainedTokenizerBase, task: "Task"
-    ) -> None:
-        self.cfg, self.folder, self.model_path = cfg, folder, model_path
-        self.tokenizer, self.task = tokenizer, task
+    def __init__(self, experiment: "Experiment") -> None:
+        self.experiment = experiment
         self.rows: list[dict[str, Any]] = []
 
-    def before(self) -> None:
+    def measure_start_model(self) -> None:
         """Measure the untrained reward model. There is no probe: a reward model has no next-token distribution."""
-        self.rows = self._score("baseline", self.model_path)
-        write_json(self.folder.path / "evaluation.json", {"baseline": summarise_preferences(self.rows)})
-        write_jsonl(self.folder.path / "preferences.jsonl", self.rows)
+        run_dir = self.experiment.folder.path
+        self.rows = self._score("baseline", self.experiment.model_path)
+        write_json(run_dir / "evaluation.json", {"baseline": summarise_preferences(self.rows)})
+        write_jsonl(run_dir / "preferences.jsonl", self.rows)
 
-    def after(self) -> None:
+    def measure_trained_model(self) -> None:
         """Measure what was saved."""
-        run_dir = self.folder.path
+        run_dir = self.experiment.folder.path
         trained = self._score("trained", str(run_dir / "model"))
         sections = {
             "baseline": summarise_preferences(self.rows),
             "trained": summarise_preferences(trained),
-            "paired": compare_preferences(self.rows, trained, self.cfg.eval.seed),
+            "paired": compare_preferences(self.rows, trained, self.experiment.cfg.eval.seed),
         }
         write_json(run_dir / "evaluation.json", sections)
         write_jsonl(run_dir / "preferences.jsonl", [*self.rows, *trained])
         write_json(run_dir / "errors.json", find_errors(trained))
 
     def _score(self, which: str, path: str) -> list[dict[str, Any]]:
-        pairs = self.task.pairs
-        scores = score_pairs(load_scorer(self.cfg, path), self.tokenizer, pairs, self.cfg)
-        return describe_pairs(which, pairs, scores, self.tokenizer)
+        cfg, tokenizer, pairs = self.experiment.cfg, self.experiment.tokenizer, self.experiment.task.pairs
+        return describe_pairs(which, pairs, score_pairs(load_scorer(cfg, path), tokenizer, pairs, cfg), tokenizer)

@@ -27,6 +27,7 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     from rlhf_exp.evaluation.cache import sample_start_model
     from rlhf_exp.evaluation.completions import describe_samples
     from rlhf_exp.evaluation.metrics import summarise
+    from rlhf_exp.experiment import Experiment
     from rlhf_exp.models.loading import name_model
     from rlhf_exp.tasks import Task
     from rlhf_exp.tasks.prompts import check_budget, check_vocabulary, encode_prompts
@@ -42,12 +43,13 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     prompt_ids = encode_prompts(tokenizer, task.eval)
     facts = {"algo": "sample", "task": name, "model": name_model(cfg), "seed": cfg.seed, "max_tokens": cfg.max_tokens}
     out = RunFolder.create(folder, facts)
+    experiment = Experiment(cfg, out, model_path, tokenizer, task, rewards=[])
     try:
         (folder / ".hydra").mkdir(exist_ok=True)
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
         with out.phase("sample"):
-            held_out = sample_start_model(cfg, out, model_path, tokenizer, prompt_ids, title="sample")
-            samples = describe_samples("baseline", cfg, task, tokenizer, [], held_out)
+            held_out = sample_start_model(experiment, prompt_ids, title="sample")
+            samples = describe_samples("baseline", experiment, held_out)
         section = {"split": "train", **summarise(samples, cfg.max_tokens, held_out)}
         write_jsonl(folder / "samples.jsonl", samples)
         write_json(folder / "data.json", {"samples": count_samples(samples)})

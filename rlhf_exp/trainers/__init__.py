@@ -1,42 +1,29 @@
-"""TRL trainers, one file an algorithm, named as in `algo=`: `build(parts) -> a TRL trainer`."""
+"""TRL trainers, a module per algorithm, named as in `algo=`: `build(experiment) -> a TRL trainer`.
+
+The policy is passed as a path: TRL loads it, and its reference, by itself.
+"""
 
 import os
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.models.adapters import keep_dtype_on_resume
+from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
 from rlhf_exp.models.positions import mend_positions
 from rlhf_exp.models.quantization import keep_unpacked
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from peft import PeftConfig
-    from transformers import PreTrainedTokenizerBase, Trainer, TrainingArguments
+    from transformers import Trainer
 
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.rewards import RewardFunction
-    from rlhf_exp.tasks import Row, Task
+    from rlhf_exp.experiment import Experiment
+    from rlhf_exp.tasks import Row
 
 
-@dataclass
-class Parts:
-    """What a trainer is built from. The policy is a path: TRL loads it, and its reference, by itself."""
-
-    cfg: "Config"
-    args: "TrainingArguments"
-    model_path: str
-    tokenizer: "PreTrainedTokenizerBase"
-    task: "Task"
-    rewards: "list[RewardFunction]"
-    peft_config: "PeftConfig | None"
-
-
-def build_trainer(parts: Parts) -> "Trainer":
+def build_trainer(experiment: "Experiment") -> "Trainer":
     """Build the trainer of `algo=`; its models score left-padded rows as they would score them unpadded, and 4-bit
     weights keep their gradient."""
-    module: Any = import_module(f"rlhf_exp.trainers.{parts.cfg.algo.name}")
-    trainer = module.build(parts)
+    module: Any = import_module(f"rlhf_exp.trainers.{experiment.cfg.algo.name}")
+    trainer = module.build(experiment)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             mend_positions(model)
@@ -45,7 +32,7 @@ def build_trainer(parts: Parts) -> "Trainer":
     return trainer
 
 
-def list_arguments(parts: Parts) -> dict[str, Any]:
+def list_arguments(experiment: "Experiment") -> dict[str, Any]:
     """What GRPOTrainer and its subclasses are built from; sampling is ours where `generation=` resolves to compact."""
     from datasets import Dataset
 
@@ -53,13 +40,13 @@ def list_arguments(parts: Parts) -> dict[str, Any]:
 
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     return {
-        "model": parts.model_path,
-        "reward_funcs": parts.rewards,
-        "args": parts.args,
-        "train_dataset": Dataset.from_list(parts.task.train),
-        "processing_class": parts.tokenizer,
-        "peft_config": parts.peft_config,
-        "rollout_func": build_rollout(parts.cfg),
+        "model": experiment.model_path,
+        "reward_funcs": experiment.rewards,
+        "args": experiment.args,
+        "train_dataset": Dataset.from_list(experiment.task.train),
+        "processing_class": experiment.tokenizer,
+        "peft_config": build_peft_config(experiment.cfg),
+        "rollout_func": build_rollout(experiment.cfg),
     }
 
 

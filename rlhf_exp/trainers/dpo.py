@@ -5,7 +5,9 @@ The reference is the start model, or with adapters the base with them switched o
 
 from trl import DPOTrainer
 
-from rlhf_exp.trainers import Parts, select_columns
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.trainers import select_columns
 from rlhf_exp.trainers.resuming import Resumable
 
 
@@ -13,12 +15,12 @@ class ResumableDPOTrainer(Resumable, DPOTrainer):
     """TRL's, which resumes exactly."""
 
 
-def build(parts: Parts) -> DPOTrainer:
+def build(experiment: Experiment) -> DPOTrainer:
     """Build the trainer on preference pairs."""
     return ResumableDPOTrainer(
-        model=parts.model_path,
-        args=parts.args,
-        train_dataset=select_columns(parts.task.train, "prompt", "chosen", "rejected"),
-        processing_class=parts.tokenizer,
-        peft_config=parts.peft_config,
+        model=experiment.model_path,
+        args=experiment.args,
+        train_dataset=select_columns(experiment.task.train, "prompt", "chosen", "rejected"),
+        processing_class=experiment.tokenizer,
+        peft_config=build_peft_config(experiment.cfg),
     )

@@ -2,7 +2,9 @@
 
 from trl import SFTTrainer
 
-from rlhf_exp.trainers import Parts, select_columns
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.trainers import select_columns
 from rlhf_exp.trainers.resuming import Resumable
 
 
@@ -10,12 +12,12 @@ class ResumableSFTTrainer(Resumable, SFTTrainer):
     """TRL's, which resumes exactly."""
 
 
-def build(parts: Parts) -> SFTTrainer:
+def build(experiment: Experiment) -> SFTTrainer:
     """Build the trainer on rows of `prompt` and `completion`."""
     return ResumableSFTTrainer(
-        model=parts.model_path,
-        args=parts.args,
-        train_dataset=select_columns(parts.task.train, "prompt", "completion"),
-        processing_class=parts.tokenizer,
-        peft_config=parts.peft_config,
+        model=experiment.model_path,
+        args=experiment.args,
+        train_dataset=select_columns(experiment.task.train, "prompt", "completion"),
+        processing_class=experiment.tokenizer,
+        peft_config=build_peft_config(experiment.cfg),
     )

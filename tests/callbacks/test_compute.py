@@ -3,16 +3,16 @@
 import json
 
 import pytest
-from peft import LoraConfig
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.runs.unfit import WORK
 from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.logging_steps=1", "algo.args.save_strategy=no"]
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
@@ -23,13 +23,13 @@ def random_reward(completions, **columns):
     return [len(text) % 3 / 2 for text in completions]
 
 
-def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None, peft_config=None):
+def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None):
     """The meter and the trainer of a finished training."""
     cfg = compose_config([*SMALL, *overrides, f"output_dir={folder}"])
     path = resolve_model(cfg, folder)
     task = Task("countdown", rows, [], None)
     trainer = build_trainer(
-        Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [random_reward], peft_config)
+        Experiment(cfg, None, path, load_tokenizer(cfg, path), task, [random_reward], build_args(cfg))
     )
     trainer.callback_handler.callbacks.insert(0, MetricsWriter(folder, None, every_steps=1))
     meter = ComputeMeter(train_tokens)
@@ -66,9 +66,9 @@ def test_grpo_counts_what_it_sampled_scored_and_trained_on(tmp_path):
 @pytest.mark.parametrize("generation", ["trl", "compact"])
 def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
     counts = []
-    for name, adapter in (("plain", None), ("lora", LoraConfig(r=2, task_type="CAUSAL_LM"))):
+    for name, peft in (("plain", "peft=none"), ("lora", "peft=lora")):
         overrides = [*GRPO, "algo.args.max_steps=1", "algo.args.beta=0", f"generation={generation}"]
-        meter, _ = train(tmp_path / name, *overrides, peft_config=adapter)
+        meter, _ = train(tmp_path / name, *overrides, peft)
         counts.append(without_time(meter.counts))
     assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
 

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.evaluation.evaluators import PolicyMeasurement
+from rlhf_exp.evaluation.evaluators import PolicyEvaluator
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.tasks import load_task
@@ -23,10 +24,11 @@ def measure(tmp_path, *overrides):
     cfg = compose_config([*SMALL, f"eval.cache_dir={tmp_path / 'cache'}", *overrides])
     model_path = resolve_model(cfg, tmp_path)
     tokenizer = load_tokenizer(cfg, model_path)
-    measurement = PolicyMeasurement(cfg, RunFolder(tmp_path, {}), model_path, tokenizer, load_task(cfg, tokenizer), [])
-    measurement.before()
+    folder, task = RunFolder(tmp_path, {}), load_task(cfg, tokenizer)
+    evaluator = PolicyEvaluator(Experiment(cfg, folder, model_path, tokenizer, task, []))
+    evaluator.measure_start_model()
     shutil.copytree(model_path, tmp_path / "model")
-    measurement.after()
+    evaluator.measure_trained_model()
     return json.loads((tmp_path / "evaluation.json").read_text())
 
 

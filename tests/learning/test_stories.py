@@ -53,9 +53,10 @@ def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(alg
         pytest.skip(f"needs {STORIES}")
     from rlhf_exp.config.compose import compose_config
     from rlhf_exp.config.trl_args import build_args
+    from rlhf_exp.experiment import Experiment
     from rlhf_exp.models import load_tokenizer
     from rlhf_exp.tasks import Task
-    from rlhf_exp.trainers import Parts, build_trainer
+    from rlhf_exp.trainers import build_trainer
 
     def share(completions, **columns):
         words = [text.lower().split() for text in completions]
@@ -66,7 +67,7 @@ def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(alg
     cfg = compose_config([*overrides, f"output_dir={tmp_path}", "algo.args.per_device_train_batch_size=64"])
     rows = [{"id": str(i), "prompt": "Once upon a time"} for i in range(200)]
     task, tokenizer = Task("stories", rows, [], None), load_tokenizer(cfg, str(STORIES))
-    trainer = build_trainer(Parts(cfg, build_args(cfg), str(STORIES), tokenizer, task, [share], None))
+    trainer = build_trainer(Experiment(cfg, None, str(STORIES), tokenizer, task, [share], build_args(cfg)))
     trainer.train()
     rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
     assert rewards[-1] > 5 * rewards[0], rewards

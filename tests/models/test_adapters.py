@@ -143,7 +143,8 @@ def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, t
 @pytest.mark.parametrize(("algo", "peft"), [("sft", "lora"), ("sft", "qlora"), ("reward_model", "qlora")])
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(algo, peft, tmp_path):
     from rlhf_exp.config.trl_args import build_args
-    from rlhf_exp.trainers import Parts, build_trainer
+    from rlhf_exp.experiment import Experiment
+    from rlhf_exp.trainers import build_trainer
 
     rows = [{"prompt": "ab", "completion": f" c{i}", "chosen": f" c{i}", "rejected": f" {i}d"} for i in range(8)]
 
@@ -155,7 +156,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(algo, peft,
         )  # fmt: skip
         path = resolve_model(cfg, tmp_path)
         task = type("Rows", (), {"train": rows})
-        parts = Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [], build_peft_config(cfg))
+        parts = Experiment(cfg, None, path, load_tokenizer(cfg, path), task, [], build_args(cfg))
         trainer = build_trainer(parts)
         keep_dtype_on_resume(trainer.model)
         trainer.train(resume_from_checkpoint=resume)

@@ -14,11 +14,12 @@ from trl.trainer.utils import add_fused_lm_head
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.untrained import build_config
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 TOKENS = 8
@@ -166,7 +167,7 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
     path = resolve_model(cfg, tmp_path)
     tokenizer, task = load_tokenizer(cfg, path), SimpleNamespace(train=[{"prompt": prompt} for prompt in PROMPTS])
     rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
-    trainer = build_trainer(Parts(cfg, build_args(cfg), path, tokenizer, task, rewards, None))
+    trainer = build_trainer(Experiment(cfg, None, path, tokenizer, task, rewards, build_args(cfg)))
     drawn, scored, draw, score = [], {}, torch.multinomial, trainer._get_per_token_logps_and_entropies
 
     def record_draw(probabilities, *args, **kwargs):

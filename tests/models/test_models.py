@@ -11,6 +11,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import (
     count_unknown,
     identify_weights,
@@ -21,10 +22,9 @@ from rlhf_exp.models import (
     resolve_model,
     set_thinking,
 )
-from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import ASSETS, name_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
@@ -373,7 +373,7 @@ def make_trainer(cfg, folder):
     path = resolve_model(cfg, folder)
     tokenizer, task = load_tokenizer(cfg, path), SimpleNamespace(train=ROWS)
     rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
-    return build_trainer(Parts(cfg, build_args(cfg), path, tokenizer, task, rewards, build_peft_config(cfg)))
+    return build_trainer(Experiment(cfg, None, path, tokenizer, task, rewards, build_args(cfg)))
 
 
 def train(folder, algo, *overrides, watch=None):

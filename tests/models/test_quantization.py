@@ -12,9 +12,10 @@ from peft import get_peft_model
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_policy, load_scorer, load_tokenizer, resolve_model
 from rlhf_exp.models.adapters import build_peft_config
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
@@ -80,7 +81,7 @@ def test_gradients_of_a_trainers_model_are_the_same_after_a_pass_in_evaluation_m
     path = resolve_model(cfg, tmp_path)
     task = SimpleNamespace(train=[{"prompt": "ab", "completion": " cd"}] * 8)
     rewards = [lambda completions, **columns: [1.0 for _ in completions]]
-    parts = Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, rewards, build_peft_config(cfg))
+    parts = Experiment(cfg, None, path, load_tokenizer(cfg, path), task, rewards, build_args(cfg))
     assert_gradients_outlive_evaluation(build_trainer(parts).model)
 
 

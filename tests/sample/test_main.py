@@ -94,12 +94,13 @@ def test_a_run_learns_from_the_folder(finished):
 @pytest.mark.slow
 def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, tmp_path):
     from rlhf_exp.config.trl_args import build_args
-    from rlhf_exp.trainers import Parts, build_trainer
+    from rlhf_exp.experiment import Experiment
+    from rlhf_exp.trainers import build_trainer
 
     cfg = compose_config(["algo=sft", f"task.samples={finished}", f"output_dir={tmp_path}", "device=cpu"])
     tokenizer = load_tokenizer(cfg, TINY)
     task = learn_from(cfg, load_task(cfg, tokenizer), finished)
-    trainer = build_trainer(Parts(cfg, build_args(cfg), TINY, tokenizer, task, [], None))
+    trainer = build_trainer(Experiment(cfg, None, TINY, tokenizer, task, [], build_args(cfg)))
     for row, encoded in zip(task.train, trainer.train_dataset, strict=True):
         ids = encoded["input_ids"]
         assert ids.count(tokenizer.eos_token_id) == 1 and ids[-1] == tokenizer.eos_token_id
@@ -181,7 +182,7 @@ def test_a_folder_that_holds_a_run_is_refused(finished, capsys):
 
 
 def test_help_and_mistakes_import_no_torch():
-    code = "import sys; from rlhf_exp.sample import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    code = "import sys; from rlhf_exp.sample.__main__ import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
     for argument, status in (("--help", "0"), ("task=nope", "2")):
         done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == f"{status} False", done.stderr

@@ -10,19 +10,19 @@ from shutil import rmtree
 
 import pytest
 import torch
-from peft import LoraConfig
 from transformers import TrainerCallback
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.run import _train
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.unfit import explain_unfit
 from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 PAIR = {"chosen": " 8 * 7 - 3", "rejected": " 8 + 7"}
 ROWS = [
@@ -55,13 +55,11 @@ def configure(folder, *overrides):
 
 
 def make(folder, *overrides, lora=False):
-    cfg = configure(folder, *overrides)
+    cfg = configure(folder, *overrides, *(["peft=lora", "peft.lora.r=2"] if lora else []))
     path = resolve_model(cfg, folder)
     rewards = [reward] if cfg.algo.name in ("grpo", "ppo") else []
-    task_type = "SEQ_CLS" if cfg.algo.name == "reward_model" else "CAUSAL_LM"
-    peft_config = LoraConfig(r=2, target_modules="all-linear", task_type=task_type) if lora else None
     task = Task("t", ROWS, [], None)
-    trainer = build_trainer(Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, rewards, peft_config))
+    trainer = build_trainer(Experiment(cfg, None, path, load_tokenizer(cfg, path), task, rewards, build_args(cfg)))
     ComputeMeter(cfg.train_tokens).watch(trainer)
     return trainer
 

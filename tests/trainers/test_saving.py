@@ -12,11 +12,12 @@ from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.per_device_train_batch_size=4",
          "algo.args.save_steps=1", "algo.args.save_total_limit=1", "algo.args.max_steps=2"]  # fmt: skip
@@ -41,7 +42,9 @@ def build(folder, algo, *overrides, train_tokens=None):
     cfg = compose_config([f"algo={algo}", *ALGORITHMS[algo], *SMALL, *overrides, f"output_dir={folder}"])
     path = resolve_model(cfg, folder)
     task = Task("countdown", ROWS, [], None)
-    trainer = build_trainer(Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), task, [random_reward], None))
+    trainer = build_trainer(
+        Experiment(cfg, None, path, load_tokenizer(cfg, path), task, [random_reward], build_args(cfg))
+    )
     ComputeMeter(train_tokens).watch(trainer)
     return trainer
 

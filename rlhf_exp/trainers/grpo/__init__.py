@@ -1,22 +1,23 @@
 """GRPO (Shao et al. 2024, arXiv:2402.03300), its loss types and variants, by TRL's GRPOTrainer.
 
-trainer = build(parts)
+trainer = build(experiment)
 
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
 the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). What it lacks is
 here, a file each: hybrid.py, clipping.py, curriculum.py, and trainer.py, which applies them to TRL's batches.
 """
 
-from rlhf_exp.trainers import Parts, list_arguments
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.trainers import list_arguments
 from rlhf_exp.trainers.grpo.trainer import VariantGRPOTrainer
 
 
-def build(parts: Parts) -> VariantGRPOTrainer:
+def build(experiment: Experiment) -> VariantGRPOTrainer:
     """Build the trainer; each variant is off unless asked for."""
-    algo = parts.cfg.algo
+    algo = experiment.cfg.algo
     rises = algo.curriculum is not None and algo.curriculum.budgets
     return VariantGRPOTrainer(
-        **list_arguments(parts),
+        **list_arguments(experiment),
         alpha=algo.hybrid.alpha,
         advantage_clip=algo.advantage_clip,
         curriculum=algo.curriculum if rises else None,

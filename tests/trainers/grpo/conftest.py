@@ -4,9 +4,10 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_tokenizer, resolve_model
 from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import Parts, build_trainer
+from rlhf_exp.trainers import build_trainer
 
 ROWS = [{"id": str(i), "prompt": f"use {7 + i} {3 + i} make {53 - i} ." if i % 2 else f"use {3 + i} 8 7 make 53 ."}
         for i in range(8)]  # fmt: skip
@@ -27,7 +28,9 @@ def make_parts(tmp_path):
     def make(*overrides, folder="run"):
         cfg = compose_config([*SMALL, f"output_dir={tmp_path / folder}", *overrides])
         path = resolve_model(cfg, Path(tmp_path))
-        return Parts(cfg, build_args(cfg), path, load_tokenizer(cfg, path), Task("t", ROWS, [], None), [reward], None)
+        return Experiment(
+            cfg, None, path, load_tokenizer(cfg, path), Task("t", ROWS, [], None), [reward], build_args(cfg)
+        )
 
     return make
 

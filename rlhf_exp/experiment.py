@@ -1,0 +1,38 @@
+"""What one experiment is made of: run.py makes it once, and every later stage takes it.
+
+experiment = Experiment(cfg, folder, model_path, tokenizer, task, rewards, args)
+evaluator = PolicyEvaluator(experiment)
+trainer = build_trainer(experiment)
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, TrainingArguments
+
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.rewards import RewardFunction
+    from rlhf_exp.runs.folder import RunFolder
+    from rlhf_exp.tasks import Task
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The checked config and what it stands for.
+
+    Attributes:
+        folder: where the run is written.
+        model_path: the start model's folder or hub id, of full weights.
+        task: the rows to train on and the held-out rows.
+        rewards: in the order of `cfg.reward.weights`.
+        args: TRL's arguments; None where nothing is trained (rlhf_exp.sample).
+    """
+
+    cfg: "Config"
+    folder: "RunFolder"
+    model_path: str
+    tokenizer: "PreTrainedTokenizerBase"
+    task: "Task"
+    rewards: "list[RewardFunction]"
+    args: "TrainingArguments | None" = None
