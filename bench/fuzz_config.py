@@ -23,9 +23,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.cli.explain import explain
-from rlhf_exp.config import ROOT, device
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.keys import schemas
+from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, load_arguments
 from rlhf_exp.config.trl_ranges import RENAMED
@@ -192,7 +193,7 @@ def _flatten(values: dict, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @cache
 def _compose(choice: tuple[str, ...]) -> dict:
-    device.register_resolvers()
+    register_resolvers()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return OmegaConf.to_container(compose("config", ["device=cpu", *choice]), resolve=True)
 

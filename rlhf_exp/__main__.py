@@ -21,19 +21,20 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp.cli.arguments import prepare_arguments
 from rlhf_exp.cli.explain import explain
 from rlhf_exp.cli.help import format_help
-from rlhf_exp.cli.subcommand import FAILED, claim, fail, flush, keep_bars_out_of_logs, refuse, say
-from rlhf_exp.cli.sweep import list_jobs, name_job, place_job, refuse_jobs
-from rlhf_exp.config import ROOT, device
+from rlhf_exp.cli.subcommand import claim, fail, flush, keep_bars_out_of_logs, refuse
+from rlhf_exp.cli.sweep import list_jobs, name_job, place_job, refuse_jobs, report_study
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.overrides import check_overrides
+from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.rules.paths import find_missing_weights
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import FAILED, SIGNALLED, ConfigError, say
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.lock import link_latest, make_new_once
-from rlhf_exp.runs.stopping import SIGNALLED, Stop
-from rlhf_exp.runs.study import Plan, check_resume, plan_job, report_study, start_anew
+from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
+from rlhf_exp.runs.stopping import Stop
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
 
@@ -74,7 +75,7 @@ def run_job(cfg: DictConfig, jobs: int = 0) -> int:
     elif "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]:  # nobody named it
         numbered = True
     try:
-        config = parse(cfg, typed=settings.overrides.task)
+        config = parse(cfg, settings.overrides.task, [check_run_folder])
         if problems := find_missing_weights(config):
             raise ConfigError(problems)
         print(f"{_describe(config)}: {config.output_dir}", flush=True)
@@ -108,8 +109,9 @@ def run_job(cfg: DictConfig, jobs: int = 0) -> int:
 
 def _run_jobs(overrides: list[str]) -> int:
     """Hand over to Hydra, which composes one job or many and calls `run_job` for each."""
-    device.register_resolvers()
+    register_resolvers()
     make_new_once.cache_clear()
+    OmegaConf.register_new_resolver("rlhf_exp.new_folder", make_new_once, replace=True)
     statuses: list[int] = []
     studies: set[str] = set()
     jobs: list[list[str]] = []
@@ -181,7 +183,7 @@ def _run(config: Config, folder: Path, where: str) -> int:
 def _settle(config: Config, cfg: DictConfig, plan: Plan, folder: Path) -> Config:
     """Look again at what the folder holds, now that nobody else can write there, and write `.hydra` into it."""
     cfg.output_dir = str(folder)
-    config = replace(parse(cfg), resume=config.resume)
+    config = replace(parse(cfg, further=[check_run_folder]), resume=config.resume)
     if cfg.skip_finished and cfg.resume is None and plan_job(config) != plan:
         raise ConfigError([f"output_dir={folder}: another process has run in it meanwhile; start again"])
     if config.resume is None:

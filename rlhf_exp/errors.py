@@ -1,6 +1,11 @@
-"""Errors that several layers raise or catch."""
+"""Exit statuses, errors that several layers raise or catch, and the line on stderr."""
 
+import sys
 from collections.abc import Iterable
+
+FAILED, REFUSED = 1, 2
+SIGNALLED = 128
+"""Plus the number of the signal that ended the process, by a shell's convention."""
 
 
 class ConfigError(Exception):
@@ -13,3 +18,8 @@ class ConfigError(Exception):
 
 class NonFiniteLoss(RuntimeError):
     """Training produced NaN or infinity: further steps would only destroy the weights."""
+
+
+def say(line: str, command: str = "") -> None:
+    """A line on stderr after the name of the command: `rlhf_exp: `, or `rlhf_exp.describe: `."""
+    print(f"rlhf_exp{'.' if command else ''}{command}: {line}", file=sys.stderr)

@@ -20,12 +20,11 @@ from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.callbacks.tracking import watch as track_training
-from rlhf_exp.cli.subcommand import FAILED, say
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import FAILED, ConfigError, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import free_memory, identify_weights, load_tokenizer, resolve_model
@@ -33,10 +32,11 @@ from rlhf_exp.models.loading import name_model
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
+from rlhf_exp.runs.command import describe_stop
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.inputs import hash_inputs, hash_rows, list_changes
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.runs.stopping import Stop, StopSignals, describe_stop, tell
+from rlhf_exp.runs.stopping import Stop, StopSignals, tell
 from rlhf_exp.runs.unfit import check_newest
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task

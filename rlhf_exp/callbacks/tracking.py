@@ -10,6 +10,7 @@ never ends the run: all of it stands in the run folder.
 
 import netrc
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.cli.subcommand import FAILED, STOPPED, say
+from rlhf_exp.errors import FAILED, SIGNALLED, say
 from rlhf_exp.runs.load import Run, load_run
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ FINISH_TIMEOUT_S = 120.0
 """How long a run waits for its last upload; what is missing then can be sent with `wandb sync`."""
 
 NAME_LETTERS = 128  # what W&B takes for a name and a group
-EXIT_STATUSES = {"finished": 0, "stopped": STOPPED}
+EXIT_STATUSES = {"finished": 0, "stopped": SIGNALLED + signal.SIGINT}
 ID_FILE = "wandb_id"  # of the W&B run that a resumed run goes on with
 
 

@@ -6,14 +6,13 @@ brings the overrides of the run that it goes on with.
 
 import sys
 from argparse import Namespace
-from collections.abc import Collection
 from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
-from omegaconf import OmegaConf
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.command import recall
 from rlhf_exp.runs.lock import follow_link
 
 
@@ -48,19 +47,3 @@ def prepare_arguments() -> Namespace:
         sys.argv[start : start + len(args.overrides)] = overrides
     sys.argv += flags  # the last of a flag counts
     return args
-
-
-def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """How the run in `folder` was started: its study as flags, and its overrides except those typed again."""
-    saved = Path(folder) / ".hydra"
-    if not (saved / "overrides.yaml").is_file():
-        return [], []
-    overrides = OmegaConf.to_container(OmegaConf.load(saved / "overrides.yaml"))
-    dropped = {*typed, "resume", "output_dir", "dry_run"}
-    kept = [text for text in overrides if text.partition("=")[0] not in dropped]
-    hydra = OmegaConf.load(saved / "hydra.yaml")
-    studies = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
-    if not studies:
-        return [], kept
-    flags = [f"--config-dir={studies[0]}", f"--config-name={hydra.job.config_name}"]
-    return flags, ["hydra.mode=RUN", *kept]

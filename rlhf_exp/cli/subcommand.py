@@ -21,10 +21,11 @@ from rlhf_exp.cli.explain import explain
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules.model import BY_SIZE
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import FAILED, REFUSED, ConfigError, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
+from rlhf_exp.runs.plan import check_run_folder
 
-FAILED, REFUSED, STOPPED = 1, 2, 130
+STOPPED = 130
 FULL_BYTES = 2**20  # with less than this free, an error is put down to the disk
 
 # Nothing is trained here, so that what hangs on a model's size must not be asked for.
@@ -44,7 +45,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
         if text.split("=")[0].lstrip("+") in ("resume", "dry_run"):
             raise ConfigError([f"{text}: not with rlhf_exp.{command}, only with rlhf_exp"])
     try:
-        return compose_config([*UNTRAINED, *defaults, *arguments])
+        return compose_config([*UNTRAINED, *defaults, *arguments], [check_run_folder])
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError([explain(error, arguments)]) from None
 
@@ -125,8 +126,3 @@ def flush(status: int) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more at its end
         return status or FAILED
     return status
-
-
-def say(line: str, command: str = "") -> None:
-    """A line on stderr, after the command's name: `rlhf_exp: ` without one."""
-    print(f"rlhf_exp{'.' if command else ''}{command}: {line}", file=sys.stderr)

@@ -24,7 +24,7 @@ from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.study import plan_job
+from rlhf_exp.runs.plan import plan_job
 
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 MOST_LETTERS = 100  # of a job's folder; what is cut is told apart by a hash
@@ -70,6 +70,21 @@ def place_job(cfg: DictConfig, settings: DictConfig) -> None:
     cfg.output_dir = str(Path(settings.sweep.dir) / name)
 
 
+def report_study(folder: Path) -> Path | None:
+    """Write the report over every run below `folder` and print its figures; None where there are fewer than two."""
+    from rlhf_exp.report import NotARun, find_runs, study_table, write_report
+
+    try:
+        runs = find_runs(folder)
+    except NotARun:
+        return None
+    if len(runs) < 2:
+        return None
+    page = write_report(runs, folder)
+    print(f"\n{study_table(runs)}\nreport  {page}")
+    return page
+
+
 def _name_folder(settings: DictConfig) -> str:
     """The overrides that were swept over as a folder's name, in letters that `resume=` takes without quotes.
 
@@ -104,7 +119,7 @@ def _check_job(number: int, overrides: list[str], folders: dict[str, int]) -> li
         if (first := folders.setdefault(job.output_dir, number)) != number:
             way = "use skip_finished=false, which numbers them"
             return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
-        config: Config = parse(job, folder_is_free=True, typed=overrides)  # a run that is there costs its own job alone
+        config: Config = parse(job, overrides)  # a run that is already there costs only its own job
         if problems := find_missing_weights(config):
             return problems
         prepare_hub(config)

@@ -6,7 +6,7 @@
 The keys stand in schema.py; TRL's arguments, under `algo.args`, in trl_arguments.py, which needs no import of TRL.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -14,38 +14,41 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp.config import ROOT, device
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
-from rlhf_exp.config.rules import paths
+from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.rules.conflicts import find_conflicts
+from rlhf_exp.config.rules.paths import find_missing_files
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, are_losses, load_arguments
 from rlhf_exp.config.trl_arguments import find_problems as find_argument_problems
 from rlhf_exp.config.values import assign, find_problem, find_problems, show
 from rlhf_exp.errors import ConfigError
 
+Check = Callable[[Config], list[str]]
 
-def compose_config(overrides: Iterable[str] = ()) -> Config:
-    """Compose the shipped configs with `overrides` and check them, as the command line does."""
+
+def compose_config(overrides: Iterable[str] = (), further: Sequence[Check] = ()) -> Config:
+    """Compose the shipped configs with `overrides` and check them, as the command line does; `further`: see `parse`."""
     overrides = list(overrides)
     if problems := check_overrides(overrides):
         raise ConfigError(problems)
-    device.register_resolvers()
+    register_resolvers()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return parse(compose("config", overrides), typed=overrides)
+        return parse(compose("config", overrides), overrides, further)
 
 
-def parse(cfg: DictConfig, folder_is_free: bool = False, typed: Sequence[str] = ()) -> Config:
+def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] = ()) -> Config:
     """Check everything that needs no ML library.
 
     Args:
-        folder_is_free: leave out whether another run lies or goes on in the folder.
         typed: the overrides that the config was composed with.
+        further: checks of the caller's, such as whether a run may start in the output folder.
 
     Raises:
-        ConfigError: unknown keys, then wrong types, then values out of range; where there are none, what does
-            not go together, then files that are missing or cannot be written.
+        ConfigError: unknown keys, then wrong types, then values out of range; where there are none, values that
+            cannot be combined, then files that are missing or cannot be written, then what `further` finds.
     """
     # First what was typed: what follows from a wrong value is not said beside it, and may not even resolve.
     derived = _list_derived(cfg)
@@ -57,12 +60,11 @@ def parse(cfg: DictConfig, folder_is_free: bool = False, typed: Sequence[str] = 
         raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
     # Null is a default that is not known; find_conflicts says why.
     config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
-    found = found or list(
-        dict.fromkeys(find_unread_rates(cfg, typed) + find_conflicts(config) + paths.find_missing_files(config))
-    )
-    found += [] if folder_is_free or config is None else paths.check_run_folder(config)
+    if not found:
+        found = find_unread_rates(cfg, typed) + find_conflicts(config)
+        found += [problem for check in (find_missing_files, *further) for problem in check(config)]
     if found:
-        raise ConfigError(found)
+        raise ConfigError(dict.fromkeys(found))
     return config
 
 

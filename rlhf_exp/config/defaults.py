@@ -139,17 +139,13 @@ def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
     return Default(float(f"{10 * rate:.6g}"), f"{name} at {_say_size(of)}: ten times {rate:g} ({source}), for LoRA")
 
 
-def register() -> None:
-    """Make the defaults known to OmegaConf."""
-    OmegaConf.register_new_resolver("rlhf_exp.default", _resolve, replace=True)
-    OmegaConf.register_new_resolver("rlhf_exp.rate", _resolve_rate, replace=True)
-
-
-def _resolve(key: str, *, _root_: DictConfig) -> Any:
+def resolve_default(key: str, *, _root_: DictConfig) -> Any:
+    """${rlhf_exp.default:KEY}"""
     return _FIND[key](read_settings(_root_)).value
 
 
-def _resolve_rate(name: str, own: float | None = None, *, _root_: DictConfig) -> float | None:
+def resolve_rate(name: str, own: float | None = None, *, _root_: DictConfig) -> float | None:
+    """${rlhf_exp.rate:NAME,OWN}"""
     return choose_rate(read_settings(_root_), name, own).value
 
 

@@ -8,10 +8,6 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from omegaconf import OmegaConf
-
-from rlhf_exp.runs.lock import make_new_once
-
 _MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h; a device's handle is its number
 _AMPERE = 8  # the first with bfloat16
 
@@ -49,14 +45,3 @@ def has_flash_attention() -> bool:
 def choose_attention(dtype: str, use_cpu: bool) -> str:
     """flash_attention_2 where it can run, which needs half precision; else sdpa."""
     return "flash_attention_2" if not use_cpu and dtype != "float32" and has_flash_attention() else "sdpa"
-
-
-def register_resolvers() -> None:
-    """Make the resolvers of this module known to OmegaConf, those of defaults.py and that of a sweep's folder; a second
-    call changes nothing."""
-    from rlhf_exp.config import defaults  # which asks this module
-
-    defaults.register()
-    OmegaConf.register_new_resolver("rlhf_exp.use_cpu", lambda: cuda_major() == 0, replace=True)
-    OmegaConf.register_new_resolver("rlhf_exp.attention", choose_attention, replace=True)
-    OmegaConf.register_new_resolver("rlhf_exp.new_folder", make_new_once, replace=True)

@@ -13,8 +13,9 @@ from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from rlhf_exp.config import ROOT, device
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.defaults import list_defaults, read_settings
+from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 
@@ -51,7 +52,7 @@ def _compose_groups(cfg: Config) -> DictConfig:
     groups += [f"task@task.of={cfg.task.of.name}"] if cfg.task.name == "brevity" else []
     if (ROOT / "conf" / "model" / f"{cfg.model.name}.yaml").is_file():  # else an option of the user's own folder
         groups.append(f"model={cfg.model.name}")
-    device.register_resolvers()
+    register_resolvers()
     loader = ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))  # beside the command line's own Hydra
     base = loader.load_configuration("config", groups, run_mode=RunMode.RUN)
     OmegaConf.set_struct(base, False)

@@ -10,26 +10,17 @@ services, SIGUSR1 from Slurm ahead of a time limit (`sbatch --signal=USR1@120`),
 
 import contextlib
 import os
-import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterable
-from itertools import count
-from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from rlhf_exp.cli.arguments import recall
-from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
+from rlhf_exp.errors import SIGNALLED
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 AGAIN = (signal.SIGINT, signal.SIGTERM)
 """Signals that end the wait for a checkpoint."""
-SIGNALLED = 128
-"""Exit statuses above it are those of a signal, by a shell's convention."""
 ECHO_S = 1.0
 """`timeout` and wrappers around Ctrl-C send a signal to a process and to its group, which is one request."""
 
@@ -88,50 +79,12 @@ class StopSignals:
         raise Stop(number)
 
 
-def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
-    """What there is to go on with. `saved_step`: the step of the checkpoint that was saved because of the signal."""
-    found = find_checkpoint(run_dir)
-    go_on = f"Go on with: {_join(f'resume={run_dir}')}"
-    if saved_step is not None:
-        return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {go_on}"
-    if found.path is not None:
-        step = read_step(found.path)
-        return f"Stopped by {stop.name} without saving; the last checkpoint is of step {step}. {go_on}"
-    if (run_dir / "model").exists():  # which must not be written over
-        what, folder = f"{run_dir}/model is trained, and there is no checkpoint", _find_free(run_dir)
-    else:
-        what, folder = "there is no checkpoint yet", run_dir
-    return f"Stopped by {stop.name}; {what}. Start anew with: {_repeat_command(run_dir, folder)}"
-
-
 def tell(line: str) -> None:
     """Print a line; after SIGHUP there may be no terminal left to print on."""
     try:
         print(line, flush=True)
     except OSError:
         _mute([1])
-
-
-def _repeat_command(run_dir: Path, folder: Path) -> str:
-    """The command that starts the run in `run_dir` anew in `folder`. A sweep's job becomes one run, since what the
-    sweep has finished would be refused; a study that skips that is repeated, unless its job needs another folder."""
-    saved = run_dir / ".hydra"
-    typed = [text for text in sys.argv[1:] if text.split("=")[0] not in ("output_dir", "hydra.sweep.dir")]
-    if not (saved / "hydra.yaml").is_file() or OmegaConf.load(saved / "hydra.yaml").mode != "MULTIRUN":
-        return _join(*typed, f"output_dir={folder}")
-    if OmegaConf.load(saved / "config.yaml").skip_finished and folder == run_dir:
-        return _join(*typed, f"output_dir={run_dir.parent}")
-    flags, overrides = recall(str(run_dir))
-    return _join(*flags, *overrides, f"output_dir={folder}")
-
-
-def _join(*arguments: str) -> str:
-    return shlex.join(["python", "-m", "rlhf_exp", *arguments])
-
-
-def _find_free(folder: Path) -> Path:
-    names = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
-    return next(name for name in names if not name.exists())
 
 
 def _write(text: str) -> None:

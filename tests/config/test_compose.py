@@ -1,4 +1,3 @@
-import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.rules import machine
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import staged
 
 CONF = ROOT / "conf"
 
@@ -294,33 +292,3 @@ def test_a_hub_id_passes_unless_its_first_part_is_a_local_folder(tmp_path, monke
     assert compose_config(["model.path=models/x", "model.parameters=1e6"]).model.path == "models/x"
     Path("models").mkdir()
     assert refuse("model.path=models/x")[0].startswith("model.path=models/x: no such folder")
-
-
-@pytest.mark.parametrize("status", ["finished", "failed", "running"])
-def test_a_run_with_something_to_lose_is_not_overwritten(tmp_path, status):
-    (tmp_path / "run.json").write_text(json.dumps({"status": status}))
-    leave_checkpoint(tmp_path)
-    assert refuse(f"output_dir={tmp_path}") == [
-        f"output_dir={tmp_path}: already holds a run; use another folder, or resume={tmp_path}"
-    ]
-
-
-def leave_checkpoint(folder):
-    with staged(folder / "checkpoints", "checkpoint-50") as staging:
-        (staging / "checkpoint-50").mkdir()
-
-
-@pytest.mark.parametrize("text", ['{"status": "failed"}', '{"status": "running"}', '{"status": "refused"}', '{"sta'])
-def test_a_run_that_ended_before_its_first_checkpoint_is_started_anew_where_it_lies(tmp_path, text):
-    assert refuse(f"resume={tmp_path}") == [f"resume={tmp_path}: not a run's folder, it has no run.json"]
-    (tmp_path / "run.json").write_text(text)
-    assert refuse(f"resume={tmp_path}") == [
-        f"resume={tmp_path}: has no checkpoint yet; start anew with its overrides and output_dir={tmp_path}"
-    ]
-    assert compose_config([f"output_dir={tmp_path}"]).output_dir == str(tmp_path)
-
-
-def test_resume_takes_a_run_with_a_checkpoint(tmp_path):
-    (tmp_path / "run.json").write_text("{}")
-    leave_checkpoint(tmp_path)
-    assert compose_config([f"resume={tmp_path}"]).resume == str(tmp_path)

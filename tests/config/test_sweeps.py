@@ -3,8 +3,9 @@
 import pytest
 from hydra import compose, initialize_config_dir
 
-from rlhf_exp.config import ROOT, device
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import parse
+from rlhf_exp.config.resolvers import register_resolvers
 
 METHODS = {
     "compare_sft": ("sft", "nll"),
@@ -17,7 +18,7 @@ METHODS = {
 
 
 def compose_job(study, *overrides, hydra=False):
-    device.register_resolvers()
+    register_resolvers()
     with initialize_config_dir(str(ROOT / "sweeps"), version_base="1.3"):
         search = [f"hydra.searchpath=[file://{ROOT / 'conf'}]"]
         return compose(study, [*search, *overrides], return_hydra_config=hydra)

@@ -11,6 +11,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs import checkpoints
 from rlhf_exp.runs.checkpoints import find_checkpoint, rotate, staged, tidy
+from rlhf_exp.runs.plan import check_run_folder
 
 FILES = ("model.safetensors", "optimizer.pt", "critic/model.safetensors")
 
@@ -173,7 +174,7 @@ def test_a_run_without_a_whole_checkpoint_cannot_be_resumed_and_the_line_says_wh
     (tmp_path / "run.json").write_text('{"status": "failed"}')
     (save(tmp_path, 6) / "optimizer.pt").unlink()
     with pytest.raises(ConfigError) as caught:
-        compose_config([f"resume={tmp_path}"])
+        compose_config([f"resume={tmp_path}"], [check_run_folder])
     assert caught.value.problems == [
         f"resume={tmp_path}: has no checkpoint that is whole (checkpoint-6: optimizer.pt is missing);"
         f" start anew with its overrides and output_dir={tmp_path}"

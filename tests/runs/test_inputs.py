@@ -11,7 +11,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.inputs import hash_inputs, hash_rows, hash_weights
-from rlhf_exp.runs.study import Plan, check_resume, plan_job
+from rlhf_exp.runs.plan import Plan, check_resume, plan_job
 
 
 def leave_checkpoint(folder):

@@ -18,7 +18,9 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs import stopping
 from rlhf_exp.runs.checkpoints import staged
-from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals, describe_stop
+from rlhf_exp.runs.command import describe_stop
+from rlhf_exp.runs.plan import check_run_folder
+from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals
 
 ROOT = Path(__file__).parents[2]
 
@@ -201,7 +203,7 @@ def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
         "resume=there": "resume=there: has no checkpoint yet; start anew with its overrides and another output_dir",
     }.items():
         with pytest.raises(ConfigError) as caught:
-            compose_config(["seed=3", "device=cpu", "output_dir=there", *{way}])
+            compose_config(["seed=3", "device=cpu", "output_dir=there", way], [check_run_folder])
         assert caught.value.problems == [line]
     study = ("-m", "seed=3,4", "skip_finished=true", "device=cpu", "output_dir=study")
     assert start(*study) == "seed=3 skip_finished=True device=cpu output_dir=study/seed-3_2"

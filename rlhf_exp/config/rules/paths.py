@@ -1,7 +1,6 @@
 """Files that must be there, folders that must be writable; called by config.py after combinations.py.
 
 find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
-check_run_folder(cfg)    ->  ["output_dir=outputs/x: already holds a run; ..."]
 """
 
 import os
@@ -10,9 +9,6 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.rules.task import FILES, list_sources
-from rlhf_exp.runs.checkpoints import find_checkpoint
-from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.lock import find_owner
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -75,41 +71,6 @@ def _check_task(cfg: "Config") -> list[str]:
             f" `python -m rlhf_exp.sample task={cfg.task.name}` has made"
         )
     return problems
-
-
-def check_run_folder(cfg: "Config") -> list[str]:
-    """Why the run cannot begin in its folder, or go on in it: another one lies or goes on there."""
-    key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
-    if owner := find_owner(Path(folder)):
-        return [f"{key}={folder}: a run is going on in it ({owner})"]
-    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
-
-
-def _check_resume(folder: Path) -> list[str]:
-    if not (folder / "run.json").is_file():
-        return [f"resume={folder}: not a run's folder, it has no run.json"]
-    found = find_checkpoint(folder)
-    if found.path is not None:
-        return []
-    broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
-    place = "another output_dir" if (folder / "model").exists() else f"output_dir={folder}"
-    return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and {place}"]
-
-
-def _check_output(folder: Path, skip_finished: bool) -> list[str]:
-    """Whether a run is there to be lost; one that was refused, or ended before its first checkpoint, has nothing. With
-    `skip_finished`, study.py looks closer at what can be skipped or gone on with."""
-    status = read_record(folder).get("status")
-    if status in (None, "refused"):
-        return []
-    line = f"output_dir={folder}: already holds a run; use another folder"
-    if find_checkpoint(folder).path is not None:
-        return [] if skip_finished else [f"{line}, or resume={folder}"]
-    if status == "finished":
-        return [] if skip_finished else [line]
-    if (folder / "model").exists():
-        return [f"output_dir={folder}: holds a trained model and no checkpoint to go on from; use another folder"]
-    return []
 
 
 def _refuse_folder(folder: Path) -> str | None:

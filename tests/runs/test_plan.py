@@ -9,7 +9,7 @@ from rlhf_exp.callbacks.tracking import ID_FILE
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
-from rlhf_exp.runs.study import Plan, plan_job, report_study, start_anew
+from rlhf_exp.runs.plan import Plan, check_run_folder, plan_job, start_anew
 
 
 @pytest.fixture
@@ -101,9 +101,41 @@ def test_a_refused_run_starts_anew_whatever_its_settings(place):
     assert plan("seed=2") == Plan.START
 
 
-def test_a_folder_without_two_runs_has_no_study_to_report(tmp_path, capsys):
-    assert report_study(tmp_path) is None
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "run.json").write_text('{"status": "running"}')
-    assert report_study(tmp_path) is None
-    assert capsys.readouterr().out == ""
+def compose_for_run(overrides):
+    return compose_config(overrides, [check_run_folder])
+
+
+def refuse(*overrides):
+    with pytest.raises(ConfigError) as caught:
+        compose_for_run(overrides)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "running"])
+def test_a_run_with_something_to_lose_is_not_overwritten(tmp_path, status):
+    (tmp_path / "run.json").write_text(json.dumps({"status": status}))
+    leave_checkpoint(tmp_path)
+    assert refuse(f"output_dir={tmp_path}") == [
+        f"output_dir={tmp_path}: already holds a run; use another folder, or resume={tmp_path}"
+    ]
+
+
+def leave_checkpoint(folder):
+    with staged(folder / "checkpoints", "checkpoint-50") as staging:
+        (staging / "checkpoint-50").mkdir()
+
+
+@pytest.mark.parametrize("text", ['{"status": "failed"}', '{"status": "running"}', '{"status": "refused"}', '{"sta'])
+def test_a_run_that_ended_before_its_first_checkpoint_is_started_anew_where_it_lies(tmp_path, text):
+    assert refuse(f"resume={tmp_path}") == [f"resume={tmp_path}: not a run's folder, it has no run.json"]
+    (tmp_path / "run.json").write_text(text)
+    assert refuse(f"resume={tmp_path}") == [
+        f"resume={tmp_path}: has no checkpoint yet; start anew with its overrides and output_dir={tmp_path}"
+    ]
+    assert compose_for_run([f"output_dir={tmp_path}"]).output_dir == str(tmp_path)
+
+
+def test_resume_takes_a_run_with_a_checkpoint(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    leave_checkpoint(tmp_path)
+    assert compose_for_run([f"resume={tmp_path}"]).resume == str(tmp_path)

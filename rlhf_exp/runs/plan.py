@@ -2,7 +2,6 @@
 
 plan = plan_job(config)          # with skip_finished=true: Plan.START, RESUME or SKIP
 check_resume(config)             # with resume=RUN_DIR: refuses other settings, data, rewards and weights
-report_study(Path("outputs/compare"))
 """
 
 import shutil
@@ -20,6 +19,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.folder import read_record, read_versions
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
+from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.settings import list_settings
 
 # What a run leaves in its folder, and that part of it which depends on the settings alone. Checkpoints that are not
@@ -38,6 +38,14 @@ class Plan(Enum):
     START = "start"
     RESUME = "resume"
     SKIP = "skip"
+
+
+def check_run_folder(cfg: Config) -> list[str]:
+    """Why the run cannot begin in its folder, or go on in it: another one lies or goes on there."""
+    key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
+    if owner := find_owner(Path(folder)):
+        return [f"{key}={folder}: a run is going on in it ({owner})"]
+    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
 
 
 def plan_job(cfg: Config) -> Plan:
@@ -103,21 +111,6 @@ def start_anew(folder: Path, cfg: Config) -> None:
             path.unlink(missing_ok=True)
 
 
-def report_study(folder: Path) -> Path | None:
-    """Write the report over every run below `folder` and print its figures; None where there are fewer than two."""
-    from rlhf_exp.report import NotARun, find_runs, study_table, write_report
-
-    try:
-        runs = find_runs(folder)
-    except NotARun:
-        return None
-    if len(runs) < 2:
-        return None
-    page = write_report(runs, folder)
-    print(f"\n{study_table(runs)}\nreport  {page}")
-    return page
-
-
 class Differing(NamedTuple):
     """A setting that two runs have in two ways; as text `seed=1, here 2`."""
 
@@ -127,6 +120,33 @@ class Differing(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}={self.there}, here {self.here}"
+
+
+def _check_resume(folder: Path) -> list[str]:
+    if not (folder / "run.json").is_file():
+        return [f"resume={folder}: not a run's folder, it has no run.json"]
+    found = find_checkpoint(folder)
+    if found.path is not None:
+        return []
+    broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
+    place = "another output_dir" if (folder / "model").exists() else f"output_dir={folder}"
+    return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and {place}"]
+
+
+def _check_output(folder: Path, skip_finished: bool) -> list[str]:
+    """Whether a run is there to be lost; one that was refused, or ended before its first checkpoint, has nothing. With
+    `skip_finished`, study.py looks closer at what can be skipped or gone on with."""
+    status = read_record(folder).get("status")
+    if status in (None, "refused"):
+        return []
+    line = f"output_dir={folder}: already holds a run; use another folder"
+    if find_checkpoint(folder).path is not None:
+        return [] if skip_finished else [f"{line}, or resume={folder}"]
+    if status == "finished":
+        return [] if skip_finished else [line]
+    if (folder / "model").exists():
+        return [f"output_dir={folder}: holds a trained model and no checkpoint to go on from; use another folder"]
+    return []
 
 
 def _list_differing(folder: Path, cfg: Config, same: Collection[str] = ()) -> list[Differing]:

@@ -1,0 +1,111 @@
+"""Which module may import which: no circles, no arrow up the layers, and no torch where a refusal must be fast."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
+
+LAYERS = (
+    ("errors", "stats", "algorithms"),
+    ("config",),
+    ("runs",),
+    ("models",),
+    ("rewards.grade", "rewards.arithmetic", "rewards.countdown", "rewards.gsm8k"),  # tasks call their graders
+    ("tasks",),
+    ("rewards",),
+    ("callbacks", "trainers"),
+    ("evaluation",),
+    ("diagnose", "report"),
+    ("sample", "describe", "dry_run"),
+    ("run", "merge"),
+    ("cli",),  # its wrapper is for the `__main__` modules alone
+    ("__main__",),
+)
+"""From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
+
+LEFT = {
+    "models.generation -> callbacks.metrics",
+    "models.untrained -> tasks.countdown.traces",
+    "rewards.model -> evaluation.preferences.tokens",
+    "rewards.overlong -> trainers.grpo.curriculum",
+    "rewards.functions -> rewards",
+}
+"""Arrows that are still to be turned round."""
+
+WITHOUT_TORCH = ("algorithms", "cli", "config", "errors", "runs")
+HEAVY = ("torch", "transformers", "trl", "datasets")
+
+
+def name_module(path: Path) -> str:
+    """rewards.grade for rlhf_exp/rewards/grade.py; rewards for its `__init__.py`."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+MODULES = {name_module(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def list_imports(node: ast.AST) -> Iterator[str]:
+    """Modules of the package that are imported somewhere in a syntax tree, except for type checkers."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
+    names = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute here"
+        inner = [f"{node.module}.{alias.name}" for alias in node.names]
+        names = [name if name.removeprefix("rlhf_exp.") in MODULES else node.module for name in inner]
+    yield from (name.removeprefix("rlhf_exp.") for name in names if name.startswith("rlhf_exp."))
+    for child in ast.iter_child_nodes(node):
+        yield from list_imports(child)
+
+
+IMPORTS = {name: sorted(set(list_imports(ast.parse(path.read_text())))) for name, path in MODULES.items()}
+
+
+def find_layer(module: str) -> int:
+    """The number of a module's layer, from 0 at the bottom."""
+    if module.endswith("__main__"):
+        return len(LAYERS) - 1
+    found = [(len(name), i) for i, names in enumerate(LAYERS) for name in names if f"{module}.".startswith(f"{name}.")]
+    assert found, f"rlhf_exp.{module} is in no layer"
+    return max(found)[1]
+
+
+def find_circle(imports: dict[str, list[str]]) -> list[str]:
+    """One circle of modules, or [] where there is none: what imports nothing that is left is taken away in turn."""
+    left = {name: set(found) for name, found in imports.items()}
+    while free := [name for name, found in left.items() if not found & left.keys()]:
+        for name in free:
+            del left[name]
+    path = [next(iter(left))] if left else []
+    while path and path[-1] not in path[:-1]:
+        path.append(next(name for name in sorted(left[path[-1]]) if name in left))
+    return path[path.index(path[-1]) :] if path else []
+
+
+def test_a_circle_is_found():
+    assert find_circle({"a": ["b"], "b": ["c"], "c": ["b"], "d": []}) == ["b", "c", "b"]
+    assert find_circle({"a": ["b"], "b": []}) == []
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    kept = {name: [other for other in found if f"{name} -> {other}" not in LEFT] for name, found in IMPORTS.items()}
+    assert find_circle(kept) == []
+
+
+def test_each_module_imports_from_its_own_layer_and_below():
+    up = [f"{name} -> {found}" for name in IMPORTS for found in IMPORTS[name] if find_layer(found) > find_layer(name)]
+    assert sorted(set(up) - LEFT) == []
+
+
+def test_a_mistake_is_refused_without_an_import_of_torch():
+    light = [f"rlhf_exp.{name}" for name in MODULES if name.partition(".")[0] in WITHOUT_TORCH]
+    assert len(light) > 40
+    code = f"import sys, {', '.join(light)}\nprint([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
