@@ -16,6 +16,7 @@ LAYERS = (
     ("rewards.grade", "rewards.arithmetic", "rewards.countdown", "rewards.gsm8k"),  # tasks call their graders
     ("tasks",),
     ("rewards",),
+    ("experiment",),  # what it is made of is below, who takes it above
     ("callbacks", "trainers"),
     ("evaluation",),
     ("diagnose", "report"),
