@@ -20,7 +20,7 @@ from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
 from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.tasks import Row, Task
-from rlhf_exp.tasks.countdown import draw_problems, grade_row
+from rlhf_exp.tasks.countdown.rows import draw_problems, grade_row
 from rlhf_exp.tasks.prompts import encode_prompts
 
 Completion = Callable[[str], str]

@@ -20,7 +20,8 @@ from transformers import AutoTokenizer
 from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.tasks.hh_rlhf import build_row, read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf.rows import build_row
 from rlhf_exp.tasks.lengths import count_tokens, render
 
 SHARED = ROOT.parent / "shared" / "data"

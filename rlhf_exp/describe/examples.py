@@ -85,7 +85,8 @@ def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 def _read_hh_rlhf(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
     from rlhf_exp.algorithms import PAIRS
-    from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, build_row, read_pairs, split_pairs
+    from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, read_pairs, split_pairs
+    from rlhf_exp.tasks.hh_rlhf.rows import build_row
 
     pairs, read, odd = read_pairs(cfg)
     splits, in_test = split_pairs(pairs)
@@ -103,8 +104,8 @@ def _read_hh_rlhf(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 
 def _read_gsm8k(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
-    from rlhf_exp.tasks.gsm8k import build_demonstration
     from rlhf_exp.tasks.gsm8k.files import read_splits
+    from rlhf_exp.tasks.gsm8k.rows import build_demonstration
 
     splits, facts = read_splits(cfg.task)
     chat, examples = wants_chat(cfg, tokenizer), []

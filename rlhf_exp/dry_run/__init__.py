@@ -34,7 +34,7 @@ from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.report.tables import duration
 from rlhf_exp.rewards.functions import load_function
 from rlhf_exp.tasks import Task, load_task, prompts_per_rollout
-from rlhf_exp.tasks.countdown import count_rows
+from rlhf_exp.tasks.countdown.rows import count_rows
 from rlhf_exp.tasks.hub_rows import Unavailable
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 

@@ -36,7 +36,7 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     if _is_finished(folder):
         return folder
     cfg = replace(cfg, eval=replace(cfg.eval, completions=cfg.task.sampling.completions, greedy=False, seed=cfg.seed))
-    name, module = cfg.task.name, import_module(f"rlhf_exp.tasks.{cfg.task.name}")
+    name, module = cfg.task.name, import_module(f"rlhf_exp.tasks.{cfg.task.name}.rows")
     task = Task(name, [], module.draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), module.grade_row)
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)

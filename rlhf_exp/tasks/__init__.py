@@ -57,7 +57,7 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     Raises:
         ConfigError: rows that are missing, broken (file and line), or too few.
     """
-    return import_module(f"rlhf_exp.tasks.{cfg.task.name}").load(cfg, tokenizer)
+    return import_module(f"rlhf_exp.tasks.{cfg.task.name}.rows").load(cfg, tokenizer)
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:

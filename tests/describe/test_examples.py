@@ -6,7 +6,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.examples import GSM8K_RULES, HH_RULES, count_words, read_examples
 from rlhf_exp.describe.tokens import load_tokenizer
-from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT
+from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
 

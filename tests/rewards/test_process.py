@@ -8,7 +8,7 @@ from rlhf_exp.rewards.claims import MAX_CLAIMS
 from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.rewards.process import judge, read_thought, score
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown import grade_row
+from rlhf_exp.tasks.countdown.rows import grade_row
 from rlhf_exp.tasks.countdown.traces import write_trace
 
 NUMBERS, TARGET = [8, 7, 3], 53

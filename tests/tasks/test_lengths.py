@@ -4,9 +4,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config import ROOT
-from rlhf_exp.tasks.hh_rlhf import build_row
 from rlhf_exp.tasks.hh_rlhf.files import RawPair
 from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
+from rlhf_exp.tasks.hh_rlhf.rows import build_row
 from rlhf_exp.tasks.hh_rlhf.synthetic import write_pairs
 from rlhf_exp.tasks.lengths import measure, render
 

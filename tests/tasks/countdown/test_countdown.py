@@ -7,8 +7,9 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.tasks import countdown, load_task
-from rlhf_exp.tasks.countdown import (
+from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.countdown import rows as countdown
+from rlhf_exp.tasks.countdown.rows import (
     MOST_DRAWN,
     SPLITS,
     count_rows,

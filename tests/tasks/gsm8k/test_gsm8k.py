@@ -10,8 +10,8 @@ from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.gsm8k import grade
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.gsm8k import draw_prompts
 from rlhf_exp.tasks.gsm8k.files import read_splits
+from rlhf_exp.tasks.gsm8k.rows import draw_prompts
 from rlhf_exp.tasks.gsm8k.synthetic import write_problems
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
