@@ -1,4 +1,4 @@
-"""Critics: the value of the state before each token of a completion.
+"""Critics, which estimate the value of the state before each token of a completion, and their error.
 
     critic = SharedCritic(policy)            # a head on the policy's last hidden states: no second forward
     critic = SeparateCritic(policy_path)     # a model of its own, from the same weights
@@ -18,7 +18,7 @@ from rlhf_exp.models.positions import mend_positions
 
 class SharedCritic(nn.Module):
     """A small network on the policy's last hidden states, which a forward hook reads: TRL's fused language modelling
-    head returns none."""
+    head does not return them."""
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class SeparateCritic(nn.Module):
 
     def __init__(self, path: str, **model_init_kwargs: Any) -> None:
         super().__init__()
-        model_init_kwargs["dtype"] = "float32"  # small updates of half precision weights round away
+        model_init_kwargs["dtype"] = "float32"  # half-precision weights would round small updates away
         self.model = AutoModelForTokenClassification.from_pretrained(path, num_labels=1, **model_init_kwargs)
         head = next(m for m in reversed(list(self.model.modules())) if isinstance(m, nn.Linear))
         nn.init.zeros_(head.weight)
@@ -64,3 +64,15 @@ class SeparateCritic(nn.Module):
         """(batch, time) token ids and mask -> (batch, time) float32, the value after each token."""
         values = self.model(input_ids=input_ids, attention_mask=attention_mask).logits.squeeze(-1)
         return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def clip_value_errors(
+    values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, cliprange: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Squared errors of the critic: the larger of the plain error and the error of the values limited to a change of
+    `cliprange` since the rollout; and where the latter was taken. All (batch, time). None clips nothing."""
+    plain = (values - returns).square()
+    if cliprange is None:
+        return plain, torch.zeros_like(plain)
+    clipped = (old_values + (values - old_values).clamp(-cliprange, cliprange) - returns).square()
+    return torch.maximum(plain, clipped), (clipped > plain).float()

@@ -16,7 +16,8 @@ from rlhf_exp.models.positions import mend_positions
 from rlhf_exp.models.sampled_kl import compare_sampled
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.trainers.ppo.config import PPOConfig
-from rlhf_exp.trainers.ppo.trainer import PPOTrainer, clip_value_errors
+from rlhf_exp.trainers.ppo.critic import clip_value_errors
+from rlhf_exp.trainers.ppo.trainer import PPOTrainer
 
 SHAPE = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64,

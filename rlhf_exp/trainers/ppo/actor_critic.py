@@ -1,0 +1,148 @@
+"""What PPOTrainer trains and saves besides the policy: a critic, which is a submodule of the policy, and the controller
+of the KL's price. Here are their passes, their part of the optimizer, and their files.
+
+    class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer): ...
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from safetensors.torch import load_model, save_model
+from torch import nn
+from trl.trainer.utils import disable_dropout_in_model
+
+from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
+from rlhf_exp.trainers.ppo.kl_controller import KLController
+
+CRITIC = "critic"
+"""The critic's name as a submodule of the policy, and its folder in what is saved."""
+
+
+class ActorCritic:
+    """Comes before a TRL trainer among the bases."""
+
+    def __init__(self, model: str, args: Any, **kwargs: Any) -> None:
+        super().__init__(model=model, args=args, **kwargs)
+        self.controller = KLController(args.init_kl_coef, args.target_kl, args.kl_horizon)
+        self.critic = self._build_critic(model)
+        self.model.add_module(CRITIC, self.critic)
+        self._passes: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+        """Log-probabilities of each pass that scores, and the shared critic's values."""
+
+    def _build_critic(self, path: str) -> nn.Module:
+        policy = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+        if self.args.critic == "shared":
+            critic = SharedCritic(policy.base_model)
+        else:
+            critic = SeparateCritic(path, **(self.args.model_init_kwargs or {}))
+            if self.args.gradient_checkpointing:
+                critic.model.gradient_checkpointing_enable()
+        disable_dropout_in_model(critic)
+        return critic.to(policy.device)
+
+    def _is_warming_up(self) -> bool:
+        return self.state.global_step < self.args.critic_warmup_steps
+
+    # Passes
+
+    def _generate(self, prompts: list) -> Any:
+        """Sampling, and vLLM's copy of the weights, see the policy alone."""
+        with _without(self.model, CRITIC):
+            return super()._generate(prompts)
+
+    def _get_per_token_logps_and_entropies(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
+        """The parent's. A shared critic reads the hidden states of every pass that scores."""
+        if model is self.ref_model:
+            return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+        values = None
+        if self.args.critic == "shared":
+            self.critic.start_reading()
+        found = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+        if self.args.critic == "shared":
+            hidden = self.critic.stop_reading()[:, -found[0].shape[1] - 1 : -1]
+            values = self.critic(hidden.detach() if self._is_warming_up() else hidden)
+        self._passes.append((found[0], values))
+        return found
+
+    def _score(self, batch: dict[str, Any]) -> torch.Tensor:
+        """The policy's log-probabilities of each completion token, (batch, time)."""
+        ids, mask = _join(batch)
+        return self._get_per_token_logps_and_entropies(
+            self.model, ids, mask, batch["completion_ids"].shape[1], batch_size=self.args.per_device_train_batch_size
+        )[0]
+
+    def _value(self, batch: dict[str, Any]) -> torch.Tensor:
+        """The critic's values of the state before each completion token, (batch, time) float32: a shared critic's are
+        those of the first pass that is kept, a separate one takes a pass of its own."""
+        if self.args.critic == "shared":
+            return self._passes[0][1]
+        ids, mask = _join(batch)
+        size, width = self.args.per_device_train_batch_size, batch["completion_ids"].shape[1]
+        found = []
+        for start in range(0, len(ids), size):
+            with self.accelerator.autocast():
+                found.append(self.critic(ids[start : start + size], mask[start : start + size])[:, -width - 1 : -1])
+        return torch.cat(found)
+
+    # The optimizer
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        """The parent's, with the critic in a group of its own at `critic_learning_rate`, without weight decay."""
+        optimizer = super().create_optimizer(*args, **kwargs)
+        for group in optimizer.param_groups:
+            group["params"] = self._drop_critic(group["params"])
+        parameters = [parameter for parameter in self.critic.parameters() if parameter.requires_grad]
+        optimizer.add_param_group({"params": parameters, "lr": self.args.critic_learning_rate, "weight_decay": 0.0})
+        return optimizer
+
+    def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
+        """Clip the policy's and the critic's gradients separately; returns the policy's norm."""
+        policy_norm = self.accelerator.clip_grad_norm_(self._drop_critic(model.parameters()), self.args.max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(self.critic.parameters(), self.args.max_grad_norm)  # unscaled by the line above
+        self._metrics["train"]["ppo/critic_grad_norm"].append(float(norm))
+        return policy_norm
+
+    def _drop_critic(self, parameters: Any) -> list[nn.Parameter]:
+        own = {id(parameter) for parameter in self.critic.parameters()}
+        return [parameter for parameter in parameters if id(parameter) not in own]
+
+    # Files
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        """A plain policy, and in the folder `critic` the critic and the controller."""
+        folder = Path(output_dir or self.args.output_dir) / CRITIC
+        with _without(self.model, CRITIC):
+            state_dict = {k: v for k, v in state_dict.items() if not k.startswith(f"{CRITIC}.")} if state_dict else None
+            super()._save(output_dir, state_dict)
+        if self.args.should_save:
+            folder.mkdir(exist_ok=True)
+            save_model(self.critic, str(folder / "model.safetensors"))
+            (folder / "kl_controller.json").write_text(json.dumps({"coef": self.controller.coef}), encoding="utf-8")
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        with _without(self.model, CRITIC):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        folder = Path(resume_from_checkpoint) / CRITIC
+        load_model(self.critic, str(folder / "model.safetensors"))
+        self.controller.coef = json.loads((folder / "kl_controller.json").read_text(encoding="utf-8"))["coef"]
+
+
+def _join(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and attention mask of prompts and completions together, (batch, time)."""
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    return ids, torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+
+
+@contextmanager
+def _without(model: nn.Module, name: str) -> Iterator[None]:
+    """The model without one of its submodules."""
+    taken = model._modules.pop(name)
+    try:
+        yield
+    finally:
+        model._modules[name] = taken
