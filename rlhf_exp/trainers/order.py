@@ -1,10 +1,11 @@
-"""The order of the training rows, decided by seed and epoch alone, so that a resumed run keeps it.
+"""Samplers whose order of the training rows depends on seed and epoch alone, so that a resumed run keeps it.
 
     sampler = order_by_epoch(sampler, seed=1)
-    sampler.set_epoch(2)                     # accelerate and transformers call it as an epoch begins
+    sampler.set_epoch(2)                     # accelerate and transformers call it when an epoch begins
 
-TRL's and transformers' own draw from a generator that lives as long as its process: a process that begins in the second
-epoch would draw the first one's order. A plain random order needs nothing: accelerate seeds it by the epoch.
+The samplers of TRL and transformers draw from a generator that starts anew with each process, so a process that resumes
+in the second epoch would draw the first epoch's order. A plain random order needs no change: accelerate seeds it by the
+epoch.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from trl.trainer.utils import RepeatSampler
 
 
 class RepeatOrder(RepeatSampler):
-    """TRL's sampler, in the order that it has in a run without a stop: each epoch draws one permutation more."""
+    """TRL's sampler, in the order of an uninterrupted run: each epoch draws one more permutation."""
 
     _drawn = 0
 
@@ -38,7 +39,7 @@ class RepeatOrder(RepeatSampler):
 
 
 class LengthOrder(LengthGroupedSampler):
-    """Rows of like length side by side, each epoch in another order."""
+    """Rows of similar length next to each other, in another order in each epoch."""
 
     def __init__(self, *args: Any, seed: int, **kwargs: Any) -> None:
         super().__init__(*args, generator=torch.Generator(), **kwargs)
@@ -51,7 +52,7 @@ class LengthOrder(LengthGroupedSampler):
 
 
 def order_by_epoch(sampler: Sampler | None, seed: int) -> Sampler | None:
-    """A sampler of the same rows whose order follows from seed and epoch."""
+    """A sampler of the same rows whose order depends on seed and epoch."""
     if isinstance(sampler, RepeatSampler):
         return RepeatOrder(
             sampler.data_source,

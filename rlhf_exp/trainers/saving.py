@@ -1,11 +1,11 @@
-"""The seam of saving: every trainer's checkpoints are whole or not there.
+"""Makes a trainer's checkpoints atomic: each is complete or absent.
 
-    class Resumable(WholeCheckpoints): ...               # which every trainer of ours is
-    trainer.checkpoint_writers.append(meter.save)        # its files become a part of every checkpoint
+    class Resumable(WholeCheckpoints): ...               # the base of every trainer of this package
+    trainer.checkpoint_writers.append(write)             # write(folder) adds its files to every checkpoint
 
-transformers saves straight into checkpoint-STEP. Here its own code saves into a folder aside, which is renamed once it
-is complete (checkpoints.py); only then older checkpoints are removed. tests/trainers/test_saving.py holds what is
-relied on.
+transformers saves directly into checkpoint-STEP. Here its own code saves into a staging folder, which is renamed when
+complete (runs/checkpoints.py); only then are older checkpoints removed. tests/trainers/test_saving.py checks what this
+relies on.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class WholeCheckpoints:
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder, name = Path(self.args.output_dir), f"checkpoint-{self.state.global_step}"
-        if (folder / name).exists():  # the end of an epoch is the end of its last step, too
+        if (folder / name).exists():  # saved after the last step, then again at the end of the epoch
             return
         with staged(folder, name) as self._staging:
             try:

@@ -3,8 +3,8 @@
 trainer = build(experiment)
 
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
-the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). What it lacks is
-here, a file each: hybrid.py, clipping.py, curriculum.py, and trainer.py, which applies them to TRL's batches.
+the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Three variants are
+added, one file each: hybrid.py, clipping.py, curriculum.py. trainer.py applies them to TRL's batches.
 """
 
 from rlhf_exp.experiment import Experiment

@@ -1,4 +1,4 @@
-"""advantage_clip: no token's advantage is larger than `limit` in size, whatever the group's deviation made of it.
+"""advantage_clip: limits the size of every token's advantage, which is large where a group's deviation is small.
 
 clipped, share = clip_advantages(advantages, limit=2.0)
 """
@@ -13,7 +13,7 @@ def clip_advantages(advantages: torch.Tensor, limit: float) -> tuple[torch.Tenso
         advantages: (batch,) or (batch, time); GRPO gives every token of a completion the same.
 
     Returns:
-        The clamped advantages, and the share of them that lay outside, in [0, 1].
+        The clamped advantages, and the share of them that were outside, in [0, 1].
     """
     outside = (advantages.abs() > limit).float().mean().item()
     return advantages.clamp(-limit, limit), outside

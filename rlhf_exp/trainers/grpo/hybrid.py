@@ -8,16 +8,16 @@ For n completions of len_i tokens with token losses l_it, and a budget of L toke
     dr_grpo = 1/n sum_i 1/L     sum_t l_it
     hybrid  = alpha grpo + (1 - alpha) dr_grpo = 1/n sum_i (alpha + (1 - alpha) len_i / L) 1/len_i sum_t l_it
 
-The weight in brackets is one number a completion. Clipping keeps it, min(r w A, clip(r) w A) = w min(r A, clip(r) A)
-for w >= 0, so that weighted advantages under the grpo loss are the hybrid loss, however a batch is split.
-Only the policy's term is mixed: a KL penalty stays grpo's mean over each completion, and the entropy bonus a mean over
-tokens. Both halves see the same advantages.
+The weight in brackets is one number per completion. Clipping keeps it, min(r w A, clip(r) w A) = w min(r A, clip(r) A)
+for w >= 0, so the grpo loss of weighted advantages is the hybrid loss, however a batch is split. Only the policy's term
+is mixed: a KL penalty stays grpo's mean over each completion, and the entropy bonus a mean over tokens. Both losses see
+the same advantages.
 """
 
 import torch
 
 LONG = 512
-"""The budget, in tokens, from which on the loss is grpo alone where no `alpha` is given."""
+"""If no `alpha` is given, the loss is grpo alone from this budget on, in tokens."""
 
 
 def choose_alpha(alpha: float | None, budget: int) -> float:
@@ -29,7 +29,7 @@ def length_weights(lengths: torch.Tensor, alpha: float, budget: int) -> torch.Te
     """alpha + (1 - alpha) * length / budget.
 
     Args:
-        lengths: (batch,) tokens that count in the loss, 0 for a completion that is masked out.
+        lengths: (batch,) tokens that count in the loss; 0 for a completion that is masked.
         budget: dr_grpo's constant L, in tokens.
 
     Returns:

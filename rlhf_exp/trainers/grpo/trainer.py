@@ -1,9 +1,9 @@
-"""The seam: TRL's GRPOTrainer, with our variants applied to each rollout.
+"""TRL's GRPOTrainer, with the variants of this package applied to each rollout.
 
 trainer = VariantGRPOTrainer(model=..., reward_funcs=..., args=..., alpha=None, advantage_clip=2.0, curriculum=None)
 
-A rollout is scored as a whole and split into minibatches afterwards; what is done to its advantages here is therefore
-the same under any gradient accumulation. tests/trainers/grpo/test_seam.py holds what is relied on.
+A rollout is scored as a whole and split into minibatches afterwards, so a change of its advantages here does not depend
+on gradient accumulation. tests/trainers/grpo/test_seam.py checks what this relies on in TRL.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
-    """GRPOTrainer with loss_type=hybrid, advantage clipping and a curriculum over the budget; each off unless asked.
+    """GRPOTrainer with loss_type=hybrid, advantage clipping and a curriculum over the budget; each is off by default.
 
-    Logged where on: `completions/budget` (tokens), `advantages/clipped_ratio` (share of the rollout's completions),
-    `hybrid/alpha` (the share of grpo).
+    Logged for each that is on: `completions/budget` (tokens), `advantages/clipped_ratio` (share of the rollout's
+    completions), `hybrid/alpha` (the share of grpo).
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
         self._alpha, self._advantage_clip, self._curriculum = alpha, advantage_clip, curriculum
         self._is_hybrid = self.loss_type == "hybrid"
         if self._is_hybrid:
-            self.loss_type = "grpo"  # what weighted advantages make a hybrid of; `args` keep the name
+            self.loss_type = "grpo"  # weighted advantages make it the hybrid loss; `args` keep the name
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         mode = "train" if self.model.training else "eval"

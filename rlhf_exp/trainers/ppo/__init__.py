@@ -1,5 +1,5 @@
-"""PPO: ours, on the seam that TRL's GRPOTrainer keeps for subclasses (trainer.py), with its parts beside it:
-advantages.py (rewards per token, GAE), critic.py, kl_controller.py, config.py."""
+"""PPO as a subclass of TRL's GRPOTrainer: trainer.py (rollouts and loss), actor_critic.py (the critic's part in
+training and saving), advantages.py (rewards per token, GAE), critic.py, kl_controller.py, rollout_kl.py, config.py."""
 
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.trainers import list_arguments

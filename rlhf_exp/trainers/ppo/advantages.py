@@ -1,4 +1,4 @@
-"""From a rollout's scores to what PPO learns from: rewards per token, returns, advantages. Pure functions of tensors.
+"""Computes what PPO learns from out of a rollout's scores: rewards per token, returns, advantages. Pure functions.
 
     rewards = shape_rewards(scores, logps - ref_logps, mask, kl_coef)
     advantages, returns = estimate_advantages(rewards, values, mask, gamma=1.0, lam=0.95)
@@ -15,8 +15,8 @@ Sum = Callable[[torch.Tensor], torch.Tensor]
 
 
 def shape_rewards(scores: torch.Tensor, log_ratio: torch.Tensor, mask: torch.Tensor, kl_coef: float) -> torch.Tensor:
-    """The reward of each token: minus `kl_coef` times its log-ratio to the reference (k1), and on the last token the
-    completion's score besides (Ziegler et al. 2019, arXiv:1909.08593, section 2).
+    """The reward of each token: minus `kl_coef` times its log-ratio to the reference (k1), plus the completion's score
+    on the last token (Ziegler et al. 2019, arXiv:1909.08593, section 2).
 
     Args:
         scores: (batch,) the completion's score.
@@ -37,7 +37,7 @@ def estimate_advantages(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438, equation 16) and returns.
 
-    A completion ends with its last token, whether by an end token or by the budget: the value after it is 0.
+    The value after a completion's last token is 0, both after an end token and where the budget cut it off.
 
     Args:
         rewards, values: (batch, time); `values[:, t]` is of the state before token t.
@@ -58,16 +58,16 @@ def estimate_advantages(
 
 
 def sum_rewards(rewards: torch.Tensor, mask: torch.Tensor, gamma: float) -> torch.Tensor:
-    """The discounted rewards that are still to come at each token, (batch, time): returns at lambda = 1, which hold
-    nothing of a critic."""
+    """The discounted sum of the rewards from each token on, (batch, time): the returns at lambda = 1, in which no
+    critic's values are mixed."""
     return estimate_advantages(rewards, torch.zeros_like(rewards), mask, gamma, 1.0)[1]
 
 
 def measure_moments(values: torch.Tensor, mask: torch.Tensor, reduce: Sum) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and variance (divided by n) over the mask, of all ranks together, as float64 scalars; NaN without a token.
 
-    Two passes: the difference of the mean square and the squared mean would lose all digits of a variance that is small
-    beside the mean.
+    Two passes, since the difference of the mean square and the squared mean loses all digits of a variance that is
+    much smaller than the mean.
     """
     kept = values[mask.bool()].double()
     total, count = reduce(torch.stack([kept.sum(), kept.new_tensor(len(kept))]))
@@ -82,11 +82,11 @@ def whiten(values: torch.Tensor, mask: torch.Tensor, reduce: Sum) -> torch.Tenso
 
 
 def explain_variance(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor, reduce: Sum) -> float:
-    """1 - Var(returns - values) / Var(returns) over the mask, of all ranks: 1 is a perfect critic, 0 one that knows
-    only the mean, below 0 one that is worse than that. NaN where the returns do not vary.
+    """1 - Var(returns - values) / Var(returns) over the mask, of all ranks: 1 for a perfect critic, 0 for one that
+    knows only the mean, below 0 for a worse one. NaN if the returns do not vary.
 
-    `returns` must hold nothing of the critic, as those of `sum_rewards` do: GAE's with lambda < 1 are mixed with its
-    values, and agree with a useless critic too.
+    `returns` must not depend on the critic, so take those of `sum_rewards`: GAE's with lambda < 1 are mixed with the
+    critic's values, and would agree with a useless critic too.
     """
     variance = measure_moments(returns, mask, reduce)[1]
     left = measure_moments(returns.double() - values.double(), mask, reduce)[1]

@@ -2,8 +2,8 @@
 
     PPOConfig(output_dir="x", per_device_train_batch_size=32, steps_per_generation=4, num_iterations=2)
 
-A rollout is `generation_batch_size` completions; it is learned from `num_iterations` times (the PPO epochs), each time
-in newly shuffled minibatches of per_device_train_batch_size x gradient_accumulation_steps.
+A rollout is `generation_batch_size` completions. Training passes over it `num_iterations` times (the PPO epochs), each
+time in reshuffled minibatches of per_device_train_batch_size x gradient_accumulation_steps.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class PPOConfig(GRPOConfig):
     missing_eos_penalty: float | None = None
 
     def __post_init__(self) -> None:
-        """GRPO refuses groups of one, which PPO has: its advantages do not compare completions of one prompt."""
+        """GRPO refuses groups of one. PPO has them, since its advantages do not compare completions of one prompt."""
         group = self.num_generations
         rounds = self.steps_per_generation or self.gradient_accumulation_steps
         self.num_generations = self.generation_batch_size or self.per_device_train_batch_size * rounds

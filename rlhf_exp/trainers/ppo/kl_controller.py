@@ -1,9 +1,9 @@
-"""How much KL to the reference costs: a fixed coefficient, or one that is steered to a target.
+"""The price of the KL to the reference: a fixed coefficient, or one that is adapted to reach a target KL.
 
     controller = KLController(coef=1.0, target=0.1, horizon=10_000)
     controller.update(kl=0.3, completions=16)     # coef is now 1.00032
 
-Steered as in Ziegler et al. (2019, arXiv:1909.08593, section 2.2): each update changes the coefficient by at most 20%
+Adapted as in Ziegler et al. (2019, arXiv:1909.08593, section 2.2): each update changes the coefficient by at most 20%
 of completions / horizon.
 """
 
@@ -15,8 +15,8 @@ MOST = 0.2
 
 @dataclass
 class KLController:
-    """`target` in nats per completion, of the exact KL of what is sampled (rollout_kl.py), not of the source's estimate
-    by the sampled tokens' log-ratios; None leaves `coef`.
+    """`target`: nats per completion, None for a fixed `coef`. It is of the exact KL (rollout_kl.py), where the source
+    takes an estimate from the sampled tokens' log-ratios.
 
     `horizon` is in completions: how many it takes for the coefficient to change by a factor of about e**0.2.
     """
@@ -26,7 +26,7 @@ class KLController:
     horizon: int
 
     def update(self, kl: float, completions: int) -> None:
-        """Move the coefficient once, after a rollout of so many completions whose mean KL was `kl`."""
+        """Change the coefficient once, after a rollout of that many completions whose mean KL was `kl`."""
         if self.target is None:
             return
         error = min(max(kl / self.target - 1, -MOST), MOST)

@@ -1,9 +1,9 @@
-"""The exact KL of a rollout's completions, of the distributions that they were sampled from.
+"""Measures the exact KL of a rollout's completions, of the distributions that they were sampled from.
 
     found = measure_rollout_kl(trainer, rollout, sampling)      # {"kl_exact": (batch,) ...}, this rank's completions
 
-It takes the whole next-token distributions of policy and reference, of which TRL's scoring keeps the sampled tokens
-alone: one more forward pass of each, without gradient, in batches that bound the logits' memory.
+It needs the whole next-token distributions of policy and reference, while TRL's scoring keeps only the sampled tokens'
+values. So each takes one more forward pass, without gradient, in batches that bound the memory of the logits.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
-    """Of each completion KL(policy || reference), and the mean probability of a draw that the reference cannot make:
-    (batch,) float32 each; without dropout, as completions are sampled."""
+    """For each completion KL(policy || reference), and the mean probability of drawing a token that the reference
+    cannot draw: (batch,) float32 each. Without dropout, as when completions are sampled."""
     sides = [
         [ids[mask.bool()].tolist() for ids, mask in zip(rollout[f"{part}_ids"], rollout[f"{part}_mask"], strict=True)]
         for part in ("prompt", "completion")
