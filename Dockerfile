@@ -1,12 +1,12 @@
 # docker build --build-arg EXTRAS=cuda -t rlhf-exp .
 # docker run --gpus all -v "$PWD/outputs:/app/outputs" rlhf-exp algo=grpo task=countdown
 #
-# CUDA 13.0 is what torch 2.13 is built for. The devel image has nvcc, with which flash-attn compiles.
+# torch 2.13 is built for CUDA 13.0. The devel image has nvcc, which compiles flash-attn.
 FROM nvidia/cuda:13.0.2-devel-ubuntu24.04
 
 # Extras of pyproject.toml: "bitsandbytes", "bitsandbytes,flash-attn" (= "cuda"), and "dev" to run the tests.
 ARG EXTRAS=bitsandbytes
-# Compilers that flash-attn starts at once; each takes some 4 GB of memory.
+# Compilers that run at the same time for flash-attn; each takes about 4 GB of memory.
 ARG MAX_JOBS=4
 
 # hadolint ignore=DL3008
@@ -17,7 +17,7 @@ RUN apt-get update \
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONUNBUFFERED=1
 WORKDIR /app
-# User 1000 comes with the base image ("ubuntu"), so that a mounted folder of most people's is writable.
+# User 1000 ("ubuntu" in the base image) is most people's own id, so that a mounted folder is writable.
 RUN python3 -m venv /opt/venv && install --directory --owner=1000 outputs
 
 COPY requirements.lock ./
