@@ -80,7 +80,7 @@ class PolicyEvaluator:
             "baseline": self.baseline,
             "trained": summarise(trained, cfg.max_tokens, held_out),
         }
-        sections["paired"] = compare(self.samples, trained, cfg.eval.seed)
+        sections["paired"] = compare(self.samples, trained, cfg.max_tokens, cfg.eval.seed)
         if self.scored:
             scored = score_demonstrations(policy, tokenizer, task.demonstrations, cfg, "loss, trained")
             sections["trained"]["loss"] = token_loss(scored)

@@ -1,16 +1,14 @@
 """Figures of sampled completions, from rows of samples.jsonl: a section of evaluation.json, and two of them compared.
 
     section = summarise(samples, max_tokens=96, held_out=held_out)
-    paired = compare(baseline_samples, trained_samples, seed=0)
+    paired = compare(baseline_samples, trained_samples, max_tokens=96, seed=0)
 
-A row has k completions (`eval.completions`), and is what every interval counts: its mean over them stands for it.
+A row has k completions (`eval.completions`). Every interval is over rows, each by its mean over them.
 """
 
 import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from rlhf_exp.stats import Interval, distinct_n, mean_interval, paired_bootstrap, pass_at_k, share_interval, win_rate
 
@@ -19,50 +17,55 @@ if TYPE_CHECKING:
 
 OUTCOMES = ("correct", "partial", "failed")
 
+SHARES = {"accuracy": "outcome", "lenient_accuracy": "lenient", "truncation_rate": "truncated"}
+SPREADS = ("reward", "kl", "kl_sampled")
+"""Figures with a standard deviation over completions beside their mean."""
+
 Sample = dict[str, Any]
+Values = list[list[float]]
+"""(rows, completions)"""
 
 
 def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> dict[str, Any]:
     """One section of evaluation.json, from the samples of one model and the token ids they were decoded from.
 
-    `n` counts rows, `completions` those of each, `counts` all completions. Of a task without a grader there is no
-    accuracy, without rewards no reward.
+    `n` counts rows, `completions` those of each, `counts` all completions. Without a grader there is no accuracy,
+    without rewards no reward. `kl_sampled` is of the distributions that completions are drawn from, where these are not
+    the models' own; its `outside` is the share of the policy's draws that the start model cannot make, for which KL
+    without further definition would be infinite.
     """
     rows = _group(samples, "sampled")
-    section = {
-        "n": len(rows),
-        "completions": len(rows[0]),
-        "max_tokens": max_tokens,
-        **_summarise_outcomes(rows),
-        **_summarise_lengths(rows),
-        "utilisation": statistics.fmean(_flatten(rows, "tokens")) / max_tokens,
-        **_summarise_reward(rows),
-        "kl": _describe_spread(rows, "kl"),
-        **_summarise_sampled_kl(rows),
-        "distinct": _measure_distinct(held_out),
-    }
+    section = {"n": len(rows), "completions": len(rows[0]), "max_tokens": max_tokens, **_summarise_rows(rows)}
+    section["utilisation"] = statistics.fmean(_flatten(_read(rows, "tokens"))) / max_tokens
+    section["distinct"] = _measure_distinct(held_out)
+    if "kl_sampled" in section:
+        section["kl_sampled"]["outside"] = mean_interval(_average(_read(rows, "kl_outside")))
     if len(rows[0]) > 1 and "outcome" in rows[0][0]:
         section |= {"pass_at_k": _estimate_pass_at_k(rows), "majority_at_k": share_interval(list(map(_vote, rows)))}
     if held_out.greedy is not None:
-        greedy = _group(samples, "greedy")
-        section["greedy"] = {**_summarise_outcomes(greedy), **_summarise_lengths(greedy), **_summarise_reward(greedy)}
+        section["greedy"] = _summarise_rows(_group(samples, "greedy"))
     return section
 
 
-def compare(baseline: list[Sample], trained: list[Sample], seed: int) -> dict[str, Any]:
-    """`paired` of evaluation.json: trained minus baseline on the same rows; {} where nothing can be compared.
+def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed: int) -> dict[str, Any]:
+    """`paired` of evaluation.json: trained minus baseline on the same rows.
 
-    A win is a higher reward. The i-th completion of a row meets the i-th: `n` counts rows, wins, losses and ties
-    completions.
+    A difference stands where the figure stands in a section (`mean_tokens`, `reward.mean`, `greedy.accuracy`), but that
+    of the accuracy is `difference`. A win is a higher reward. The i-th completion of a row is compared with the i-th:
+    `n` counts rows, wins, losses and ties count completions. `changes` counts rows by their first completion's outcome,
+    before and after.
     """
     sides = [_group(samples, "sampled") for samples in (baseline, trained)]
-    first, paired = sides[0][0][0], {}
-    if "outcome" in first:
-        correct = ([[float(_is_correct(s)) for s in row] for row in rows] for rows in sides)
-        paired["difference"] = paired_bootstrap(*map(np.array, correct), seed)
-    if "reward" in first:
-        paired |= win_rate(*(np.array([[s["reward"] for s in row] for row in rows]) for rows in sides), seed)
-    return {**paired, "n": len(sides[0])} if paired else {}
+    paired = {**_compare_rows(*sides, seed), "n": len(sides[0])}
+    ends = paired["mean_tokens"].items()
+    paired["utilisation"] = {end: None if tokens is None else tokens / max_tokens for end, tokens in ends}
+    if "accuracy" in paired:
+        paired["difference"] = paired.pop("accuracy")
+        paired["changes"] = _count_changes(*sides)
+    if "reward" in paired:
+        paired |= win_rate(*(_read(rows, "reward") for rows in sides), seed)
+    greedy = [_group(samples, "greedy") for samples in (baseline, trained)]
+    return {**paired, "greedy": _compare_rows(*greedy, seed)} if all(greedy) else paired
 
 
 def _group(samples: list[Sample], decoding: str) -> list[list[Sample]]:
@@ -76,37 +79,36 @@ def _group(samples: list[Sample], decoding: str) -> list[list[Sample]]:
     return rows
 
 
-def _summarise_outcomes(rows: list[list[Sample]]) -> dict[str, Any]:
-    """Accuracy, strict and (where the grader has both readings) lenient, and the outcomes of all completions."""
-    if "outcome" not in rows[0][0]:
-        return {}
-    counts = Counter(sample["outcome"] for row in rows for sample in row)
-    found = {
-        "accuracy": share_interval([statistics.fmean(map(_is_correct, row)) for row in rows]),
-        "counts": {kind: counts[kind] for kind in OUTCOMES},
-    }
-    return {**found, "lenient_accuracy": _measure_share(rows, "lenient")} if "lenient" in rows[0][0] else found
+def _read_figures(rows: list[list[Sample]]) -> dict[str, Values]:
+    """What each figure is the mean of, where the samples hold it. KL is of what is drawn: greedy completions have
+    none."""
+    drawn = rows[0][0]["decoding"] == "sampled"
+    columns = {**SHARES, "mean_tokens": "tokens"} | {name: name for name in SPREADS if drawn or name == "reward"}
+    return {name: _read(rows, key) for name, key in columns.items() if key in rows[0][0]}
 
 
-def _summarise_lengths(rows: list[list[Sample]]) -> dict[str, Interval]:
-    return {
-        "mean_tokens": mean_interval(_average(rows, "tokens")),
-        "truncation_rate": _measure_share(rows, "truncated"),
-    }
+def _summarise_rows(rows: list[list[Sample]]) -> dict[str, Any]:
+    """The figures of all completions of one decoding; accuracy is strict where the grader has two readings."""
+    section: dict[str, Any] = {}
+    for name, values in _read_figures(rows).items():
+        section[name] = (share_interval if name in SHARES else mean_interval)(_average(values))
+        if name in SPREADS:
+            section[name] = {"mean": section[name], "std": _std(_flatten(values))}
+        elif name == "accuracy":
+            counts = Counter(sample["outcome"] for row in rows for sample in row)
+            section["counts"] = {outcome: counts[outcome] for outcome in OUTCOMES}
+    return section
 
 
-def _summarise_reward(rows: list[list[Sample]]) -> dict[str, Any]:
-    return {"reward": _describe_spread(rows, "reward")} if "reward" in rows[0][0] else {}
+def _compare_rows(baseline: list[list[Sample]], trained: list[list[Sample]], seed: int) -> dict[str, Any]:
+    before, after = _read_figures(baseline), _read_figures(trained)
+    found = {name: paired_bootstrap(before[name], after[name], seed) for name in before if name in after}
+    return {name: {"mean": interval} if name in SPREADS else interval for name, interval in found.items()}
 
 
-def _summarise_sampled_kl(rows: list[list[Sample]]) -> dict[str, Any]:
-    """KL of the distributions that are sampled from, where these are not the models' own; `outside` is the share of the
-    policy's draws that the start model cannot make, for which KL without further definition would be infinite."""
-    if "kl_sampled" not in rows[0][0]:
-        return {}
-    return {
-        "kl_sampled": {**_describe_spread(rows, "kl_sampled"), "outside": mean_interval(_average(rows, "kl_outside"))}
-    }
+def _count_changes(baseline: list[list[Sample]], trained: list[list[Sample]]) -> dict[str, dict[str, int]]:
+    counts = Counter((b[0]["outcome"], t[0]["outcome"]) for b, t in zip(baseline, trained, strict=True))
+    return {before: {after: counts[before, after] for after in OUTCOMES} for before in OUTCOMES}
 
 
 def _measure_distinct(held_out: "HeldOut") -> dict[str, float]:
@@ -140,19 +142,18 @@ def _is_correct(sample: Sample) -> bool:
     return sample["outcome"] == "correct"
 
 
-def _measure_share(rows: list[list[Sample]], key: str) -> Interval:
-    return share_interval(_average(rows, key))
+def _read(rows: list[list[Sample]], key: str) -> Values:
+    """An outcome counts 1 where it is correct, else 0."""
+    return [[float(_is_correct(sample) if key == "outcome" else sample[key]) for sample in row] for row in rows]
 
 
-def _describe_spread(rows: list[list[Sample]], key: str) -> dict[str, Any]:
-    values = _flatten(rows, key)
-    std = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": mean_interval(_average(rows, key)), "std": std}
+def _average(values: Values) -> list[float]:
+    return list(map(statistics.fmean, values))
 
 
-def _average(rows: list[list[Sample]], key: str) -> list[float]:
-    return [statistics.fmean(sample[key] for sample in row) for row in rows]
+def _flatten(values: Values) -> list[float]:
+    return [value for row in values for value in row]
 
 
-def _flatten(rows: list[list[Sample]], key: str) -> list[float]:
-    return [float(sample[key]) for row in rows for sample in row]
+def _std(values: list[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -144,7 +144,7 @@ def test_distinct_counts_text_without_its_end():
 
 def test_comparing_a_model_with_itself_shows_no_difference():
     samples = make([[C if i % 3 else F] for i in range(30)])
-    paired = compare(samples, samples, seed=0)
+    paired = compare(samples, samples, 12, seed=0)
     assert paired["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert (paired["wins"], paired["losses"], paired["ties"], paired["n"]) == (0, 0, 30, 30)
     assert paired["win_rate"]["value"] == 0.5
@@ -153,7 +153,8 @@ def test_comparing_a_model_with_itself_shows_no_difference():
 def test_a_comparison_pairs_completion_with_completion_and_resamples_rows():
     rng = Random(3)
     baseline, trained = make(draw(rng, 20, 4)), make(draw(rng, 20, 4))
-    paired = compare(baseline + make(draw(rng, 20, 1), "greedy"), trained + make(draw(rng, 20, 1), "greedy"), seed=2)
+    both = [side + make(draw(rng, 20, 1), "greedy") for side in (baseline, trained)]
+    paired = compare(*both, 12, seed=2)
     wins = sum(t["reward"] > b["reward"] for b, t in zip(baseline, trained, strict=True))
     assert paired["wins"] == wins and paired["wins"] + paired["losses"] + paired["ties"] == 80
     assert paired["n"] == 20
@@ -169,6 +170,28 @@ def test_what_cannot_be_compared_is_absent():
     no_reward = [{key: value for key, value in s.items() if key != "reward"} for s in full]
     no_grade = [{key: value for key, value in s.items() if key not in ("outcome", "extracted")} for s in full]
     neither = [{key: value for key, value in s.items() if key != "reward"} for s in no_grade]
-    assert set(compare(no_reward, no_reward, 0)) == {"difference", "n"}
-    assert compare(no_grade, no_grade, 0) == {**win_rate([1.0, 0.0], [1.0, 0.0], 0), "n": 2}
-    assert compare(neither, neither, 0) == {}
+    always, rewarded = {"mean_tokens", "truncation_rate", "utilisation", "kl", "n"}, win_rate([1.0, 0.0], [1.0, 0.0], 0)
+    assert set(compare(no_reward, no_reward, 12, 0)) == {*always, "difference", "changes"}
+    assert set(compare(no_grade, no_grade, 12, 0)) == {*always, "reward", *rewarded}
+    assert compare(no_grade, no_grade, 12, 0).items() >= rewarded.items()
+    assert set(compare(neither, neither, 12, 0)) == always
+
+
+def test_every_difference_stands_where_the_figure_does_and_is_of_rows():
+    """Two rows of two completions each, by hand."""
+    baseline = make([[F, F], [C, P]], lenient=False) + make([[F], [F]], "greedy")
+    trained = make([[C, F], [C, C]], lenient=True, kl=2.0, kl_sampled=1.0, kl_outside=0.5) + make([[C], [F]], "greedy")
+    for i, sample in enumerate(trained):
+        sample["tokens"] += 4 * (i in (0, 1))  # the first row's completions
+    paired = compare(baseline, trained, max_tokens=16, seed=0)
+    assert paired["mean_tokens"] == paired_bootstrap([0, 0], [4, 0], 0) and paired["mean_tokens"]["value"] == 2
+    assert paired["utilisation"] == {end: tokens / 16 for end, tokens in paired["mean_tokens"].items()}
+    assert paired["truncation_rate"] == paired_bootstrap([1, 0], [0.5, 0], 0)
+    assert paired["difference"] == paired_bootstrap([0, 0.5], [0.5, 1], 0)
+    assert paired["lenient_accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+    assert paired["reward"] == {"mean": pytest.approx(paired_bootstrap([0, 0.55], [0.5, 1], 0))}
+    assert paired["kl"]["mean"]["value"] == 1.75 and "kl_sampled" not in paired  # the baseline's is 0, or not held
+    assert paired["changes"]["failed"] == {"correct": 1, "partial": 0, "failed": 0}
+    assert paired["changes"]["correct"] == {"correct": 1, "partial": 0, "failed": 0}
+    assert paired["greedy"]["accuracy"] == paired_bootstrap([0, 0], [1, 0], 0)
+    assert set(paired["greedy"]) == {"accuracy", "truncation_rate", "mean_tokens", "reward"}

@@ -1,7 +1,7 @@
 """Figures over rows of preferences.jsonl. Pure: rows in, numbers out.
 
     section = summarise_preferences(rows)             # of evaluation.json
-    compare_preferences(baseline, trained, seed=0)    # {"difference": {"value": ...}, "n": 512}
+    compare_preferences(baseline, trained, seed=0)    # {"difference": {"value": ...}, ..., "n": 512}
     find_errors(rows)                                 # the pairs ranked wrongly, each with its kind
 
 A pair's margin is the chosen answer's reward minus the rejected one's. Above 0 the pair is right, at 0 tied, which
@@ -53,7 +53,7 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
             "tied": int((margins == 0).sum()),
             "wrong": int((margins < 0).sum()),
         },
-        "loss": mean_interval(np.logaddexp(0, -margins)),
+        "loss": mean_interval(_loss(margins)),
         "margin": {"mean": mean_interval(margins), "std": _std(margins)},
         "reward": {"mean": mean_interval(rewards.mean(1)), "std": _std(rewards.ravel())},
         "calibration": bins,
@@ -65,9 +65,14 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
 
 
 def compare_preferences(baseline: Rows, trained: Rows, seed: int) -> dict[str, Any]:
-    """`paired` of evaluation.json: the trained model's accuracy minus the baseline's, on the same pairs."""
-    right = [_score_right(np.array([row["margin"] for row in rows])) for rows in (baseline, trained)]
-    return {"difference": paired_bootstrap(*right, seed), "n": len(trained)}
+    """`paired` of evaluation.json: trained minus baseline on the same pairs; `difference` is that of the accuracy."""
+    margins = [np.array([row["margin"] for row in rows]) for rows in (baseline, trained)]
+    return {
+        "difference": paired_bootstrap(*map(_score_right, margins), seed),
+        "loss": paired_bootstrap(*map(_loss, margins), seed),
+        "margin": {"mean": paired_bootstrap(*margins, seed)},
+        "n": len(trained),
+    }
 
 
 def find_errors(rows: Rows) -> dict[str, Any]:
@@ -127,6 +132,11 @@ def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
 def _group(right: np.ndarray, groups: dict[str, Any]) -> list[dict[str, Any]]:
     parts = ((label, right[np.asarray(members)]) for label, members in groups.items())
     return [{"label": label, "n": len(part), "accuracy": _share(part)} for label, part in parts if len(part)]
+
+
+def _loss(margins: np.ndarray) -> np.ndarray:
+    """-log sigmoid(margin), without overflow on either side."""
+    return np.logaddexp(0, -margins)
 
 
 def _score_right(values: np.ndarray) -> np.ndarray:

@@ -99,6 +99,8 @@ def test_the_difference_is_paired():
     paired = compare_preferences(baseline, trained, seed=0)
     assert paired["n"] == 4
     assert paired["difference"]["value"] == pytest.approx(0.375)
+    assert paired["margin"]["mean"]["value"] == pytest.approx(0.75)  # of the pairs: 2, 2, 0 and -1
+    assert paired["loss"]["value"] == pytest.approx((-1 - 1 + 0 + math.log(1 + math.e) - math.log(2)) / 4)
     assert paired == compare_preferences(baseline, trained, seed=0)
 
 
