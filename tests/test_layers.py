@@ -28,7 +28,6 @@ LAYERS = (
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
 LEFT = {
-    "models.generation -> callbacks.metrics",
     "models.untrained -> tasks.countdown.traces",
     "rewards.model -> evaluation.preferences.tokens",
     "rewards.overlong -> trainers.grpo.curriculum",

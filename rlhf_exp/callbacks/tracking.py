@@ -1,11 +1,11 @@
-"""Weights & Biases and TensorBoard, beside metrics.jsonl: one run of theirs for each run folder.
+"""Logs a run to Weights & Biases or TensorBoard, in addition to metrics.jsonl: one W&B run for each run folder.
 
-    with track(cfg, run_dir):      # opens the W&B run with the whole config, and closes it whatever happens inside
+    with track(cfg, run_dir):      # opens the W&B run with the whole config, and closes it even after an error
         run(cfg, run_dir)
     watch(trainer)                 # training logs into that run
 
-They are switched on by `logging=`, and are offline where there is no key. What they cannot do is said in a line and
-never ends the run: all of it stands in the run folder.
+`logging=` switches them on. W&B is offline if there is no key. A tracker that fails prints a line and never ends the
+run, since everything is in the run folder too.
 """
 
 import netrc
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 WANDB_HOST = "api.wandb.ai"
 SHOWN_SAMPLES = 64
-"""Held-out rows in the table of samples, each with its completion before and after."""
+"""Held-out rows in the table of samples, each with its completion before and after training."""
 
 FINISH_TIMEOUT_S = 120.0
-"""How long a run waits for its last upload; what is missing then can be sent with `wandb sync`."""
+"""How long a run waits for its last upload; `wandb sync` can send what is missing after that."""
 
-NAME_LETTERS = 128  # what W&B takes for a name and a group
+NAME_LETTERS = 128  # the most that W&B accepts for a name or a group
 EXIT_STATUSES = {"finished": 0, "stopped": SIGNALLED + signal.SIGINT}
-ID_FILE = "wandb_id"  # of the W&B run that a resumed run goes on with
+ID_FILE = "wandb_id"  # holds the id of the W&B run that a resumed run continues
 
 
 @contextmanager
 def track(cfg: "Config", run_dir: Path) -> Iterator[None]:
-    """Open the trackers that `logging=` names, and at the end hand them the results and how the run ended."""
+    """Open the trackers that `logging=` names; at the end send them the results and how the run ended."""
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run_dir / "tensorboard")
     if "wandb" in cfg.logging.report_to:
         _attempt("W&B: no run was opened", lambda: _open_wandb(cfg, run_dir))
@@ -54,8 +54,8 @@ def track(cfg: "Config", run_dir: Path) -> Iterator[None]:
 
 
 def watch(trainer: "Trainer") -> None:
-    """Let the trainer log into the run that `track` opened, in place of the one that transformers would open: that one
-    is of the whole process, so that the jobs of a sweep shared it, and knows TRL's arguments alone."""
+    """Let the trainer log into the run that `track` opened, not into the one that transformers would open. That one
+    belongs to the process, so that all jobs of a sweep would share it, and holds only TRL's arguments."""
     from transformers.integrations import WandbCallback
 
     class RunLogger(WandbCallback):
@@ -70,7 +70,7 @@ def watch(trainer: "Trainer") -> None:
 
 
 def name_run(cfg: "Config", run_dir: Path) -> tuple[str, str | None]:
-    """The name and the group of a run: a sweep's folder groups its jobs, and a job's folder names what differs."""
+    """The W&B name and group of a run. The jobs of a sweep are named and grouped by their folders."""
     study = run_dir.absolute().parent
     if (study / "multirun.yaml").is_file():
         name, group = run_dir.name, study.name
@@ -80,14 +80,14 @@ def name_run(cfg: "Config", run_dir: Path) -> tuple[str, str | None]:
 
 
 def choose_mode(cfg: "Config") -> str:
-    """`wandb_mode=auto` is what WANDB_MODE says, or else online with a key and offline without one."""
+    """The mode that the config sets; for `auto` what WANDB_MODE says, else online with a key and offline without."""
     if cfg.logging.wandb_mode != "auto":
         return cfg.logging.wandb_mode
     return os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
 
 
 def has_wandb_key() -> bool:
-    """Whether a key stands in the environment or in ~/.netrc, where `wandb login` puts it."""
+    """Whether a key is in the environment or in ~/.netrc, where `wandb login` writes it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     try:
@@ -97,7 +97,7 @@ def has_wandb_key() -> bool:
 
 
 def list_results(run: Run) -> dict[str, Any]:
-    """The figures of evaluation.json as `baseline/accuracy`, `trained/accuracy/low`, ..., and what was diagnosed."""
+    """The figures of evaluation.json as `baseline/accuracy`, `trained/accuracy/low`, ..., and the diagnosis."""
     figures = dict(_flatten(run.evaluation))
     findings = [finding["name"] for finding in run.diagnosis.get("findings", [])]
     health = {"health": run.diagnosis["health"], "findings": findings} if run.diagnosis else {}
@@ -105,7 +105,7 @@ def list_results(run: Run) -> dict[str, Any]:
 
 
 def list_samples(run: Run) -> tuple[list[str], list[list[Any]]]:
-    """Head and rows of a table of held-out samples, before and after, of the first `SHOWN_SAMPLES` rows."""
+    """Header and rows of a table of the first `SHOWN_SAMPLES` held-out samples, before and after training."""
     head = ["id", "prompt", "baseline", "baseline outcome", "baseline reward",
             "trained", "trained outcome", "trained reward"]  # fmt: skip
     rows = []
@@ -118,7 +118,7 @@ def list_samples(run: Run) -> tuple[list[str], list[list[Any]]]:
 def _open_wandb(cfg: "Config", run_dir: Path) -> None:
     import wandb
 
-    wandb.finish()  # one that somebody else left open would take this run's figures
+    wandb.finish()  # a run that other code left open would receive this run's figures
     name, group = name_run(cfg, run_dir)
     mode = choose_mode(cfg)
     run = wandb.init(
@@ -130,7 +130,7 @@ def _open_wandb(cfg: "Config", run_dir: Path) -> None:
         config=asdict(cfg),
         dir=run_dir,
         mode=mode,
-        id=_read_id(run_dir) if mode == "online" else None,  # of an offline run `wandb sync` would write over the first
+        id=_read_id(run_dir) if mode == "online" else None,  # `wandb sync` of offline runs would overwrite the first
         resume="allow" if mode == "online" else None,
         settings=wandb.Settings(finish_timeout=FINISH_TIMEOUT_S, console="off", silent=True),
     )
@@ -166,7 +166,7 @@ def _close_wandb(run_dir: Path) -> None:
 
 
 def _find_run() -> Any:
-    """The open W&B run; None where W&B was never imported or the run was not opened."""
+    """The open W&B run; None if W&B was not imported or the run was not opened."""
     wandb = sys.modules.get("wandb")
     return wandb.run if wandb is not None else None
 
@@ -181,7 +181,7 @@ def _write_scalars(run: Run, run_dir: Path) -> None:
 
 
 def _attempt(problem: str, act: Any) -> None:
-    """A tracker that fails, whatever the cause, costs a line and not the run."""
+    """Call `act`; if it fails for any reason, print a line and let the run continue."""
     try:
         act()
     except Exception as error:
