@@ -1,10 +1,10 @@
-"""What the cheapest known trick for each reward earns, beside what the start model earns.
+"""Measures what the cheapest known trick for each reward earns, and what the start model earns.
 
     python bench/farmers.py --split test
 
-A trick knows the rules and never searches. An expression that it writes is the template that earns most on validation
-problems, of every shape over the sorted numbers ("largest + middle - smallest"). Under any reward a template is right
-by chance on some problems. Prints a table; `bound` is the most that a reward pays.
+A trick follows the rules and never searches. If it writes an expression, that is a template over the sorted numbers
+("largest + middle - smallest"): of all shapes the one that earns most on validation problems. Under any reward a
+template is right on some problems by chance. Prints a table; `bound` is the most that a reward pays.
 """
 
 import itertools
@@ -28,7 +28,7 @@ Completion = Callable[[str], str]
 
 
 class Trick(NamedTuple):
-    """What is written, in words, and as a completion of the template's equation."""
+    """What the trick writes: in words, and as a function from the template's equation to a completion."""
 
     words: str
     write: Completion
@@ -91,7 +91,7 @@ def build(cfg: Config) -> dict[str, RewardFunction]:
 
 
 def draw_rows(cfg: Config, split: str, n: int) -> list[Row]:
-    """Rows as a run draws them."""
+    """Rows as in a run."""
     problems = draw_problems(cfg.task, cfg.task.numbers, split, n, cfg.eval.seed, distinct=True)
     return [
         {"prompt": f"use {' '.join(map(str, numbers))} make {target} .", "numbers": numbers, "target": target}
@@ -112,7 +112,7 @@ def describe(template: str) -> str:
 
 
 def fill(template: str, numbers: list[int]) -> str:
-    """The template on these numbers with its value, where that is an integer."""
+    """The template with these numbers, followed by its value if that is an integer."""
     expression = template.format(*sorted(numbers, reverse=True))
     value = evaluate(expression, [str(number) for number in numbers]).value
     return f"{expression} = {value}" if value is not None and value == int(value) else expression
@@ -133,7 +133,7 @@ def choose_by_target(reward: RewardFunction, rows: list[Row]) -> dict[int, str]:
 
 
 def band(row: Row) -> int:
-    """Which band the target lies in; the last holds all from 2.5 times the sum of the numbers on."""
+    """The number of the target's band; the last one holds all targets from 2.5 times the sum of the numbers on."""
     return min(BANDS - 1, int(2 * row["target"] / sum(row["numbers"])))
 
 

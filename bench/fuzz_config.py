@@ -1,11 +1,11 @@
-"""Every key misspelt, mistyped and out of range: each is to be refused in one line that names the key.
+"""Misspells, mistypes and exceeds every key: each mistake must be refused in one line that names the key.
 
     python bench/fuzz_config.py                 # all of it: minutes
     python bench/fuzz_config.py --share 20      # every twentieth case, by a fixed order
 
-Keys: those of every YAML file of conf/, and every argument of TRL of every algorithm. Each goes the way of the command
-line in this process: overrides, Hydra, checks. It prints the counts, each case that was not as wanted, and exits with 1
-where there is one.
+The keys are those of every YAML file in conf/ and every TRL argument of every algorithm. Each case passes through the
+steps of the command line in this process: overrides, Hydra, checks. Prints the counts and each case that was not
+refused as it should be; exits with 1 if there is one.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from rlhf_exp.errors import ConfigError
 
 GROUPS = ("algo", "task", "model", "peft", "reward", "generation", "device", "logging", "monitor", "eval")
 FREE = ("reward.weights", "reward.functions", "model.init", "peft.quantization", "model.learning_rate")
-"""Mappings whose entries are another file's business, or whose value is text or number as it likes."""
+"""Mappings whose entries are not of the schema, or whose values may be text or numbers."""
 NEEDS = {"dpo": ["reward=none"], "sft": ["reward=none"], "reward_model": ["reward=none"]}
 LONG = 10**18
 

@@ -1,11 +1,11 @@
-r"""Hostile completions through every grader and reward: no exception, scores in range, no wrong grade, little time.
+r"""Passes hostile completions through every grader and reward: no exception, scores in range, no wrong grade, fast.
 
     python bench/fuzz_graders.py --completions 50000 --seed 0
 
-Each completion is graded as Countdown's and as GSM8K's, and by every reward that reads text or tokens. A grade is held
-against an oracle that shares no code with the grader: Python's own parser, over fractions, on what the grader says it
-has extracted. Prints how many grades the oracle judged, and of each reward the slowest completion in CPU time. Exits
-with 1 where anything failed.
+Each completion is graded as an answer to Countdown and to GSM8K, and by every reward that reads text or tokens. Grades
+are compared with an oracle that shares no code with the grader: Python's own parser, over fractions, on the answer that
+the grader extracted. Prints how many grades the oracle judged, and for each reward the slowest completion in CPU time.
+Exits with 1 if anything failed.
 """
 
 import ast

@@ -1,10 +1,10 @@
-"""Sampling speed: our loop that drops finished sequences (compact) against transformers' generate (trl).
+"""Compares the speed of sampling: this package's loop, which drops finished sequences (compact), and `generate` (trl).
 
     python bench/generation.py --repeats 5
 
-Same model, prompts and sampling, in turn. First a GRPO generation batch (256 completions, 16 a prompt), then the
-evaluation of 512 held-out rows as `rlhf_exp` does it (sorted by length, compact) against plain batches of generate in
-the order of the rows. The evaluation rows are prompts of two, three and four numbers, so that their lengths differ.
+Both take turns on the same model, prompts and sampling. First a GRPO generation batch (256 completions, 16 per prompt),
+then the evaluation of 512 held-out rows as in a run (sorted by length, compact) against batches of `generate` in the
+order of the rows. The evaluation prompts have two, three or four numbers, so that their lengths differ.
 """
 
 import statistics
@@ -63,7 +63,7 @@ def main() -> None:
         prompts = [p for p in encode_prompts(tokenizer, load_task(cfg, tokenizer).train[:16]) for _ in range(16)]
         compare(
             f"generation batch of 256, {max_tokens} tokens",
-            lambda: sample(prompts, max_tokens, "compact"),  # noqa: B023 - called before the loop goes on
+            lambda: sample(prompts, max_tokens, "compact"),  # noqa: B023 - called within this iteration
             lambda: sample(prompts, max_tokens, "trl"),  # noqa: B023
             repeats,
         )

@@ -1,12 +1,12 @@
-"""Rate of the Countdown grader against a regex-plus-eval grader, on the same completions.
+"""Compares the speed of the Countdown grader with a grader by regex and eval, on the same completions.
 
-The other grader is the common one for this task (as in Jiayi-Pan/TinyZero): the last answer by a regular
-expression, a check of the digits in it, then `eval`. It is not safe: it is here to be measured.
+The other grader is the usual one for this task (as in Jiayi-Pan/TinyZero): it takes the last answer by a regular
+expression, checks the numbers in it, and calls `eval`. It is not safe, and only here for the comparison.
 
     python -m bench.grader
 
-Prints the ratio of the rates (above 1: ours is faster) in CPU time over interleaved repeats, and on how many
-completions the two agree, with the kinds on which they do not.
+Prints the ratio of the rates (above 1: this package's is faster) in CPU time over repeats in turns, and on how many
+completions the two agree, with the kinds of answer on which they differ.
 """
 
 import random
@@ -20,7 +20,7 @@ from rlhf_exp.rewards.countdown import grade
 
 COMPLETIONS, REPEATS, SEED = 2000, 21, 0
 LONG_THOUGHT = 200  # attempts in one long thought, about 3,500 characters
-# Kind of answer: its share of the completions. "spelled" is right, but not in plain Python.
+# Kind of answer: its share of the completions. "spelled" is correct, but not written as plain Python.
 KINDS = {
     "correct": 0.3,
     "wrong value": 0.25,

@@ -1,11 +1,11 @@
-"""Kills runs with SIGKILL, lets each go on, and compares what comes out with a run that was never killed.
+"""Kills runs with SIGKILL, resumes each, and compares the results with those of a run that was never killed.
 
     python bench/kills.py                      # 20 kills of GRPO, every second one while it saves
     python bench/kills.py --kills 6 --seed 1 algo=ppo algo.args.num_iterations=1
 
-Half of the kills wait for a folder that is being saved, the others for a random time. A run with a whole checkpoint
-goes on with `resume=`, one without is started anew in its folder. Weights, metrics but for times, evaluation, samples,
-tokens and work must be equal. Libraries are imported once: each run is a fork of this process.
+Half of the kills wait until a checkpoint is being saved, the others for a random time. A run with a whole checkpoint
+is resumed with `resume=`, one without is started anew in its folder. Weights, metrics except times, evaluation,
+samples, tokens and compute must be equal. Libraries are imported once: each run is a fork of this process.
 """
 
 import argparse
@@ -33,7 +33,8 @@ LIMIT_S = 300
 
 
 def main() -> int:
-    """Print a line a kill and how many went on to the same result; 0 if all did, and enough were killed saving."""
+    """Print a line per kill and the totals. Returns 0 if every run reached the same result, and enough of them were
+    killed while saving."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -53,15 +54,15 @@ def main() -> int:
             folder = Path(f"run-{number:02d}")
             hit = kill_run([*start, f"output_dir={folder}"], folder, rng, seconds, aim=number % 2 == 0)
             found = find_checkpoint(folder)
-            going_on = [f"resume={folder}"] if found.path else [*start, f"output_dir={folder}", "skip_finished=true"]
-            run_through(going_on)
+            again = [f"resume={folder}"] if found.path else [*start, f"output_dir={folder}", "skip_finished=true"]
+            run_through(again)
             differing = [name for name, value in read_result(folder).items() if value != whole[name]]
             same, saving = same + (not differing), saving + (hit == "saving")
             said = f"differs in {', '.join(differing)}" if differing else "the same result"
             print(f"{number + 1:3} killed {hit:9} from {found.path.name if found.path else 'the start':14} {said}")
             sys.stdout.flush()
             shutil.rmtree(folder)
-        print(f"{same} of {asked.kills} went on to the same result; {saving} were killed while saving")
+        print(f"{same} of {asked.kills} reached the same result; {saving} were killed while saving")
         return int(same < asked.kills or saving < 0.4 * asked.kills)
 
 
@@ -96,8 +97,8 @@ def run_through(arguments: list[str]) -> float:
 
 
 def kill_run(arguments: list[str], folder: Path, rng: random.Random, seconds: float, aim: bool) -> str:
-    """Start a run and kill it: while it saves where `aim`, else after a random part of `seconds`. Returns what it was
-    killed at: saving, training, ..."""
+    """Start a run and kill it: while it saves if `aim`, else after a random part of `seconds`. Returns when it was
+    killed: before (training), training, saving or after."""
     staging = folder / "checkpoints" / STAGING / f"checkpoint-{rng.choice(SAVES)}"
     wait_s = rng.uniform(0, 0.05) if aim else rng.uniform(0.1, 1) * seconds
     process = launch(arguments)

@@ -1,10 +1,10 @@
-"""What the layer costs: seconds per step of `python -m rlhf_exp` against bench/plain_trl.py.
+"""Measures what this package costs on top of TRL: seconds per step of `python -m rlhf_exp` and of bench/plain_trl.py.
 
     python bench/layer.py --steps 12 --repeats 5
 
-Same model, rows, arguments and sampling (generation=trl), each a process of its own, in turn. A step runs from one log
-to the next, so our monitor (with its probe) and metrics.jsonl are in it. Prints the median step of each run and the
-ratio layer / plain, pair by pair.
+Both have the same model, rows, arguments and sampling (generation=trl), and take turns, each in a process of its own. A
+step is the time from one log to the next, so it includes the probe and metrics.jsonl. Prints the median step of each
+run and the ratio layer / plain of each pair.
 """
 
 import json
@@ -58,7 +58,7 @@ def main() -> None:
             plain = measure_plain(ASSETS / "tiny", folder / "rows.jsonl", folder / "args.json", folder / f"{i}.json")
             layer = measure_layer(overrides, folder / f"layer_{i}")
             pairs.append((layer, plain))
-            print(f"pair {i}: layer {layer:.3f} s, plain {plain:.3f} s a step, ratio {layer / plain:.3f}", flush=True)
+            print(f"pair {i}: layer {layer:.3f} s, plain {plain:.3f} s per step, ratio {layer / plain:.3f}", flush=True)
     ratios = sorted(layer / plain for layer, plain in pairs)
     print(
         f"ratio layer / plain: median {statistics.median(ratios):.3f},"

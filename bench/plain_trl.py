@@ -1,8 +1,8 @@
-"""GRPO on Countdown as one would write it by hand with TRL alone: the yardstick for bench/layer.py.
+"""GRPO on Countdown as one would write it by hand with TRL alone; bench/layer.py compares with it.
 
     python bench/plain_trl.py MODEL_FOLDER ROWS.jsonl ARGS.json OUT.json
 
-ROWS has `prompt`, `numbers` and `target`; ARGS are GRPOConfig's arguments; OUT gets the time of each step's log.
+ROWS has `prompt`, `numbers` and `target`; ARGS holds GRPOConfig's arguments; the time of each log is written to OUT.
 """
 
 import json

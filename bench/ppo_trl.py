@@ -1,27 +1,28 @@
-"""Our PPO, with each of its critics, against the last PPOTrainer that TRL had (1.12), side by side.
+"""Compares this package's PPO, with each of its critics, with the last PPOTrainer of TRL (1.12).
 
     python bench/ppo_trl.py                                       # three seeds, 20 rollouts; prints ratios ours / TRL
     python bench/ppo_trl.py --seeds 0 --steps 12 --out ppo.json algo.vf_coef=1.0    # overrides of ours come last
 
-TRL 1.12 gets a virtual environment of its own (trl112/environment.py; the first call needs the package index). Every
-run is a process; the three kinds take turns, each seed beginning with another one. Printed for each: mean reward of the
-rollouts in the first and the last quarter, KL in the last (k1, nats a completion, at sampling), seconds per episode
-(an episode is a completion; on the clock, and on the processors, which other work disturbs less), and peak memory in
-training, whole and above what was resident before it (trl112/watch.py).
+TRL 1.12 is installed into a virtual environment of its own (trl112/environment.py; the first call needs the package
+index). Every run is a process; the three kinds take turns, in another order for each seed. Printed for each: mean
+reward of the rollouts in the first and the last quarter, KL in the last quarter (k1, nats per completion, at sampling),
+seconds per episode (an episode is a completion; wall time, and CPU time, which other processes disturb less), and peak
+memory in training, both in total and above what was resident before training (trl112/watch.py).
 
-Equal: the shipped tiny model, the training rows, the reward (TRL's is the same grader in a reward model's place), the
-completion budget, BATCH completions a rollout in MINIBATCHES, epochs, learning rate and its linear decay, Adam, the KL
-price (k1, fixed), clip ranges, gamma, lambda, whitening, temperature 1, float32, no gradient clipping (1.12 has none).
+Equal: the shipped tiny model, the training rows, the reward (for TRL the same grader wrapped as a reward model), the
+completion budget, BATCH completions per rollout in MINIBATCHES, epochs, learning rate and its linear decay, Adam, the
+KL price (k1, fixed), clip ranges, gamma, lambda, whitening, temperature 1, float32, no gradient clipping (1.12 has
+none).
 
 What cannot be equal:
-- Order of the rows, and so random numbers: a seed is another draw on each side.
-- 1.12 decays the learning rate once a rollout, ours once a minibatch.
+- Order of the rows, and so random numbers: the same seed is another draw on each side.
+- 1.12 decays the learning rate once per rollout, ours once per minibatch.
 - 1.12 puts the score one token past the end token, where its critic has a value too; ours on the last token.
 - 1.12's critic is a copy of the policy with a random head at the policy's learning rate. Ours, shared or separate,
   starts at 0 and has `critic_learning_rate` and `vf_coef` of its own, as conf/algo/ppo.yaml says.
-- 1.12 averages the loss over the tokens of a minibatch; ours over those of a mean minibatch.
-- Sampling: `generate` there; ours is the default of `generation=`. 1.12 takes the old log-probabilities from sampling.
-- Ours is the whole command, so the layer around the trainer is in its time and memory (bench/layer.py measures it).
+- 1.12 divides the loss by the tokens of its minibatch; ours by the mean number of tokens in a minibatch.
+- Sampling: 1.12 uses `generate` and takes the old log-probabilities from it; ours is the default of `generation=`.
+- Ours is the whole command, so its time and memory include the layer around the trainer (bench/layer.py measures it).
 """
 
 import json

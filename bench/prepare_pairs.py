@@ -1,10 +1,10 @@
-"""Seconds to prepare HH-RLHF's pairs: read and split them, render a chat template, count tokens.
+"""Measures the seconds to prepare HH-RLHF's pairs: read and split them, render a chat template, count tokens.
 
     python -m bench.prepare_pairs --data ../shared/data/hh-rlhf --tokenizers ../shared/data/tokenizers
 
 Prints wall seconds and rows per second over repeats, and what 160,000 pairs (about the size of the hub's train split)
-would take if every step were linear in the rows: an extrapolation, not a measurement. A tokenizer that a run uses
-counts every pair once; a plain one (gpt2) needs no template.
+would take if every step were linear in the rows: an extrapolation, not a measurement. A run counts the tokens of every
+pair once; a tokenizer without a chat template (gpt2) renders none.
 """
 
 import argparse

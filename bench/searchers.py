@@ -1,9 +1,9 @@
-"""What the shipped model's designed habits cost: held-out accuracy with a habit forbidden, and nothing trained.
+"""Measures what the shipped model's designed habits cost: held-out accuracy with a habit forbidden, without training.
 
     python bench/searchers.py --split test
 
-Sampling as in the evaluation, with the first word of a habit (`give`, `check`) given probability 0. A trained policy
-should be read against the searcher that never gives up and never checks, not only against the model as it ships.
+Samples as in the evaluation, with probability 0 for the first word of a habit (`give`, `check`). Compare a trained
+policy with the searcher that never gives up and never checks too, not only with the shipped model.
 """
 
 from argparse import ArgumentParser

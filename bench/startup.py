@@ -1,8 +1,8 @@
-"""How soon the command line answers: `--help` and refusals, as a ratio to `python -c "import hydra"`.
+"""Measures how fast the command line answers `--help` and refuses mistakes, as a ratio to `python -c "import hydra"`.
 
     python bench/startup.py --repeats 10
 
-Each call is a process of its own; the commands take turns. Prints the median time and the ratio, pair by pair.
+Each call is a process of its own; the commands take turns. Prints the median time and the median ratio of pairs.
 """
 
 import argparse

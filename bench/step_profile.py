@@ -1,9 +1,9 @@
-"""Where the time of a GRPO step goes, for each way of sampling.
+"""Measures which parts of a GRPO step take how much time, for each way of sampling.
 
     python bench/step_profile.py --steps 8
 
-Times TRL's own methods from outside: generation, scoring (rewards, and the log-probabilities of the reference), the
-forward and the backward pass of the loss; the rest is the optimizer, data and logging.
+Times the calls of TRL's methods: generation, scoring (rewards, and the log-probabilities of the reference), the
+forward and the backward pass of the loss. The rest is the optimizer, data and logging.
 """
 
 import statistics

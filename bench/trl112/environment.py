@@ -1,9 +1,9 @@
-"""A virtual environment of its own for TRL 1.12, whose PPOTrainer is what bench/ppo_trl.py measures against.
+"""Makes a virtual environment with TRL 1.12, with whose PPOTrainer bench/ppo_trl.py compares.
 
     python = make_environment()      # .bench/trl112/bin/python; installs once, and again when the pins change
 
-Everything but TRL has the version of requirements.lock, so that the two sides differ in TRL alone. The first call needs
-the package index.
+All other packages have the versions of requirements.lock, so that the two sides differ only in TRL. The first call
+needs the package index.
 """
 
 import subprocess
@@ -32,7 +32,7 @@ def make_environment() -> Path:
         constraints.write_text("\n".join(pins) + "\n")
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
         subprocess.run([*pip, "--constraint", constraints, *REQUIREMENTS], check=True)
-        installed.write_text(wanted)  # last: a broken install is begun again
+        installed.write_text(wanted)  # last, so that an interrupted install is repeated
     return python
 
 

@@ -2,9 +2,9 @@
 
     PYTHONPATH=. .bench/trl112/bin/python bench/trl112/train.py MODEL_FOLDER ROWS.jsonl ARGS.json RUN_DIR
 
-ROWS has `prompt`, `numbers` and `target`; ARGS are PPOConfig's arguments. RUN_DIR gets what a run of rlhf_exp has and
-the comparison reads: metrics.jsonl (step, time_s, reward, ppo/kl, ppo/eos_rate; a line a rollout) and run.json (seconds
-of each phase).
+ROWS has `prompt`, `numbers` and `target`; ARGS holds PPOConfig's arguments. Writes to RUN_DIR those files of a run of
+rlhf_exp that the comparison reads: metrics.jsonl (step, time_s, reward, ppo/kl, ppo/eos_rate; a line per rollout) and
+run.json (seconds of each phase).
 """
 
 import json
@@ -35,10 +35,10 @@ from rlhf_exp.rewards.countdown import grade
 
 
 class Grader(torch.nn.Module):
-    """The task's grade in the form of a reward model, the only one that PPOTrainer takes.
+    """The task's grader in the form of a reward model, since PPOTrainer accepts nothing else.
 
-    TRL calls the module named `base_model_prefix` for hidden states, then `score` on the last one, and picks each
-    row's value at its last token: here the hidden states are the token ids, and a row's grade stands at every token.
+    TRL calls the module named `base_model_prefix` for hidden states, then `score` on the last one, and takes each row's
+    value at its last token. Here the hidden states are the token ids, and every token has the row's grade.
     """
 
     base_model_prefix = "backbone"

@@ -1,10 +1,10 @@
-"""Run a command that writes a run folder, and read from outside what its training took: memory and processor time.
+"""Runs a command that writes a run folder, and measures memory and CPU time of its training from outside.
 
     taken = run_watched(command, environment, folder)    # Taken(floor_mb=520.1, peak_mb=900.4, cpu_s=[12.1, 14.0, ...])
 
-`run.json` says which phase a run is in. When the phase before `train` is over, the kernel's high-water mark of the
-process is set back (5 into /proc/PID/clear_refs); it is read until `train` is over. So neither evaluation nor the
-report is counted. Linux only; nothing is asked of the process that is measured.
+`run.json` says which phase a run is in. When the phase before `train` is over, the kernel's record of the process's
+peak memory is reset (5 into /proc/PID/clear_refs); it is read until `train` is over. So neither evaluation nor the
+report is counted. Linux only; the measured process needs no change.
 """
 
 import json
@@ -19,8 +19,8 @@ EVERY_S = 0.02
 
 @dataclass
 class Taken:
-    """`floor_mb` is resident when training begins (the libraries, mostly), `peak_mb` the most until it ends, in 10^6
-    bytes; `cpu_s` the process's own seconds on the processors, all threads, as each line of metrics.jsonl appeared."""
+    """`floor_mb` is resident when training begins (mostly libraries), `peak_mb` the maximum until it ends, in 10^6
+    bytes; `cpu_s` is the CPU time of the process, all threads, at each new line of metrics.jsonl."""
 
     floor_mb: float = 0.0
     peak_mb: float = 0.0
@@ -28,11 +28,11 @@ class Taken:
 
 
 def run_watched(command: list[str | Path], environment: dict[str, str], folder: Path) -> Taken:
-    """Run to the end, its output into `folder`.log.
+    """Run the command to its end, with its output in `folder`.log.
 
     Raises:
         subprocess.CalledProcessError: the command failed; its output ends the log.
-        RuntimeError: it ended before it was seen in training, or a line of its metrics was missed.
+        RuntimeError: training was not seen, or a line of the metrics was missed.
     """
     log = folder.with_suffix(".log")
     taken = Taken()
@@ -43,7 +43,7 @@ def run_watched(command: list[str | Path], environment: dict[str, str], folder: 
                 _look(process.pid, folder, taken)
                 time.sleep(EVERY_S)
         finally:
-            process.kill()  # where the measurement was broken off; nothing to one that has ended
+            process.kill()  # if the measurement was interrupted; no effect on a process that has ended
     if process.returncode:
         print(log.read_text()[-2000:])
         raise subprocess.CalledProcessError(process.returncode, command)
