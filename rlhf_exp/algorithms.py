@@ -1,22 +1,8 @@
-"""What goes together: one table says what an algorithm learns from, one what a task gives; a task fits that gives it.
-
-Each module here checks one group of keys, `check_<group>(cfg)` -> one line a problem; conflicts.py calls them all.
-"""
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+"""Which data each algorithm learns from, and the losses it knows."""
 
 PROMPTS, DEMONSTRATIONS, PAIRS = "prompts", "demonstrations", "preference pairs"
 
 ALGO_NEEDS = {"grpo": PROMPTS, "ppo": PROMPTS, "sft": DEMONSTRATIONS, "dpo": PAIRS, "reward_model": PAIRS}
-TASK_GIVES = {
-    "countdown": (PROMPTS, DEMONSTRATIONS, PAIRS),
-    "gsm8k": (PROMPTS, DEMONSTRATIONS, PAIRS),
-    "hh_rlhf": (PROMPTS, DEMONSTRATIONS, PAIRS),
-    "brevity": (PROMPTS,),
-}
 GRADED = ("countdown", "gsm8k")
 """Tasks whose answers are right or wrong: they have a grader, and their pairs are sampled from the start model."""
 
@@ -46,10 +32,3 @@ REWARD_TASKS = {
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 TOKENIZERS = ("words", "bytes")
-
-
-def learns_from_samples(cfg: "Config") -> bool:
-    """Whether training rows are made of completions: always where a graded task must give pairs."""
-    if cfg.task.name not in GRADED:
-        return False
-    return ALGO_NEEDS[cfg.algo.name] == PAIRS or cfg.task.samples is not None

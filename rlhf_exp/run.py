@@ -15,7 +15,6 @@ import torch
 import transformers
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from rlhf_exp.algorithms import learns_from_samples
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.stopping import SaveAndStop
@@ -41,7 +40,7 @@ from rlhf_exp.runs.unfit import check_newest
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
-from rlhf_exp.tasks.sampled import learn_from
+from rlhf_exp.tasks.sampled import learn_from, learns_from_samples
 from rlhf_exp.trainers import build_trainer
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import sys
 import pytest
 from transformers import GPT2Config, Qwen2Config, Qwen3Config
 
-from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS, TASK_GIVES
+from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
@@ -52,7 +53,7 @@ def folders(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algo", "task", "turn"), [(*pair, i % 3) for i, pair in enumerate(itertools.product(ALGO_NEEDS, TASK_GIVES))]
+    ("algo", "task", "turn"), [(*pair, i % 3) for i, pair in enumerate(itertools.product(ALGO_NEEDS, TASKS))]
 )
 def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(folders, algo, task, turn, capsys, monkeypatch):
     """Over the tasks, every algorithm meets every model with every peft."""
@@ -68,7 +69,7 @@ def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(folders,
             refusal = None
         except ConfigError as error:
             (refusal,) = error.problems
-        if ALGO_NEEDS[algo] not in TASK_GIVES[task]:
+        if ALGO_NEEDS[algo] not in TASKS[task].provides:
             assert refusal.startswith(f"algo={algo}: needs ") and f"task={task} has none" in refusal
         elif ALGO_NEEDS[algo] == PROMPTS and task == "hh_rlhf":
             assert refusal == NO_REWARD.format(algo)

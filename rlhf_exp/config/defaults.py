@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp.config import device
 from rlhf_exp.config.model_shape import Shape, find_shape
+from rlhf_exp.config.schema import TASKS
 from rlhf_exp.config.trl_arguments import load_arguments
 
 SMALL = 10_000_000
@@ -72,13 +73,6 @@ ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (_ANY
 
 EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (_ANY, 16))
 
-# A completion's budget for models that write text.
-BUDGETS = {
-    "countdown": (512, "the middle one of the study's budgets, 256, 512 and 1,024"),
-    "gsm8k": (512, "as verl's scripts for GSM8K; gold answers have up to 341 tokens of Qwen3"),
-    "hh_rlhf": (128, "half of the 256 tokens that the study's prompts have with their answers"),
-    "brevity": (32, "the reward, 2 - words / 16, is below 0 beyond 32 words"),
-}
 SMALL_BUDGET = 96
 SMALL_DRAWN_STEPS = 5_000
 DRAWN_STEPS = 700
@@ -109,7 +103,7 @@ def read_settings(cfg: Any) -> Settings:
     shape = find_shape(model.path, model.base, init, model.name)
     if model.parameters is not None:
         shape = shape._replace(parameters=int(model.parameters), source=f"model.parameters={model.parameters:g}")
-    drawn = task.name == "countdown" and task.source == "generated" and task.train_rows is None
+    drawn = TASKS[task.name].draws_rows and task.source == "generated" and task.train_rows is None
     drawn = drawn and task.samples is None
     return Settings(cfg.algo.name, task.name, cfg.peft.name, shape, bool(cfg.device.use_cpu), not drawn, cfg.algo.args)
 
@@ -165,7 +159,7 @@ def _say_size(of: Settings) -> str:
 def _budget(of: Settings) -> Default:
     if _is_small(of):
         return Default(SMALL_BUDGET, f"{_say_size(of)}: as model=tiny, whose searches it holds")
-    tokens, reason = BUDGETS[of.task]
+    tokens, reason = TASKS[of.task].budget
     half = (of.shape.context or 2 * tokens) // 2
     return Default(tokens, reason) if tokens <= half else Default(half, f"half of the context of {2 * half}")
 

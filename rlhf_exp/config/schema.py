@@ -3,18 +3,14 @@
 TRL's arguments are not here: they go through `algo.args` untouched.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, Union
 
-SEED_RANGE = ">= 0, <= 4294967295"  # what numpy takes
-# Upper bounds are where a value is a typing mistake, far above what anybody trains with.
-_TOKENS, _ROWS, _BATCH, _STEPS = ">= 1, <= 1000000", ">= 1, <= 10000000", ">= 1, <= 65536", ">= 0, <= 10000000"
-_COMPLETIONS, _PRICE, _RATE = ">= 1, <= 1024", ">= 0, <= 1000", "> 0, <= 1"
+from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
+from rlhf_exp.tasks.schema import find_keys, list_tasks
 
-
-def within(bounds: str) -> Any:
-    """A key whose numbers must lie in `bounds` (see checks.py); of a list or mapping, each number."""
-    return field(metadata={"range": bounds})
+TASKS = {name: find_keys(name) for name in list_tasks()}
+"""The keys of each task, in the task's own folder."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +32,8 @@ class Hybrid:
 class Curriculum:
     """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first being 0; empty is off."""
 
-    budgets: list[int] = within(_TOKENS)
-    from_steps: list[int] = within(_STEPS)
+    budgets: list[int] = within(TOKENS)
+    from_steps: list[int] = within(STEPS)
 
 
 @dataclass(frozen=True)
@@ -54,97 +50,17 @@ class Ppo:
     name: Literal["ppo"]
     args: dict[str, Any]
     critic: Literal["shared", "separate"]
-    critic_learning_rate: float = within(_RATE)
-    critic_warmup_steps: int = within(_STEPS)
+    critic_learning_rate: float = within(RATE)
+    critic_warmup_steps: int = within(STEPS)
     vf_coef: float = within("> 0, <= 1000")
     cliprange_value: float | None = within("> 0, <= 1000")
     gamma: float = within("> 0, <= 1")
     lam: float = within(">= 0, <= 1")
     whiten_advantages: bool
-    init_kl_coef: float = within(_PRICE)
+    init_kl_coef: float = within(PRICE)
     target_kl: float | None = within("> 0, <= 1000")
     kl_horizon: int = within(">= 1, <= 1000000000")
-    missing_eos_penalty: float | None = within(_PRICE)
-
-
-@dataclass(frozen=True)
-class Traces:
-    """The written searches that demonstrations consist of: on how many numbers, with which habits."""
-
-    numbers: list[int] = within(">= 2, <= 3")
-    give_up: float = within(">= 0, <= 1")
-    check: float = within(">= 0, <= 1")
-    max_attempts: int = within(">= 1, <= 1000")
-
-
-@dataclass(frozen=True)
-class SampledRows:
-    """What is sampled from the start model to learn from: prompts, completions of each, how many of them are used."""
-
-    rows: int = within(_ROWS)
-    completions: int = within(_COMPLETIONS)
-    per_prompt: int = within(_COMPLETIONS)
-
-
-@dataclass(frozen=True)
-class Countdown:
-    name: Literal["countdown"]
-    source: Literal["generated", "file", "hub"]
-    path: str | None
-    hub_id: str
-    numbers: list[int] = within(">= 2, <= 6")
-    low: int = within(">= 1, <= 1000000")
-    high: int = within(">= 1, <= 1000000")
-    target_low: int = within(">= 1, <= 1000000000")
-    target_high: int = within(">= 1, <= 1000000000")
-    train_rows: int | None = within(_ROWS)
-    data_seed: int = within(SEED_RANGE)
-    prompt: Literal["auto", "plain", "chat"]
-    samples: str | None
-    sampling: SampledRows
-    traces: Traces
-
-
-@dataclass(frozen=True)
-class Gsm8k:
-    name: Literal["gsm8k"]
-    source: Literal["hub", "file", "generated"]
-    path: str | None
-    hub_id: str
-    train_rows: int | None = within(_ROWS)
-    data_seed: int = within(SEED_RANGE)
-    prompt: Literal["auto", "plain", "chat"]
-    samples: str | None
-    sampling: SampledRows
-
-
-HH_RLHF_SUBSETS = ("harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled")
-
-
-@dataclass(frozen=True)
-class HhRlhf:
-    name: Literal["hh_rlhf"]
-    source: Literal["hub", "file", "generated"]
-    path: str | None
-    hub_id: str
-    subsets: list[Literal[HH_RLHF_SUBSETS]]
-    train_rows: int | None = within(_ROWS)
-    data_seed: int = within(SEED_RANGE)
-    prompt: Literal["auto", "plain", "chat"]
-    max_length: int | None = within(">= 2, <= 10000000")
-
-
-@dataclass(frozen=True)
-class Brevity:
-    """Prompts of a task or of a file; `of` is read where `source` says task."""
-
-    name: Literal["brevity"]
-    source: Literal["task", "file"]
-    path: str | None
-    of: Countdown | Gsm8k | HhRlhf
-    train_rows: int | None = within(_ROWS)
-    data_seed: int = within(SEED_RANGE)
-    prompt: Literal["auto", "plain", "chat"]
+    missing_eos_penalty: float | None = within(PRICE)
 
 
 @dataclass(frozen=True)
@@ -154,7 +70,7 @@ class Model:
     base: str | None
     init: dict[str, int | float | bool | str] | None = within("> 0, <= 10000000")
     parameters: float | None = within(">= 1000, <= 1e15")
-    learning_rate: dict[str, float | None] = within(_RATE)
+    learning_rate: dict[str, float | None] = within(RATE)
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
     enable_thinking: bool | None
@@ -182,12 +98,12 @@ class Peft:
 
 @dataclass(frozen=True)
 class LengthEfficiency:
-    tokens: int = within(_TOKENS)
+    tokens: int = within(TOKENS)
 
 
 @dataclass(frozen=True)
 class Overlong:
-    cache: int | None = within(_TOKENS)
+    cache: int | None = within(TOKENS)
 
 
 @dataclass(frozen=True)
@@ -198,7 +114,7 @@ class Repetition:
 
 @dataclass(frozen=True)
 class RandomReward:
-    seed: int | None = within(SEED_RANGE)
+    seed: int | None = within(SEED)
 
 
 @dataclass(frozen=True)
@@ -215,7 +131,7 @@ class Reward:
     functions: dict[str, str]
     path: str | None
     normalize: bool
-    batch_size: int = within(_BATCH)
+    batch_size: int = within(BATCH)
     length_efficiency: LengthEfficiency
     overlong: Overlong
     repetition: Repetition
@@ -251,7 +167,7 @@ class Logging:
 class Monitor:
     every_steps: int = within(">= 1, <= 10000000")
     probe_rows: int = within(">= 1, <= 65536")
-    probe_tokens: int = within(_TOKENS)
+    probe_tokens: int = within(TOKENS)
     stop_on_nonfinite: bool
 
 
@@ -259,27 +175,27 @@ class Monitor:
 class Eval:
     split: Literal["validation", "test"]
     rows: int = within(">= 1, <= 1000000")
-    completions: int = within(_COMPLETIONS)
+    completions: int = within(COMPLETIONS)
     greedy: bool
-    batch_size: int = within(_BATCH)
+    batch_size: int = within(BATCH)
     temperature: float = within("> 0, <= 10")
     top_p: float = within("> 0, <= 1")
     top_k: int = within(">= 0, <= 10000000")
-    seed: int = within(SEED_RANGE)
+    seed: int = within(SEED)
     cache_dir: str | None
 
 
 @dataclass(frozen=True)
 class Config:
-    seed: int = within(SEED_RANGE)
-    max_tokens: int = within(_TOKENS)
+    seed: int = within(SEED)
+    max_tokens: int = within(TOKENS)
     train_tokens: int | None = within(">= 1, <= 1000000000000000")
     dry_run: bool
     resume: str | None
     skip_finished: bool
     output_dir: str
     algo: Supervised | Grpo | Ppo
-    task: Countdown | Gsm8k | HhRlhf | Brevity
+    task: Union[tuple(TASKS.values())]  # noqa: UP007
     model: Model
     peft: Peft
     reward: Reward

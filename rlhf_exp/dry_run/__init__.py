@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from rlhf_exp.algorithms import ALGO_NEEDS, GRADED, LOSS_TYPES, PAIRS, PROMPTS, TASK_GIVES, learns_from_samples
+from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, PAIRS, PROMPTS
 from rlhf_exp.config.hub import is_hub_id, is_offline
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.schema import Config
@@ -33,10 +33,10 @@ from rlhf_exp.models.loading import load_config, locate_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.report.tables import duration
 from rlhf_exp.rewards.functions import load_function
-from rlhf_exp.tasks import Task, load_task, prompts_per_rollout
-from rlhf_exp.tasks.countdown.rows import count_rows
+from rlhf_exp.tasks import Task, find_rows, load_task, prompts_per_rollout
 from rlhf_exp.tasks.hub_rows import Unavailable
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
+from rlhf_exp.tasks.sampled import learns_from_samples
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
@@ -118,11 +118,11 @@ def _load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None
     if tokenizer is None:
         unchecked.append(f"task={cfg.task.name}: its rows, which are counted in tokens")
         return None
-    task_cfg = cfg.task.of if cfg.task.name == "brevity" and cfg.task.source == "task" else cfg.task
+    _, task_cfg = cfg.task.list_sources()[-1]
     sampled, counts = cfg, None
-    if task_cfg.name == "countdown" and task_cfg.source == "generated":
+    if task_cfg.draws_rows and task_cfg.source == "generated":
         whole = replace(cfg, task=task_cfg)
-        drawn, used = count_rows(whole)
+        drawn, used = find_rows(task_cfg).count_rows(whole)
         counts = drawn, cfg.eval.rows
         enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if ALGO_NEEDS[cfg.algo.name] == PROMPTS else 0)
         part = replace(task_cfg, train_rows=min(drawn, enough) or None)
@@ -274,8 +274,8 @@ def _render_prompt(tokenizer: "PreTrainedTokenizerBase", task: Task) -> list[str
 
 def _list_incompatible(cfg: Config) -> list[str]:
     """What cannot be combined with the chosen task and algorithm."""
-    refused = [algo for algo, need in ALGO_NEEDS.items() if need not in TASK_GIVES[cfg.task.name]]
+    refused = [algo for algo, need in ALGO_NEEDS.items() if need not in cfg.task.provides]
     losses = [loss for algo, known in LOSS_TYPES.items() if algo != cfg.algo.name for loss in known]
     lines = [f"not with task={cfg.task.name}: algo={', '.join(refused)}"] if refused else []
-    lines += [] if cfg.task.name in GRADED else [f"not with task={cfg.task.name}: reward=outcome"]
+    lines += [] if cfg.task.graded else [f"not with task={cfg.task.name}: reward=outcome"]
     return [*lines, f"not with algo={cfg.algo.name}: loss_type={', '.join(losses)}"]

@@ -49,7 +49,7 @@ _ABSENT = object()
 def _compose_groups(cfg: Config) -> DictConfig:
     """The config of the same groups with nothing set, and of the same model."""
     groups = [f"{group}={getattr(cfg, group).name}" for group in ("algo", "task", "peft", "device")]
-    groups += [f"task@task.of={cfg.task.of.name}"] if cfg.task.name == "brevity" else []
+    groups += [f"task@task.of={cfg.task.of.name}"] if hasattr(cfg.task, "of") else []
     if (ROOT / "conf" / "model" / f"{cfg.model.name}.yaml").is_file():  # else an option of the user's own folder
         groups.append(f"model={cfg.model.name}")
     register_resolvers()

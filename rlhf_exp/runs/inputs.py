@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.hub import is_hub_id
-from rlhf_exp.config.rules.task import list_sources
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -27,7 +26,7 @@ SHOWN = 8  # digits of a hash in a message
 def hash_inputs(cfg: "Config") -> dict[str, str]:
     """For each key that names a file or folder of this machine, a hash of what is there now."""
     found = {}
-    for key, task in list_sources(cfg):
+    for key, task in cfg.task.list_sources():
         if task.source == "file":
             found[f"{key}.path"] = hash_path(Path(task.path))
     samples = getattr(cfg.task, "samples", None)

@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlhf_exp.algorithms import GRADED
 from rlhf_exp.cli.subcommand import STOPPED, claim_output, compose_command, fail, refuse
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.errors import ConfigError
 
 if TYPE_CHECKING:
     pass
 
+GRADED = tuple(name for name, keys in TASKS.items() if keys.graded)
 FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
 usage: python -m rlhf_exp.sample [GROUP=OPTION ...] [KEY=VALUE ...]
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _compose(arguments: list[str]) -> Config:
     """The checked config. As for dpo: that algorithm needs no reward, and no other rows to learn from."""
     cfg = compose_command("sample", ["algo=dpo", f"output_dir={FOLDER}"], arguments)
-    if cfg.task.name not in GRADED:
+    if not cfg.task.graded:
         fitting = " or ".join(f"task={name}" for name in GRADED)
         raise ConfigError([f"task={cfg.task.name}: its completions cannot be graded as right or wrong; use {fitting}"])
     return cfg

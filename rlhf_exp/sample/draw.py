@@ -4,7 +4,6 @@ sample(cfg, Path("outputs/samples/x"), model_path, tokenizer)
 """
 
 from dataclasses import asdict, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,14 +28,14 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     from rlhf_exp.evaluation.metrics import summarise
     from rlhf_exp.experiment import Experiment
     from rlhf_exp.models.loading import name_model
-    from rlhf_exp.tasks import Task
+    from rlhf_exp.tasks import Task, find_rows
     from rlhf_exp.tasks.prompts import check_budget, check_vocabulary, encode_prompts
     from rlhf_exp.tasks.sampled import count_samples
 
     if _is_finished(folder):
         return folder
     cfg = replace(cfg, eval=replace(cfg.eval, completions=cfg.task.sampling.completions, greedy=False, seed=cfg.seed))
-    name, module = cfg.task.name, import_module(f"rlhf_exp.tasks.{cfg.task.name}.rows")
+    name, module = cfg.task.name, find_rows(cfg.task)
     task = Task(name, [], module.draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), module.grade_row)
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)

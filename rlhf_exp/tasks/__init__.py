@@ -1,15 +1,26 @@
 """Tasks: rows to learn from and rows to measure on.
 
-One module a task, named as in `task=`. Each has `load(cfg, tokenizer) -> Task`:
-
     task = load_task(cfg, tokenizer)
     task.train[0]                            # {"id": ..., "prompt": ..., the grader's columns}
     task.grade(completion, task.eval[0])     # -> Grade
+
+A task is a folder here and a file in conf/task, both named as in `task=`:
+
+    schema.py    `Keys`: its keys and what it provides, derived from a class of tasks/schema.py; no ML library
+    rows.py      load(cfg, tokenizer) -> Task
+                 of a graded task also, to learn from its own samples:
+                     draw_prompts(cfg, tokenizer, n) -> n rows to train on, as those of Task.eval
+                     grade_row(completion, row) -> Grade
+                 where `Keys.draws_rows` also:
+                     count_rows(cfg) -> how many rows are drawn, and how many training uses
+
+Every other module calls these, and asks for a property of `Keys`; none names a task.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.errors import ConfigError
@@ -19,6 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.tasks.schema import TaskKeys
 
 Row = dict[str, Any]
 
@@ -51,13 +63,18 @@ class Task:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+def find_rows(task: "TaskKeys") -> ModuleType:
+    """The rows.py of a task."""
+    return import_module(f"rlhf_exp.tasks.{task.name}.rows")
+
+
 def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows that `cfg.task` and `cfg.algo` ask for.
 
     Raises:
         ConfigError: rows that are missing, broken (file and line), or too few.
     """
-    return import_module(f"rlhf_exp.tasks.{cfg.task.name}.rows").load(cfg, tokenizer)
+    return find_rows(cfg.task).load(cfg, tokenizer)
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS
+from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion
 from rlhf_exp.tasks.splits import SHARES, split_of
@@ -37,6 +37,11 @@ class Sorted(NamedTuple):
 
     correct: list[Sample]
     wrong: list[Sample]
+
+
+def learns_from_samples(cfg: "Config") -> bool:
+    """Whether training rows are made of completions: always where a graded task must give pairs."""
+    return cfg.task.graded and (ALGO_NEEDS[cfg.algo.name] == PAIRS or cfg.task.samples is not None)
 
 
 def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:

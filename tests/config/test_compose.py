@@ -1,14 +1,16 @@
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from hydra import compose, initialize_config_dir
 
-from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, REWARDS, TASK_GIVES
+from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, REWARDS
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.rules import machine
+from rlhf_exp.config.schema import TASKS
 from rlhf_exp.errors import ConfigError
 
 CONF = ROOT / "conf"
@@ -89,10 +91,10 @@ def test_dr_grpo_does_not_scale_rewards():
 
 def test_names_tie_configs_tables_and_modules_together():
     assert set(list_options("algo")) == set(ALGO_NEEDS)
-    assert set(list_options("task")) == set(TASK_GIVES)
+    assert set(list_options("task")) == set(TASKS)
     assert set(list_options("loss_type")) == {*LOSS_TYPES["grpo"], *ALGO_NEEDS}
-    for task in TASK_GIVES:
-        assert find_spec(f"rlhf_exp.tasks.{task}")
+    for task, keys in TASKS.items():
+        assert get_args(get_type_hints(keys)["name"]) == (task,) and find_spec(f"rlhf_exp.tasks.{task}.rows")
     for algo in LOSS_TYPES:
         assert find_spec(f"rlhf_exp.trainers.{algo}")
     for reward in REWARDS:

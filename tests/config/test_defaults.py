@@ -7,11 +7,12 @@ import torch
 from safetensors.torch import save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from rlhf_exp.algorithms import ALGO_NEEDS, TASK_GIVES
+from rlhf_exp.algorithms import ALGO_NEEDS
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.defaults import list_defaults, read_settings
 from rlhf_exp.config.model_shape import INIT_VOCABULARY, KNOWN, count_parameters, find_shape
+from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run.differences import compare_with_defaults
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_tokenizer
@@ -281,7 +282,7 @@ def test_an_adapter_is_of_its_bases_size(llama_7b, tmp_path):
 
 def test_every_default_has_a_value_and_a_reason():
     for algo in ALGO_NEEDS:
-        for task in (name for name, given in TASK_GIVES.items() if ALGO_NEEDS[algo] in given):
+        for task in (name for name, keys in TASKS.items() if ALGO_NEEDS[algo] in keys.provides):
             for model in ("tiny", "gpt2", "qwen3_1_7b"):
                 reward = ["reward=model", "reward.path=org/x"] if task == "hh_rlhf" else []
                 cfg = compose_config([f"algo={algo}", f"task={task}", f"model={model}", *reward])

@@ -1,6 +1,6 @@
 import pytest
 
-from rlhf_exp.algorithms import TASK_GIVES
+from rlhf_exp.config.schema import TASKS
 from rlhf_exp.rewards.brevity import build
 
 
@@ -22,5 +22,5 @@ def test_every_sixteen_words_cost_one_point(completion, score):
 
 
 def test_no_task_needs_a_grader_for_it():
-    assert build(None, None).__name__ == "brevity" in TASK_GIVES
+    assert build(None, None).__name__ == "brevity" in TASKS
     assert build(None, None)(prompts=["a", "b"], completions=["x y", "x"]) == [1.875, 1.9375]

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, TASK_GIVES, TRL_SAMPLING
+from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, TRL_SAMPLING
+from rlhf_exp.config.schema import TASKS
 from rlhf_exp.config.values import suggest
 
 if TYPE_CHECKING:
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
 def check_algo(cfg: "Config") -> list[str]:
     """Whether the task gives what the algorithm learns from, and the loss is one of its own."""
     algo, task, problems = cfg.algo.name, cfg.task.name, []
-    need, gives = ALGO_NEEDS[algo], TASK_GIVES[task]
+    need, gives = ALGO_NEEDS[algo], cfg.task.provides
     if need not in gives:
-        tasks = [name for name, given in TASK_GIVES.items() if need in given]
+        tasks = [name for name, keys in TASKS.items() if need in keys.provides]
         fitting = [name for name, needed in ALGO_NEEDS.items() if needed in gives]
         problems.append(
             f"algo={algo}: needs {need}, and task={task} has none; tasks with {need.split()[-1]}:"

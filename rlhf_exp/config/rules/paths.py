@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.config.hub import is_hub_id
-from rlhf_exp.config.rules.task import FILES, list_sources
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -57,13 +56,13 @@ def find_missing_weights(cfg: "Config") -> list[str]:
 
 def _check_task(cfg: "Config") -> list[str]:
     problems = []
-    for key, task in list_sources(cfg):
+    for key, task in cfg.task.list_sources():
         if task.source != "file" or task.path is None:
             continue
         if not Path(task.path).exists():
             problems.append(f"{key}.path={task.path}: no such file")
-        elif task.name in ("countdown", "brevity") and not Path(task.path).is_file():
-            problems.append(f"{key}.path={task.path}: not a file; must be {FILES[task.name]}")
+        elif not task.reads_folder and not Path(task.path).is_file():
+            problems.append(f"{key}.path={task.path}: not a file; must be {task.file}")
     samples = getattr(cfg.task, "samples", None)
     if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
         problems.append(

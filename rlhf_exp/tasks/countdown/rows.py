@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from rlhf_exp.algorithms import learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
@@ -33,11 +32,13 @@ from rlhf_exp.tasks import Row, Task, as_completion, check_template, prompts_per
 from rlhf_exp.tasks.countdown.traces import reachable, write_trace
 from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import read_lines
+from rlhf_exp.tasks.sampled import learns_from_samples
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config.schema import Config, Countdown
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.tasks.countdown.schema import Keys
 
 SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
 """Percent of all problems."""
@@ -157,7 +158,7 @@ def rows_needed(cfg: "Config") -> int:
 
 
 def draw_problems(
-    task: "Countdown", counts: list[int], split: str, n: int, seed: int, distinct: bool = False
+    task: "Keys", counts: list[int], split: str, n: int, seed: int, distinct: bool = False
 ) -> list[tuple[list[int], int]]:
     """Draw `n` solvable problems of `split`: numbers uniform, target uniform among those in range they can reach.
 
@@ -197,7 +198,7 @@ def draw_problems(
     return problems
 
 
-def _refuse_many(task: "Countdown", key: str, n: int, split: str) -> str | None:
+def _refuse_many(task: "Keys", key: str, n: int, split: str) -> str | None:
     """Why `n` different problems of the split cannot be had, where that is known without drawing them."""
     most, what = MOST_DRAWN, ""
     sets = sum(comb(task.high - task.low + k, k) for k in task.numbers)
@@ -247,12 +248,12 @@ def _list_alike(
     return list({problem_id(*problem): problem for problem in drawn}.values())
 
 
-def _demonstrate(numbers: list[int], target: int, task: "Countdown", rng: Random, chat: bool) -> Row:
+def _demonstrate(numbers: list[int], target: int, task: "Keys", rng: Random, chat: bool) -> Row:
     trace = write_trace(numbers, target, task.traces, rng)
     return {"prompt": _row(numbers, target, chat)["prompt"], "completion": as_completion(trace, chat)}
 
 
-def _read_splits(task: "Countdown") -> dict[str, list[tuple[list[int], int]]]:
+def _read_splits(task: "Keys") -> dict[str, list[tuple[list[int], int]]]:
     """The distinct problems of the file or the hub, by split."""
     problems = list(_read_file(task) if task.source == "file" else _read_hub(task))
     return {name: [p for p in problems if split_of(*p) == name] for name in SPLITS}
@@ -266,7 +267,7 @@ def _distinct(rows: Iterable[tuple[list[int], int]]) -> Iterator[tuple[list[int]
             yield numbers, target
 
 
-def _read_file(task: "Countdown") -> Iterator[tuple[list[int], int]]:
+def _read_file(task: "Keys") -> Iterator[tuple[list[int], int]]:
     return _distinct(_check_row(row, where) for where, row in read_lines(Path(task.path)))
 
 
@@ -280,6 +281,6 @@ def _check_row(row: Any, where: str) -> tuple[list[int], int]:
     return numbers, target
 
 
-def _read_hub(task: "Countdown") -> Iterator[tuple[list[int], int]]:
+def _read_hub(task: "Keys") -> Iterator[tuple[list[int], int]]:
     rows = read_hub(task.hub_id, parts=("train",), local="FILE.jsonl")
     return _distinct((list(row["nums"]), int(row["target"])) for _, _, row in rows)

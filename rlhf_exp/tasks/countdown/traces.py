@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Traces
+    from rlhf_exp.tasks.countdown.schema import Traces
 
 LARGEST_STEP = 200
 """The largest value a trace writes: the tiny tokenizer has one token for each integer from 0 to this."""

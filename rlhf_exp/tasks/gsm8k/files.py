@@ -21,7 +21,7 @@ from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Gsm8k
+    from rlhf_exp.tasks.gsm8k.schema import Keys
 
 FORM = '{"question": text, "answer": text}'
 
@@ -40,7 +40,7 @@ class Problem(NamedTuple):
         return blake2b(self.question.encode(), digest_size=8).hexdigest()
 
 
-def read_splits(task: "Gsm8k") -> tuple[dict[str, list[Problem]], dict[str, Any]]:
+def read_splits(task: "Keys") -> tuple[dict[str, list[Problem]], dict[str, Any]]:
     """The problems of train, validation and test, no question twice; and the counts of what was read and dropped.
 
     Raises:
@@ -68,7 +68,7 @@ def read_splits(task: "Gsm8k") -> tuple[dict[str, list[Problem]], dict[str, Any]
     return splits, facts
 
 
-def _read_rows(task: "Gsm8k") -> Iterator[tuple[str, str, Any]]:
+def _read_rows(task: "Keys") -> Iterator[tuple[str, str, Any]]:
     """Every row with the source's part (train, test, or `all` where it has none) and its place."""
     path = Path(task.path or "")
     if task.source == "generated":

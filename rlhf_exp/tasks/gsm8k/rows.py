@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS, learns_from_samples
+from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
 from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
 from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
+from rlhf_exp.tasks.sampled import learns_from_samples
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlhf_exp.config.schema import HH_RLHF_SUBSETS
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.tasks.hh_rlhf.schema import SUBSETS
 from rlhf_exp.tasks.hh_rlhf.synthetic import WRITTEN_SUBSETS, write_pairs
 from rlhf_exp.tasks.hub_rows import read_hub
 from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import HhRlhf
+    from rlhf_exp.tasks.hh_rlhf.schema import Keys
 
 ENDINGS = (".jsonl", ".jsonl.gz")
 FORM = '{"chosen": text, "rejected": text}'
@@ -39,7 +39,7 @@ class RawPair(NamedTuple):
     rejected: str
 
 
-def read_raw(task: "HhRlhf") -> Iterator[RawPair]:
+def read_raw(task: "Keys") -> Iterator[RawPair]:
     """Every pair of `task.subsets` that the source has.
 
     Raises:
@@ -95,7 +95,7 @@ def _check_texts(row: Any, where: str) -> tuple[str, str]:
 
 
 def _subset_of(file: Path) -> str | None:
-    named = (subset for subset in HH_RLHF_SUBSETS if subset in file.name or subset == file.absolute().parent.name)
+    named = (subset for subset in SUBSETS if subset in file.name or subset == file.absolute().parent.name)
     return next(named, None)
 
 

@@ -2,11 +2,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.algorithms import GRADED
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.schema import find_keys
 
 PLAIN = SimpleNamespace(chat_template=None)
 
@@ -33,7 +33,7 @@ def test_it_runs_offline_by_default_on_the_prompts_of_countdown():
 def test_rows_have_an_id_and_a_prompt_and_nothing_to_grade():
     task = load("task.train_rows=6", "eval.rows=4")
     assert {key for row in [*task.train, *task.eval] for key in row} == {"id", "prompt"}
-    assert task.grade is None and task.pairs == [] and "brevity" not in GRADED
+    assert task.grade is None and task.pairs == [] and not find_keys("brevity").graded
 
 
 @pytest.mark.parametrize("of", ["gsm8k", "hh_rlhf"])

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.config.schema import HH_RLHF_SUBSETS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf.files import WRITTEN, find_pair_files, read_raw
+from rlhf_exp.tasks.hh_rlhf.schema import SUBSETS
 
 ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
 LINE = json.dumps(ROW)
@@ -49,7 +49,7 @@ def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
     write(tmp_path / "red-team-attempts" / "red_team_attempts.jsonl.gz", "of another form")
     write(tmp_path / "helpful-base" / "notes.txt", "no pairs")
     write(tmp_path / "helpful-rejection-sampled" / "attestation.jsonl")  # no "test" in it but as part of a word
-    found = Counter((raw.subset, raw.part) for raw in read(tmp_path, HH_RLHF_SUBSETS))
+    found = Counter((raw.subset, raw.part) for raw in read(tmp_path, SUBSETS))
     assert found == {
         ("harmless-base", "test"): 1,
         ("helpful-base", "train"): 1,
@@ -60,14 +60,14 @@ def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
 
 
 def test_only_the_subsets_asked_for_are_read(tmp_path):
-    for subset in HH_RLHF_SUBSETS:
+    for subset in SUBSETS:
         write(tmp_path / f"{subset}.jsonl")
     assert [raw.subset for raw in read(tmp_path, ["helpful-base"])] == ["helpful-base"]
 
 
 def test_a_lone_file_needs_no_other_subset_but_its_own(tmp_path):
     path = write(tmp_path / "harmless-base" / "test.jsonl")
-    assert find_pair_files(path, list(HH_RLHF_SUBSETS)) == [(path, "harmless-base", "test")]
+    assert find_pair_files(path, list(SUBSETS)) == [(path, "harmless-base", "test")]
     assert refuse(path, ["helpful-base"]) == (
         f"task.subsets=['helpful-base']: {path} is harmless-base; use task.subsets=[harmless-base]"
     )
@@ -161,7 +161,7 @@ def test_a_hub_that_cannot_be_reached_names_the_local_options(monkeypatch):
 
 
 def test_the_written_set_is_one_and_is_read_by_subset():
-    whole, half = (read(None, subsets, source="generated") for subsets in (HH_RLHF_SUBSETS, ["helpful-base"]))
+    whole, half = (read(None, subsets, source="generated") for subsets in (SUBSETS, ["helpful-base"]))
     assert len(whole) == WRITTEN and len(half) == WRITTEN // 2
     assert half == [raw for raw in whole if raw.subset == "helpful-base"]
 

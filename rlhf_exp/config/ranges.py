@@ -1,0 +1,18 @@
+"""Ranges of our own keys: `within` gives a dataclass field its bounds, which values.py checks.
+
+    seed: int = within(SEED)
+
+Upper bounds are where a value is a typing mistake, far above what anybody trains with.
+"""
+
+from dataclasses import field
+from typing import Any
+
+SEED = ">= 0, <= 4294967295"  # what numpy takes
+TOKENS, ROWS, BATCH, STEPS = ">= 1, <= 1000000", ">= 1, <= 10000000", ">= 1, <= 65536", ">= 0, <= 10000000"
+COMPLETIONS, PRICE, RATE = ">= 1, <= 1024", ">= 0, <= 1000", "> 0, <= 1"
+
+
+def within(bounds: str) -> Any:
+    """A key whose numbers must lie in `bounds`; of a list or mapping, each number."""
+    return field(metadata={"range": bounds})

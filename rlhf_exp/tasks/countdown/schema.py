@@ -1,0 +1,44 @@
+"""The keys of task=countdown."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rlhf_exp.config.ranges import within
+from rlhf_exp.tasks.schema import GradedKeys
+
+
+@dataclass(frozen=True)
+class Traces:
+    """The synthetic searches that demonstrations consist of: on how many numbers, with which habits."""
+
+    numbers: list[int] = within(">= 2, <= 3")
+    give_up: float = within(">= 0, <= 1")
+    check: float = within(">= 0, <= 1")
+    max_attempts: int = within(">= 1, <= 1000")
+
+
+@dataclass(frozen=True)
+class Keys(GradedKeys):
+    name: Literal["countdown"]
+    numbers: list[int] = within(">= 2, <= 6")
+    low: int = within(">= 1, <= 1000000")
+    high: int = within(">= 1, <= 1000000")
+    target_low: int = within(">= 1, <= 1000000000")
+    target_high: int = within(">= 1, <= 1000000000")
+    traces: Traces
+
+    columns = ("numbers", "target")
+    draws_rows = True
+    file = "a JSONL file with nums and target"
+    budget = (512, "the middle one of the budgets that Countdown is studied with, 256, 512 and 1,024")
+
+    def find_problems(self, key: str) -> list[str]:
+        problems = [
+            f"{key}.{low}={getattr(self, low)}: must be at most {key}.{high}={getattr(self, high)}"
+            for low, high in (("low", "high"), ("target_low", "target_high"))
+            if getattr(self, low) > getattr(self, high)
+        ]
+        for name, counts in (("numbers", self.numbers), ("traces.numbers", self.traces.numbers)):
+            if not counts:
+                problems.append(f"{key}.{name}=[]: must hold how many numbers a problem has, such as [3]")
+        return problems + super().find_problems(key)

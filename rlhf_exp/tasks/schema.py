@@ -1,0 +1,85 @@
+"""What is known about a task before any of its rows is read: its keys, what it provides, how it is measured.
+
+    cfg.task.graded                # True: its answers are right or wrong
+    cfg.task.list_sources()        # [("task", cfg.task)]
+    find_keys("gsm8k").provides    # ("prompts", "demonstrations", "preference pairs")
+
+Each task's schema.py derives `Keys` from one of the two classes here. Other modules ask for a property of it, never for
+the task's name. Imports no ML library.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, within
+
+
+@dataclass(frozen=True)
+class TaskKeys:
+    """Keys that every task has. What has no type here is no key, but the same for every experiment on the task."""
+
+    name: str
+    source: Literal["generated", "file", "hub"]
+    path: str | None
+    train_rows: int | None = within(ROWS)
+    data_seed: int = within(SEED)
+    prompt: Literal["auto", "plain", "chat"]
+
+    provides = (PROMPTS,)
+    """What algorithms can learn from."""
+    graded = False
+    """Whether its answers are right or wrong, by a grader."""
+    columns = ()
+    """What its rows hold for rewards to read, beside the prompt."""
+    draws_rows = False
+    """Whether source=generated draws as many rows as training uses; else it has a fixed set of them."""
+    file = "a JSONL file"
+    """What `path` must be."""
+    reads_folder = False
+    """Whether `path` may be a folder."""
+    budget = (512, "the default where the task names none")
+    """The default of max_tokens for models that write text, and the reason."""
+
+    def find_problems(self, key: str) -> list[str]:
+        """Values that do not fit each other, one line each; `key` is where these keys stand, such as `task`."""
+        if self.source == "file" and self.path is None:
+            return [f"{key}.source=file: needs {key}.path, {self.file}"]
+        return []
+
+    def list_sources(self) -> list[tuple[str, "TaskKeys"]]:
+        """The keys that rows are read by, with their place: of a task that takes another's prompts, that one's last."""
+        return [("task", self)]
+
+
+@dataclass(frozen=True)
+class SampledRows:
+    """What is sampled from the start model to learn from: prompts, completions of each, how many of them are used."""
+
+    rows: int = within(ROWS)
+    completions: int = within(COMPLETIONS)
+    per_prompt: int = within(COMPLETIONS)
+
+
+@dataclass(frozen=True)
+class GradedKeys(TaskKeys):
+    """Keys of tasks with a grader: completions of the start model give preference pairs and demonstrations."""
+
+    hub_id: str
+    samples: str | None
+    sampling: SampledRows
+
+    provides = (PROMPTS, DEMONSTRATIONS, PAIRS)
+    graded = True
+
+
+def list_tasks() -> list[str]:
+    """The names of all tasks, which are those of the folders here."""
+    return sorted(schema.parent.name for schema in Path(__file__).parent.glob("*/schema.py"))
+
+
+def find_keys(name: str) -> type[TaskKeys]:
+    """The `Keys` of the task of that name."""
+    return import_module(f"rlhf_exp.tasks.{name}.schema").Keys
