@@ -7,7 +7,7 @@ draw_length_bias(figures, out)  ->  [(out/plots/longer_wins.png, caption)]
 from pathlib import Path
 from typing import Any
 
-from rlhf_exp.report.figure import BLUE, GREY, ORANGE, Picture, add_axes, open_figure, plot_path
+from rlhf_exp.report.figure import BLUE, GREY, PALETTE, Picture, add_axes, name_rows, open_figure, plot_intervals
 
 
 def main_unit(figures: dict[str, Any]) -> str:
@@ -23,37 +23,32 @@ def draw_histograms(figures: dict[str, Any], out: Path) -> list[Picture]:
         found = {text: figures["histograms"][unit][text] for text in texts if text in figures["histograms"][unit]}
         if not found:
             continue
-        with open_figure(out, f"{name}_{unit}") as figure:
+        beyond = sum(histogram["beyond"] for histogram in found.values())
+        more = f"; {beyond:,} texts lie beyond the right end" if beyond else ""
+        caption = f"Length of the {name} in {unit}{more}"
+        with open_figure(out, f"{name}_{unit}", caption) as (figure, picture):
             axes = add_axes(figure, unit, "rows")
-            for (text, histogram), color in zip(found.items(), (BLUE, ORANGE), strict=False):
+            for (text, histogram), color in zip(found.items(), PALETTE, strict=False):
                 axes.stairs(histogram["counts"], histogram["edges"], color=color, label=text, linewidth=1.6)
             axes.set(xlim=(0, None), ylim=(0, None))
             if len(found) > 1:
                 figure.legend(loc="outside upper left", ncols=2)
-        beyond = sum(histogram["beyond"] for histogram in found.values())
-        more = f"; {beyond:,} texts lie beyond the right end" if beyond else ""
-        caption = f"Length of the {name} in {unit}{more}"
-        pictures.append((plot_path(out, f"{name}_{unit}"), caption))
+        pictures.append(picture)
     return pictures
 
 
 def draw_length_bias(figures: dict[str, Any], out: Path) -> list[Picture]:
-    """How often the longer answer is the chosen one, with its interval, a dot for each subset."""
+    """How often the longer answer is the chosen one, with its interval: one dot per subset."""
     unit = main_unit(figures)
     rows = {name: part[unit]["longer_wins"] for name, part in figures["subsets"].items() if "longer_wins" in part[unit]}
     if not rows:
         return []
-    with open_figure(out, "longer_wins", height=1.1 + 0.32 * len(rows)) as figure:
-        axes = add_axes(figure, "the longer answer is the chosen one, %")
-        axes.axvline(50, color=GREY, linestyle="--", linewidth=1.2)
-        for place, interval in enumerate(rows.values()):
-            if interval["low"] is not None:
-                axes.plot([100 * interval["low"], 100 * interval["high"]], [place, place], color=BLUE)
-        axes.plot([100 * interval["value"] for interval in rows.values()], range(len(rows)), "o", color=BLUE)
-        axes.set_yticks(range(len(rows)), list(rows))
-        axes.set(ylim=(len(rows) - 0.5, -0.5))
-        axes.grid(visible=False, axis="y")
     caption = (
         f"Share of the pairs whose longer answer, in {unit}, is the chosen one, with 95% intervals; ties count half"
     )
-    return [(plot_path(out, "longer_wins"), caption)]
+    with open_figure(out, "longer_wins", caption, height=1.1 + 0.32 * len(rows)) as (figure, picture):
+        axes = add_axes(figure, "the longer answer is the chosen one, %")
+        axes.axvline(50, color=GREY, linestyle="--", linewidth=1.2)
+        plot_intervals(axes, range(len(rows)), list(rows.values()), BLUE)
+        name_rows(axes, range(len(rows)), list(rows), margin=0.5)
+    return [picture]

@@ -22,7 +22,6 @@ from rlhf_exp.report.figure import (
     Picture,
     add_axes,
     open_figure,
-    plot_path,
 )
 from rlhf_exp.report.groups import name_method
 from rlhf_exp.report.summary import OUTCOMES
@@ -64,50 +63,37 @@ CURVES = (
 )  # fmt: skip
 
 
-class Panel(NamedTuple):
-    """One of the plots that stand above each other over the same steps."""
-
-    unit: str
-    keys: dict[str, str]
-
-
 STACKS = {
-    "optimizer": ("In training: {}", (
-        Panel("loss", {"loss": ""}),
-        Panel("learning rate", {"learning_rate": ""}),
-        Panel("gradient norm", {"grad_norm": "policy", "ppo/critic_grad_norm": "critic"}),
-    )),
+    "optimizer": ("In training: {}", {
+        "loss": {"loss": ""},
+        "learning rate": {"learning_rate": ""},
+        "gradient norm": {"grad_norm": "policy", "ppo/critic_grad_norm": "critic"},
+    }),
     "ppo": ("PPO: losses, the critic beside the returns, the variance that it explains, shares clipped, KL and its"
-            " price", (
-        Panel("loss", {"ppo/policy_loss": "policy", "ppo/value_loss": "value"}),
-        Panel("reward", {"ppo/value_mean": "value", "ppo/return_mean": "return"}),
-        Panel("explained", {"ppo/explained_variance": ""}),
-        Panel("clipped", {"ppo/clip_fraction": "policy", "ppo/value_clip_fraction": "value"}),
-        Panel("KL, nats", {"ppo/kl": "k1", "ppo/kl_exact": "exact", "ppo/kl_k3": "k3"}),
-        Panel("KL price", {"ppo/kl_coef": ""}),
-    )),
+            " price", {
+        "loss": {"ppo/policy_loss": "policy", "ppo/value_loss": "value"},
+        "reward": {"ppo/value_mean": "value", "ppo/return_mean": "return"},
+        "explained": {"ppo/explained_variance": ""},
+        "clipped": {"ppo/clip_fraction": "policy", "ppo/value_clip_fraction": "value"},
+        "KL, nats": {"ppo/kl": "k1", "ppo/kl_exact": "exact", "ppo/kl_k3": "k3"},
+        "KL price": {"ppo/kl_coef": ""},
+    }),
 }  # fmt: skip
-"""Drawn in the report of one run alone."""
+"""Plots that stand above each other over the same steps, in the report of one run: a caption, and for each unit the
+metrics with their labels."""
 
 COMPONENT = re.compile("rewards/(.+)/mean")
 
 
 def draw_run(run: Run, out: Path) -> list[Picture]:
     """The curves of one run; outcomes and length have plots of their own, with more in them."""
-    pictures = []
-    for curve in list_curves([run]):
-        if curve.name == "correct":
-            picture = _draw_outcomes(run, out)
-        elif curve.name == "length":
-            picture = _draw_length(run, out)
-        else:
-            picture = _draw_lines(run, out, curve)
-        pictures += [picture] if picture else []
+    curves = list_curves([run])
     components = {key: found[1] for row in run.metrics for key in row if (found := COMPONENT.fullmatch(key))}
     if len(components) > 1:  # one alone is the reward
-        curve = Curve("components", "Rewards in training, each before its weight", "reward", components)
-        pictures += [picture] if (picture := _draw_lines(run, out, curve)) else []
-    return pictures + [picture for name in STACKS if (picture := _draw_stack(run, out, name))]
+        curves.append(Curve("components", "Rewards in training, each before its weight", "reward", components))
+    special = {"correct": _draw_outcomes, "length": _draw_length}
+    pictures = [special.get(curve.name, _draw_lines)(run, out, curve) for curve in curves]
+    return [picture for picture in [*pictures, *(_draw_stack(run, out, name) for name in STACKS)] if picture]
 
 
 def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
@@ -120,14 +106,15 @@ def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
         drawn = sum(any(steps for steps, _ in group) for group in series.values())
         if drawn < min(2, len(groups)):  # of one setting alone there is nothing to compare: its own report has it
             continue
-        with open_figure(out, curve.name) as figure:
+        which = next(iter(curve.keys.values()))
+        caption = f"{curve.caption} ({which})" if which else curve.caption
+        with open_figure(out, curve.name, caption) as (figure, picture):
             axes = add_axes(figure, xlabel, curve.unit)
             for index, (label, group) in enumerate(series.items()):
                 style = {"color": PALETTE[index % 7], "linestyle": DASHES[index // 7 % 4]}
                 _plot_group(axes, group, [places.get(run.path) for run in groups[label]], label, style)
             figure.legend(loc="outside lower left", ncols=2 if len(groups) > 3 else 1, fontsize=8)
-        which = next(iter(curve.keys.values()))
-        pictures.append((plot_path(out, curve.name), f"{curve.caption}{which and f' ({which})'}"))
+        pictures.append(picture)
     return pictures
 
 
@@ -152,60 +139,58 @@ def _main_series(run: Run, curve: Curve) -> tuple[list[int], list[float]]:
     return next((series for key in named if (series := run.series(key))[0]), ([], []))
 
 
+def _find_logged(run: Run, keys: dict[str, str]) -> dict[str, str]:
+    return {key: label for key, label in keys.items() if run.series(key)[0]}
+
+
 def _draw_lines(run: Run, out: Path, curve: Curve) -> Picture | None:
-    present = {key: label for key, label in curve.keys.items() if run.series(key)[0]}
-    if not present:
+    if not (logged := _find_logged(run, curve.keys)):
         return None
-    with open_figure(out, curve.name) as figure:
-        axes = add_axes(figure, "step", curve.unit)
-        for color, (key, label) in zip(cycle(PALETTE), present.items(), strict=False):
-            _plot(axes, *run.series(key), color=color, label=label)
-        if any(present.values()):
+    with open_figure(out, curve.name, curve.caption) as (figure, picture):
+        _plot_metrics(add_axes(figure, "step", curve.unit), run, logged)
+        if any(logged.values()):
             figure.legend(loc="outside upper left", ncols=3)
-    return plot_path(out, curve.name), curve.caption
+    return picture
 
 
 def _draw_stack(run: Run, out: Path, name: str) -> Picture | None:
     caption, listed = STACKS[name]
     drawn = {"loss"} if run.info.get("algo") in LOSS_ALGOS else set()  # in a plot of its own
-    panels = [
-        Panel(unit, present)
-        for unit, keys in listed
-        if not drawn & keys.keys() and (present := {key: label for key, label in keys.items() if run.series(key)[0]})
-    ]
-    if not panels:
+    found = {unit: _find_logged(run, keys) for unit, keys in listed.items() if not drawn & keys.keys()}
+    if not (panels := {unit: keys for unit, keys in found.items() if keys}):
         return None
-    with open_figure(out, name, height=0.7 + 1.3 * len(panels)) as figure:
+    with open_figure(out, name, caption.format(", ".join(panels)), height=0.7 + 1.3 * len(panels)) as (figure, picture):
         stacked = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (unit, keys) in zip(stacked, panels, strict=True):
-            for color, (key, label) in zip(cycle(PALETTE), keys.items(), strict=False):
-                _plot(axes, *run.series(key), color=color, label=label)
+        for axes, (unit, keys) in zip(stacked, panels.items(), strict=True):
+            _plot_metrics(axes, run, keys)
             axes.set(ylabel=unit)
             if any(keys.values()):
                 axes.legend(fontsize=7, ncols=3)
         stacked[-1].set(xlabel="step")
-    return plot_path(out, name), caption.format(", ".join(panel.unit for panel in panels))
+    return picture
 
 
-def _draw_outcomes(run: Run, out: Path) -> Picture | None:
+def _draw_outcomes(run: Run, out: Path, curve: Curve) -> Picture | None:
     series = [run.series(f"outcome/{outcome}") for outcome in OUTCOMES]
-    if not series[0][0]:
+    if not (steps := series[0][0]):
         return None
-    with open_figure(out, "outcomes") as figure:
+    caption = "Correct, partial and failed completions in training"
+    with open_figure(out, "outcomes", caption) as (figure, picture):
         axes = add_axes(figure, "step", "% of the completions")
         shares = [[100 * value for value in values] for _, values in series]
-        axes.stackplot(series[0][0], shares, labels=OUTCOMES, colors=(GREEN, ORANGE, "#d0d7de"))
-        axes.set(xlim=(series[0][0][0], max(series[0][0][-1], series[0][0][0] + 1)), ylim=(0, 100))
+        axes.stackplot(steps, shares, labels=OUTCOMES, colors=(GREEN, ORANGE, "#d0d7de"))
+        axes.set(xlim=(steps[0], max(steps[-1], steps[0] + 1)), ylim=(0, 100))
         figure.legend(loc="outside upper left", ncols=3)
-    return plot_path(out, "outcomes"), "Correct, partial and failed completions in training"
+    return picture
 
 
-def _draw_length(run: Run, out: Path) -> Picture | None:
+def _draw_length(run: Run, out: Path, curve: Curve) -> Picture | None:
     steps, lengths = run.series("completions/mean_length")
     if not steps:
         return None
     clipped_steps, clipped = run.series("completions/clipped_ratio")
-    with open_figure(out, "length", height=4.2) as figure:
+    caption = "Completion length in training, and the share cut off at the budget"
+    with open_figure(out, "length", caption, height=4.2) as (figure, picture):
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
         _plot(upper, steps, lengths, color=BLUE)
         if budget := run.info.get("max_tokens"):
@@ -216,7 +201,7 @@ def _draw_length(run: Run, out: Path) -> Picture | None:
         upper.set(ylabel="mean tokens", ylim=(0, None))
         _plot(lower, clipped_steps, [100 * value for value in clipped], color=ORANGE)
         lower.set(ylabel="cut off, %", ylim=(0, max([5, *(105 * value for value in clipped)])), xlabel="step")
-    return plot_path(out, "length"), "Completion length in training, and the share cut off at the budget"
+    return picture
 
 
 def _plot_group(
@@ -244,6 +229,11 @@ def _plot_group(
             _plot(axes, *mean.T.tolist(), label=f"{label} (mean of {len(complete)} runs)", **style)
     elif lines:
         _plot(axes, *zip(*lines[0].values(), strict=True), label=label, **style)
+
+
+def _plot_metrics(axes: Axes, run: Run, keys: dict[str, str]) -> None:
+    for color, (key, label) in zip(cycle(PALETTE), keys.items(), strict=False):
+        _plot(axes, *run.series(key), color=color, label=label)
 
 
 def _plot(axes: Axes, steps: list[int], values: list[float], **style: str) -> None:

@@ -1,19 +1,22 @@
-"""What every plot shares: colours, and a figure that is saved as out/plots/NAME.png.
+"""What every plot shares: colours and style, dots with intervals, and a figure that is saved as out/plots/NAME.png.
 
-with open_figure(out, "kl") as figure:
+with open_figure(out, "kl", "KL to the start model") as (figure, picture):
     add_axes(figure, "step", "nats").plot([1, 2], [0.0, 0.1], color=BLUE)
-plot_path(out, "kl")  ->  out/plots/kl.png
+picture    # (out/plots/kl.png, "KL to the start model")
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, told apart with any colour vision; yellow is left out, as it is faint on white.
+from rlhf_exp.stats import Interval
+
+# Okabe and Ito's palette, which readers with any colour vision can distinguish; without yellow, faint on white.
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, GREY = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c959f",
 )  # fmt: skip
@@ -37,13 +40,14 @@ Picture = tuple[Path, str]
 
 
 @contextmanager
-def open_figure(out: Path, name: str, height: float = SIZE[1]) -> Iterator[Figure]:
+def open_figure(out: Path, name: str, caption: str, height: float = SIZE[1]) -> Iterator[tuple[Figure, Picture]]:
     """A figure without pyplot: Agg draws it, no display or global state is involved."""
+    path = out / "plots" / f"{name}.png"
     with matplotlib.rc_context(RC):
         figure = Figure(figsize=(SIZE[0], height), layout="constrained")
-        yield figure
-        plot_path(out, name).parent.mkdir(exist_ok=True)
-        figure.savefig(plot_path(out, name))
+        yield figure, (path, caption)
+        path.parent.mkdir(exist_ok=True)
+        figure.savefig(path)
 
 
 def add_axes(figure: Figure, xlabel: str, ylabel: str = "") -> Axes:
@@ -53,6 +57,29 @@ def add_axes(figure: Figure, xlabel: str, ylabel: str = "") -> Axes:
     return axes
 
 
-def plot_path(out: Path, name: str) -> Path:
-    """Where the plot `name` of a report in `out` lies."""
-    return out / "plots" / f"{name}.png"
+def plot_intervals(
+    axes: Axes, places: Sequence[float], intervals: Sequence[Interval], color: str, marker: str = "o", **style: Any
+) -> None:
+    """Shares in percent as dots at the heights `places`, each with its interval as a line."""
+    axes.errorbar(
+        [100 * interval["value"] for interval in intervals],
+        places,
+        xerr=measure_errors(intervals, scale=100),
+        color=color,
+        fmt=marker,
+        **style,
+    )
+
+
+def name_rows(axes: Axes, places: Sequence[float], names: Sequence[str], margin: float) -> None:
+    """Write a name beside each row of dots, the first at the top."""
+    axes.set_yticks(places, names)
+    axes.set(ylim=(max(places) + margin, min(places) - margin))
+    axes.grid(visible=False, axis="y")
+
+
+def measure_errors(intervals: Sequence[Interval], scale: float = 1) -> list[list[float]]:
+    """What `errorbar` takes: how far the bounds lie below and above the value, 0 where there is no interval."""
+    below = [0 if i["low"] is None else scale * (i["value"] - i["low"]) for i in intervals]
+    above = [0 if i["high"] is None else scale * (i["high"] - i["value"]) for i in intervals]
+    return [below, above]
