@@ -34,6 +34,11 @@ class WinRate(TypedDict):
     n: int
 
 
+def exact(value: float) -> Interval:
+    """A figure that has no interval."""
+    return _interval(value, None, None)
+
+
 def wilson(successes: int, n: int) -> Interval:
     """Share of successes with Wilson's score interval, which stays in [0, 1] and holds near its ends.
 
@@ -61,7 +66,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
     _require_values(len(array))
     mean = array.mean()
     if len(array) == 1:
-        return _interval(mean, None, None)
+        return exact(mean)
     with np.errstate(invalid="ignore"):
         half = stats.t.ppf((1 + CONFIDENCE) / 2, len(array) - 1) * stats.sem(array)
     return _interval(mean, mean - half, mean + half)
@@ -163,7 +168,7 @@ def mean_difference(first: Sequence[float], second: Sequence[float]) -> tuple[In
     _require_values(min(len(first), len(second)))
     value = float(np.mean(first) - np.mean(second))
     if min(len(first), len(second)) == 1 or (_alike(first) and _alike(second)):
-        return _interval(value, None, None), None
+        return exact(value), None
     with warnings.catch_warnings():
         # scipy takes a group that does not spread for a loss of precision; beside one that does it is exact.
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
@@ -183,7 +188,7 @@ def mean_change(before: Sequence[float], after: Sequence[float]) -> tuple[Interv
     """
     changes = _differences(before, after)
     if _alike(changes):
-        return _interval(float(changes.mean()), None, None), None
+        return exact(changes.mean()), None
     return mean_interval(changes), float(stats.ttest_1samp(changes, 0).pvalue)
 
 
@@ -219,7 +224,7 @@ def _differences(baseline: Sequence[float] | np.ndarray, trained: Sequence[float
 
 def _bootstrap_mean(values: np.ndarray, seed: int) -> Interval:
     if len(values) == 1:
-        return _interval(values[0], None, None)
+        return exact(values[0])
     bounds = stats.bootstrap(
         (values,),
         np.mean,

@@ -104,7 +104,7 @@ def _bias_table(figures: dict[str, Any]) -> Table:
             name,
             f"{part['n']:,}",
             *(percent(part[unit]["longer_wins"]) for unit in units),
-            number(part[main]["longer_by"], "+.1f"),
+            number("+.1f")(part[main]["longer_by"]),
         ]
         for name, part in figures["subsets"].items()
     ]

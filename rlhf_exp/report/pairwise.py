@@ -1,30 +1,33 @@
-"""Which groups of runs can be told apart, over their seeds: each from the start model, and every two of them.
+"""Which settings differ significantly over their seeds: each from the start model, and every two from each other.
 
+describe_differences({"ppo": [...], "grpo": [...]}, {"held-out accuracy": TRAINED})  ->  [Heading(...), ...]
 compare_groups({"ppo": [...], "grpo": [...]}, TRAINED)  ->  [Pair("ppo", "start model", difference, p, adjusted), ...]
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable
 from itertools import combinations
 from typing import NamedTuple
 
-from rlhf_exp.report.columns import Column, read_start
+from rlhf_exp.report.columns import read_start
+from rlhf_exp.report.page import Block, Callout, Heading, Text
+from rlhf_exp.report.tables import Column, fill, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval, holm, mean_change, mean_difference
 
 LEVEL = 0.05
+CRITERION = f"(Holm, p < {LEVEL})"
 START = "start model"
 NOTE = (
-    "Welch's t test of every two settings over their seeds, and a t test of each setting's change from the start model,"
-    " which was measured once: how its one sampling of the rows came out is in none of the intervals. Two are told"
-    " apart where p, adjusted for the number of tests (Holm), is below 0.05; the intervals are 95% each, not adjusted."
-    " All runs were measured on the same held-out rows, whose choice these intervals leave out. Not told apart does"
-    " not mean equal: a few seeds show only large differences."
+    "Tests over seeds: Welch's t test of every two settings, and a paired t test of each setting against the start"
+    f" model. Two differ significantly where p, adjusted by Holm for the number of tests, is below {LEVEL}; the"
+    " intervals are 95% each, not adjusted. The start model was measured once: the intervals ignore its sampling error,"
+    " and that of the choice of the held-out rows, which are the same for all runs. No significant difference does not"
+    " mean equal: with a few seeds only large differences are significant."
 )
 
 
 class Pair(NamedTuple):
-    """`difference` is the first's mean minus the second's; p is None where seeds are too few to say."""
+    """`difference` is the first's mean minus the second's; p is None where there are too few seeds for a test."""
 
     first: str
     second: str
@@ -33,14 +36,28 @@ class Pair(NamedTuple):
     adjusted: float | None
 
     @property
-    def told_apart(self) -> bool:
+    def significant(self) -> bool:
         return self.adjusted is not None and self.adjusted < LEVEL
+
+
+def describe_differences(groups: dict[str, list[Run]], columns: dict[str, Column]) -> list[Block]:
+    """A sentence for each of `columns`, which are named by what they measure, and a table where it is an accuracy;
+    nothing where no group has two seeds."""
+    if len(groups) < 2 or max(map(len, groups.values())) < 2:
+        return []
+    blocks: list[Block] = []
+    for name, column in columns.items():
+        if pairs := compare_groups(groups, column):
+            blocks.append(Callout("info", summarise_pairs(pairs, name), ""))
+            if column.write is percent:
+                blocks.append(fill(TESTS, pairs))
+    return [Heading("Which settings differ significantly"), *blocks, Text(NOTE)] if blocks else []
 
 
 def compare_groups(groups: dict[str, list[Run]], column: Column) -> list[Pair]:
     """Each group that has the figure against the start model, then every two, in the groups' order."""
-    values = {label: found for label, group in groups.items() if (found := _read(group, column.read))}
-    starts = {label: _read(groups[label], partial(read_start, column=column)) for label in values}
+    values = {label: found for label, group in groups.items() if (found := _values(map(column.read, group)))}
+    starts = {label: _values(read_start(run, column) for run in groups[label]) for label in values}
     found = [
         (label, START, *mean_change(starts[label], after))
         for label, after in values.items()
@@ -53,19 +70,19 @@ def compare_groups(groups: dict[str, list[Run]], column: Column) -> list[Pair]:
     return [Pair(*row, None if row[3] is None else next(adjusted)) for row in found]
 
 
-def tell_apart(pairs: list[Pair], name: str) -> str:
-    """In words what `pairs` say of the figure `name`."""
+def summarise_pairs(pairs: list[Pair], name: str) -> str:
+    """In words which pairs differ significantly in the figure `name`."""
     tested = [pair for pair in pairs if pair.p is not None]
-    alike = [pair for pair in tested if not pair.told_apart]
-    apart = len(tested) - len(alike)
-    if not tested:
-        said = f"By {name} nothing could be tested."
-    elif not alike:
-        said = f"By {name} every two can be told apart."
-    else:
-        told = f" The other {apart} of {len(tested)} pairs can." if apart else " No pair can."
-        said = f"By {name} these cannot be told apart: {_list(alike)}.{told}"
+    alike = [pair for pair in tested if not pair.significant]
     untested = [pair for pair in pairs if pair.p is None]
+    if not tested:
+        said = f"In {name} nothing could be tested."
+    elif not alike:
+        said = f"In {name} every two differ significantly {CRITERION}."
+    else:
+        n = len(tested) - len(alike)
+        rest = f"The other {n} of {len(tested)} pairs do." if n else "No pair does."
+        said = f"In {name} these do not differ significantly {CRITERION}: {_list(alike)}. {rest}"
     return said + (f" Not tested, for one seed or seeds that do not differ: {_list(untested)}." if untested else "")
 
 
@@ -73,5 +90,22 @@ def _list(pairs: list[Pair]) -> str:
     return "; ".join(f"{pair.first} and {pair.second}" for pair in pairs)
 
 
-def _read(group: list[Run], read: Callable[[Run], Interval | None]) -> list[float]:
-    return [figure["value"] for run in group if (figure := read(run))]
+def _values(figures: Iterable[Interval | None]) -> list[float]:
+    return [figure["value"] for figure in figures if figure]
+
+
+def _write_p(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _judge(pair: Pair) -> str:
+    return "not tested" if pair.p is None else "significant" if pair.significant else "not significant"
+
+
+TESTS = (
+    Column("", lambda pair: f"{pair.first} - {pair.second}"),
+    Column("difference, points", lambda pair: pair.difference, points),
+    Column("p", lambda pair: pair.p, _write_p),
+    Column("p, adjusted", lambda pair: pair.adjusted, _write_p),
+    Column("", _judge),
+)

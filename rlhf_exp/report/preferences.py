@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rlhf_exp.report import plots
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Pair, Table, Text
-from rlhf_exp.report.summary import RANKINGS
-from rlhf_exp.report.tables import number, percent
+from rlhf_exp.report.summary import RANKING_FIGURES
+from rlhf_exp.report.tables import Column, at, fill, percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval
 
@@ -35,23 +35,16 @@ def describe_preferences(run: Run, out: Path) -> list[Block]:
     if not section:
         return []
     blocks: list[Block] = [Heading("Preferences")]
-    if run.info.get("algo") != "reward_model":
-        blocks += [Table(["", "trained"], _figure_rows(section)), Text(IMPLICIT_NOTE)]
+    if not run.trains_scorer:
+        rows = [[figure.name, figure.cell(section)] for figure in RANKING_FIGURES]
+        blocks += [Table(["", "trained"], rows), Text(IMPLICIT_NOTE)]
     blocks += [_compare_with_length(section), Text(CALIBRATION_NOTE)]
     blocks.append(Figures([plots.draw_calibration(section["calibration"], out)]))
     for title, key in (("chosen is, in tokens", "by_length"), ("subset", "by_subset")):
-        blocks.append(_accuracy_table(title, [run.preference(which).get(key, []) for which in ("baseline", "trained")]))
+        blocks.append(
+            _accuracy_table(title, *(run.preference(which).get(key, []) for which in ("baseline", "trained")))
+        )
     return [*blocks, *_list_errors(run)]
-
-
-def _figure_rows(section: dict) -> list[list[str]]:
-    return [
-        ["accuracy", percent(section["accuracy"])],
-        [" / ".join(RANKINGS), " / ".join(str(section["counts"][name]) for name in RANKINGS)],
-        ["loss", number(section["loss"], ".3f")],
-        ["margin", number(section["margin"]["mean"], ".3f")],
-        ["calibration error", f"{section['calibration_error']:.3f}"],
-    ]
 
 
 def _compare_with_length(section: dict) -> Callout:
@@ -76,15 +69,16 @@ def _complement(share: Interval) -> Interval:
     return {"value": 1 - share["value"], "low": low, "high": high}
 
 
-def _accuracy_table(title: str, sides: list[list[dict]]) -> Table:
+def _accuracy_table(title: str, before: list[dict], after: list[dict]) -> Table:
     """Accuracy by kind of pair; a policy has no baseline, whose implicit rewards are all 0."""
-    before, after = ({entry["label"]: entry for entry in side} for side in sides)
-    head = [title, "n", *(["baseline"] if before else []), "trained"]
-    rows = []
-    for label, entry in after.items():
-        accuracies = [*([before.get(label, {}).get("accuracy")] if before else []), entry["accuracy"]]
-        rows.append([label, str(entry["n"]), *(percent(accuracy) for accuracy in accuracies)])
-    return Table(head, rows)
+    baseline = {entry["label"]: entry["accuracy"] for entry in before}
+    columns = [
+        Column(title, at("label")),
+        Column("n", at("n")),
+        *([Column("baseline", lambda entry: baseline.get(entry["label"]), percent)] if baseline else []),
+        Column("trained", at("accuracy"), percent),
+    ]
+    return fill(columns, after)
 
 
 def _list_errors(run: Run) -> list[Block]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from rlhf_exp.report.page import Block, Heading, Pair, Table, Text
 from rlhf_exp.report.summary import OUTCOMES
+from rlhf_exp.report.tables import Column, at, fill
 from rlhf_exp.runs.load import Run
 
 SamplePair = tuple[dict, dict]
@@ -34,12 +35,12 @@ UNSORTED, UNSORTED_NOTE = ("Before and after", 5), "Shown are the first five hel
 
 def describe_samples(run: Run) -> list[Block]:
     """Of several completions of a row the first; a table of changes where the task grades them."""
-    pairs = [pair for pair in run.paired_samples() if pair[0].get("sample", 0) == 0]
+    pairs = run.paired_samples()
     blocks: list[Block] = [Heading("Samples")]
     if not pairs:
         return [*blocks, Text("No samples from before and after were recorded.")]
     if all("outcome" in sample for pair in pairs for sample in pair):
-        blocks += [_count_changes(pairs), Text(OUTCOME_NOTE)]
+        blocks += [_changes_table(run.evaluation.get("paired", {}).get("changes")), Text(OUTCOME_NOTE)]
         return blocks + _show(pairs, lambda pair: tuple(s["outcome"] == "correct" for s in pair), BY_OUTCOME)
     if all(sample.get("reward") is not None for pair in pairs for sample in pair):
         return [*blocks, Text(REWARD_NOTE), *_show(pairs, _reward_change, BY_REWARD)]
@@ -64,15 +65,10 @@ def _reward_change(pair: SamplePair) -> int:
     return (after > before) - (after < before)
 
 
-def _count_changes(pairs: list[SamplePair]) -> Table:
-    rows = [
-        [
-            f"{before} before",
-            *(str(sum((b["outcome"], a["outcome"]) == (before, after) for b, a in pairs)) for after in OUTCOMES),
-        ]
-        for before in OUTCOMES
-    ]
-    return Table(["", *(f"{outcome} after" for outcome in OUTCOMES)], rows)
+def _changes_table(changes: dict[str, dict[str, int]] | None) -> Table:
+    """How many rows went from each outcome to each."""
+    counts = [Column(f"{after} after", lambda before, after=after: at(before, after)(changes)) for after in OUTCOMES]
+    return fill([Column("", "{} before".format), *counts], OUTCOMES)
 
 
 def _caption(when: str, sample: dict) -> str:

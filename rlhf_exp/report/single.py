@@ -9,21 +9,17 @@ from rlhf_exp.report import curves, plots
 from rlhf_exp.report.page import Block, Callout, Code, Figures, Heading, Table, Text
 from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
-from rlhf_exp.report.summary import (
-    DISTINCT_NOTE,
-    KL_NOTE,
-    SAMPLED_KL,
-    SAMPLED_KL_NOTE,
-    SCORER_NOTE,
-    SEVERAL_NOTE,
-    SUMMARY_HEAD,
-    SUMMARY_NOTE,
-    loss_note,
-    summary_rows,
-)
-from rlhf_exp.report.tables import cost_rows, fact_tables, title
+from rlhf_exp.report.summary import SEVERAL_NOTE, SUMMARY_HEAD, SUMMARY_NOTE, list_figures, loss_note, summary_rows
+from rlhf_exp.report.tables import Column, at, duration, fact_tables, join_notes, seconds_per_step, title
 from rlhf_exp.report.verdict import accuracy_name, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.load import Run
+
+COSTS = (
+    Column("training, per step", seconds_per_step, "{:.3g} s".format),
+    Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
+    *(Column(key.replace("_", " "), at(key), "{:,}".format) for key in ("steps", "prompt_tokens", "completion_tokens")),
+)
+"""Of run.json, after the time of each phase."""
 
 
 def describe_run(run: Run, out: Path) -> list[Block]:
@@ -37,12 +33,12 @@ def describe_run(run: Run, out: Path) -> list[Block]:
     blocks += describe_preferences(run, out)
     blocks += [Heading("Health"), *_findings(run)]
     drawn = curves.draw_run(run, out)
-    blocks += [Heading("Training"), Figures(drawn) if drawn else Text("No training metrics were logged.")]
-    if run.info.get("algo") != "reward_model":  # which writes nothing
+    blocks += [Heading("Training curves"), Figures(drawn) if drawn else Text("No training metrics were logged.")]
+    if not run.trains_scorer:  # which writes nothing
         blocks += describe_samples(run)
     if run.facts:
-        blocks += [Heading("Data"), *(Table(head, rows) for head, rows in fact_tables(run.facts))]
-    costs = cost_rows(run)
+        blocks += [Heading("Data"), *fact_tables(run.facts)]
+    costs = _cost_rows(run)
     blocks += [Heading("Time and memory"), Table(["", ""], costs) if costs else Text("Nothing was recorded.")]
     return blocks + [Heading("How to run it again"), *_origin(run)]
 
@@ -50,17 +46,13 @@ def describe_run(run: Run, out: Path) -> list[Block]:
 def _measured(run: Run, out: Path) -> list[Block]:
     if "baseline" not in run.evaluation:
         return []
-    rows = summary_rows(run)
-    labels = {row[0] for row in rows}
-    notes = {"loss": SCORER_NOTE, "KL": KL_NOTE, SAMPLED_KL: SAMPLED_KL_NOTE, "distinct-1 / -2": DISTINCT_NOTE}
     completions = run.evaluation["baseline"].get("completions", 1)
-    several = [SEVERAL_NOTE.format(completions=completions)] if completions > 1 else []
-    parts = [SUMMARY_NOTE, *several, *(text for label, text in notes.items() if label in labels), loss_note(run)]
-    note = " ".join(part for part in parts if part)
-    blocks: list[Block] = [Heading("Before and after"), Table(SUMMARY_HEAD, rows)]
+    several = SEVERAL_NOTE.format(completions=completions) if completions > 1 else ""
+    notes = [SUMMARY_NOTE, several, join_notes(list_figures(run)), loss_note(run)]
+    blocks: list[Block] = [Heading("Before and after training"), Table(SUMMARY_HEAD, summary_rows(run))]
     if sentence := win_sentence(run):
         blocks.append(Text(f"Win rate of the trained model by reward: {sentence}."))
-    blocks.append(Text(note))
+    blocks.append(Text(" ".join(filter(None, notes))))
     accuracies = [run.evaluation.get(side, {}).get("accuracy") for side in ("baseline", "trained")]
     if any(accuracies):
         blocks.append(Figures([plots.draw_accuracy([("", *accuracies)], out, accuracy_name(run))]))
@@ -71,9 +63,7 @@ def _findings(run: Run) -> list[Block]:
     if not run.diagnosis:
         return [Text("The run was not diagnosed.")]
     findings = run.diagnosis["findings"]
-    if not findings:
-        return [Callout("ok", "Healthy.", "No check found anything.")]
-    return [_finding(finding) for finding in findings]
+    return [_finding(finding) for finding in findings] or [Callout("ok", "Healthy.", "No check found anything.")]
 
 
 def _finding(finding: dict) -> Callout:
@@ -81,10 +71,17 @@ def _finding(finding: dict) -> Callout:
     name = finding["name"].replace("_", " ")
     evidence = finding["evidence"][:1].upper() + finding["evidence"][1:]
     text = f"{evidence}. Likely cause: {finding['cause']}."
-    text += " To try:" if finding["remedy"] else " No setting of this run mends it."
+    text += " To try:" if finding["remedy"] else " No setting of this run would correct it."
     return Callout(
         finding["severity"], f"{finding['severity'].capitalize()}: {name}{steps}.", text, finding["remedy"] or ""
     )
+
+
+def _cost_rows(run: Run) -> list[list[str]]:
+    """Time by phase, memory and tokens, as far as run.json holds them."""
+    cached = {"baseline": "baseline (from the cache)"} if run.info.get("baseline_cached") else {}
+    rows = [[cached.get(phase, phase), duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
+    return rows + [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
 
 
 def _origin(run: Run) -> list[Block]:

@@ -1,44 +1,73 @@
-"""Figures as text, and the tables that every kind of run has.
+"""Figures as text, and the one type of column that every table is made of.
 
 percent({"value": 0.252, "low": 0.216, "high": 0.291})  ->  "25.2% [21.6, 29.1]"
+KL = Column("KL", at("kl", "mean"), number(".2f"))
+KL.cell(evaluation["trained"])                          ->  "5.48 [5.01, 5.95]"
+fill([KL], [evaluation["baseline"], evaluation["trained"]])   # Table(["KL"], [["0.00"], ["5.48 [5.01, 5.95]"]])
 """
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from rlhf_exp.report.page import Table
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import Interval
+from rlhf_exp.stats import Interval, exact
+
+Figure = Interval | float | None
+"""A number with or without its interval; None where it was not measured."""
 
 
-def title(run: Run) -> str:
-    """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0: finished"""
-    names = (
-        (key, write_name(run.info.get(key))) for key in ("algo", "loss_type", "task", "model", "max_tokens", "seed")
-    )
-    return f"{' '.join(f'{key}={name}' for key, name in names if name)}: {run.status}"
+class Column(NamedTuple):
+    """One figure: its name, where it is read, how it is written, a sentence that says what it is, and how a difference
+    of it is written, where one is shown."""
+
+    name: str
+    read: Callable[[Any], Any]
+    write: Callable[[Any], str] = str
+    note: str = ""
+    write_difference: Callable[[Figure], str] = lambda figure: ""
+
+    def cell(self, thing: Any) -> str:
+        """The figure of `thing` as text; - where there is none."""
+        found = self.read(thing)
+        return "-" if found is None else self.write(found)
 
 
-def write_name(value: Any) -> str:
-    """A setting as the command line has it; none is empty, and several (dpo's losses) are joined."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return "" if value is None else str(value)
+def fill(columns: Sequence[Column], things: Iterable[Any]) -> Table:
+    """A table with a row for each thing."""
+    return Table([column.name for column in columns], [[column.cell(thing) for column in columns] for thing in things])
 
 
-def percent(interval: Interval | None) -> str:
+def join_notes(columns: Iterable[Column]) -> str:
+    """What the notes of `columns` say, one after the other."""
+    return " ".join(column.note for column in columns if column.note)
+
+
+def at(*key: str) -> Callable[[dict | None], Any]:
+    """Reads what stands at a path of nested mappings; None where the path ends early."""
+
+    def read(found: Any) -> Any:
+        for name in key:
+            found = (found or {}).get(name)
+        return found
+
+    return read
+
+
+def percent(figure: Figure) -> str:
     """25.2% [21.6, 29.1]"""
-    return _write(interval, 100, ".1f", "%")
+    return _write(figure, 100, ".1f", "%")
 
 
-def points(interval: Interval | None) -> str:
+def points(figure: Figure) -> str:
     """+20.9 [+16.4, +25.4]"""
-    return _write(interval, 100, "+.1f")
+    return _write(figure, 100, "+.1f")
 
 
-def number(interval: Interval | None, spec: str) -> str:
-    """35.42 [34.10, 36.74]"""
-    return _write(interval, 1, spec)
+def number(spec: str) -> Callable[[Figure], str]:
+    """number(".2f") writes 35.42 [34.10, 36.74]"""
+    return lambda figure: _write(figure, 1, spec)
 
 
 def duration(seconds: float | None) -> str:
@@ -53,25 +82,29 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def cost_rows(run: Run) -> list[list[str]]:
-    """Time by phase, memory and tokens, as far as run.json holds them."""
-    info = run.info
-    seconds = info.get("seconds", {})
-    rows = [[phase, duration(spent)] for phase, spent in seconds.items()]
-    if info.get("baseline_cached"):
-        rows = [[f"{phase} (from the cache)" if phase == "baseline" else phase, spent] for phase, spent in rows]
-    if seconds.get("train") and info.get("steps"):
-        rows.append(["training, per step", f"{seconds['train'] / info['steps']:.3g} s"])
-    if info.get("peak_memory_mb"):
-        rows.append(["peak memory", f"{info['peak_memory_mb']:,.0f} MB"])
-    for key in ("steps", "prompt_tokens", "completion_tokens"):
-        if info.get(key):
-            rows.append([key.replace("_", " "), f"{info[key]:,}"])
-    return rows
+def seconds_per_step(info: dict) -> float | None:
+    """Of run.json; None of a run that did not train."""
+    seconds, steps = info.get("seconds", {}).get("train"), info.get("steps")
+    return seconds / steps if seconds and steps else None
 
 
-def fact_tables(facts: dict) -> list[tuple[list[str], list[list[str]]]]:
-    """data.json as (head, rows): counts by the parts that `read` names have a column each, the rest is a list.
+def title(run: Run) -> str:
+    """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0: finished"""
+    names = (
+        (key, write_name(run.info.get(key))) for key in ("algo", "loss_type", "task", "model", "max_tokens", "seed")
+    )
+    return f"{' '.join(f'{key}={name}' for key, name in names if name)}: {run.status}"
+
+
+def write_name(value: Any) -> str:
+    """A setting as it is typed on the command line: empty for None, and several values (dpo's losses) joined."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def fact_tables(facts: dict) -> list[Table]:
+    """data.json as tables: counts by the parts that `read` names have a column each, the rest is a list.
 
     What was counted and never found is left out.
     """
@@ -83,8 +116,7 @@ def fact_tables(facts: dict) -> list[tuple[list[str], list[list[str]]]]:
             by_part += [[label, *(f"{n:,}" for n in (*counts, sum(counts)))]] if any(counts) else []
         elif value not in (0, None, {}):
             plain.append([label, f"{value:,}" if isinstance(value, int) else str(value)])
-    tables = [(["", *parts, "all"], by_part), (["", ""], plain)]
-    return [(head, rows) for head, rows in tables if rows]
+    return [table for table in (Table(["", *parts, "all"], by_part), Table(["", ""], plain)) if table.rows]
 
 
 def _flatten(facts: dict, parts: list[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -97,11 +129,13 @@ def _flatten(facts: dict, parts: list[str], prefix: str = "") -> Iterator[tuple[
             yield label, value
 
 
-def _write(interval: Interval | None, scale: float, spec: str, unit: str = "") -> str:
+def _write(figure: Figure, scale: float, spec: str, unit: str = "") -> str:
     """- for a value that is not finite (null in the files); no brackets around an interval without width."""
-    if interval is None or interval["value"] is None or not math.isfinite(interval["value"]):
+    if figure is None:
         return "-"
-    value, low, high = interval["value"], interval["low"], interval["high"]
+    value, low, high = (figure if isinstance(figure, dict) else exact(figure)).values()
+    if value is None or not math.isfinite(value):
+        return "-"
     spec = spec.replace(",.", "z,.") if "," in spec else spec.replace(".", "z.")  # no -0.0
     bounds = "" if low is None or low == high else f" [{scale * low:{spec}}, {scale * high:{spec}}]"
     return f"{scale * value:{spec}}{unit}{bounds}"

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from rlhf_exp.report.summary import KL_NOTE, SUMMARY_HEAD, summary_rows
-from rlhf_exp.report.tables import duration, title
+from rlhf_exp.report.tables import duration, seconds_per_step, title
 from rlhf_exp.report.verdict import preference_sentence, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.load import Run, load_run
 
@@ -41,7 +41,7 @@ def terminal_table(run_dir: Path) -> str:
     lines += [f"{label:<12} {text}" for label, text in facts if text]
     for finding in run.diagnosis.get("findings", []):
         text = f"{finding['severity']} {finding['name']}: {finding['evidence']};"
-        text += f" try {finding['remedy']}" if finding["remedy"] else " no setting of this run mends it"
+        text += f" try {finding['remedy']}" if finding["remedy"] else " no setting of this run would correct it"
         lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(lines)
 
@@ -59,8 +59,9 @@ def align(rows: list[list[str]]) -> list[str]:
 
 
 def _training(run: Run) -> str | None:
-    spent, steps = run.info.get("seconds", {}).get("train"), run.info.get("steps")
-    return f"{steps} steps in {duration(spent)}, {spent / steps:.3g} s per step" if spent and steps else None
+    if not (per_step := seconds_per_step(run.info)):
+        return None
+    return f"{run.info['steps']} steps in {duration(run.info['seconds']['train'])}, {per_step:.3g} s per step"
 
 
 def _phases(run: Run) -> str:

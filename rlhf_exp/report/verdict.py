@@ -42,7 +42,7 @@ def verdict(run: Run) -> Verdict:
             "held-out pairs.",
         )
     if "kl" in trained:
-        kl = number(trained["kl"]["mean"], ".2f")
+        kl = number(".2f")(trained["kl"]["mean"])
         return Verdict(
             "info", f"Training moved the policy {kl} nats per completion from its start (KL, held-out rows)."
         )
@@ -51,7 +51,7 @@ def verdict(run: Run) -> Verdict:
 
 def accuracy_name(run: Run) -> str:
     """What accuracy is of: of completions, or of a reward model's rankings."""
-    return "Held-out preference accuracy" if run.info.get("algo") == "reward_model" else "Held-out accuracy"
+    return "Held-out preference accuracy" if run.trains_scorer else "Held-out accuracy"
 
 
 def win_sentence(run: Run) -> str | None:
@@ -86,7 +86,7 @@ def _judge_accuracy(run: Run) -> Verdict:
     difference = run.evaluation["paired"]["difference"]
     before, after = (100 * run.evaluation[side]["accuracy"]["value"] for side in ("baseline", "trained"))
     word = _tell(difference, 0, "rose", "did not measurably change", "fell")
-    rows = "pairs" if run.info.get("algo") == "reward_model" else "rows"
+    rows = "pairs" if run.trains_scorer else "rows"
     return Verdict(
         _tell(difference, 0, *KINDS),
         f"{accuracy_name(run)} {word}: {before:.1f}% before and {after:.1f}% after, a difference of "

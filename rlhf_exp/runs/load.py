@@ -8,7 +8,6 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ class Run:
     metrics: list[dict]
     evaluation: dict
     samples: list[dict]
-    preferences: list[dict]
     errors: dict
     facts: dict  # data.json
     diagnosis: dict
@@ -44,27 +42,29 @@ class Run:
     def status(self) -> str:
         return self.info["status"]
 
+    @property
+    def trains_scorer(self) -> bool:
+        """Whether it trained a reward model, which scores answers and writes none."""
+        return self.info.get("algo") == "reward_model"
+
     def series(self, key: str) -> tuple[list[int], list[float]]:
         """Steps and values of a metric, over the rows that hold it."""
         rows = [row for row in self.metrics if row.get(key) is not None]
         return [row["step"] for row in rows], [row[key] for row in rows]
 
-    def paired_samples(self, decoding: str = "sampled") -> list[tuple[dict, dict]]:
-        """(baseline, trained) completions of the same row and number, in the order of the baseline's file.
+    def paired_samples(self) -> list[tuple[dict, dict]]:
+        """(baseline, trained): the first sampled completion of each row, in the order of the baseline's file.
 
-        Folders without `sample` and `decoding` hold one sampled completion a row.
+        Folders without `sample` and `decoding` hold one sampled completion per row.
         """
-        kept = [sample for sample in self.samples if sample.get("decoding", "sampled") == decoding]
-        return _pair(kept, lambda sample: (sample["id"], sample.get("sample", 0)))
-
-    def paired_preferences(self) -> list[tuple[dict, dict]]:
-        """(baseline, trained) scores of the same held-out preference pair."""
-        return _pair(self.preferences, lambda row: row["id"])
+        kept = [row for row in self.samples if row.get("decoding", "sampled") == "sampled" and not row.get("sample")]
+        trained = {row["id"]: row for row in kept if row["which"] == "trained"}
+        return [(row, trained[row["id"]]) for row in kept if row["which"] == "baseline" and row["id"] in trained]
 
     def preference(self, which: str) -> dict:
         """What was measured on the held-out pairs: a reward model's whole section, a part of a policy's; or {}."""
         section = self.evaluation.get(which, {})
-        return section if self.info.get("algo") == "reward_model" else section.get("preference", {})
+        return section if self.trains_scorer else section.get("preference", {})
 
 
 def find_runs(path: Path) -> list[Path]:
@@ -103,7 +103,6 @@ def load_run(path: Path) -> Run:
         metrics=read_metrics(path / "metrics.jsonl"),
         evaluation=_read_json(path / "evaluation.json"),
         samples=_read_lines(path / "samples.jsonl"),
-        preferences=_read_lines(path / "preferences.jsonl"),
         errors=_read_json(path / "errors.json"),
         facts=_read_json(path / "data.json"),
         diagnosis=_read_json(path / "diagnosis.json"),
@@ -120,11 +119,6 @@ def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
     for path in torn:
         print(f"rlhf_exp: {path}: left out, its run.json is torn", file=sys.stderr)
     return [path for path in run_dirs if path not in torn]
-
-
-def _pair(rows: list[dict], key: Callable[[dict], Hashable]) -> list[tuple[dict, dict]]:
-    trained = {key(row): row for row in rows if row["which"] == "trained"}
-    return [(row, trained[key(row)]) for row in rows if row["which"] == "baseline" and key(row) in trained]
 
 
 def _read_text(path: Path) -> str:

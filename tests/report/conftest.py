@@ -9,12 +9,12 @@ import math
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.evaluation.metrics import compare
 from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
-from rlhf_exp.stats import mean_interval, paired_bootstrap, share_interval, wilson, win_rate
+from rlhf_exp.stats import mean_interval, share_interval, wilson
 
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 ROWS, STEPS, PAIRS = 128, 240, 200
@@ -69,13 +69,7 @@ def _make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 
         "trained": _make_samples(rng, "trained", gain, completions),
     }
     evaluation = {which: _summarise(rows, completions) for which, rows in samples.items()}
-    drawn = {which: [row for row in rows if row.get("decoding") != "greedy"] for which, rows in samples.items()}
-    correct = [[row["outcome"] == "correct" for row in rows] for rows in drawn.values()]
-    rewards = [[row["reward"] for row in rows] for rows in drawn.values()]
-    correct, rewards = (
-        np.reshape(np.asarray(side, dtype=float), (2, ROWS, completions)) for side in (correct, rewards)
-    )
-    evaluation["paired"] = {"difference": paired_bootstrap(*correct, seed=0), **win_rate(*rewards, seed=0)}
+    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64, seed=0)
     info = {"algo": "grpo", "task": "countdown", "loss_type": loss_type, "completion_tokens": 2_457_600}
     _write_folder(path, info, args, metrics, evaluation)
     _write_lines(path / "samples.jsonl", [row for rows in samples.values() for row in rows])
@@ -128,8 +122,8 @@ def _make_dpo_run(path: Path, seed: int = 0) -> Path:
     for row in [row for rows in samples.values() for row in rows]:
         for key in ("outcome", "extracted", "rewards", "reward"):
             del row[key]
-        row |= {"sample": 0, "decoding": "sampled"}
     evaluation = {which: _summarise(rows, 1) for which, rows in samples.items()}
+    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64, seed=0)
     rows = _make_scores(rng, "trained", 0.7)
     evaluation["trained"]["preference"] = summarise_preferences(rows)
     info = {"algo": "dpo", "task": "hh_rlhf", "loss_type": ["sigmoid"], "seed": seed, "completion_tokens": 0}
@@ -201,7 +195,8 @@ def _make_metrics(rng: random.Random, gain: float) -> list[dict]:
 
 def _make_samples(rng: random.Random, which: str, gain: float, completions: int) -> list[dict]:
     if completions == 1:
-        return [_make_sample(rng, which, gain, row) for row in range(ROWS)]
+        alone = {"sample": 0, "decoding": "sampled"}
+        return [_make_sample(rng, which, gain, row) | alone for row in range(ROWS)]
     places = [("sampled", i) for i in range(completions)] + [("greedy", 0)]
     samples = []
     for row in range(ROWS):

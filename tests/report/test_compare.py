@@ -56,7 +56,7 @@ def test_a_setting_outside_the_main_ones_is_found_in_the_config(sweep):
 
 def test_the_mean_over_seeds_has_a_t_interval(sweep, tmp_path):
     write_report(sweep, tmp_path / "out")
-    rows = table_rows(tmp_path / "out", "Over seeds")
+    rows = table_rows(tmp_path / "out", "Results over seeds")
     expected = mean_interval([trained_accuracy(path) for path in sweep[:3]])
     assert rows[0][:2] == ["grpo", "3"]
     bounds = f"[{100 * expected['low']:.1f}, {100 * expected['high']:.1f}]"
@@ -72,7 +72,7 @@ def test_every_run_has_a_row_and_the_page_holds_the_curves(sweep, tmp_path):
 
 def test_one_seed_has_no_interval(sweep, tmp_path):
     write_report([sweep[0], sweep[3]], tmp_path / "out")
-    rows = table_rows(tmp_path / "out", "Over seeds")
+    rows = table_rows(tmp_path / "out", "Results over seeds")
     assert [row[1] for row in rows] == ["1", "1"]
     assert rows[0][3] == f"{100 * trained_accuracy(sweep[0]):.1f}%"
 
@@ -80,7 +80,7 @@ def test_one_seed_has_no_interval(sweep, tmp_path):
 def test_a_seed_run_twice_counts_once(sweep, tmp_path, edit_info):
     edit_info(sweep[1], seed=0)
     write_report(sweep[:3], tmp_path / "out")
-    rows = table_rows(tmp_path / "out", "Over seeds")
+    rows = table_rows(tmp_path / "out", "Results over seeds")
     expected = mean_interval([trained_accuracy(path) for path in sweep[1:3]])["value"]
     assert (rows[0][1], rows[0][3].split()[0]) == ("2", f"{100 * expected:.1f}%")
 
@@ -89,7 +89,7 @@ def test_an_unmeasured_run_is_named_and_left_out_of_the_means(sweep, tmp_path, e
     edit_info(sweep[2], status="failed", error="out of memory")
     (sweep[2] / "evaluation.json").unlink()
     page = write_report(sweep[:3], tmp_path / "out")
-    assert table_rows(tmp_path / "out", "Over seeds")[0][1] == "2"
+    assert table_rows(tmp_path / "out", "Results over seeds")[0][1] == "2"
     row = table_rows(tmp_path / "out", "Every run")[2]
     assert (row[3], row[-1]) == ("-", "failed")
     assert "<b>2.</b> This run failed: out of memory. The last logged step is 240." in page.read_text()
@@ -101,10 +101,10 @@ def test_runs_that_have_only_begun_can_be_compared(tmp_path):
         (tmp_path / name / "run.json").write_text('{"status": "running"}')
     page = write_report([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
     assert "2 runs compared" in page.read_text()
-    assert "Over seeds" not in page.read_text()
+    assert "Results over seeds" not in page.read_text()
 
 
-def test_runs_of_equal_name_are_told_apart(tmp_path, make_run):
+def test_runs_of_equal_name_are_named_by_where_their_paths_part(tmp_path, make_run):
     runs = [make_run(tmp_path / study / "0") for study in ("first", "second")]
     write_report(runs, tmp_path / "out")
     assert [row[0] for row in table_rows(tmp_path / "out", "Every run")] == ["first/0", "second/0"]
@@ -130,7 +130,7 @@ def test_columns_are_those_that_some_run_has_data_for(tmp_path, make_run, make_r
 def test_runs_of_different_algorithms_stand_beside_each_other(tmp_path, make_reward_run, make_dpo_run):
     runs = [make_reward_run(tmp_path / "a"), make_dpo_run(tmp_path / "b")]
     html = write_report(runs, tmp_path / "out").read_text()
-    rows = table_rows(tmp_path / "out", "Over seeds")
+    rows = table_rows(tmp_path / "out", "Results over seeds")
     assert [row[0] for row in rows] == ["reward_model", "dpo"]
     assert [[cell == "-" for cell in row[2:]] for row in rows] == [[False] * 3 + [True] * 3, [True] * 3 + [False] * 3]
     assert "Mean margin between chosen and rejected in training" in html
@@ -148,7 +148,7 @@ def test_every_outcome_of_a_graded_task_stands_beside_its_accuracy(sweep, tmp_pa
     head = "| setting | seeds | baseline | trained | difference | correct | partial | failed | tokens | budget used |"
     assert head in text
     counts = [json.loads((path / "evaluation.json").read_text())["trained"]["counts"]["correct"] for path in sweep[:3]]
-    found = table_rows(tmp_path / "out", "Over seeds")[0][5]
+    found = table_rows(tmp_path / "out", "Results over seeds")[0][5]
     assert found.split()[0] == f"{sum(counts) / 3:.1f}"
 
 
@@ -160,25 +160,26 @@ def test_a_start_model_measured_once_keeps_its_own_interval_and_stands_beside_th
     write_report(sweep, tmp_path / "out")
     accuracy = first["accuracy"]
     written = f"{100 * accuracy['value']:.1f}% [{100 * accuracy['low']:.1f}, {100 * accuracy['high']:.1f}]"
-    assert table_rows(tmp_path / "out", "Over seeds")[0][2] == written
+    assert table_rows(tmp_path / "out", "Results over seeds")[0][2] == written
     start = table_rows(tmp_path / "out", "Reward and KL")[0]
     assert start[:4] == ["start model", "-", written, "-"]
     assert (tmp_path / "out" / "plots" / "plane.png").exists()
 
 
-def test_settings_that_no_test_tells_apart_are_said_to_be_so(tmp_path, make_run):
+def test_settings_that_do_not_differ_significantly_are_named(tmp_path, make_run):
     gains = {"grpo": 0.3, "dr_grpo": 0.3, "bnpo": -0.15}
     runs = [make_run(tmp_path / f"{loss}{i}", i, loss, gain) for loss, gain in gains.items() for i in range(3)]
     write_report(runs, tmp_path / "out")
-    rows = {row[0]: row for row in table_rows(tmp_path / "out", "Which can be told apart")}
+    rows = {row[0]: row for row in table_rows(tmp_path / "out", "Which settings differ significantly")}
     assert list(rows) == [
         "grpo - start model", "dr_grpo - start model", "bnpo - start model",
         "grpo - dr_grpo", "grpo - bnpo", "dr_grpo - bnpo",
     ]  # fmt: skip
-    assert rows["grpo - dr_grpo"][-1] == "not told apart"
-    assert rows["grpo - bnpo"][-1] == "told apart"
+    assert rows["grpo - dr_grpo"][-1] == "not significant"
+    assert rows["grpo - bnpo"][-1] == "significant"
     text = (tmp_path / "out" / "report.md").read_text()
-    sentence = next(line for line in text.splitlines() if "By held-out accuracy these cannot be told apart" in line)
+    said = "In held-out accuracy these do not differ significantly (Holm, p \\< 0.05): "
+    sentence = next(line for line in text.splitlines() if said in line)
     assert "grpo and dr_grpo" in sentence and "grpo and bnpo" not in sentence
 
 
@@ -195,7 +196,7 @@ def test_a_reward_models_pairs_share_no_column_with_a_tasks_answers(tmp_path, ma
     write_report([make_run(tmp_path / "a"), make_reward_run(tmp_path / "b")], tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     assert "| pairs, baseline | pairs, trained | pairs, difference | correct |" in text
-    rows = {row[0].split()[0]: row for row in table_rows(tmp_path / "out", "Over seeds")}
+    rows = {row[0].split()[0]: row for row in table_rows(tmp_path / "out", "Results over seeds")}
     assert [cell == "-" for cell in rows["reward_model"][2:9]] == [True] * 3 + [False] * 3 + [True]
     assert [cell == "-" for cell in rows["grpo"][2:9]] == [False] * 3 + [True] * 3 + [False]
 

@@ -32,10 +32,13 @@ def test_the_same_run_gives_the_same_report(run_dir):
     assert write_report([run_dir], run_dir).read_bytes() == first
 
 
-def test_the_table_of_changes_counts_every_pair(run_dir):
-    edit_samples(run_dir, lambda row: row.update(outcome="partial" if row["which"] == "baseline" else "correct"))
+def test_the_table_of_changes_is_that_of_evaluation_json(run_dir):
+    changes = {"partial": {"correct": 100, "partial": 27, "failed": 1}}
+    evaluation = json.loads((run_dir / "evaluation.json").read_text())
+    evaluation["paired"]["changes"] |= changes
+    (run_dir / "evaluation.json").write_text(json.dumps(evaluation))
     write_report([run_dir], run_dir)
-    assert "| partial before | 128 | 0 | 0 |" in (run_dir / "report.md").read_text()
+    assert "| partial before | 100 | 27 | 1 |" in (run_dir / "report.md").read_text()
 
 
 def test_a_hostile_completion_stays_text(run_dir):

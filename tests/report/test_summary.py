@@ -4,10 +4,9 @@ import math
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.summary import SAMPLED_KL, SAMPLED_KL_NOTE, sample_differences, summary_rows
+from rlhf_exp.report.summary import list_figures, summary_rows
 from rlhf_exp.report.tables import percent, points
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.stats import paired_bootstrap
 
 
 def rows_of(run_dir):
@@ -29,21 +28,22 @@ def test_what_was_not_measured_on_either_side_has_no_row(dpo_dir):
 
 def test_the_kl_of_other_sampling_has_a_row_and_a_note_of_its_own(run_dir):
     path = run_dir / "evaluation.json"
-    assert SAMPLED_KL not in rows_of(run_dir)
+    assert "KL as sampled" not in rows_of(run_dir)
     evaluation = json.loads(path.read_text())
     for which, value in (("baseline", 0.0), ("trained", 1.69)):
         mean = {"value": value, "low": value, "high": value}
         evaluation[which]["kl_sampled"] = {"mean": mean, "std": 0.0, "outside": mean}
     path.write_text(json.dumps(evaluation))
-    assert [cell.split()[0] for cell in rows_of(run_dir)[SAMPLED_KL][:2]] == ["0.00", "1.69"]
+    assert [cell.split()[0] for cell in rows_of(run_dir)["KL as sampled"][:2]] == ["0.00", "1.69"]
     write_report([run_dir], run_dir)
-    assert SAMPLED_KL_NOTE in (run_dir / "report.md").read_text()
+    [note] = [figure.note for figure in list_figures(load_run(run_dir)) if figure.name == "KL as sampled"]
+    assert note and note in (run_dir / "report.md").read_text()
 
 
 def test_a_reward_model_has_its_own_rows(reward_dir):
     rows = rows_of(reward_dir)
     assert list(rows) == [
-        "accuracy", "correct / tied / wrong", "loss", "margin", "reward", "its deviation", "calibration error",
+        "accuracy", "correct / tied / wrong", "loss", "margin", "calibration error", "reward", "reward std",
     ]  # fmt: skip
     section = json.loads((reward_dir / "evaluation.json").read_text())["trained"]
     assert rows["correct / tied / wrong"][1] == " / ".join(str(n) for n in section["counts"].values())
@@ -57,24 +57,19 @@ def test_the_difference_in_loss_is_the_one_of_the_two_losses(reward_dir):
     assert float(rows_of(reward_dir)["loss"][2].split()[0]) == pytest.approx(change, abs=5e-4)
 
 
-def test_a_row_counts_once_however_many_completions_it_has(run_dir):
-    rows = [
-        {"which": which, "id": name, "sample": i, "decoding": "sampled", "tokens": tokens, "truncated": False}
-        for which, lengths in (("baseline", [[1, 3], [10, 10]]), ("trained", [[2, 6], [10, 12]]))
-        for name, of_row in zip("ab", lengths, strict=True)
-        for i, tokens in enumerate(of_row)
-    ]
-    (run_dir / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    differences = sample_differences(load_run(run_dir))
-    assert differences[("mean_tokens",)] == paired_bootstrap([2, 10], [4, 11], seed=0)
-    assert ("reward", "mean") not in differences
-
-
-def test_a_margin_far_from_zero_does_not_overflow(reward_dir):
-    lines = (reward_dir / "preferences.jsonl").read_text().splitlines()
-    rows = [json.loads(line) | {"margin": -1e4 if "trained" in line else 1e4} for line in lines]
-    (reward_dir / "preferences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert math.isclose(float(rows_of(reward_dir)["loss"][2].split()[0]), 1e4)
+def test_differences_are_those_of_evaluation_json_and_a_dash_where_an_older_folder_has_none(run_dir):
+    path = run_dir / "evaluation.json"
+    evaluation = json.loads(path.read_text())
+    evaluation["paired"]["mean_tokens"] = {"value": 2.0, "low": 1.5, "high": 2.5}
+    del evaluation["paired"]["truncation_rate"], evaluation["paired"]["changes"]
+    path.write_text(json.dumps(evaluation))
+    (run_dir / "samples.jsonl").unlink()
+    rows = rows_of(run_dir)
+    assert rows["mean tokens"][2] == "+2.0 [+1.5, +2.5]"
+    assert (rows["truncated"][2], rows["KL"][2]) == ("-", "")
+    del evaluation["paired"]
+    path.write_text(json.dumps(evaluation))
+    assert [rows_of(run_dir)[name][2] for name in ("accuracy", "mean tokens", "reward")] == ["-", "-", "-"]
 
 
 def test_a_bound_just_below_zero_is_zero():

@@ -14,13 +14,21 @@ def test_a_run_loads_whole(run_dir):
     assert all(before["id"] == after["id"] for before, after in run.paired_samples())
 
 
-def test_completions_are_paired_by_row_and_number_apart_from_the_greedy_ones(tmp_path, make_run):
-    run = load_run(make_run(tmp_path / "run", completions=3))
-    sampled, greedy = run.paired_samples(), run.paired_samples("greedy")
-    assert (len(sampled), len(greedy)) == (3 * 128, 128)
-    for before, after in [*sampled, *greedy]:
+def test_the_first_sampled_completions_of_a_row_are_paired(tmp_path, make_run):
+    pairs = load_run(make_run(tmp_path / "run", completions=3)).paired_samples()
+    assert len(pairs) == 128
+    for before, after in pairs:
         assert (before["which"], after["which"]) == ("baseline", "trained")
-        assert all(before[key] == after[key] for key in ("id", "sample", "decoding"))
+        assert before["id"] == after["id"]
+        assert {(side["sample"], side["decoding"]) for side in (before, after)} == {(0, "sampled")}
+
+
+def test_an_older_folders_completions_without_number_and_decoding_are_paired(run_dir):
+    rows = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["sample"], row["decoding"]
+    (run_dir / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert len(load_run(run_dir).paired_samples()) == 128
 
 
 def test_preferences_are_a_reward_model_s_whole_section_and_a_part_of_a_policy_s(reward_dir, dpo_dir, run_dir):
@@ -28,8 +36,6 @@ def test_preferences_are_a_reward_model_s_whole_section_and_a_part_of_a_policy_s
     assert reward.preference("trained") is reward.evaluation["trained"]
     assert dpo.preference("trained") is dpo.evaluation["trained"]["preference"]
     assert dpo.preference("baseline") == {} == load_run(run_dir).preference("trained")
-    assert len(reward.paired_preferences()) == 200
-    assert dpo.paired_preferences() == []
     assert sum(reward.errors["counts"].values()) == reward.evaluation["trained"]["counts"]["wrong"]
     assert reward.facts["limit_tokens"] == 512
 
@@ -45,7 +51,7 @@ def test_series_leaves_out_rows_without_the_metric(run_dir):
 def test_a_run_that_has_only_begun_loads(tmp_path):
     (tmp_path / "run.json").write_text('{"status": "running"}')
     run = load_run(tmp_path)
-    assert (run.metrics, run.samples, run.preferences, run.overrides) == ([], [], [], [])
+    assert (run.metrics, run.samples, run.overrides) == ([], [], [])
     assert (run.evaluation, run.errors, run.facts, run.diagnosis, run.config) == ({}, {}, {}, {}, {})
 
 
