@@ -1,8 +1,8 @@
-# Every target builds .venv first, once; only a change of requirements.lock or pyproject.toml installs again.
+# Every target first builds .venv: once, and again after requirements.lock or pyproject.toml changed.
 #
 #   make run ARGS="seed=1 max_tokens=96"     overrides for the run
 #   make test ARGS="-k countdown"            options for pytest
-#   make study-NAME ARGS="seed=0,1,2"        sweeps/NAME.yaml; what is finished is not run again
+#   make study-NAME ARGS="seed=0,1,2"        the runs of sweeps/NAME.yaml; finished ones are not repeated
 #   make run PYTHON=/path/to/python3         builds .venv with this Python
 
 VENV := .venv
@@ -36,7 +36,7 @@ bench: $(INSTALLED) ## every bench/*.py in turn; BENCH=bench/NAME.py for one
 
 compare: study-compare ## sft, rejection sampling, dpo, ppo, grpo and dr_grpo at equal training tokens, and one report
 
-sweep: ## the study named by STUDY=
+sweep: ## the study STUDY=NAME: many runs and one report
 	$(if $(STUDY),,$(error which study? make sweep STUDY=NAME, one of: $(STUDIES)))
 	@$(MAKE) --no-print-directory study-$(STUDY)
 
@@ -46,10 +46,10 @@ study-%: $(INSTALLED) ## the study sweeps/%.yaml
 report: $(INSTALLED) ## compare finished runs: RUNS="outputs/... outputs/..."
 	$(PY) -m rlhf_exp.report $(RUNS)
 
-tiny: $(INSTALLED) ## train the model that ships, from scratch
+tiny: $(INSTALLED) ## train the shipped model from scratch
 	$(PY) -m rlhf_exp algo=sft task=countdown model=tiny_untrained $(ARGS)
 
-docker: ## build the CUDA image; EXTRAS=cuda adds flash-attn, which compiles for long
+docker: ## build the CUDA image; EXTRAS=cuda adds flash-attn, which takes long to compile
 	docker build --build-arg EXTRAS=$(EXTRAS) --tag $(IMAGE) .
 
 $(INSTALLED): requirements.lock pyproject.toml
