@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
-from rlhf_exp.callbacks.stopping import SaveAndStop
-from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
@@ -30,7 +25,6 @@ from rlhf_exp.models import free_memory, identify_weights, load_tokenizer, resol
 from rlhf_exp.models.loading import name_model
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
 from rlhf_exp.runs.command import describe_stop
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.inputs import hash_inputs, hash_rows, list_changes
@@ -41,10 +35,10 @@ from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from, learns_from_samples
-from rlhf_exp.trainers import build_trainer
+from rlhf_exp.train import train
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, Trainer
+    from transformers import PreTrainedTokenizerBase
 
 
 def run(cfg: Config, run_dir: Path) -> int:
@@ -85,6 +79,11 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
         _report_what_there_is(folder)
         raise
     folder.finish("finished")
+    return _report(folder)
+
+
+def _report(folder: RunFolder) -> int:
+    """Write the report of a finished run and print its figures; the run stays finished where that fails."""
     try:
         with folder.phase("report"):
             _write_report(folder)
@@ -109,20 +108,8 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
     free_memory()
 
     with folder.phase("train"):
-        watch = MetricsWriter(folder.path, probe, cfg.monitor.every_steps, cfg.monitor.stop_on_nonfinite)
-        trainer = build_trainer(experiment)
-        _watch(trainer, watch)
-        meter = ComputeMeter(cfg.train_tokens)
-        meter.watch(trainer)  # its figures are in the logs that the writer writes
-        trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
-        _train(cfg, trainer, folder, meter)
-        if signals.received:
-            raise Stop(signals.received)
-        trainer.save_model(str(folder.path / "model"))
-        (folder.path / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
-        del trainer
-        free_memory()
-
+        train(experiment, probe, signals)
+    free_memory()
     with folder.phase("evaluate"):
         evaluator.measure_trained_model()
 
@@ -200,47 +187,6 @@ def _list_facts(cfg: Config) -> dict[str, Any]:
         "inputs": hash_inputs(cfg),
         "device": f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device,
     }
-
-
-def _watch(trainer: "Trainer", watch: MetricsWriter) -> None:
-    """Put our callbacks in: the writer first, so that every other one gets the probe's figures too."""
-    for printed in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(printed)
-    track_training(trainer)
-    trainer.callback_handler.callbacks.insert(0, watch)
-    if not trainer.args.disable_tqdm:
-        trainer.add_callback(QuietProgress())
-
-
-def _train(cfg: Config, trainer: "Trainer", folder: RunFolder, meter: ComputeMeter) -> None:
-    """Train, from the last whole checkpoint where the run is resumed; steps and work are recorded whatever happens."""
-    found = find_checkpoint(folder.path)
-    start = found.path if cfg.resume else None
-    for line in found.broken:
-        print(f"{line}; put aside, {f'goes on from {start.name}' if start else 'starts anew'}", flush=True)
-    tidy(Path(trainer.args.output_dir), start)
-    try:
-        trainer.train(resume_from_checkpoint=start and str(start))
-    finally:
-        for callback in trainer.callback_handler.callbacks:
-            if isinstance(callback, QuietProgress) and callback.training_bar is not None:
-                callback.training_bar.close()  # left open by an error, it would be drawn over the message
-        folder.record["steps"] = trainer.state.global_step
-        folder.record.update(_count_tokens(load_run(folder.path).metrics, trainer), work=meter.counts)
-
-
-def _count_tokens(metrics: list[dict[str, Any]], trainer: "Trainer") -> dict[str, int]:
-    """Tokens that training processed: TRL counts all together, and sampled completions by their mean."""
-    total = int(max((row.get("num_tokens") or 0 for row in metrics), default=0))
-    args, completion, rollouts = trainer.args, 0.0, 0
-    for row in metrics:
-        if mean := row.get("completions/mean_length"):  # over the rollouts since the last one
-            minibatches = row["step"] * args.gradient_accumulation_steps
-            begun = -(-minibatches // (args.steps_per_generation * args.num_iterations))
-            completion += mean * args.generation_batch_size * (begun - rollouts)
-            rollouts = begun
-    completion = round(completion)
-    return {"tokens": total, "prompt_tokens": total - completion, "completion_tokens": completion}
 
 
 def _write_report(folder: RunFolder) -> None:

@@ -21,7 +21,7 @@ LAYERS = (
     ("evaluation",),
     ("diagnose", "report"),
     ("sample", "describe", "dry_run"),
-    ("run", "merge"),
+    ("train", "run", "merge"),
     ("cli",),  # its wrapper is for the `__main__` modules alone
     ("__main__",),
 )

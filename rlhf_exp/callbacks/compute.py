@@ -30,7 +30,10 @@ class ComputeMeter(TrainerCallback):
     """The counts of one run, in `counts`:
 
     trained_tokens: tokens of prompt and completion that went forward and backward through the policy, without padding.
-        A row counts in every epoch, and a pair counts with both its sides.
+        A row counts in every epoch, and a pair counts with both its sides. For algorithms that learn from given rows
+        it is TRL's `num_tokens`.
+    prompt_tokens, completion_tokens: of the rollouts, as TRL hands them on, however they were sampled: a prompt counts
+        with each of its completions, a completion with its end token, both once. Their sum is TRL's `num_tokens`.
     train_passes, score_passes: whole sequences through the policy, with and without gradient.
     reference_passes, critic_passes: whole sequences through a separate reference or critic. A reference that is the
         policy without its adapter counts in score_passes; a critic that reads the policy's hidden states has no passes.
@@ -41,8 +44,9 @@ class ComputeMeter(TrainerCallback):
 
     def __init__(self, train_tokens: int | None = None) -> None:
         self.train_tokens = train_tokens
-        names = ("trained_tokens", "train_passes", "score_passes", "reference_passes", "critic_passes")
-        self.counts: dict[str, Any] = dict.fromkeys((*names, "completions", "decode_passes"), 0) | {"step_seconds": 0.0}
+        names = ("trained_tokens", "prompt_tokens", "completion_tokens", "train_passes", "score_passes")
+        names += ("reference_passes", "critic_passes", "completions", "decode_passes")
+        self.counts: dict[str, Any] = dict.fromkeys(names, 0) | {"step_seconds": 0.0}
         self._began: float | None = None  # None between steps, where nothing counts
 
     def watch(self, trainer: "Trainer") -> None:
@@ -56,10 +60,18 @@ class ComputeMeter(TrainerCallback):
         trainer.callback_handler.callbacks.insert(0, self)
         trainer.checkpoint_writers.append(lambda folder: write_json(folder / WORK, self.counts))
         trainer.budget_spent = self.is_spent
+        trainer.count_rollout = self._count_rollout
 
     def is_spent(self) -> bool:
         """Whether the run has trained on its budget of tokens."""
         return self.train_tokens is not None and self.counts["trained_tokens"] >= self.train_tokens
+
+    def count_tokens(self) -> dict[str, int]:
+        """What training processed, for run.json: what was sampled (`completion_tokens`), what was read
+        (`prompt_tokens`: a rollout's prompts, or else the given rows, prompt and answer), and both (`tokens`)."""
+        sampled = self.counts["completion_tokens"]
+        given = self.counts["prompt_tokens"] if sampled else self.counts["trained_tokens"]
+        return {"tokens": given + sampled, "prompt_tokens": given, "completion_tokens": sampled}
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run continues the counts of its checkpoint."""
@@ -80,6 +92,10 @@ class ComputeMeter(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if "train_runtime" not in logs:
             logs["trained_tokens"] = self.counts["trained_tokens"]
+
+    def _count_rollout(self, prompt_ids: list[list[int]], completion_ids: list[list[int]]) -> None:
+        self._add("prompt_tokens", sum(map(len, prompt_ids)))
+        self._add("completion_tokens", sum(map(len, completion_ids)))
 
     def _count_policy(self, kwargs: dict[str, Any]) -> None:
         ids, mask = kwargs["input_ids"], kwargs.get("attention_mask")

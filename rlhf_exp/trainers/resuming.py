@@ -22,6 +22,8 @@ from rlhf_exp.runs.unfit import PROGRESS, REFERENCE
 from rlhf_exp.trainers.order import order_by_epoch
 from rlhf_exp.trainers.saving import WholeCheckpoints
 
+TokenIds = list[list[int]]
+
 
 class Resumable(WholeCheckpoints):
     """Comes before a TRL trainer among the bases."""
@@ -77,6 +79,14 @@ class ResumableRollouts(Resumable):
     """The same for trainers that sample: GRPO and PPO."""
 
     _save_is_due = False
+
+    count_rollout: Callable[[TokenIds, TokenIds], None] = staticmethod(lambda prompt_ids, completion_ids: None)
+    """Gets the token ids of each rollout; ComputeMeter.watch sets it."""
+
+    def _generate(self, prompts: list) -> tuple:
+        generated = super()._generate(prompts)
+        self.count_rollout(*generated[:2])
+        return generated
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Postpone a save that a callback asked for to the rollout's end. The run's last step saves even within a

@@ -53,6 +53,8 @@ def test_grpo_counts_what_it_sampled_scored_and_trained_on(tmp_path):
     assert [row["trained_tokens"] for row in logs] == [row["num_tokens"] for row in logs]
     assert without_time(meter.counts) == {
         "trained_tokens": logs[-1]["num_tokens"],
+        "prompt_tokens": logs[-1]["num_tokens"] - completion_tokens,
+        "completion_tokens": completion_tokens,
         "train_passes": 16,
         "score_passes": 0,
         "reference_passes": 16,
@@ -70,6 +72,7 @@ def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
         overrides = [*GRPO, "algo.args.max_steps=1", "algo.args.beta=0", f"generation={generation}"]
         meter, _ = train(tmp_path / name, *overrides, peft)
         counts.append(without_time(meter.counts))
+        assert meter.count_tokens()["tokens"] == read_metrics(tmp_path / name)[-1]["num_tokens"]
     assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
 
 
@@ -110,7 +113,9 @@ def test_passes_between_steps_do_not_count(tmp_path):
     assert meter.counts == before
 
 
-@pytest.mark.parametrize(("algo", "sides"), [("sft", ["completion"]), ("dpo", ["chosen", "rejected"])])
+@pytest.mark.parametrize(
+    ("algo", "sides"), [("sft", ["completion"]), *((algo, ["chosen", "rejected"]) for algo in ("dpo", "reward_model"))]
+)
 def test_given_rows_count_by_their_tokens_and_both_sides_of_a_pair(tmp_path, algo, sides):
     rows = [
         {"id": str(i), "prompt": "use 8 7 3 make 53 ."} | {side: f" 8 * {i}" + " 7" * k for k, side in enumerate(sides)}
@@ -125,6 +130,8 @@ def test_given_rows_count_by_their_tokens_and_both_sides_of_a_pair(tmp_path, alg
     assert meter.counts["trained_tokens"] == tokens
     assert meter.counts["train_passes"] == len(texts)
     assert meter.counts["completions"] == meter.counts["decode_passes"] == 0
+    assert meter.count_tokens() == {"tokens": tokens, "prompt_tokens": tokens, "completion_tokens": 0}
+    assert read_metrics(tmp_path)[-1]["num_tokens"] == tokens
 
 
 @pytest.mark.parametrize(("critic", "passes"), [("shared", 0), ("separate", 24)])
@@ -134,5 +141,7 @@ def test_a_critic_of_its_own_has_passes_and_one_on_the_policys_states_has_none(t
         "algo.args.steps_per_generation=2", "algo.args.num_iterations=2", "algo.args.max_steps=4",
     )  # fmt: skip
     assert meter.counts["completions"] == 8
+    logged = [row["num_tokens"] for row in read_metrics(tmp_path) if "num_tokens" in row]  # of the steps that sampled
+    assert meter.count_tokens()["tokens"] == max(logged) < meter.counts["trained_tokens"]
     assert meter.counts["train_passes"] == 16
     assert meter.counts["critic_passes"] == passes  # once when it values the rollout, then once an epoch

@@ -139,8 +139,8 @@ def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside
 
 @pytest.mark.parametrize("damaged", [[6], [3, 6]])
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so(tmp_path, monkeypatch, capsys, name, damaged):
-    from rlhf_exp import run
+def test_a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so(tmp_path, capsys, name, damaged):
+    from rlhf_exp.train import train_from_checkpoint
 
     for step in (3, 6):
         save(tmp_path, step)
@@ -153,11 +153,8 @@ def test_a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so(tmp_path, mo
         callback_handler=SimpleNamespace(callbacks=[]),
         state=SimpleNamespace(global_step=6),
     )
-    monkeypatch.setattr(run, "load_run", lambda path: SimpleNamespace(metrics=[]))
-    monkeypatch.setattr(run, "_count_tokens", lambda metrics, trainer: {})
-    folder, meter = SimpleNamespace(path=tmp_path, record={}), SimpleNamespace(counts={})
-    resumed = SimpleNamespace(resume=str(tmp_path) if damaged == [6] else None)
-    run._train(resumed, trainer, folder, meter)
+    folder, meter = SimpleNamespace(path=tmp_path, record={}), SimpleNamespace(counts={}, count_tokens=dict)
+    train_from_checkpoint(trainer, folder, meter, resumed=damaged == [6])
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == len(damaged)
     if damaged == [6]:

@@ -4,7 +4,6 @@ Each run is a few steps of the shipped model with a checkpoint due after every s
 epoch begins soon.
 """
 
-from dataclasses import replace
 from functools import cache
 from shutil import rmtree
 
@@ -18,10 +17,10 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import load_tokenizer, resolve_model
-from rlhf_exp.run import _train
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.unfit import explain_unfit
 from rlhf_exp.tasks import Task
+from rlhf_exp.train import train_from_checkpoint
 from rlhf_exp.trainers import build_trainer
 
 PAIR = {"chosen": " 8 * 7 - 3", "rejected": " 8 + 7"}
@@ -197,7 +196,7 @@ def test_run_json_has_the_tokens_of_the_whole_run(tmp_path, algo):
         meter = next(found for found in trainer.callback_handler.callbacks if isinstance(found, ComputeMeter))
         trainer.callback_handler.callbacks.insert(1, MetricsWriter(tmp_path, None, every_steps=1))
         folder = RunFolder(tmp_path, {})
-        _train(replace(configure(tmp_path, *algo), resume=left and str(tmp_path)), trainer, folder, meter)
+        train_from_checkpoint(trainer, folder, meter, resumed=left is not None)
         records.append({name: n for name, n in folder.record.items() if name != "work"})
         for step in (6, 7):
             rmtree(tmp_path / "checkpoints" / f"checkpoint-{step}")

@@ -1,0 +1,74 @@
+"""The training stage: TRL's trainer under our callbacks, from the first step or from a checkpoint.
+
+train(experiment, probe, signals)       # the trained model is then in run_dir/model
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+from rlhf_exp.callbacks.compute import ComputeMeter
+from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
+from rlhf_exp.callbacks.stopping import SaveAndStop
+from rlhf_exp.callbacks.tracking import watch as track_training
+from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
+from rlhf_exp.runs.stopping import Stop, StopSignals
+from rlhf_exp.trainers import build_trainer
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+
+    from rlhf_exp.callbacks.probe import Probe
+    from rlhf_exp.experiment import Experiment
+    from rlhf_exp.runs.folder import RunFolder
+
+
+def train(experiment: "Experiment", probe: "Probe | None", signals: StopSignals) -> None:
+    """Train the start model, and save what came of it.
+
+    Raises:
+        Stop: a signal asked for it; the checkpoint that it asks for is written.
+    """
+    folder, trainer = experiment.folder, build_trainer(experiment)
+    meter = add_callbacks(trainer, experiment, probe, signals)
+    train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
+    if signals.received:
+        raise Stop(signals.received)
+    trainer.save_model(str(folder.path / "model"))
+    (folder.path / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
+
+
+def add_callbacks(
+    trainer: "Trainer", experiment: "Experiment", probe: "Probe | None", signals: StopSignals
+) -> ComputeMeter:
+    """Add our callbacks. The meter comes before the writer, and that before all others: each sees what those before it
+    have added to the logs."""
+    for printed in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(printed)
+    track_training(trainer)
+    monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
+    callbacks.insert(0, MetricsWriter(experiment.folder.path, probe, monitor.every_steps, monitor.stop_on_nonfinite))
+    if not trainer.args.disable_tqdm:
+        trainer.add_callback(QuietProgress())
+    meter = ComputeMeter(experiment.cfg.train_tokens)
+    meter.watch(trainer)
+    callbacks.insert(0, SaveAndStop(signals))
+    return meter
+
+
+def train_from_checkpoint(trainer: "Trainer", folder: "RunFolder", meter: ComputeMeter, resumed: bool) -> None:
+    """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
+    training ends."""
+    found = find_checkpoint(folder.path)
+    start = found.path if resumed else None
+    for line in found.broken:
+        print(f"{line}; put aside, {f'goes on from {start.name}' if start else 'starts anew'}", flush=True)
+    tidy(Path(trainer.args.output_dir), start)
+    try:
+        trainer.train(resume_from_checkpoint=start and str(start))
+    finally:
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, QuietProgress) and callback.training_bar is not None:
+                callback.training_bar.close()  # left open by an error, it would be drawn over the message
+        folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)
