@@ -22,13 +22,14 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.keys import schemas
 from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, load_arguments
+from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.trl_ranges import RENAMED
 from rlhf_exp.errors import ConfigError
 
@@ -49,7 +50,7 @@ class Case:
 def list_cases(seed: int = 0) -> list[Case]:
     """All cases in a fixed random order, so that any share of them is a sample."""
     cases = [case for choice in list_choices() for case in _vary_keys(choice)]
-    cases += [case for algo in CONFIG_CLASSES for case in _vary_arguments(algo)]
+    cases += [case for algo in ALGORITHMS for case in _vary_arguments(algo)]
     cases = list(dict.fromkeys(cases))
     random.Random(seed).shuffle(cases)
     return cases

@@ -1,21 +1,184 @@
-"""Which data each algorithm learns from, and the losses it knows."""
+"""What is known about each algorithm, one row each. Imports no ML library.
+
+    ALGORITHMS["dpo"].learns_from     # "preference pairs"
+    ALGORITHMS["dpo"].rates           # learning rates by the model's size, each with its source
+
+A new algorithm is a row here and a file in conf/algo; `python -m rlhf_exp.config.trl_arguments` then records its
+arguments. Other modules ask for a property of the row, never for the name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
 
 PROMPTS, DEMONSTRATIONS, PAIRS = "prompts", "demonstrations", "preference pairs"
 
-ALGO_NEEDS = {"grpo": PROMPTS, "ppo": PROMPTS, "sft": DEMONSTRATIONS, "dpo": PAIRS, "reward_model": PAIRS}
+SMALL = 10_000_000
+"""Parameters below which a model is one of those that are trained from scratch on a CPU."""
+
+LARGE = 1_000_000_000
+"""Parameters from which activations are computed again in the backward pass."""
+
+ANY = float("inf")
+MEASURED, BETWEEN = "as measured for model=tiny", "between the rates of a tiny and a large model"
+
+Rates = tuple[tuple[float, float, str], ...]
+"""Up to so many parameters, the learning rate of full fine-tuning, and where it is from."""
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One row of the table."""
+
+    learns_from: str
+    """PROMPTS: it samples completions and asks rewards for their worth (online); else rows that the task provides."""
+    config_class: str
+    """Its arguments, `module:class`, of TRL or derived from TRL's."""
+    rates: Rates
+    trainer: str | None = None
+    """TRL's trainer for given rows, `module:class` (trainers/offline.py); None: trainers/<name> builds it."""
+    columns: tuple[str, ...] = ()
+    """What that trainer reads of a row."""
+    losses: tuple[str, ...] = ()
+    """Allowed values of `loss_type`; empty: it has one loss and no name for it."""
+    loss: str | list[str] | None = None
+    """The default of `loss_type`; None of several losses: conf/loss_type has a file of each."""
+    batch: int = 32
+    """Rows or completions per optimizer step."""
+    minibatches: int = 1
+    """Optimizer steps per rollout, of an online algorithm."""
+    compares_groups: bool = False
+    """Whether an advantage compares the completions of one prompt, so that steps hold whole groups of them."""
+    scores: bool = False
+    """Whether it trains a reward model, which scores answers and writes none."""
+    kl_price: str | None = None
+    """The key of the price of KL to the reference; None: it has no reference and may leave the start model."""
+    held_out_loss: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """TRL's arguments that change the training loss, and the values with which it is the loss that is measured on
+    held-out rows (evaluation/training_loss.py); empty: none is measured."""
+    checkpoint_files: tuple[str, ...] = ()
+    """What a resumed run reads beside the policy."""
+
+    @property
+    def online(self) -> bool:
+        """Whether it learns from completions that it samples itself, by rewards."""
+        return self.learns_from == PROMPTS
+
+    @property
+    def has_implicit_rewards(self) -> bool:
+        """Whether it trains the policy's implicit rewards, beta * log(policy / reference), on given answers."""
+        return self.kl_price is not None and not self.online
+
+
+ALGORITHMS = {
+    "grpo": Algorithm(
+        learns_from=PROMPTS,
+        config_class="trl.trainer.grpo_config:GRPOConfig",
+        # hybrid is ours (trainers/grpo/hybrid.py).
+        losses=("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo", "hybrid"),
+        batch=128,  # completions: 8 problems of 16
+        compares_groups=True,
+        kl_price="algo.args.beta",
+        # 1e-3 gave 39% on validation rows after 80 steps; 2e-3 learns later and drifts further.
+        rates=((SMALL, 1e-3, MEASURED), (2e8, 1e-5, BETWEEN), (ANY, 1e-6, "TRL's default, DeepSeekMath 7B")),
+    ),
+    "ppo": Algorithm(
+        learns_from=PROMPTS,
+        config_class="rlhf_exp.trainers.ppo.config:PPOConfig",
+        minibatches=4,
+        kl_price="algo.init_kl_coef",
+        checkpoint_files=("critic/model.safetensors", "critic/kl_controller.json"),
+        rates=(
+            (SMALL, 5e-4, MEASURED),
+            (2e8, 1e-5, "about that of TRL's first PPO scripts with GPT-2"),
+            (ANY, 1e-6, "verl's script for 7B on GSM8K"),
+        ),
+    ),
+    "sft": Algorithm(
+        learns_from=DEMONSTRATIONS,
+        config_class="trl.trainer.sft_config:SFTConfig",
+        trainer="trl:SFTTrainer",
+        columns=("prompt", "completion"),
+        losses=("nll", "dft"),
+        loss="nll",
+        held_out_loss={  # the mean of -log p(token) over whole completions
+            "loss_type": (None, "nll"),
+            "completion_only_loss": (None, True),
+            "assistant_only_loss": (None, False),
+            "packing": (None, False),
+            "label_smoothing_factor": (None, 0),
+            "truncation_mode": (None, "keep_start"),
+        },
+        rates=(
+            (SMALL, 1e-3, MEASURED),
+            (2e8, 5e-5, "the default of transformers' trainer"),
+            (5e9, 2e-5, "TRL's default and script"),
+            (2e10, 5e-6, "Tulu 3 8B"),
+            (ANY, 2e-6, "Tulu 3 70B"),
+        ),
+    ),
+    "dpo": Algorithm(
+        learns_from=PAIRS,
+        config_class="trl.trainer.dpo_config:DPOConfig",
+        trainer="trl:DPOTrainer",
+        columns=("prompt", "chosen", "rejected"),
+        losses=(
+            *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot"),
+            *("aot_unpaired", "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"),
+        ),
+        loss=["sigmoid"],
+        kl_price="algo.args.beta",
+        held_out_loss={  # the mean of -log sigmoid(margin) over pairs of whole answers
+            "loss_type": (None, "sigmoid", ["sigmoid"]),
+            "loss_weights": (None, [1]),
+            "label_smoothing": (None, 0),
+            "f_divergence_type": (None, "reverse_kl"),
+            "ld_alpha": (None, 1),
+            "use_weighting": (None, False),
+            "sync_ref_model": (None, False),
+            "max_length": (None,),
+        },
+        rates=(
+            (SMALL, 1e-4, MEASURED),
+            (2e8, 5e-6, BETWEEN),
+            (2e10, 5e-7, "TRL's script, Tulu 3 8B"),
+            (ANY, 2e-7, "Tulu 3 70B"),
+        ),
+    ),
+    "reward_model": Algorithm(
+        learns_from=PAIRS,
+        config_class="trl.trainer.reward_config:RewardConfig",
+        trainer="trl:RewardTrainer",
+        columns=("prompt", "chosen", "rejected"),
+        scores=True,
+        rates=(
+            (SMALL, 5e-4, MEASURED),
+            (LARGE, 1e-5, "TRL's example"),
+            (ANY, 3e-6, "Huang et al. 2024, 1B to 7B"),
+        ),
+    ),
+}
+"""Losses are those that TRL 1.16 knows (grpo_trainer.py, sft_config.py, dpo_trainer.py: a list). Rates above SMALL are
+of public recipes:
+
+    sft           2e-5 TRL's own default and script (trl/scripts/sft.py); 5e-6 Tulu 3 8B, 2e-6 Tulu 3 70B (2411.15124)
+    dpo           5e-7 TRL's script (trl/scripts/dpo.py) and Tulu 3 8B; 2e-7 Tulu 3 70B
+    grpo          1e-6 TRL's own default and DeepSeekMath 7B (2402.03300)
+    ppo           1e-6 verl's script for a 7B model on GSM8K; 1.41e-5 TRL's first PPO scripts with GPT-2, here rounded
+    reward_model  1e-5 TRL's example (examples/scripts/reward_modeling.py); 3e-6 Huang et al. (2403.17031) at 1B to 7B
+    GPT-2's size  no recipe is as common: rates stand between those of a small and a large model
+"""
+
+CRITIC_RATES: dict[str, Rates] = {
+    "shared_critic": ((SMALL, 5e-3, MEASURED), (ANY, 1e-4, BETWEEN)),
+    "separate_critic": ((SMALL, 1e-3, MEASURED), (ANY, 1e-5, "verl's script for 7B on GSM8K")),
+}
+"""Of PPO's critics: new weights, trained in full, so that LoRA changes nothing, nor does an unknown size."""
+
 GRADED = ("countdown", "gsm8k")
 """Tasks whose answers are right or wrong: they have a grader, and their pairs are sampled from the start model."""
 
-# The losses that TRL 1.16 knows (grpo_trainer.py, sft_config.py, dpo_trainer.py: a list), and our own hybrid of two of
-# them (trainers/grpo/hybrid.py); TRL's reward model has one.
-LOSS_TYPES = {
-    "grpo": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo", "hybrid"),
-    "sft": ("nll", "dft"),
-    "dpo": (
-        *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot"),
-        *("aot_unpaired", "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"),
-    ),
-}
 TRL_SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
 """Arguments of GRPOConfig that generation=compact does not have."""
 
@@ -32,3 +195,9 @@ REWARD_TASKS = {
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 TOKENIZERS = ("words", "bytes")
+
+
+def load_object(place: str) -> Any:
+    """What stands at `module:name`; imports the module."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
@@ -102,7 +103,7 @@ def _report(folder: RunFolder) -> int:
 def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
     _set_up_libraries(cfg)
     experiment = _load(cfg, folder)
-    evaluator = (ScorerEvaluator if cfg.algo.name == "reward_model" else PolicyEvaluator)(experiment)
+    evaluator = (ScorerEvaluator if ALGORITHMS[cfg.algo.name].scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
     free_memory()

@@ -9,7 +9,7 @@ import sys
 import pytest
 from transformers import GPT2Config, Qwen2Config, Qwen3Config
 
-from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run import print_dry_run
@@ -53,7 +53,7 @@ def folders(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algo", "task", "turn"), [(*pair, i % 3) for i, pair in enumerate(itertools.product(ALGO_NEEDS, TASKS))]
+    ("algo", "task", "turn"), [(*pair, i % 3) for i, pair in enumerate(itertools.product(ALGORITHMS, TASKS))]
 )
 def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(folders, algo, task, turn, capsys, monkeypatch):
     """Over the tasks, every algorithm meets every model with every peft."""
@@ -63,15 +63,17 @@ def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(folders,
         peft = PEFTS[(i + turn) % 3]
         overrides = [f"algo={algo}", f"task={task}", f"model={model}", f"peft={peft}", "device=cpu", *FEW[task]]
         overrides += [f"model.path={folders[model]}"] if model in folders else []
-        overrides += ["algo.args.per_device_train_batch_size=2"] if algo == "ppo" else []  # 8 rows fill a rollout
+        overrides += (
+            ["algo.args.per_device_train_batch_size=2"] if ALGORITHMS[algo].minibatches > 1 else []
+        )  # 8 rows fill a rollout
         try:
             print_dry_run(compose_config(overrides))
             refusal = None
         except ConfigError as error:
             (refusal,) = error.problems
-        if ALGO_NEEDS[algo] not in TASKS[task].provides:
+        if ALGORITHMS[algo].learns_from not in TASKS[task].provides:
             assert refusal.startswith(f"algo={algo}: needs ") and f"task={task} has none" in refusal
-        elif ALGO_NEEDS[algo] == PROMPTS and task == "hh_rlhf":
+        elif ALGORITHMS[algo].online and task == "hh_rlhf":
             assert refusal == NO_REWARD.format(algo)
         elif task in ("gsm8k", "hh_rlhf") and model in CLOSED:
             assert refusal.startswith(f"task={task}: ") and "words of its prompts are not in the model's" in refusal
@@ -89,12 +91,12 @@ STEPS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algo", "turn"), [(algo, i % 3) for i, algo in enumerate(ALGO_NEEDS)])
+@pytest.mark.parametrize(("algo", "turn"), [(algo, i % 3) for i, algo in enumerate(ALGORITHMS)])
 def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, tmp_path):
     """Over the algorithms, each of them, each architecture and each peft meets each of the others."""
-    task = ["task=countdown"] if ALGO_NEEDS[algo] == PROMPTS else ["task=hh_rlhf", "task.source=generated"]
-    task += ["task.train_rows=8", *(["algo.args.num_generations=4"] if algo == "grpo" else [])]
-    task += ["algo.args.per_device_train_batch_size=2"] if algo == "ppo" else []
+    task = ["task=countdown"] if ALGORITHMS[algo].online else ["task=hh_rlhf", "task.source=generated"]
+    task += ["task.train_rows=8", *(["algo.args.num_generations=4"] if ALGORITHMS[algo].compares_groups else [])]
+    task += ["algo.args.per_device_train_batch_size=2"] if ALGORITHMS[algo].minibatches > 1 else []
     pairs = list(zip(("tiny_gpt2", "tiny_qwen2", "tiny_qwen3"), PEFTS[turn:] + PEFTS[:turn], strict=True))
     conf = tmp_path / "conf" / "experiment"
     conf.mkdir(parents=True)
@@ -120,6 +122,6 @@ def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, 
         if algo == "dpo":
             assert losses[0] == pytest.approx(math.log(2), abs=1e-6)
             assert evaluation["baseline"]["loss"]["value"] == math.log(2) != evaluation["trained"]["loss"]["value"]
-        if algo in ("sft", "dpo"):
+        if ALGORITHMS[algo].held_out_loss:
             before, after = (evaluation[side]["loss"]["value"] for side in ("baseline", "trained"))
             assert evaluation["paired"]["loss"]["value"] == pytest.approx(after - before, abs=1e-9)

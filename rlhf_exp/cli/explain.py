@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from hydra.errors import MissingConfigException, OverrideParseException
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import refuse_key
-from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, load_arguments
+from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import HIDDEN, is_secret, suggest
 
 _UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
@@ -74,4 +75,4 @@ def _find_algo(overrides: Sequence[str]) -> str:
     if algo is None and (file := ROOT / "conf" / "experiment" / f"{chosen.get('experiment')}.yaml").is_file():
         found = re.search(r"override /algo: (\w+)", file.read_text(encoding="utf-8"))
         algo = found and found[1]
-    return algo if algo in CONFIG_CLASSES else "grpo"
+    return algo if algo in ALGORITHMS else "grpo"

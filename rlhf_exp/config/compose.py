@@ -14,6 +14,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
@@ -21,9 +22,9 @@ from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.rules.conflicts import find_conflicts
 from rlhf_exp.config.rules.paths import find_missing_files
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, are_losses, load_arguments
+from rlhf_exp.config.trl_arguments import are_losses, load_arguments
 from rlhf_exp.config.trl_arguments import find_problems as find_argument_problems
-from rlhf_exp.config.values import assign, find_problem, find_problems, show
+from rlhf_exp.config.values import assign, find_problem, find_problems, list_names, show
 from rlhf_exp.errors import ConfigError
 
 Check = Callable[[Config], list[str]]
@@ -115,7 +116,9 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], 
                 read[item.name] = None
         else:
             read[item.name] = values[item.name]
-            value = _drop_references(values[item.name])
+            value, names = _drop_references(values[item.name]), list_names(hints[item.name])
+            for name in [name for name in value if name not in names] if names and isinstance(value, dict) else ():
+                problems["unknown"].append(f"{assign(f'{key}.{name}', value.pop(name))}: {refuse_key(f'{key}.{name}')}")
             for kind, line in find_problems(key, value, hints[item.name], item.metadata.get("range")):
                 problems[kind].append(line)
     return None if any(problems.values()) else schema(**read)
@@ -138,7 +141,7 @@ def _list_derived(cfg: DictConfig) -> list[str]:
 
 def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
     """Problems of `algo.args` by their kind, as far as the arguments of TRL tell."""
-    if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in CONFIG_CLASSES:
+    if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in ALGORITHMS:
         return {}
     known = load_arguments(algo["name"])
     own = [name for name in algo if name in known and name not in ("name", "args")]

@@ -1,18 +1,10 @@
-"""What a run takes where nobody says otherwise: by the algorithm, the task, the model's size, peft and the device.
+"""Default values that depend on the algorithm, the task, the model's size, peft and the device.
 
     ${rlhf_exp.default:max_tokens}          # in conf/, wherever the value hangs on other choices
     list_defaults(settings)["max_tokens"]   # Default(value=512, reason="...")
 
-Below SMALL parameters everything is as it was measured for model=tiny. Above, learning rates are of public recipes:
-
-    sft           2e-5 TRL's own default and script (trl/scripts/sft.py); 5e-6 Tulu 3 8B, 2e-6 Tulu 3 70B (2411.15124)
-    dpo           5e-7 TRL's script (trl/scripts/dpo.py) and Tulu 3 8B; 2e-7 Tulu 3 70B
-    grpo          1e-6 TRL's own default and DeepSeekMath 7B (2402.03300)
-    ppo           1e-6 verl's script for a 7B model on GSM8K, and 1e-5 for a critic of its own; 1.41e-5 TRL's first
-                  PPO scripts with GPT-2, here rounded
-    reward_model  1e-5 TRL's example (examples/scripts/reward_modeling.py); 3e-6 Huang et al. (2403.17031) at 1B to 7B
-    GPT-2's size  no recipe is as common: rates stand between those of a small and a large model
-    LoRA          ten times the rate of full fine-tuning (Schulman et al. 2025, LoRA Without Regret); TRL's scripts too
+Learning rates are in the table of algorithms (algorithms.py). With LoRA they are ten times those of full fine-tuning
+(Schulman et al. 2025, LoRA Without Regret; TRL's scripts too).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,58 +12,16 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
+from rlhf_exp.algorithms import ALGORITHMS, ANY, CRITIC_RATES, DEMONSTRATIONS, LARGE, SMALL
 from rlhf_exp.config import device
 from rlhf_exp.config.model_shape import Shape, find_shape
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.config.trl_arguments import load_arguments
 
-SMALL = 10_000_000
-"""Parameters below which a model is one of those that are trained from scratch on a CPU."""
-
-LARGE = 1_000_000_000
-"""Parameters from which activations are computed again in the backward pass."""
-
-_TINY, _BETWEEN = "as measured for model=tiny", "between the rates of a tiny and a large model"
-_ANY = float("inf")
-
-# Up to so many parameters, the learning rate of full fine-tuning, and where it is from.
-RATES: dict[str, tuple[tuple[float, float, str], ...]] = {
-    "sft": (
-        (SMALL, 1e-3, _TINY),
-        (2e8, 5e-5, "the default of transformers' trainer"),
-        (5e9, 2e-5, "TRL's default and script"),
-        (2e10, 5e-6, "Tulu 3 8B"),
-        (_ANY, 2e-6, "Tulu 3 70B"),
-    ),
-    "dpo": (
-        (SMALL, 1e-4, _TINY),
-        (2e8, 5e-6, _BETWEEN),
-        (2e10, 5e-7, "TRL's script, Tulu 3 8B"),
-        (_ANY, 2e-7, "Tulu 3 70B"),
-    ),
-    "grpo": ((SMALL, 1e-3, _TINY), (2e8, 1e-5, _BETWEEN), (_ANY, 1e-6, "TRL's default, DeepSeekMath 7B")),
-    "ppo": (
-        (SMALL, 5e-4, _TINY),
-        (2e8, 1e-5, "about that of TRL's first PPO scripts with GPT-2"),
-        (_ANY, 1e-6, "verl's script for 7B on GSM8K"),
-    ),
-    "reward_model": (
-        (SMALL, 5e-4, _TINY),
-        (LARGE, 1e-5, "TRL's example"),
-        (_ANY, 3e-6, "Huang et al. 2024, 1B to 7B"),
-    ),
-    "shared_critic": ((SMALL, 5e-3, _TINY), (_ANY, 1e-4, _BETWEEN)),
-    "separate_critic": ((SMALL, 1e-3, _TINY), (_ANY, 1e-5, "verl's script for 7B on GSM8K")),
-}
-CRITICS = ("shared_critic", "separate_critic")  # new weights, trained in full: LoRA changes nothing, nor does the size
-
-BATCH = {"grpo": 128, "ppo": 32, "sft": 32, "dpo": 32, "reward_model": 32}
-"""Rows of an optimizer step: 128 completions are 8 problems of 16; a rollout of ppo has 4 such steps."""
-
-ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (_ANY, 1))
+ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (ANY, 1))
 """Up to so many parameters, rows of one forward and backward pass; the rest of a step is accumulated."""
 
-EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (_ANY, 16))
+EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (ANY, 16))
 
 SMALL_BUDGET = 96
 SMALL_DRAWN_STEPS = 5_000
@@ -111,11 +61,10 @@ def read_settings(cfg: Any) -> Settings:
 def list_defaults(of: Settings) -> dict[str, Default]:
     """Every default by its key, in the order in which a reader wants them."""
     keys = {key: find(of) for key, find in _FIND.items()}
-    if of.algo != "sft":
-        keys = {key: found for key, found in keys.items() if key not in _OF_SFT}
-    if of.algo != "ppo":
-        keys.pop("algo.args.steps_per_generation")
-    return keys
+    row = ALGORITHMS[of.algo]
+    left_out = () if row.learns_from == DEMONSTRATIONS else _OF_DEMONSTRATIONS
+    left_out += () if row.minibatches > 1 else ("algo.args.steps_per_generation",)
+    return {key: found for key, found in keys.items() if key not in left_out}
 
 
 def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
@@ -123,12 +72,11 @@ def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
     size = of.shape.parameters
     if own is not None and size is not None and size < SMALL:
         return Default(own, "the model's own, conf/model/")
-    if size is None and name not in CRITICS:
+    if size is None and name not in CRITIC_RATES:
         return Default(None, of.shape.source)
-    rate, source = next(
-        (rate, source) for bound, rate, source in RATES[name] if (size or LARGE) < bound or bound == _ANY
-    )
-    if of.peft == "none" or name in CRITICS or size < SMALL:
+    rates = CRITIC_RATES[name] if name in CRITIC_RATES else ALGORITHMS[name].rates
+    rate, source = next((rate, source) for bound, rate, source in rates if (size or LARGE) < bound or bound == ANY)
+    if of.peft == "none" or name in CRITIC_RATES or size < SMALL:
         return Default(rate, f"{name} at {_say_size(of)}: {source}")
     return Default(float(f"{10 * rate:.6g}"), f"{name} at {_say_size(of)}: ten times {rate:g} ({source}), for LoRA")
 
@@ -144,7 +92,7 @@ def resolve_rate(name: str, own: float | None = None, *, _root_: DictConfig) -> 
 
 
 def _up_to(table: tuple[tuple[float, Any], ...], size: float) -> Any:
-    return next(value for bound, value in table if size < bound or bound == _ANY)
+    return next(value for bound, value in table if size < bound or bound == ANY)
 
 
 def _is_small(of: Settings) -> bool:
@@ -172,7 +120,7 @@ def _read_argument(of: Settings, name: str) -> Any:
 def _rows(of: Settings) -> Default:
     if of.shape.parameters is None:
         return Default(None, of.shape.source)
-    batch = BATCH[of.algo]
+    batch = ALGORITHMS[of.algo].batch
     rows = min(batch, _up_to(ROWS_AT_ONCE, of.shape.parameters) or batch)
     whole = "a whole step at once" if rows == batch else "so many of a step at once"
     return Default(rows, f"{_say_size(of)}: {whole}")
@@ -182,14 +130,16 @@ def _accumulation(of: Settings) -> Default:
     rows = _read_argument(of, "per_device_train_batch_size")
     if rows is None:
         return Default(None, of.shape.source)
-    steps = 1 if _is_small(of) else max(1, BATCH[of.algo] // rows)  # a small model is given its steps, as typed
-    unit = "completions" if of.algo in ("grpo", "ppo") else "rows"
+    row = ALGORITHMS[of.algo]
+    steps = 1 if _is_small(of) else max(1, row.batch // rows)  # a small model takes the steps that are typed
+    unit = "completions" if row.online else "rows"
     return Default(steps, f"{steps * rows} {unit} a step, {rows} of them at once")
 
 
 def _rollout(of: Settings) -> Default:
     steps = _read_argument(of, "gradient_accumulation_steps")
-    return Default(steps and 4 * steps, "a rollout has 4 minibatches")
+    minibatches = ALGORITHMS[of.algo].minibatches
+    return Default(steps and minibatches * steps, f"a rollout has {minibatches} minibatches")
 
 
 def _checkpointing(of: Settings) -> Default:
@@ -225,7 +175,8 @@ def _sft_steps(of: Settings) -> Default:
         return Default(-1, f"the rows {EPOCHS} times, transformers' num_train_epochs")
     if _is_small(of):
         return Default(SMALL_DRAWN_STEPS, "rows are drawn as steps need them, as for model=tiny")
-    rows = f"{DRAWN_STEPS * BATCH[of.algo]:,} drawn rows in steps of {BATCH[of.algo]}"
+    batch = ALGORITHMS[of.algo].batch
+    rows = f"{DRAWN_STEPS * batch:,} drawn rows in steps of {batch}"
     return Default(DRAWN_STEPS, f"{rows}, about {EPOCHS} times GSM8K's 7,473")
 
 
@@ -253,4 +204,4 @@ _FIND: dict[str, Callable[[Settings], Default]] = {
     "peft.dtype": _lora_dtype,
     "eval.batch_size": _eval_batch,
 }
-_OF_SFT = ("algo.args.max_steps", "algo.args.warmup_steps", "algo.args.save_steps")
+_OF_DEMONSTRATIONS = ("algo.args.max_steps", "algo.args.warmup_steps", "algo.args.save_steps")

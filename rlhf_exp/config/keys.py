@@ -1,4 +1,4 @@
-"""Which keys there are, and the line for one that there is not.
+"""Lists every valid key, and explains an unknown one.
 
 refuse_key("algo.args.max_lenght", "dpo")   ->  "no such key; did you mean algo.args.max_length?"
 refuse_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=qlora alone; use peft=lora"
@@ -11,11 +11,12 @@ from typing import Any, get_args, get_type_hints
 
 import yaml
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, load_arguments
+from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.trl_ranges import RENAMED
-from rlhf_exp.config.values import is_slip, nearest
+from rlhf_exp.config.values import is_slip, list_names, nearest
 
 # Other words for what we have, by the last part of a key; of several keys the first that the algorithm has.
 SYNONYMS = {
@@ -76,7 +77,7 @@ def refuse_key(key: str, algo: str = "grpo") -> str:
     if owners := _list_owners(key):
         group = owners[0].partition("=")[0]
         return f"a key of {' and '.join(owners)} alone; use {'task@' if '.' in group else ''}{owners[0]}"
-    known = known_keys(algo if algo in CONFIG_CLASSES else "grpo")
+    known = known_keys(algo if algo in ALGORITHMS else "grpo")
     neighbours = [name for name in known if name.rpartition(".")[0] == place]
     slips = [name for name in neighbours if place and is_slip(end, name.rpartition(".")[2])]
     meant = next((name for name in SYNONYMS.get(end, ()) if name in known), None)
@@ -93,7 +94,7 @@ def schemas(hint: Any) -> list[type]:
 def _list_keys(schema: type, path: str) -> list[str]:
     hints, keys = get_type_hints(schema), []
     for item in fields(schema):
-        keys.append(path + item.name)
+        keys += [path + item.name, *(f"{path}{item.name}.{name}" for name in list_names(hints[item.name]))]
         for nested in schemas(hints[item.name]):
             keys += _list_keys(nested, f"{path}{item.name}.")
     return list(dict.fromkeys(keys))
@@ -103,7 +104,7 @@ def _list_owners(key: str) -> list[str]:
     """`group=option` for each option that has the key; a task that another task lends is chosen in its place."""
     if key.startswith("algo.args."):
         end = key.removeprefix("algo.args.")
-        return [f"algo={algo}" for algo in CONFIG_CLASSES if end in load_arguments(algo) and end not in RENAMED]
+        return [f"algo={algo}" for algo in ALGORITHMS if end in load_arguments(algo) and end not in RENAMED]
     group, _, rest = key.partition(".")
     choice = group
     if key.startswith("task.of."):

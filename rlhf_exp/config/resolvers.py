@@ -1,12 +1,14 @@
-"""The resolvers that conf/ uses, `${rlhf_exp.NAME:...}`, made known to OmegaConf."""
+"""What conf/ uses that is not YAML: the resolvers, `${rlhf_exp.NAME:...}`, and what the table of algorithms gives."""
 
+from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
+from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import defaults, device
 
 
 def register_resolvers() -> None:
-    """Register them all; a second call changes nothing."""
+    """Make them known to OmegaConf and Hydra; a second call changes nothing."""
     resolvers = {
         "default": defaults.resolve_default,
         "rate": defaults.resolve_rate,
@@ -15,3 +17,10 @@ def register_resolvers() -> None:
     }
     for name, resolve in resolvers.items():
         OmegaConf.register_new_resolver(f"rlhf_exp.{name}", resolve, replace=True)
+    # The config `learning_rates`, and a loss_type for each algorithm that has no files in conf/loss_type.
+    rates = {name: f"${{rlhf_exp.rate:{name}}}" for name in (*ALGORITHMS, *CRITIC_RATES)}
+    ConfigStore.instance().store("learning_rates", rates, package="model.learning_rate")
+    for name, row in ALGORITHMS.items():
+        if row.loss is not None or not row.losses:
+            loss = {"loss_type": row.loss} if row.loss else {}
+            ConfigStore.instance().store(name, loss, group="loss_type", package="algo.args")

@@ -6,19 +6,12 @@ TRL's arguments are not here: they go through `algo.args` untouched.
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
+from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
 from rlhf_exp.tasks.schema import find_keys, list_tasks
 
 TASKS = {name: find_keys(name) for name in list_tasks()}
 """The keys of each task, in the task's own folder."""
-
-
-@dataclass(frozen=True)
-class Supervised:
-    """Algorithms that learn from given rows: they have no keys of their own beside TRL's."""
-
-    name: Literal["sft", "dpo", "reward_model"]
-    args: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,13 +57,21 @@ class Ppo:
 
 
 @dataclass(frozen=True)
+class Plain:
+    """Every other algorithm: it has no keys of its own beside TRL's."""
+
+    name: Literal[tuple(name for name in ALGORITHMS if name not in ("grpo", "ppo"))]
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Model:
     name: str
     path: str | None
     base: str | None
     init: dict[str, int | float | bool | str] | None = within("> 0, <= 10000000")
     parameters: float | None = within(">= 1000, <= 1e15")
-    learning_rate: dict[str, float | None] = within(RATE)
+    learning_rate: dict[Literal[(*ALGORITHMS, *CRITIC_RATES)], float | None] = within(RATE)
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
     enable_thinking: bool | None
@@ -194,7 +195,7 @@ class Config:
     resume: str | None
     skip_finished: bool
     output_dir: str
-    algo: Supervised | Grpo | Ppo
+    algo: Grpo | Ppo | Plain
     task: Union[tuple(TASKS.values())]  # noqa: UP007
     model: Model
     peft: Peft

@@ -19,24 +19,16 @@ import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from rlhf_exp.algorithms import LOSS_TYPES
+from rlhf_exp.algorithms import ALGORITHMS, load_object
 from rlhf_exp.config.trl_ranges import CHOICES, MAPPINGS, RANGES, RENAMED
 from rlhf_exp.config.values import find_problem, fits, is_secret, show
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
 
-CONFIG_CLASSES = {
-    "grpo": ("trl.trainer.grpo_config", "GRPOConfig"),
-    "ppo": ("rlhf_exp.trainers.ppo.config", "PPOConfig"),
-    "sft": ("trl.trainer.sft_config", "SFTConfig"),
-    "dpo": ("trl.trainer.dpo_config", "DPOConfig"),
-    "reward_model": ("trl.trainer.reward_config", "RewardConfig"),
-}
 FILE = Path(__file__).parent.parent / "assets" / "trl_arguments.json"
 PACKAGES = ("trl", "transformers")  # TRL's config classes inherit from transformers'
 
@@ -51,8 +43,7 @@ class Argument:
 
 def load_config_class(algo: str) -> type:
     """The TRL config class of an algorithm; the first call imports TRL's config module, and with it torch."""
-    module, name = CONFIG_CLASSES[algo]
-    return getattr(import_module(module), name)
+    return load_object(ALGORITHMS[algo].config_class)
 
 
 def load_arguments(algo: str) -> dict[str, Argument]:
@@ -85,7 +76,7 @@ def find_problems(
         own: the algorithm's own keys, which stand beside args.
         refuse: of a key and an algorithm, why there is no such key (keys.refuse_key).
     """
-    ranges = RANGES | ({"num_generations": RANGES["steps_per_generation"]} if algo == "ppo" else {})
+    ranges = RANGES | ({} if ALGORITHMS[algo].compares_groups else {"num_generations": RANGES["steps_per_generation"]})
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     for name, value in args.items():
         key = f"algo.args.{name}"
@@ -98,7 +89,7 @@ def find_problems(
             problems["unknown"].append(f"{shown}: renamed; use algo.args.{RENAMED[name]}")
         elif name not in known:
             problems["unknown"].append(f"{shown}: {refuse(key, algo)}")
-        elif name != "loss_type" or are_losses(algo, value):  # combinations/algo.py refuses the others
+        elif name != "loss_type" or are_losses(algo, value):  # rules/algo.py refuses the others
             annotation = dict | None if name in MAPPINGS else _narrow(CHOICES.get(name), known[name].annotation)
             if problem := find_problem(key, value, annotation, ranges.get(name)):
                 problems[problem[0]].append(problem[1])
@@ -107,8 +98,8 @@ def find_problems(
 
 def are_losses(algo: str, value: Any) -> bool:
     """Whether a loss, or each of a list, is one of the algorithm's; true where it has no name for its loss."""
-    losses = LOSS_TYPES.get(algo)
-    return losses is None or all(loss in losses for loss in (value if isinstance(value, list) else [value]))
+    losses = ALGORITHMS[algo].losses
+    return not losses or all(loss in losses for loss in (value if isinstance(value, list) else [value]))
 
 
 def refuse_secret(key: str) -> str:
@@ -128,7 +119,7 @@ def read_versions() -> dict[str, str]:
 def write_file() -> None:
     """Write the file from the installed TRL, one argument a line."""
     blocks = []
-    for algo in CONFIG_CLASSES:
+    for algo in ALGORITHMS:
         lines = [
             f"{json.dumps(name)}: {json.dumps({'type': spell(item.annotation), 'default': item.default})}"
             for name, item in sorted(inspect_arguments(algo).items())

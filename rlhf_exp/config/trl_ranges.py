@@ -97,7 +97,7 @@ RANGES = {
     "torch_empty_cache_steps": _STEPS,
 }
 
-# Closed choices that TRL annotates as plain text and looks at only while it trains. Losses: combinations/.
+# Closed choices that TRL annotates as plain text and looks at only while it trains. Losses: algorithms.py.
 CHOICES = {
     "scale_rewards": ("group", "batch", "none", True, False),
     "importance_sampling_level": ("token", "sequence"),

@@ -130,6 +130,11 @@ def choices(annotation: Any) -> list[str]:
     return [choice for part in typing.get_args(annotation) for choice in choices(part)]
 
 
+def list_names(annotation: Any) -> list[str]:
+    """The names that a mapping may hold; none where it may hold any, or is none."""
+    return choices(typing.get_args(annotation)[0]) if typing.get_origin(annotation) is dict else []
+
+
 def describe(annotation: Any, bounds: str | None = None) -> str:
     """What is allowed, in words: `a whole number >= 1 or null`."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)

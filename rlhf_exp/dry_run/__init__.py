@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, PAIRS, PROMPTS
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id, is_offline
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.schema import Config
@@ -124,7 +124,7 @@ def _load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None
         whole = replace(cfg, task=task_cfg)
         drawn, used = find_rows(task_cfg).count_rows(whole)
         counts = drawn, cfg.eval.rows
-        enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if ALGO_NEEDS[cfg.algo.name] == PROMPTS else 0)
+        enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if ALGORITHMS[cfg.algo.name].online else 0)
         part = replace(task_cfg, train_rows=min(drawn, enough) or None)
         own = part if task_cfg is cfg.task else replace(cfg.task, of=part, train_rows=part.train_rows)
         sampled = replace(cfg, task=own, eval=replace(cfg.eval, rows=min(cfg.eval.rows, SAMPLE_ROWS)))
@@ -140,7 +140,7 @@ def _load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None
     check_rows(cfg, task)
     for name, where in cfg.reward.functions.items():
         load_function(name, where, task)
-    held_out = len(task.pairs) if cfg.algo.name == "reward_model" else len(task.eval)
+    held_out = len(task.pairs) if ALGORITHMS[cfg.algo.name].scores else len(task.eval)
     if counts is None:
         return Rows(task, len(task.train), held_out)
     again = (f"training uses {used:,} rows: {drawn:,} are drawn, and then come again",) if drawn < used else ()
@@ -151,7 +151,7 @@ def _build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedM
     """The model without storage, and how many of its parameters are trained."""
     dtype = (shape.dtype or torch.float32) if cfg.model.dtype == "auto" else getattr(torch, cfg.model.dtype)
     kind = AutoModelForCausalLM
-    if cfg.algo.name == "reward_model":
+    if ALGORITHMS[cfg.algo.name].scores:
         kind, shape.num_labels = AutoModelForSequenceClassification, 1
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peft's of GPT-2, and TRL's own use of old names
@@ -187,7 +187,7 @@ def _describe_run(
         sampled = learns_from_samples(cfg) and cfg.task.samples in (None, "self")
         made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions" if sampled else None
         held_out = rows.held_out or "a share of them"
-        held_out = "a share of them" if made and cfg.algo.name == "reward_model" else held_out
+        held_out = "a share of them" if made and ALGORITHMS[cfg.algo.name].scores else held_out
         lines.append(f"rows: {made or rows.train} to train on, {held_out} held out ({cfg.eval.split})")
     epochs = f"{args.num_train_epochs:g} times the rows"
     lines.append(f"steps: {steps if steps > 0 else epochs}")
@@ -244,7 +244,7 @@ def _warn_of_disk(cfg: Config, needed: float) -> str:
 
 def _measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float | None, list[float], str]:
     """Mean tokens of a prompt and of each answer in a training row; what is sampled counts as the whole budget."""
-    columns = {PROMPTS: (), PAIRS: ("chosen", "rejected")}.get(ALGO_NEEDS[cfg.algo.name], ("completion",))
+    columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name != "prompt"]
     at_most = [float(cfg.max_tokens)] * max(1, len(columns))
     if rows is None:
         return None, at_most, " at most"
@@ -274,8 +274,8 @@ def _render_prompt(tokenizer: "PreTrainedTokenizerBase", task: Task) -> list[str
 
 def _list_incompatible(cfg: Config) -> list[str]:
     """What cannot be combined with the chosen task and algorithm."""
-    refused = [algo for algo, need in ALGO_NEEDS.items() if need not in cfg.task.provides]
-    losses = [loss for algo, known in LOSS_TYPES.items() if algo != cfg.algo.name for loss in known]
+    refused = [name for name, row in ALGORITHMS.items() if row.learns_from not in cfg.task.provides]
+    losses = [loss for name, row in ALGORITHMS.items() if name != cfg.algo.name for loss in row.losses]
     lines = [f"not with task={cfg.task.name}: algo={', '.join(refused)}"] if refused else []
     lines += [] if cfg.task.graded else [f"not with task={cfg.task.name}: reward=outcome"]
     return [*lines, f"not with algo={cfg.algo.name}: loss_type={', '.join(losses)}"]

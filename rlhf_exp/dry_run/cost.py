@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Ppo
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
@@ -43,7 +44,7 @@ def estimate_memory(
     activation_width = 2 if args.bf16 or args.fp16 else width
     total = parameters * weights * (2 if reference else 1) + trained * width * (1 + OPTIMIZER_STATES)
     total += rows * length * hidden * kept * activation_width
-    separate = cfg.algo.name == "ppo" and cfg.algo.critic == "separate"
+    separate = getattr(cfg.algo, "critic", None) == "separate"
     total += parameters * width * (2 + OPTIMIZER_STATES) if separate else 0
     formula = (
         f"{parameters:,} parameters x {weights:.3g} bytes{' x 2 (with the reference)' if reference else ''}"
@@ -56,11 +57,12 @@ def estimate_memory(
 
 def _keeps_reference(cfg: "Config", args: "TrainingArguments") -> bool:
     """Whether a second model stays in memory while training."""
-    if cfg.algo.name == "dpo":
-        return not args.precompute_ref_log_probs
-    if cfg.algo.name == "ppo":
+    row = ALGORITHMS[cfg.algo.name]
+    if row.kl_price is None or not row.online:
+        return row.kl_price is not None and not args.precompute_ref_log_probs
+    if isinstance(cfg.algo, Ppo):
         return cfg.algo.init_kl_coef > 0 or cfg.algo.target_kl is not None
-    return ALGO_NEEDS[cfg.algo.name] == PROMPTS and args.beta > 0
+    return args.beta > 0
 
 
 def estimate_disk(
@@ -98,9 +100,9 @@ def estimate_time(
         tokens: of an optimizer step, prompts and completions.
     """
     passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
-    if ALGO_NEEDS[cfg.algo.name] == PROMPTS:  # a rollout is sampled and scored once, trained on num_iterations times
-        ppo = cfg.algo.name == "ppo"
-        passes += (1 + (ppo or args.num_iterations > 1) + (ppo or args.beta > 0)) / args.num_iterations
+    if ALGORITHMS[cfg.algo.name].online:  # a rollout is sampled and scored once, trained on num_iterations times
+        scored = isinstance(cfg.algo, Ppo) or args.num_iterations > 1
+        passes += (1 + scored + _keeps_reference(cfg, args)) / args.num_iterations
     embedded = model.get_input_embeddings().weight.numel()
     tied = model.config.get_text_config().tie_word_embeddings
     weights = model.num_parameters() - (0 if tied else embedded)  # looking a row up multiplies nothing

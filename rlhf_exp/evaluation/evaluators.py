@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel
 
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.evaluation.cache import sample_start_model
 from rlhf_exp.evaluation.completions import describe_samples, sample_held_out
@@ -32,7 +33,7 @@ from rlhf_exp.evaluation.preferences import (
     score_pairs,
     summarise_preferences,
 )
-from rlhf_exp.evaluation.training_loss import COMPARABLE, explain_other_loss
+from rlhf_exp.evaluation.training_loss import explain_other_loss
 from rlhf_exp.models import load_policy, load_scorer
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.tasks.prompts import encode_prompts
@@ -60,7 +61,7 @@ class PolicyEvaluator:
         self.samples = describe_samples("baseline", self.experiment, held_out)
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
         self.baseline |= self._measure_loss(start_model)
-        if cfg.algo.name == "dpo":
+        if ALGORITHMS[cfg.algo.name].has_implicit_rewards:
             self.baseline["preference"] = UNTRAINED_PAIRS
         write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
         write_jsonl(run_dir / "samples.jsonl", self.samples)
@@ -89,7 +90,7 @@ class PolicyEvaluator:
             scores = implicit_rewards(policy, start_model, tokenizer, task.pairs, cfg)
             rows = describe_pairs("trained", task.pairs, scores, tokenizer)
             sections["trained"]["preference"] = summarise_preferences(rows)
-            if cfg.algo.name == "dpo" and "loss" in self.baseline:
+            if "loss" in self.baseline and not self.scored:
                 sections["trained"]["loss"] = sections["trained"]["preference"]["loss"]
                 sections["paired"]["loss"] = compare_pair_loss(sections["trained"]["loss"])
             write_jsonl(run_dir / "preferences.jsonl", rows)
@@ -101,11 +102,12 @@ class PolicyEvaluator:
     def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:
         """The start model's `loss`; or `loss_left_out`, a sentence that says why it has none, which is printed too."""
         cfg, rows, reason = self.experiment.cfg, self.experiment.task.demonstrations, None
-        if cfg.algo.name not in COMPARABLE or (cfg.algo.name == "sft" and not rows):
+        row = ALGORITHMS[cfg.algo.name]
+        if not row.held_out_loss or (row.learns_from == DEMONSTRATIONS and not rows):
             return {}
         if other := explain_other_loss(cfg.algo.name, cfg.algo.args):
             reason = f"with {other} it is not the training loss"
-        elif cfg.algo.name == "dpo":
+        elif row.learns_from == PAIRS:
             return {"loss": LN_2}
         else:
             self.scored = score_demonstrations(start_model, self.experiment.tokenizer, rows, cfg, "loss, baseline")

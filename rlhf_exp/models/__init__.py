@@ -22,6 +22,7 @@ from transformers import (
     set_seed,
 )
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import adapters
@@ -187,7 +188,7 @@ def free_memory() -> None:
 
 def _merge(cfg: "Config", out: Path) -> None:
     adapter = locate_model(cfg)
-    if cfg.algo.name != "reward_model":
+    if not ALGORITHMS[cfg.algo.name].scores:
         _refuse_classifier(cfg, adapter)
     try:
         adapters.merge(adapter, out, cfg.model.base, cfg.model.dtype, cfg.model.trust_remote_code)

@@ -15,6 +15,7 @@ from peft.utils import load_peft_weights
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.model_shape import find_start_model
 from rlhf_exp.config.values import show
 
@@ -40,7 +41,7 @@ def build_peft_config(cfg: "Config") -> LoraConfig | None:
     if cfg.peft.lora is None:
         return None
     lora = cfg.peft.lora
-    scores = cfg.algo.name == "reward_model"
+    scores = ALGORITHMS[cfg.algo.name].scores
     return LoraConfig(
         r=lora.r,
         lora_alpha=lora.lora_alpha,

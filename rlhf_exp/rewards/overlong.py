@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
     """The reward function `overlong`."""
-    curriculum = cfg.algo.curriculum if cfg.algo.name == "grpo" else None
+    curriculum = getattr(cfg.algo, "curriculum", None)
 
     def overlong(
         completion_ids: list[list[int]], trainer_state: "TrainerState | None" = None, **columns: Any

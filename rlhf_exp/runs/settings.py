@@ -10,11 +10,15 @@ from typing import Any
 CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir",
                  "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm")  # fmt: skip
 
+# Logging, and the rates of every algorithm: those that a run takes are in `algo` as well, and a later version of the
+# package knows more algorithms.
+UNREAD = ("logging.", "model.learning_rate.")
+
 
 def list_settings(config: Any) -> dict[str, str]:
     """{"eval.rows": "512", ...}: what a run does, by dotted key, without where and how it happens."""
     flat = _flatten(config)
-    return {name: flat[name] for name in flat if name not in CIRCUMSTANCES and not name.startswith("logging.")}
+    return {name: flat[name] for name in flat if name not in CIRCUMSTANCES and not name.startswith(UNREAD)}
 
 
 def _flatten(values: Any, prefix: str = "") -> dict[str, str]:

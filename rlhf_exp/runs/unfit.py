@@ -1,4 +1,4 @@
-"""Why a checkpoint that is whole cannot be resumed all the same. Imports no ML library.
+"""Explains why a complete checkpoint still cannot be resumed. Imports no ML library.
 
 check_newest(run_dir, cfg)     # ["resume=outputs/x: checkpoint-40 cannot be resumed: optimizer.pt is missing"]
 """
@@ -6,6 +6,7 @@ check_newest(run_dir, cfg)     # ["resume=outputs/x: checkpoint-40 cannot be res
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.runs.checkpoints import find_checkpoint
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ def list_needed(cfg: "Config") -> list[tuple[str, ...]]:
     needed += [
         (name,) for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", PROGRESS, WORK)
     ]
-    if cfg.algo.name == "ppo":
-        needed += [("critic/model.safetensors",), ("critic/kl_controller.json",)]
+    needed += [(name,) for name in ALGORITHMS[cfg.algo.name].checkpoint_files]
     if cfg.algo.args.get("use_adaptive_entropy"):
         needed.append(("entropy_ctrl_state.json",))
     if cfg.algo.args.get("sync_ref_model"):
@@ -31,7 +31,7 @@ def list_needed(cfg: "Config") -> list[tuple[str, ...]]:
 
 
 def explain_unfit(checkpoint: Path, cfg: "Config") -> str | None:
-    """Which file is missing, without which training would silently go on as another run; None where it can go on."""
+    """Which file is missing, without which training would silently resume as another run; None where none is."""
     for names in list_needed(cfg):
         if not any((checkpoint / name).is_file() for name in names):
             return f"{names[0]} is missing"
@@ -39,7 +39,7 @@ def explain_unfit(checkpoint: Path, cfg: "Config") -> str | None:
 
 
 def check_newest(run_dir: Path, cfg: "Config") -> list[str]:
-    """A line where the checkpoint that a resumed run would go on from is not fit for it."""
+    """A line if the checkpoint that a run would resume from is not fit for it."""
     newest = find_checkpoint(run_dir).path
     reason = newest and explain_unfit(newest, cfg)
     return [f"resume={run_dir}: {newest.name} cannot be resumed: {reason}"] if reason else []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from transformers import PreTrainedTokenizerBase
 
-from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import count_unknown
@@ -50,14 +50,17 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
 def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:
     """Refuse a budget that the longest prompt leaves no room for, and a `max_length` that no answer to train on begins
     within; returns the budget's room, None of a reward model, which samples nothing."""
-    if cfg.algo.name in ("sft", "dpo"):
+    row = ALGORITHMS[cfg.algo.name]
+    if row.scores:
+        return None
+    if not row.online:
         _check_max_length(cfg, tokenizer, task.train)
-    return check_budget(cfg, tokenizer, task.eval) if cfg.algo.name != "reward_model" else None
+    return check_budget(cfg, tokenizer, task.eval)
 
 
 def check_rows(cfg: "Config", task: "Task") -> None:
     """Refuse fewer prompts than one rollout takes: TRL would train on none of them and call that finished."""
-    if ALGO_NEEDS[cfg.algo.name] == PROMPTS and len(task.train) < (needed := prompts_per_rollout(cfg)):
+    if ALGORITHMS[cfg.algo.name].online and len(task.train) < (needed := prompts_per_rollout(cfg)):
         raise ConfigError(
             [
                 f"task.train_rows={show(cfg.task.train_rows)}: gives {len(task.train)} prompts, and a rollout of"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS, PAIRS
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion
 from rlhf_exp.tasks.splits import SHARES, split_of
@@ -41,7 +41,7 @@ class Sorted(NamedTuple):
 
 def learns_from_samples(cfg: "Config") -> bool:
     """Whether training rows are made of completions: always where a graded task must give pairs."""
-    return cfg.task.graded and (ALGO_NEEDS[cfg.algo.name] == PAIRS or cfg.task.samples is not None)
+    return cfg.task.graded and (ALGORITHMS[cfg.algo.name].learns_from == PAIRS or cfg.task.samples is not None)
 
 
 def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
@@ -54,7 +54,7 @@ def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
     samples = _read_samples(cfg, task, folder, where)
     prompts, facts = sort_samples(samples), count_samples(samples)
     per_prompt = cfg.task.sampling.per_prompt
-    if ALGO_NEEDS[cfg.algo.name] == DEMONSTRATIONS:
+    if ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS:
         train, held_out, made = _make_demonstrations(prompts, per_prompt), [], "demonstrations"
         _require(train, f"{where}: no completion to learn from", facts)
     else:

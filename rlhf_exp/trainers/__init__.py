@@ -1,4 +1,4 @@
-"""TRL trainers, a module per algorithm, named as in `algo=`: `build(experiment) -> a TRL trainer`.
+"""TRL trainers: `build(experiment)` of offline.py, and of a package per algorithm that samples.
 
 The policy is passed as a path: TRL loads it, and its reference, by itself.
 """
@@ -7,22 +7,22 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
 from rlhf_exp.models.positions import mend_positions
 from rlhf_exp.models.quantization import keep_unpacked
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import Trainer
 
     from rlhf_exp.experiment import Experiment
-    from rlhf_exp.tasks import Row
 
 
 def build_trainer(experiment: "Experiment") -> "Trainer":
     """Build the trainer of `algo=`; its models score left-padded rows as they would score them unpadded, and 4-bit
     weights keep their gradient."""
-    module: Any = import_module(f"rlhf_exp.trainers.{experiment.cfg.algo.name}")
+    name = experiment.cfg.algo.name
+    module: Any = import_module(f"rlhf_exp.trainers.{'offline' if ALGORITHMS[name].trainer else name}")
     trainer = module.build(experiment)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
@@ -48,10 +48,3 @@ def list_arguments(experiment: "Experiment") -> dict[str, Any]:
         "peft_config": build_peft_config(experiment.cfg),
         "rollout_func": build_rollout(experiment.cfg),
     }
-
-
-def select_columns(rows: "list[Row]", *names: str) -> "Dataset":
-    """A dataset of the columns that TRL reads."""
-    from datasets import Dataset
-
-    return Dataset.from_list([{name: row[name] for name in names} for row in rows])

@@ -4,11 +4,14 @@ from typing import get_args, get_type_hints
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.errors import MissingConfigException
 
-from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, REWARDS
+from rlhf_exp.algorithms import ALGORITHMS, REWARDS
+from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.keys import known_keys
+from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.rules import machine
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.errors import ConfigError
@@ -41,15 +44,13 @@ def test_every_config_file_composes_and_checks(any_machine):
         if group in ("conf", "sweeps"):
             continue
         overrides = [f"{group}={option}"]
-        if group == "loss_type" and option in ALGO_NEEDS:
-            overrides.append(f"algo={option}")
         by_reward_model = option.startswith(("hh_rlhf_gpt2_ppo", "hh_rlhf_gpt2_grpo"))
         if option in ("model", "none") and group == "reward" or overrides == ["task=hh_rlhf"] or by_reward_model:
             refuse(*overrides)  # grpo on hh_rlhf wants a trained reward model
         else:
             compose_config(overrides)
         checked += 1
-    assert checked == len(files) - 1 - len(list((ROOT / "sweeps").glob("*.yaml")))  # config.yaml and the studies
+    assert checked == len(files) - 2 - len(list((ROOT / "sweeps").glob("*.yaml")))  # beside config.yaml and online.yaml
 
 
 def test_the_defaults_are_the_main_job():
@@ -60,6 +61,7 @@ def test_the_defaults_are_the_main_job():
 
 
 def test_a_study_uses_the_main_config_as_its_base():
+    register_resolvers()
     with initialize_config_dir(str(ROOT / "sweeps"), version_base="1.3"):
         overrides = [f"hydra.searchpath=[file://{CONF}]"]
         cfg = compose("countdown_loss_x_tokens", overrides, return_hydra_config=True)
@@ -69,6 +71,25 @@ def test_a_study_uses_the_main_config_as_its_base():
         "max_tokens": "32,64,96",
         "seed": "0,1,2",
     }
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_algorithm_has_its_loss_and_refuses_anothers(algo):
+    row = ALGORITHMS[algo]
+    chosen = compose_config([f"algo={algo}"]).algo.args.get("loss_type")
+    assert chosen == row.loss or chosen in row.losses
+    for other in (name for name in ALGORITHMS if ALGORITHMS[name].loss != row.loss and row.losses):
+        [line] = refuse(f"algo={algo}", f"loss_type={other}")
+        assert f"not a loss of algo={algo}" in line
+
+
+def test_a_misspelt_loss_is_refused_with_the_nearest():
+    with pytest.raises(MissingConfigException) as caught:
+        compose_config(["loss_type=dr_grpoo"])
+    assert explain(caught.value, []) == (
+        "loss_type=dr_grpoo: no such option; must be one of bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, ppo,"
+        " reward_model, sapo, sft, vespo; did you mean dr_grpo?"
+    )
 
 
 def test_what_trl_receives_follows_our_own_keys():
@@ -90,18 +111,20 @@ def test_dr_grpo_does_not_scale_rewards():
 
 
 def test_names_tie_configs_tables_and_modules_together():
-    assert set(list_options("algo")) == set(ALGO_NEEDS)
+    assert set(list_options("algo")) == set(ALGORITHMS)
     assert set(list_options("task")) == set(TASKS)
-    assert set(list_options("loss_type")) == {*LOSS_TYPES["grpo"], *ALGO_NEEDS}
+    in_files = [row.losses for row in ALGORITHMS.values() if row.losses and row.loss is None]
+    assert set(list_options("loss_type")) == {loss for losses in in_files for loss in losses}
     for task, keys in TASKS.items():
         assert get_args(get_type_hints(keys)["name"]) == (task,) and find_spec(f"rlhf_exp.tasks.{task}.rows")
-    for algo in LOSS_TYPES:
+    for algo in (name for name, row in ALGORITHMS.items() if row.trainer is None):
         assert find_spec(f"rlhf_exp.trainers.{algo}")
     for reward in REWARDS:
         assert find_spec(f"rlhf_exp.rewards.{reward}")
 
 
 def test_known_keys_are_those_of_the_default_config():
+    register_resolvers()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("config")
     for group in cfg:

@@ -4,11 +4,12 @@ import json
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from rlhf_exp.algorithms import ALGO_NEEDS
-from rlhf_exp.config import device
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.defaults import list_defaults, read_settings
 from rlhf_exp.config.model_shape import INIT_VOCABULARY, KNOWN, count_parameters, find_shape
@@ -150,10 +151,25 @@ OWN = {
 def test_tiny_models_keep_their_recipes(model, peft):
     for algo, rate in OWN[model].items():
         cfg = compose_config([f"algo={algo}", f"model={model}", f"peft={peft}", "device=cpu"])
-        assert read(cfg, *RECIPE) == (rate, 128 if algo == "grpo" else 32, 1, False)
+        assert read(cfg, *RECIPE) == (rate, ALGORITHMS[algo].batch, 1, False)
         assert (cfg.max_tokens, cfg.model.dtype) == (96, "float32")
     assert read(compose_config(["algo=sft"]), "max_steps", "warmup_steps", "save_steps") == (5_000, 100, 1_000)
     assert read(compose_config(["algo=ppo"]), "max_steps", "steps_per_generation") == (320, 4)
+
+
+def test_an_algorithm_without_a_rate_of_the_models_own_takes_the_tables():
+    own = {name: yaml.safe_load((ROOT / "conf" / "model" / f"{name}.yaml").read_text()) for name in OWN}
+    for model, rates in own.items():
+        for algo in ALGORITHMS.keys() - rates.get("learning_rate", {}).keys():
+            assert compose_config([f"model={model}"]).model.learning_rate[algo] == ALGORITHMS[algo].rates[0][1]
+
+
+def test_a_misspelt_rate_is_refused_with_the_nearest(llama_7b):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["+model.learning_rate.gpro=1e-4"])
+    assert caught.value.problems == [
+        "model.learning_rate.gpro=0.0001: no such key; did you mean model.learning_rate.grpo?"
+    ]
 
 
 def test_another_model_inherits_nothing_of_tinys(llama_7b):
@@ -204,14 +220,14 @@ def test_a_rollout_has_four_minibatches_of_the_users_accumulation():
     assert cfg.algo.args["steps_per_generation"] == 12
 
 
-@pytest.mark.parametrize("algo", ALGO_NEEDS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
 @pytest.mark.parametrize("model", ["gpt2", "qwen2_5_0_5b", "qwen2_5_3b", "qwen3_1_7b"])
 def test_rates_fall_with_size_and_a_step_keeps_its_rows(algo, model):
     cfg = compose_config([f"algo={algo}", f"model={model}", "task=hh_rlhf", "reward=model", "reward.path=org/x"])
     rate, rows, accumulated, checkpointing = read(cfg, *RECIPE)
     small = compose_config([f"algo={algo}"]).algo.args["learning_rate"]
     assert rate < small / 10
-    assert rows * accumulated == (128 if algo == "grpo" else 32)
+    assert rows * accumulated == ALGORITHMS[algo].batch
     assert checkpointing == (model in ("qwen2_5_3b", "qwen3_1_7b"))
 
 
@@ -281,8 +297,8 @@ def test_an_adapter_is_of_its_bases_size(llama_7b, tmp_path):
 
 
 def test_every_default_has_a_value_and_a_reason():
-    for algo in ALGO_NEEDS:
-        for task in (name for name, keys in TASKS.items() if ALGO_NEEDS[algo] in keys.provides):
+    for algo, row in ALGORITHMS.items():
+        for task in (name for name, keys in TASKS.items() if row.learns_from in keys.provides):
             for model in ("tiny", "gpt2", "qwen3_1_7b"):
                 reward = ["reward=model", "reward.path=org/x"] if task == "hh_rlhf" else []
                 cfg = compose_config([f"algo={algo}", f"task={task}", f"model={model}", *reward])

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import device, trl_args, trl_arguments
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import Ppo
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.config.trl_arguments import CONFIG_CLASSES, inspect_arguments, load_arguments, load_config_class, spell
+from rlhf_exp.config.trl_arguments import inspect_arguments, load_arguments, load_config_class, spell
 from rlhf_exp.config.trl_ranges import CHOICES, RANGES
 from rlhf_exp.errors import ConfigError
 
@@ -24,7 +24,7 @@ def refuse(*overrides):
     return caught.value.problems
 
 
-@pytest.mark.parametrize("loss", LOSS_TYPES["grpo"])
+@pytest.mark.parametrize("loss", ALGORITHMS["grpo"].losses)
 def test_every_grpo_loss_builds(loss):
     args = build_args(compose_config(["device=cpu", f"loss_type={loss}"]))
     assert args.loss_type == loss
@@ -127,7 +127,7 @@ def test_vllm_must_be_installed(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("algo", CONFIG_CLASSES)
+@pytest.mark.parametrize("algo", ALGORITHMS)
 def test_the_recorded_arguments_are_those_of_the_installed_trl(algo):
     recorded, installed = load_arguments(algo), inspect_arguments(algo)
     assert {name: item.default for name, item in recorded.items()} == {
@@ -147,7 +147,7 @@ def test_an_argument_of_another_trl_is_looked_up_there(monkeypatch):
 def test_every_number_has_a_range():
     numbers = {
         name
-        for algo in CONFIG_CLASSES
+        for algo in ALGORITHMS
         for name, item in load_arguments(algo).items()
         if re.search(r"\b(int|float)\b", spell(item.annotation))
     }
@@ -155,15 +155,16 @@ def test_every_number_has_a_range():
 
 
 def test_every_algorithm_has_its_config_class():
-    assert set(CONFIG_CLASSES) == set(ALGO_NEEDS)
-    names = {item.name for algo in CONFIG_CLASSES for item in fields(load_config_class(algo))}
+    names = {item.name for algo in ALGORITHMS for item in fields(load_config_class(algo))}
     assert set(RANGES) <= names
 
 
 def test_our_choices_are_those_of_the_installed_trl():
     source = (TRAINERS / "grpo_trainer.py").read_text()
     losses = re.findall(r"self\.loss_type (?:==|in) (\[[^\]]+\]|\"\w+\")", source)
-    assert {name for group in losses for name in re.findall(r"\w+", group)} == set(LOSS_TYPES["grpo"]) - {"hybrid"}
+    assert {name for group in losses for name in re.findall(r"\w+", group)} == set(ALGORITHMS["grpo"].losses) - {
+        "hybrid"
+    }
     for name in ("scale_rewards", "importance_sampling_level", "multi_objective_aggregation"):
         compared = re.findall(rf"self\.{name} (?:==|!=|in) (\[[^\]]+\]|\"\w+\")", source)
         found = {word for group in compared for word in re.findall(r"\w+", group)}
@@ -176,9 +177,9 @@ def test_our_choices_are_those_of_the_installed_trl():
 
 def test_our_dpo_losses_are_those_of_the_installed_trl():
     source = (TRAINERS / "dpo_trainer.py").read_text()
-    assert tuple(re.findall(r'loss_type == "(\w+)":', source)) == LOSS_TYPES["dpo"]
+    assert tuple(re.findall(r'loss_type == "(\w+)":', source)) == ALGORITHMS["dpo"].losses
 
 
 def test_our_sft_losses_are_those_of_the_installed_trl():
     source = (TRAINERS / "sft_trainer.py").read_text()
-    assert f"args.loss_type not in {LOSS_TYPES['sft']}".replace("'", '"') in source
+    assert f"args.loss_type not in {ALGORITHMS['sft'].losses}".replace("'", '"') in source

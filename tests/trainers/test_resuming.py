@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.config.compose import compose_config
@@ -56,7 +57,7 @@ def configure(folder, *overrides):
 def make(folder, *overrides, lora=False):
     cfg = configure(folder, *overrides, *(["peft=lora", "peft.lora.r=2"] if lora else []))
     path = resolve_model(cfg, folder)
-    rewards = [reward] if cfg.algo.name in ("grpo", "ppo") else []
+    rewards = [reward] if ALGORITHMS[cfg.algo.name].online else []
     task = Task("t", ROWS, [], None)
     trainer = build_trainer(Experiment(cfg, None, path, load_tokenizer(cfg, path), task, rewards, build_args(cfg)))
     ComputeMeter(cfg.train_tokens).watch(trainer)

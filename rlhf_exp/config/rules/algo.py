@@ -1,10 +1,10 @@
-"""What an algorithm cannot do with a task, or with a loss."""
+"""Refuses a task that lacks what the algorithm learns from, a loss of another algorithm, and what TRL refuses late."""
 
 from typing import TYPE_CHECKING
 
-from rlhf_exp.algorithms import ALGO_NEEDS, LOSS_TYPES, TRL_SAMPLING
+from rlhf_exp.algorithms import ALGORITHMS, TRL_SAMPLING
 from rlhf_exp.config.schema import TASKS
-from rlhf_exp.config.values import suggest
+from rlhf_exp.config.values import show, suggest
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -13,19 +13,20 @@ if TYPE_CHECKING:
 def check_algo(cfg: "Config") -> list[str]:
     """Whether the task gives what the algorithm learns from, and the loss is one of its own."""
     algo, task, problems = cfg.algo.name, cfg.task.name, []
-    need, gives = ALGO_NEEDS[algo], cfg.task.provides
+    row, gives = ALGORITHMS[algo], cfg.task.provides
+    need = row.learns_from
     if need not in gives:
         tasks = [name for name, keys in TASKS.items() if need in keys.provides]
-        fitting = [name for name, needed in ALGO_NEEDS.items() if needed in gives]
+        fitting = [name for name, other in ALGORITHMS.items() if other.learns_from in gives]
         problems.append(
             f"algo={algo}: needs {need}, and task={task} has none; tasks with {need.split()[-1]}:"
             f" {', '.join(tasks) or 'none yet'}; algorithms for task={task}: {', '.join(fitting)}"
         )
-    losses, chosen = LOSS_TYPES.get(algo), cfg.algo.args.get("loss_type")
+    losses, chosen = row.losses, cfg.algo.args.get("loss_type")
     for loss in chosen if isinstance(chosen, list) else [chosen]:
-        if losses and loss is not None and loss not in losses:
+        if losses and loss not in losses:
             allowed = f"must be one of {', '.join(losses)}{suggest(loss, losses)}"
-            problems.append(f"loss_type={loss}: not a loss of algo={algo}, {allowed}")
+            problems.append(f"loss_type={show(loss)}: not a loss of algo={algo}, {allowed}")
     problems += _check_sync(cfg)
     if cfg.generation.method == "compact":
         problems += [
@@ -44,7 +45,8 @@ def _check_sync(cfg: "Config") -> list[str]:
     key, problems = "algo.args.sync_ref_model=true", []
     if cfg.peft.lora is not None:
         problems.append(f"{key}: not with peft={cfg.peft.name}, whose reference is the base itself; use peft=none")
-    if cfg.algo.name == "grpo" and not args.get("beta"):
+    row = ALGORITHMS[cfg.algo.name]
+    if row.online and row.kl_price == "algo.args.beta" and not args.get("beta"):
         problems.append(f"{key}: not with algo.args.beta=0, which needs no reference; use algo.args.beta=0.05")
     if args.get("precompute_ref_log_probs"):
         problems.append(

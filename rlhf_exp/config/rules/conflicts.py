@@ -1,4 +1,4 @@
-"""What does not go together. Called by config.py once every value fits its type; files.py then looks at the disk.
+"""Calls every rule on values that each fit their type; compose.py calls it, and paths.py then looks at the disk.
 
 find_conflicts(cfg)  ->  ["reward=model: needs reward.path, ..."]
 """
@@ -6,6 +6,7 @@ find_conflicts(cfg)  ->  ["reward=model: needs reward.path, ..."]
 from typing import TYPE_CHECKING
 
 from rlhf_exp.config.rules.algo import check_algo
+from rlhf_exp.config.rules.groups import check_groups
 from rlhf_exp.config.rules.grpo import check_grpo
 from rlhf_exp.config.rules.idle import check_idle
 from rlhf_exp.config.rules.machine import check_machine
@@ -26,7 +27,7 @@ def find_conflicts(cfg: "Config") -> list[str]:
     if found := check_size(cfg):
         return found
     checks = (
-        *(check_algo, check_ppo, check_grpo, check_owned, check_idle, check_task, check_model, check_peft),
-        *(check_reward, check_machine, check_saving),
+        *(check_algo, check_ppo, check_grpo, check_groups, check_owned, check_idle, check_task, check_model),
+        *(check_peft, check_reward, check_machine, check_saving),
     )
     return [problem for check in checks for problem in check(cfg)]

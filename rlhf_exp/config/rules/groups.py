@@ -1,19 +1,23 @@
-"""GRPO samples whole groups: the completions of a step must be a multiple of `num_generations`."""
+"""Refuses steps without whole groups: their completions must be a multiple of `num_generations`."""
 
 import os
 from collections.abc import Mapping
 from math import gcd
 from typing import TYPE_CHECKING
 
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.trl_arguments import load_arguments
+
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.config.trl_arguments import Argument
 
 
-def check_groups(cfg: "Config", known: "Mapping[str, Argument]") -> list[str]:
+def check_groups(cfg: "Config", known: "Mapping[str, Argument] | None" = None) -> list[str]:
     """Whether a step holds whole groups; `known` gives the defaults of what the config leaves to TRL."""
-    if cfg.algo.name != "grpo":
+    if not ALGORITHMS[cfg.algo.name].compares_groups:
         return []
+    known = known or load_arguments(cfg.algo.name)
     args = {name: cfg.algo.args.get(name, known[name].default) for name in known}
     key, repeats = "per_device_train_batch_size", int(os.environ.get("WORLD_SIZE", "1"))
     repeats *= args["steps_per_generation"] or args["gradient_accumulation_steps"]

@@ -1,9 +1,8 @@
-"""Which of GRPO's own keys do not go together."""
+"""Refuses values of GRPO's own keys that contradict each other."""
 
 from typing import TYPE_CHECKING
 
-from rlhf_exp.config.rules.groups import check_groups
-from rlhf_exp.config.trl_arguments import load_arguments
+from rlhf_exp.config.schema import Grpo
 from rlhf_exp.config.values import show
 
 if TYPE_CHECKING:
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 def check_grpo(cfg: "Config") -> list[str]:
     """Whether a share is given for a loss that mixes, and a curriculum rises, from step 0, within budget and steps."""
-    if cfg.algo.name != "grpo":
+    if not isinstance(cfg.algo, Grpo):
         return []
     problems, alpha, loss = [], cfg.algo.hybrid.alpha, cfg.algo.args.get("loss_type")
     if alpha is not None and loss != "hybrid":
@@ -23,7 +22,7 @@ def check_grpo(cfg: "Config") -> list[str]:
     curriculum = cfg.algo.curriculum
     if curriculum is not None and (curriculum.budgets or curriculum.from_steps):
         problems += _check_curriculum(cfg, curriculum.budgets, curriculum.from_steps)
-    return problems + check_groups(cfg, load_arguments("grpo"))
+    return problems
 
 
 def _check_curriculum(cfg: "Config", budgets: list[int], steps: list[int]) -> list[str]:

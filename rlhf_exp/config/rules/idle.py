@@ -1,8 +1,8 @@
-"""TRL's arguments that would change nothing here, or that belong to another choice than the one made."""
+"""Refuses arguments of TRL's that would have no effect, or that belong to another choice than the one made."""
 
 from typing import TYPE_CHECKING
 
-from rlhf_exp.algorithms import ALGO_NEEDS, PAIRS, PROMPTS
+from rlhf_exp.algorithms import ALGORITHMS, PAIRS
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import show
 
@@ -72,9 +72,9 @@ def check_idle(cfg: "Config") -> list[str]:
 def _check_order(algo: str, order: str) -> list[str]:
     """TRL's sampler of prompts does not read the order; transformers groups rows by the length of one `input_ids`."""
     line = f"algo.args.train_sampling_strategy={order}"
-    if ALGO_NEEDS[algo] == PROMPTS and order != "random":
+    if ALGORITHMS[algo].online and order != "random":
         way = "leave it out: algo.args.shuffle_dataset says whether rows are shuffled"
         return [f"{line}: has no effect with algo={algo}; {way}"]
-    if ALGO_NEEDS[algo] == PAIRS and order not in ("random", "sequential"):
+    if ALGORITHMS[algo].learns_from == PAIRS and order not in ("random", "sequential"):
         return [f"{line}: not with algo={algo}, since a pair has no one length; must be random or sequential"]
     return []

@@ -1,4 +1,4 @@
-"""TRL's arguments that our config sets from keys of ours: each says what it is there, and the key to change instead.
+"""Refuses another value for an argument of TRL's that follows from a key of ours, and names that key.
 
     owned_arguments(cfg)["seed"]     # Owned(value=0, instead="seed")
 
@@ -8,7 +8,7 @@ Two values that differ would train with one and measure, name or record with the
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.values import show
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def owned_arguments(cfg: "Config") -> dict[str, Owned]:
         "report_to": Owned(cfg.logging.report_to, "logging=wandb, tensorboard or file"),
         "trust_remote_code": Owned(cfg.model.trust_remote_code, "model.trust_remote_code"),
     }
-    if ALGO_NEEDS[cfg.algo.name] == PROMPTS:
+    if ALGORITHMS[cfg.algo.name].online:
         found |= {
             "max_completion_length": Owned(cfg.max_tokens, "max_tokens"),
             "reward_weights": Owned(list(cfg.reward.weights.values()), "reward.weights"),

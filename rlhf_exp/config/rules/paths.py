@@ -1,4 +1,4 @@
-"""Files that must be there, folders that must be writable; called by config.py after combinations.py.
+"""Refuses missing files and folders that cannot be written; compose.py calls it beside conflicts.py.
 
 find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
 """

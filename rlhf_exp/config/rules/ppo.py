@@ -1,4 +1,4 @@
-"""What PPO cannot do: arguments that mean something else there, or nothing."""
+"""Refuses arguments of TRL's that PPO does not have, and values of its own keys that contradict each other."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -4,7 +4,8 @@ import symtable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlhf_exp.algorithms import ALGO_NEEDS, GRADED, PROMPTS, REWARD_TASKS, REWARDS
+from rlhf_exp.algorithms import ALGORITHMS, GRADED, REWARD_TASKS, REWARDS
+from rlhf_exp.config.schema import Grpo
 from rlhf_exp.config.values import suggest
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def check_reward(cfg: "Config") -> list[str]:
             problems.append(f"reward.weights.{name}: no such reward; {allowed}")
         elif name not in cfg.reward.functions and task not in REWARD_TASKS.get(name, (task,)):
             problems.append(f"reward.weights.{name}: {_refuse_task(name, task)}")
-    if ALGO_NEEDS[cfg.algo.name] == PROMPTS and not weights:
+    if ALGORITHMS[cfg.algo.name].online and not weights:
         other = "" if task not in GRADED else "reward=outcome, or "
         problems.append(f"algo={cfg.algo.name}: needs a reward, and reward=none has none; use {other}{BY_MODEL[4:]}")
     if "model" in weights and cfg.reward.path is None:
@@ -32,7 +33,7 @@ def check_reward(cfg: "Config") -> list[str]:
         problems.append(f"reward.path={cfg.reward.path}: not with these rewards; add +reward.weights.model=1.0")
     if (
         "self_consistency" in weights
-        and ALGO_NEEDS[cfg.algo.name] == PROMPTS
+        and ALGORITHMS[cfg.algo.name].online
         and cfg.algo.args.get("num_generations", 1) == 1
     ):
         problems.append(
@@ -42,7 +43,7 @@ def check_reward(cfg: "Config") -> list[str]:
     cache = cfg.reward.overlong.cache
     if cache is not None and cache > cfg.max_tokens:
         problems.append(f"reward.overlong.cache={cache}: must be at most max_tokens={cfg.max_tokens}")
-    elif cache is not None and cfg.algo.name == "grpo" and cfg.algo.curriculum is not None:
+    elif cache is not None and isinstance(cfg.algo, Grpo) and cfg.algo.curriculum is not None:
         smallest = min(cfg.algo.curriculum.budgets, default=cache)
         if cache > smallest:
             allowed = f"must be at most {smallest}, the smallest budget of algo.curriculum.budgets"

@@ -1,4 +1,4 @@
-"""Which of TRL's arguments would make a resumed run another one than the run without the stop."""
+"""Refuses arguments of TRL's with which a resumed run would differ from a run that never stopped."""
 
 from typing import TYPE_CHECKING
 
@@ -12,5 +12,5 @@ INEXACT = {
 
 
 def check_saving(cfg: "Config") -> list[str]:
-    """Whether checkpoints hold all that a resumed run goes on from, and are read in full."""
+    """Whether checkpoints hold all that resuming needs, and are read in full."""
     return [f"algo.args.{name}=true: {why}" for name, why in INEXACT.items() if cfg.algo.args.get(name) is True]

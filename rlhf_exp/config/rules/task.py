@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rlhf_exp.algorithms import ALGO_NEEDS, PROMPTS
+from rlhf_exp.algorithms import ALGORITHMS
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -12,8 +12,8 @@ def check_task(cfg: "Config") -> list[str]:
     """Whether a task's own keys fit each other, and the algorithm may have its samples."""
     problems = [problem for key, task in cfg.task.list_sources() for problem in task.find_problems(key)]
     samples = getattr(cfg.task, "samples", None)
-    if samples is not None and ALGO_NEEDS[cfg.algo.name] == PROMPTS:
-        fitting = ", ".join(algo for algo, need in ALGO_NEEDS.items() if need != PROMPTS)
+    if samples is not None and ALGORITHMS[cfg.algo.name].online:
+        fitting = ", ".join(name for name, row in ALGORITHMS.items() if not row.online)
         problems.append(
             f"task.samples={samples}: algo={cfg.algo.name} learns from samples of its own; allowed with {fitting}"
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.evaluation.preferences.tokens import Text, encode_answers, encode_pair
 from rlhf_exp.models.scoring import score_sequences, sum_logps
@@ -66,7 +67,7 @@ def implicit_rewards(
     Source: Rafailov et al. 2023 (arXiv:2305.18290), section 4: the reward that a policy is optimal for, without the
     term of the prompt, which both answers share.
     """
-    beta = cfg.algo.args.get("beta", BETA) if cfg.algo.name == "dpo" else BETA
+    beta = cfg.algo.args.get("beta", BETA) if ALGORITHMS[cfg.algo.name].has_implicit_rewards else BETA
     encoded = [encode_pair(tokenizer, pair) for pair in pairs]
     rows = [row for ids in encoded for row in ((ids.prompt, ids.chosen), (ids.prompt, ids.rejected))]
     policy_logps = sum_logps(policy, rows, tokenizer.pad_token_id, title="pairs, policy")

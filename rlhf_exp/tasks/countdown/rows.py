@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
@@ -62,7 +63,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     check_template(cfg, tokenizer)
     task, notes = cfg.task, []
     chat, sampled = wants_chat(cfg, tokenizer), learns_from_samples(cfg)
-    demonstrate = cfg.algo.name == "sft"
+    demonstrate = ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS
     if task.source == "generated":
         counts, split = (task.traces.numbers, "sft") if demonstrate else (task.numbers, "train")
         count, wanted = count_rows(cfg)

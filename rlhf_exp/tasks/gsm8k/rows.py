@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
 from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
@@ -49,7 +49,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows of both sides: sft learns from the gold answers, grpo and ppo from prompts. `train` is empty where
     it is made of samples."""
     task, (splits, facts) = cfg.task, read_splits(cfg.task)
-    demonstrate, over_long = ALGO_NEEDS[cfg.algo.name] == DEMONSTRATIONS, {}
+    demonstrate, over_long = ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS, {}
     train: list[Row] = []
     if not learns_from_samples(cfg):
         build = build_demonstration if demonstrate else _build_row

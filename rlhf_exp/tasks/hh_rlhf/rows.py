@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from rlhf_exp.algorithms import ALGO_NEEDS, DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
 from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, read_pairs, split_pairs
@@ -65,9 +65,9 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     Raises:
         ConfigError: rows that cannot be read, or too few of them, all lines at once.
     """
-    task, need, chat = cfg.task, ALGO_NEEDS[cfg.algo.name], wants_chat(cfg, tokenizer)
+    task, need, chat = cfg.task, ALGORITHMS[cfg.algo.name].learns_from, wants_chat(cfg, tokenizer)
     check_template(cfg, tokenizer)
-    sample, score_only = need == PROMPTS, cfg.algo.name == "reward_model"
+    sample, score_only = need == PROMPTS, ALGORITHMS[cfg.algo.name].scores
     pairs, read, odd = read_pairs(cfg)
     splits, in_test = split_pairs(pairs)
     limit = min(task.max_length or tokenizer.model_max_length, tokenizer.model_max_length)
