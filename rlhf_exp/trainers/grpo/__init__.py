@@ -4,7 +4,7 @@ trainer = build(experiment)
 
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
 the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Three variants are
-added, one file each: hybrid.py, clipping.py, curriculum.py. trainer.py applies them to TRL's batches.
+added in trainer.py: a hybrid of two losses (hybrid.py), a limit on advantages, and a rising budget (curriculum.py).
 """
 
 from rlhf_exp.experiment import Experiment

@@ -8,9 +8,9 @@ on gradient accumulation. tests/trainers/grpo/test_seam.py checks what this reli
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from trl import GRPOTrainer
 
-from rlhf_exp.trainers.grpo.clipping import clip_advantages
 from rlhf_exp.trainers.grpo.curriculum import budget_at, set_budget
 from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights
 from rlhf_exp.trainers.resuming import ResumableRollouts
@@ -56,3 +56,9 @@ class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
             batch["advantages"] = batch["advantages"] * length_weights(lengths, alpha, self.max_completion_length)
             metrics["hybrid/alpha"].append(alpha)
         return batch
+
+
+def clip_advantages(advantages: torch.Tensor, limit: float) -> tuple[torch.Tensor, float]:
+    """Advantages of any shape, clamped to [-limit, limit], and the share of them that were outside, in [0, 1]."""
+    outside = (advantages.abs() > limit).float().mean().item()
+    return advantages.clamp(-limit, limit), outside
