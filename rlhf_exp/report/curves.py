@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.report.figure import (
     BLUE,
     DASHES,
@@ -38,7 +39,7 @@ class Curve(NamedTuple):
 
 
 # Algorithms whose loss says how training goes; a policy gradient's stays near 0 whatever happens.
-LOSS_ALGOS = ("sft", "reward_model", "dpo")
+LOSS_ALGOS = {name for name, row in ALGORITHMS.items() if not row.online}
 NEARLY = 0.8
 LOSS = Curve("loss", "Loss in training", "nats", {"loss": ""})
 CURVES = (
@@ -129,7 +130,7 @@ def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, int]]]:
 def list_curves(runs: list[Run]) -> list[Curve]:
     """What may be drawn of these runs. Losses of different algorithms cannot be compared, so there is one or none."""
     algos = {run.info.get("algo") for run in runs}
-    return [*([LOSS] if len(algos) == 1 and algos <= set(LOSS_ALGOS) else []), *CURVES]
+    return [*([LOSS] if len(algos) == 1 and algos <= LOSS_ALGOS else []), *CURVES]
 
 
 def _main_series(run: Run, curve: Curve) -> tuple[list[int], list[float]]:

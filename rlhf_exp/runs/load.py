@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.runs.folder import read_metrics, read_record
 
 EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
@@ -45,7 +46,7 @@ class Run:
     @property
     def trains_scorer(self) -> bool:
         """Whether it trained a reward model, which scores answers and writes none."""
-        return self.info.get("algo") == "reward_model"
+        return any(row.scores for name, row in ALGORITHMS.items() if name == self.info.get("algo"))
 
     def series(self, key: str) -> tuple[list[int], list[float]]:
         """Steps and values of a metric, over the rows that hold it."""
