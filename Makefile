@@ -12,20 +12,24 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input
 PYTHONS = $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 BENCH = $(sort $(wildcard bench/*.py))
 STUDIES = $(sort $(patsubst sweeps/%.yaml,%,$(wildcard sweeps/*.yaml)))
+PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal --durations=50
 IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench compare sweep report tiny docker
+.PHONY: help run test test-learning lint bench compare sweep report tiny docker
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure again, report
 	$(PY) -m rlhf_exp algo=grpo task=countdown $(ARGS)
 
-test: $(INSTALLED) ## every test, two files at a time
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(INSTALLED) ## every test but those that train for long, two at a time
+	$(PYTEST) -m "not learning" $(ARGS)
+
+test-learning: $(INSTALLED) ## what each algorithm learns, and that long runs agree
+	$(PYTEST) -m learning $(ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and formatting
 	$(PY) -m ruff check .

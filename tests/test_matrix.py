@@ -3,8 +3,6 @@
 import itertools
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 from transformers import GPT2Config, Qwen2Config, Qwen3Config
@@ -22,6 +20,7 @@ HUB_MODELS = {"gpt2": "gpt2", "qwen2_5_0_5b": "qwen2", "qwen2_5_3b": "qwen2", "q
 CONFIGS = {"gpt2": GPT2Config, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 LOCAL_MODELS = ("tiny", "tiny_untrained", "tiny_gpt2", "tiny_qwen2", "tiny_qwen3")
 THINKS = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is false %}<think></think>{% endif %}"
+MODELS = (*LOCAL_MODELS, *HUB_MODELS)
 CLOSED = ("tiny", "tiny_untrained")  # these read Countdown and nothing else
 PEFTS = ("none", "lora", "qlora")
 FEW = {
@@ -51,36 +50,45 @@ def folders(tmp_path_factory):
     return made
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("algo", "task", "turn"), [(*pair, i % 3) for i, pair in enumerate(itertools.product(ALGORITHMS, TASKS))]
-)
-def test_every_combination_passes_its_dry_run_or_is_refused_in_one_line(folders, algo, task, turn, capsys, monkeypatch):
-    """Over the tasks, every algorithm meets every model with every peft."""
+PAIRWISE = [
+    (algo, model, tuple(TASKS)[(i + j) % len(TASKS)], PEFTS[(i + j) % 3])
+    for i, algo in enumerate(ALGORITHMS)
+    for j, model in enumerate(MODELS)
+]
+
+
+def test_any_two_of_algorithm_model_task_and_peft_meet():
+    groups = (ALGORITHMS, MODELS, TASKS, PEFTS)
+    for one, other in itertools.combinations(range(4), 2):
+        met = {(row[one], row[other]) for row in PAIRWISE}
+        assert met == set(itertools.product(groups[one], groups[other]))
+
+
+@pytest.mark.parametrize(("algo", "model", "task", "peft"), PAIRWISE)
+def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
+    folders, algo, model, task, peft, capsys, monkeypatch
+):
     for files in (gsm8k_files, hh_rlhf_files):
         monkeypatch.setattr(files, "WRITTEN", 200)
-    for i, model in enumerate((*LOCAL_MODELS, *HUB_MODELS)):
-        peft = PEFTS[(i + turn) % 3]
-        overrides = [f"algo={algo}", f"task={task}", f"model={model}", f"peft={peft}", "device=cpu", *FEW[task]]
-        overrides += [f"model.path={folders[model]}"] if model in folders else []
-        overrides += (
-            ["algo.args.per_device_train_batch_size=2"] if ALGORITHMS[algo].minibatches > 1 else []
-        )  # 8 rows fill a rollout
-        try:
-            print_dry_run(compose_config(overrides))
-            refusal = None
-        except ConfigError as error:
-            (refusal,) = error.problems
-        if ALGORITHMS[algo].learns_from not in TASKS[task].provides:
-            assert refusal.startswith(f"algo={algo}: needs ") and f"task={task} has none" in refusal
-        elif ALGORITHMS[algo].online and task == "hh_rlhf":
-            assert refusal == NO_REWARD.format(algo)
-        elif task in ("gsm8k", "hh_rlhf") and model in CLOSED:
-            assert refusal.startswith(f"task={task}: ") and "words of its prompts are not in the model's" in refusal
-        else:
-            assert refusal is None, (overrides, refusal)
-            out = capsys.readouterr().out
-            assert "all checks passed" in out and ("of them trained" in out) == (peft != "none")
+    overrides = [f"algo={algo}", f"task={task}", f"model={model}", f"peft={peft}", "device=cpu", *FEW[task]]
+    overrides += [f"model.path={folders[model]}"] if model in folders else []
+    if ALGORITHMS[algo].minibatches > 1:
+        overrides.append("algo.args.per_device_train_batch_size=2")  # 8 rows fill a rollout
+    try:
+        print_dry_run(compose_config(overrides))
+        refusal = None
+    except ConfigError as error:
+        (refusal,) = error.problems
+    if ALGORITHMS[algo].learns_from not in TASKS[task].provides:
+        assert refusal.startswith(f"algo={algo}: needs ") and f"task={task} has none" in refusal
+    elif ALGORITHMS[algo].online and task == "hh_rlhf":
+        assert refusal == NO_REWARD.format(algo)
+    elif task in ("gsm8k", "hh_rlhf") and model in CLOSED:
+        assert refusal.startswith(f"task={task}: ") and "words of its prompts are not in the model's" in refusal
+    else:
+        assert refusal is None
+        out = capsys.readouterr().out
+        assert "all checks passed" in out and ("of them trained" in out) == (peft != "none")
 
 
 STEPS = [
@@ -92,7 +100,7 @@ STEPS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("algo", "turn"), [(algo, i % 3) for i, algo in enumerate(ALGORITHMS)])
-def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, tmp_path):
+def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, tmp_path, command_line):
     """Over the algorithms, each of them, each architecture and each peft meets each of the others."""
     task = ["task=countdown"] if ALGORITHMS[algo].online else ["task=hh_rlhf", "task.source=generated"]
     task += ["task.train_rows=8", *(["algo.args.num_generations=4"] if ALGORITHMS[algo].compares_groups else [])]
@@ -104,9 +112,8 @@ def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, 
         text = f"# @package _global_\ndefaults:\n  - override /model: {model}\n  - override /peft: {peft}\n"
         (conf / f"{model}_{peft}.yaml").write_text(text)
     experiments = "experiment=" + ",".join(path.stem for path in sorted(conf.iterdir()))
-    command = [sys.executable, "-m", "rlhf_exp", "-m", "-cd", str(conf.parent), experiments, f"algo={algo}"]
-    command += [*STEPS, *task, f"output_dir={tmp_path / 'runs'}"]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    study = ["-m", "-cd", str(conf.parent), experiments, f"algo={algo}", *STEPS, *task]
+    done = command_line(*study, f"output_dir={tmp_path / 'runs'}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     for (_, peft), folder in zip(
         pairs, sorted(path.parent for path in (tmp_path / "runs").glob("*/run.json")), strict=True

@@ -117,7 +117,7 @@ def test_make_help_lists_every_target() -> None:
     listed = [line.split()[0] for line in make(ROOT, "help").stdout.splitlines()]
     assert len(listed) == len(set(listed))
     assert set(listed) == targets
-    assert targets >= {"run", "test", "lint", "bench", "sweep", "study-%", "docker", "help"}
+    assert targets >= {"run", "test", "test-learning", "lint", "bench", "sweep", "study-%", "docker", "help"}
 
 
 def test_second_make_installs_nothing(checkout: Path) -> None:
@@ -125,7 +125,7 @@ def test_second_make_installs_nothing(checkout: Path) -> None:
     stamp.parent.mkdir()
     stamp.touch()
     assert make(checkout, "-n", "test", "ARGS=-k grade").stdout == (
-        "OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -k grade\n"
+        'OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist worksteal --durations=50 -m "not learning" -k grade\n'
     )
 
 
@@ -158,10 +158,12 @@ def test_make_says_in_one_line_that_venv_is_missing(checkout: Path) -> None:
     )
 
 
-def test_ci_runs_make_test() -> None:
+def test_ci_runs_every_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert "\nmake test" in script.read_text()
+    assert [line.split()[1] for line in script.read_text().splitlines() if line.startswith("make ")] == [
+        *("test", "test-learning"),
+    ]
 
 
 def test_image_installs_from_the_same_lock(project: dict) -> None:

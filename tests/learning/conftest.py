@@ -1,24 +1,29 @@
 """Every algorithm learns: few steps, held-out rows, the shipped model and one that was trained on stories."""
 
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
 
-@pytest.fixture(scope="module")
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.learning)
+
+
+@pytest.fixture(scope="session")
 def workplace(tmp_path_factory):
     return tmp_path_factory.mktemp("learning")
 
 
 @pytest.fixture
-def learn(workplace):
+def learn(workplace, command_line):
     """evaluation.json of one run; runs in one folder share what they sample from the start model."""
 
-    def run(name, *overrides):
-        command = [sys.executable, "-m", "rlhf_exp", "device=cpu", "eval.split=validation", *overrides]
-        done = subprocess.run([*command, f"output_dir={name}"], cwd=workplace, capture_output=True, text=True)
+    def run(name, *overrides, split="validation"):
+        held_out = ["device=cpu", f"eval.split={split}"]
+        done = command_line(*held_out, *overrides, f"output_dir={name}", cwd=workplace)
         assert done.returncode == 0, done.stderr[-2000:]
         return json.loads((workplace / name / "evaluation.json").read_text())
 

@@ -1,7 +1,6 @@
 import pytest
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("algo", "steps"), [("grpo", 40), ("ppo", 160)])
 def test_held_out_accuracy_rises_by_ten_points_and_beyond_its_interval(learn, algo, steps):
     evaluation = learn(algo, f"algo={algo}", "task=countdown", f"algo.args.max_steps={steps}")

@@ -20,7 +20,6 @@ def real_pairs():
     return [*small, "algo.args.per_device_train_batch_size=8", "algo.args.learning_rate=1e-3"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("algo", ["reward_model", "dpo"])
 def test_real_preferences_are_learned_from_whatever_comes_of_it(workplace, learn, real_pairs, algo):
     evaluation = learn(f"hh_{algo}", f"algo={algo}", *real_pairs)
@@ -32,22 +31,13 @@ def test_real_preferences_are_learned_from_whatever_comes_of_it(workplace, learn
     assert rows[0]["loss"] == pytest.approx(0.69, abs=0.1) and len(rows) == 8
 
 
-@pytest.mark.slow
 def test_sft_learns_the_chosen_answers(workplace, learn, real_pairs):
     learn("hh_sft", "algo=sft", *real_pairs, "algo.args.max_steps=16", "algo.args.logging_steps=1")
     losses = [json.loads(line)["loss"] for line in (workplace / "hh_sft" / "metrics.jsonl").read_text().splitlines()]
     assert sum(losses[-4:]) < sum(losses[:4]) - 1, losses
 
 
-ROLLOUTS = {
-    "grpo": ["algo.args.beta=0"],
-    "ppo": ["algo=ppo", "loss_type=ppo", "algo.init_kl_coef=0", "algo.args.steps_per_generation=1"],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algo", ROLLOUTS)
-def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(algo, tmp_path):
+def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(tmp_path):
     """Reward: how many of the words are `the`, at most one in three."""
     if not STORIES.is_dir():
         pytest.skip(f"needs {STORIES}")
@@ -63,7 +53,7 @@ def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(alg
         return [min(1 / 3, row.count("the") / max(1, len(row))) for row in words]
 
     overrides = [f"model.path={STORIES}", "max_tokens=32", "algo.args.max_steps=15", "algo.args.learning_rate=1e-3"]
-    overrides += [*ROLLOUTS[algo], "algo.args.logging_steps=1", "algo.args.save_strategy=no", "device=cpu"]
+    overrides += ["algo.args.beta=0", "algo.args.logging_steps=1", "algo.args.save_strategy=no", "device=cpu"]
     cfg = compose_config([*overrides, f"output_dir={tmp_path}", "algo.args.per_device_train_batch_size=64"])
     rows = [{"id": str(i), "prompt": "Once upon a time"} for i in range(200)]
     task, tokenizer = Task("stories", rows, [], None), load_tokenizer(cfg, str(STORIES))

@@ -1,8 +1,6 @@
 """Rewards through the command line: every component in training and in the evaluation, and what a user does wrong."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -31,10 +29,10 @@ def narrow(texts):
 """
 
 
-def launch(cwd, *overrides):
-    (cwd / "mine.py").write_text(FUNCTIONS)
-    command = [sys.executable, "-m", "rlhf_exp", *SMALL, *overrides]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+@pytest.fixture
+def launch(command_line, tmp_path):
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    return lambda *overrides: command_line(*SMALL, *overrides, cwd=tmp_path)
 
 
 def use(name):
@@ -45,9 +43,8 @@ def read_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.slow
-def test_training_and_evaluation_record_every_reward_by_name(tmp_path):
-    done = launch(tmp_path, *(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
+def test_training_and_evaluation_record_every_reward_by_name(tmp_path, launch):
+    done = launch(*(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
     assert done.returncode == 0, done.stderr
     weights = {"outcome": 1.0, **dict.fromkeys([*OURS, "tokens"], 0.5)}
     logged = [row for row in read_lines(tmp_path / "run" / "metrics.jsonl") if "reward" in row]
@@ -68,16 +65,15 @@ def test_training_and_evaluation_record_every_reward_by_name(tmp_path):
         assert sample["reward"] == pytest.approx(sum(weights[n] * value for n, value in sample["rewards"].items()))
 
 
-@pytest.mark.slow
-def test_a_wrong_length_is_refused_before_training_and_fails_a_run_in_it(tmp_path):
-    done = launch(tmp_path, *use("first"))
+def test_a_wrong_length_is_refused_before_training_and_fails_a_run_in_it(tmp_path, launch):
+    done = launch(*use("first"))
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         2,
         "rlhf_exp: reward.functions.first=mine.py:first: returned 1 values for 16 completions; must be one a"
         " completion",
     )
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "refused"
-    done = launch(tmp_path, *use("late"))
+    done = launch(*use("late"))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         "rlhf_exp: failed: RewardError: reward.functions.late=mine.py:late: returned 1 values for 16 completions;"
@@ -86,9 +82,8 @@ def test_a_wrong_length_is_refused_before_training_and_fails_a_run_in_it(tmp_pat
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
 
 
-@pytest.mark.slow
-def test_what_a_function_raises_is_named_and_its_traceback_kept(tmp_path):
-    done = launch(tmp_path, *use("broken"))
+def test_what_a_function_raises_is_named_and_its_traceback_kept(tmp_path, launch):
+    done = launch(*use("broken"))
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         1,
         "rlhf_exp: failed: RewardError: reward.functions.broken=mine.py:broken: raised KeyError: 'nope' (traceback in"
@@ -97,8 +92,8 @@ def test_what_a_function_raises_is_named_and_its_traceback_kept(tmp_path):
     assert 'in broken\n    return kwargs["nope"]' in (tmp_path / "run" / "error.log").read_text()
 
 
-def test_a_dry_run_refuses_a_signature(tmp_path):
-    done = launch(tmp_path, "dry_run=true", *use("narrow"))
+def test_a_dry_run_refuses_a_signature(launch):
+    done = launch("dry_run=true", *use("narrow"))
     assert done.returncode == 2
     assert done.stderr == (
         "rlhf_exp: reward.functions.narrow=mine.py:narrow: takes (texts), missing a required argument: 'texts'; must be"
@@ -107,9 +102,9 @@ def test_a_dry_run_refuses_a_signature(tmp_path):
     )
 
 
-def test_a_missing_plus_is_told(tmp_path):
+def test_a_missing_plus_is_told(launch):
     for override in ("reward.weights.process=0.5", "reward.functions.short=mine.py:short"):
-        done = launch(tmp_path, override)
+        done = launch(override)
         assert (done.returncode, done.stderr) == (
             2,
             f"rlhf_exp: {override}: not there yet; add it with a plus: +{override}\n",
