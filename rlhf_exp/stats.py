@@ -2,7 +2,8 @@
 
 Every interval is 95% and has the shape that all files use: {"value", "low", "high"}.
 
-    paired_bootstrap([0, 0, 1], [1, 0, 1], seed=0)  ->  {"value": 0.333, "low": 0.0, "high": 1.0}
+    >>> paired_bootstrap([0, 0, 1, 1], [1, 0, 1, 1], seed=0)
+    {'value': 0.25, 'low': 0.0, 'high': 0.75}
 """
 
 import math
@@ -46,6 +47,9 @@ def wilson(successes: int, n: int) -> Interval:
         ValueError: n is 0, or `successes` lies outside 0..n.
 
     Source: Wilson (1927), as in `scipy.stats.BinomTestResult.proportion_ci`.
+
+    >>> {name: round(value, 3) for name, value in wilson(9, 10).items()}
+    {'value': 0.9, 'low': 0.596, 'high': 0.982}
     """
     _require_values(n)
     if not 0 <= successes <= n:
@@ -99,6 +103,9 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
         ValueError: k lies outside 1..n, or `correct` outside 0..n.
 
     Source: Chen et al. (2021), arXiv:2107.03374, equation 1, in exact integers instead of its product of floats.
+
+    >>> pass_at_k(4, 1, 2)
+    0.5
     """
     if not (1 <= k <= n and 0 <= correct <= n):
         raise ValueError(f"k must lie in 1..{n} and correct in 0..{n}, not {k} and {correct}")
@@ -197,6 +204,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     finding among all is at most 5%, however the tests depend on each other.
 
     Source: Holm (1979), step-down; scipy has only false discovery rates (`false_discovery_control`).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
     """
     order = np.argsort(p_values, kind="stable")
     adjusted = np.empty(len(order))

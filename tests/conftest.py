@@ -4,6 +4,7 @@
 """
 
 import copy
+import gc
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from io import StringIO
 import hydra
 import pytest
 from hydra.core.global_hydra import GlobalHydra
+from matplotlib.figure import Figure
 
 from rlhf_exp.config import compose
 
@@ -56,10 +58,13 @@ def _as_a_process(folder, argv):
     ):  # fmt: skip
         patch.chdir(folder)
         patch.setattr(sys, "argv", argv)
+        patch.setattr(Figure, "savefig", lambda figure, path: path.touch())  # 2 s a report; tests/report draws
+        gc.freeze()  # a run collects at each of its phases: 0.1 s each over what the libraries hold
         GlobalHydra.instance().clear()
         try:
             yield out, err
         finally:
+            gc.unfreeze()
             GlobalHydra.instance().clear()
             os.environ.clear()
             os.environ.update(environment)

@@ -1,6 +1,7 @@
 """Does a value fit: its type, its range, its name. Pure functions; an annotation is a field's type hint.
 
-    find_problem("max_tokens", 0, int, ">= 1")  ->  "max_tokens=0: must be a whole number >= 1"
+    >>> find_problem("max_tokens", 0, int, ">= 1")
+    ('range', 'max_tokens=0: must be a whole number >= 1')
 
 A range is written as it is shown: ">= 1", "> 0, <= 1", ">= 1 or -1".
 """
@@ -33,7 +34,10 @@ _WORDS = {
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of `names`, compared by their last dotted part: `beta` finds `algo.args.beta`.
+    """The most similar of `names`, compared by their last dotted part.
+
+    >>> nearest("bta", ["seed", "algo.args.beta"])
+    'algo.args.beta'
 
     One typing mistake comes before a name that only begins alike, that before one that is alike on the whole; of equal
     ones the first whose place is most alike, then the first.
@@ -68,7 +72,11 @@ def is_slip(typed: str, meant: str) -> bool:
 
 
 def suggest(name: Any, names: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing where no name is near."""
+    """`; did you mean X?`, or nothing where no name is near.
+
+    >>> suggest("learning_rat", ["learning_rate", "seed"])
+    '; did you mean learning_rate?'
+    """
     near = nearest(name, names) if isinstance(name, str) else None
     return f"; did you mean {near}?" if near else ""
 
@@ -155,14 +163,22 @@ def describe(annotation: Any, bounds: str | None = None) -> str:
 
 
 def in_range(number: float, bounds: str) -> bool:
-    """Whether a finite number satisfies `bounds`: alternatives joined by "or", conditions by a comma."""
+    """Whether a finite number satisfies `bounds`: alternatives joined by "or", conditions by a comma.
+
+    >>> [in_range(number, "> 0, <= 1 or -1") for number in (0, 0.5, 1, -1)]
+    [False, True, True, True]
+    """
     return abs(number) != math.inf and any(
         all(_holds(number, condition) for condition in part.split(",")) for part in bounds.split(" or ")
     )
 
 
 def show(value: Any, most: int = 80) -> str:
-    """A value as the command line would take it, on one line and not too long; a secret in a mapping is hidden."""
+    """A value as the command line would take it, on one line and not too long; a secret in a mapping is hidden.
+
+    >>> show({"path": None, "hub_token": "hf_x", "sizes": [1, 2.5]})
+    '{path: null, hub_token: (hidden), sizes: [1, 2.5]}'
+    """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):

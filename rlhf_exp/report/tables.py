@@ -1,9 +1,10 @@
 """Figures as text, and the one type of column that every table is made of.
 
-percent({"value": 0.252, "low": 0.216, "high": 0.291})  ->  "25.2% [21.6, 29.1]"
-KL = Column("KL", at("kl", "mean"), number(".2f"))
-KL.cell(evaluation["trained"])                          ->  "5.48 [5.01, 5.95]"
-fill([KL], [evaluation["baseline"], evaluation["trained"]])   # Table(["KL"], [["0.00"], ["5.48 [5.01, 5.95]"]])
+>>> percent({"value": 0.252, "low": 0.216, "high": 0.291})
+'25.2% [21.6, 29.1]'
+>>> KL = Column("KL", at("kl", "mean"), number(".2f"))
+>>> KL.cell({"kl": {"mean": {"value": 5.48, "low": 5.01, "high": 5.95}}})
+'5.48 [5.01, 5.95]'
 """
 
 import math
@@ -71,7 +72,11 @@ def number(spec: str) -> Callable[[Figure], str]:
 
 
 def duration(seconds: float | None) -> str:
-    """4.1 s, 236 s, 12 min 5 s, 3 h 20 min"""
+    """Seconds in words, to the precision that matters.
+
+    >>> [duration(seconds) for seconds in (4.06, 236, 725, 12_000)]
+    ['4.1 s', '236 s', '12 min 5 s', '3 h 20 min']
+    """
     if seconds is None:
         return "-"
     if seconds < 10:
