@@ -3,22 +3,30 @@
 Adds an adapter to its base and writes one model of full weights, with its tokenizer.
 """
 
-import argparse
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
+
+from rlhf_exp.cli.subcommand import parse_flags, run_command
+from rlhf_exp.errors import ConfigError
+
+PARSER = ArgumentParser(prog="python -m rlhf_exp.merge", description=__doc__.splitlines()[2], allow_abbrev=False)
+PARSER.add_argument("adapter", type=Path, metavar="ADAPTER", help="an adapter's folder, or a run's with peft=lora")
+PARSER.add_argument("out", type=Path, metavar="OUT", help="where the model goes: a new or empty folder")
+PARSER.add_argument("--base", metavar="FOLDER", help="the base, where it is not where the adapter says")
+PARSER.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="float32")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code: 0, or 2 for a user's mistake, told in one line on stderr."""
-    parser = argparse.ArgumentParser(prog="python -m rlhf_exp.merge", description=__doc__.splitlines()[2])
-    parser.add_argument("adapter", type=Path, metavar="ADAPTER", help="an adapter's folder, or a run's with peft=lora")
-    parser.add_argument("out", type=Path, metavar="OUT", help="where the model goes: a new or empty folder")
-    parser.add_argument("--base", metavar="FOLDER", help="the base, where it is not where the adapter says")
-    parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="float32")
-    args = parser.parse_args(arguments)
+    """Merge what the command line names; returns the exit status."""
+    return run_command(_work, arguments, PARSER.format_help, "merge")
+
+
+def _work(arguments: list[str]) -> None:
+    args = parse_flags(PARSER, arguments)
     adapter = args.adapter / "model" if (args.adapter / "run.json").is_file() else args.adapter
     if problem := _find_problem(adapter, args.out):
-        return _refuse(problem)
+        raise ConfigError([problem])
 
     print(f"adds {adapter} to its base: {args.out}", flush=True)
     import transformers
@@ -29,11 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         merge(adapter, args.out, args.base, args.dtype)
     except WrongBase as error:
-        return _refuse(f"{error}; give the base it was trained on with --base FOLDER")
+        raise ConfigError([f"{error}; give the base it was trained on with --base FOLDER"]) from None
     except AdapterError as error:
-        return _refuse(str(error))
+        raise ConfigError([str(error)]) from None
     print(f"written: {args.out} ({adapter} on {find_base(adapter, args.base)}, {args.dtype})")
-    return 0
 
 
 def _find_problem(adapter: Path, out: Path) -> str | None:
@@ -45,11 +52,6 @@ def _find_problem(adapter: Path, out: Path) -> str | None:
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         return f"{out}: is not empty; must be a new or empty folder"
     return None
-
-
-def _refuse(problem: str) -> int:
-    print(f"rlhf_exp.merge: {problem}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

@@ -21,9 +21,10 @@ LAYERS = (
     ("evaluation",),
     ("diagnose", "report"),
     ("sample", "describe", "dry_run"),
-    ("train", "run", "merge"),
+    ("train",),
+    ("run",),
     ("cli",),  # its wrapper is for the `__main__` modules alone
-    ("__main__",),
+    ("__main__", "merge"),
 )
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
@@ -69,7 +70,7 @@ IMPORTS = {name: sorted(set(list_imports(ast.parse(path.read_text())))) for name
 
 def find_layer(module: str) -> int:
     """The number of a module's layer, from 0 at the bottom."""
-    if module.endswith("__main__"):
+    if module.endswith("__main__") or module == "merge":  # a command
         return len(LAYERS) - 1
     found = [(len(name), i) for i, names in enumerate(LAYERS) for name in names if f"{module}.".startswith(f"{name}.")]
     assert found, f"rlhf_exp.{module} is in no layer"

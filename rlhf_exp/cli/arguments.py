@@ -1,7 +1,7 @@
 """The command line before Hydra sees it: flags in one-line errors, and three conveniences.
 
 `-cd sweeps` finds the shipped studies from any folder, `output_dir=` holds for a whole sweep, and `resume=`
-brings the overrides of the run that it goes on with.
+brings the overrides of the run that it resumes.
 """
 
 import sys
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
 
+from rlhf_exp.cli.subcommand import parse_flags
 from rlhf_exp.config import ROOT
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.command import recall
 from rlhf_exp.runs.lock import follow_link
 
@@ -22,13 +22,7 @@ def prepare_arguments() -> Namespace:
     Raises:
         ConfigError: a flag that Hydra does not know.
     """
-    parser = get_args_parser()
-
-    def refuse(message: str) -> None:
-        raise ConfigError([f"{message}; see --help"])
-
-    parser.error = refuse
-    args = parser.parse_args()
+    args = parse_flags(get_args_parser())
     flags, overrides = [], list(args.overrides)
     if args.config_dir == "sweeps" and not Path("sweeps").is_dir():
         flags = [f"--config-dir={ROOT / 'sweeps'}"]

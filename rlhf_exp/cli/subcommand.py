@@ -1,7 +1,9 @@
-"""What `python -m rlhf_exp` and the commands beside it share: overrides, exit statuses, and a line on stderr.
+"""What `python -m rlhf_exp` and the commands beside it share: --help, exit statuses, a line on stderr for each error.
 
-cfg = compose_command("describe", ["algo=sft", f"output_dir={FOLDER}"], ["task=hh_rlhf"])
-return refuse(["task=hh: no such option; ..."], "describe")      # 2, after rlhf_exp.describe: task=hh: ...
+    def main(arguments=None):
+        return run_command(_work, arguments, lambda: USAGE, "describe")
+
+`_work(arguments)` raises what goes wrong, and claims its output folder with `claim`, so that a traceback is kept there.
 """
 
 import errno
@@ -9,63 +11,76 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
-from rlhf_exp.cli.explain import explain
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules.model import BY_SIZE
-from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
-from rlhf_exp.runs.plan import check_run_folder
+from rlhf_exp.runs.stopping import Stop
 
-STOPPED = 130
 FULL_BYTES = 2**20  # with less than this free, an error is put down to the disk
 
-# Nothing is trained here, so that what hangs on a model's size must not be asked for.
-UNTRAINED = [f"algo.args.{name}=1" for name in BY_SIZE if name != "steps_per_generation"]
+
+class Failed(Exception):
+    """Something broke while a folder was claimed: a line that says what, and where the traceback is."""
 
 
-def compose_command(command: str, defaults: list[str], arguments: list[str]) -> Config:
-    """The checked config of `python -m rlhf_exp.<command>`: the command's own defaults, then what was typed.
+def run_command(
+    work: Callable[[list[str]], int | None], arguments: list[str] | None, usage: Callable[[], str], command: str = ""
+) -> int:
+    """Print the usage for --help, else do the work; returns the exit status.
 
-    Raises:
-        ConfigError: a mistake in `arguments`; so are flags, and keys that only a run has.
+    Args:
+        arguments: of the command line, which None stands for.
+        command: the name after `rlhf_exp.`, for messages.
     """
-    keep_bars_out_of_logs()
-    for text in arguments:
-        if text.startswith("-"):
-            raise ConfigError([f"{text}: no such flag; see --help"])
-        if text.split("=")[0].lstrip("+") in ("resume", "dry_run"):
-            raise ConfigError([f"{text}: not with rlhf_exp.{command}, only with rlhf_exp"])
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if {"-h", "--help"} & set(arguments):
+        print(usage(), end="")
+        return flush(0)
+    _keep_bars_out_of_logs()
+    return flush(guard(lambda: work(arguments), command))
+
+
+def guard(work: Callable[[], int | None], command: str = "", where: str = "") -> int:
+    """The exit status of `work`. What it raises is said on stderr with `where` before it: a user's mistake in a line
+    for each problem (status 2), a failure in a line (1); the status of a signal is 128 and its number."""
     try:
-        return compose_config([*UNTRAINED, *defaults, *arguments], [check_run_folder])
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError([explain(error, arguments)]) from None
+        return work() or 0
+    except ConfigError as error:
+        for problem in error.problems:
+            say(where + problem, command)
+        return REFUSED
+    except KeyboardInterrupt as error:
+        return Stop.of(error).status
+    except Failed as error:
+        say(f"{where}{error}", command)
+    except (Exception, SystemExit) as error:  # before there was a folder
+        traceback.print_exc()
+        say(f"{where}failed: {_name_error(error)}", command)
+    return FAILED
 
 
-@contextmanager
-def claim_output(cfg: Config, arguments: list[str]) -> Iterator[Config]:
-    """Keep every other process out of the command's folder; yields the config with its name, which is numbered where
-    it was not typed and is taken.
+def parse_flags(parser: ArgumentParser, arguments: list[str] | None = None) -> Namespace:
+    """`parser.parse_args`, with a ConfigError in place of its usage and exit."""
 
-    Raises:
-        ConfigError: another process runs in it, or it cannot be written.
-    """
-    numbered = not any(text.startswith("output_dir=") for text in arguments)
-    with claim(cfg.output_dir, numbered) as folder:
-        yield replace(cfg, output_dir=str(folder))
+    def refuse(message: str) -> None:
+        raise ConfigError([f"{message}; see --help"])
+
+    parser.error = refuse
+    return parser.parse_args(arguments)
 
 
 @contextmanager
 def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
-    """`claim_folder`, with a line of the user's for what it raises."""
+    """Keep every other process out of a folder; yields its path, which gets a number where `numbered` and it is there.
+
+    Raises:
+        ConfigError: another process runs in it, or it cannot be written.
+        Failed: for any other error inside, whose traceback is then in the folder.
+    """
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(claim_folder(Path(output_dir), numbered))
@@ -73,38 +88,12 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
             raise ConfigError([f"output_dir={output_dir}: {error}"]) from None
         except OSError as error:
             raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
-        yield folder
-
-
-def keep_bars_out_of_logs() -> None:
-    """Draw progress bars on a terminal alone: a log would keep every redraw. tqdm and datasets read this as they are
-    imported."""
-    if not sys.stderr.isatty():
-        os.environ.setdefault("TQDM_DISABLE", "1")
-        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
-
-
-def refuse(problems: Iterable[str], command: str = "", where: str = "") -> int:
-    """Say each problem in a line, `where` before it; returns the exit status."""
-    for problem in problems:
-        say(where + problem, command)
-    return REFUSED
-
-
-def fail(error: BaseException, folder: Path, command: str = "", where: str = "") -> int:
-    """Keep the traceback of what is being handled in `folder`, and say the error in a line; returns the exit status."""
-    log, trace = folder / "error.log", traceback.format_exc()
-    reason = (str(error).splitlines() or [""])[0]
-    if is_full(folder, error):
-        reason += f"; the disk of {folder} is full"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        log.write_text(trace, encoding="utf-8")
-        kept = f"traceback in {log}"
-    except OSError as problem:
-        kept = f"its traceback cannot be written to {log}, {problem.strerror}"
-    say(f"{where}failed: {type(error).__name__}: {reason} ({kept})", command)
-    return FAILED
+        try:
+            yield folder
+        except (ConfigError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # SystemExit too: a reward may raise anything
+            raise Failed(_keep_traceback(error, folder)) from error
 
 
 def is_full(folder: Path, error: BaseException) -> bool:
@@ -118,7 +107,7 @@ def is_full(folder: Path, error: BaseException) -> bool:
 
 
 def flush(status: int) -> int:
-    """The exit status, once all that was printed is out; a failure where stdout is a file on a full disk."""
+    """The exit status once everything printed has been written; a failure where stdout is a file on a full disk."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -126,3 +115,28 @@ def flush(status: int) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more at its end
         return status or FAILED
     return status
+
+
+def _keep_bars_out_of_logs() -> None:
+    """Draw progress bars only on a terminal: a log would keep every redraw. tqdm and datasets read this as they are
+    imported."""
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+
+
+def _keep_traceback(error: BaseException, folder: Path) -> str:
+    """Write the traceback into the folder's error.log; returns the line that says what failed."""
+    log = folder / "error.log"
+    try:
+        log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        kept = f"traceback in {log}"
+    except OSError as problem:
+        kept = f"its traceback cannot be written to {log}, {problem.strerror}"
+    full = f"; the disk of {folder} is full" if is_full(folder, error) else ""
+    return f"failed: {_name_error(error)}{full} ({kept})"
+
+
+def _name_error(error: BaseException) -> str:
+    """RuntimeError: boom, the first line of its message alone."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -8,7 +8,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from rlhf_exp.cli.subcommand import STOPPED, claim_output, compose_command, refuse
+from rlhf_exp.cli.composing import claim_output, compose_command
+from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
@@ -35,23 +36,19 @@ Examples:
 
 def main(arguments: list[str] | None = None) -> int:
     """Describe what the command line asks for; returns the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if {"-h", "--help"} & set(arguments):
-        print(USAGE, end="")
-        return 0
+    return run_command(_work, arguments, lambda: USAGE, "describe")
+
+
+def _work(arguments: list[str]) -> None:
     start = time.perf_counter()
-    try:
-        cfg = _compose(arguments)
-        print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
-        prepare_hub(cfg)
-        with claim_output(cfg, arguments) as cfg:
+    cfg = _compose(arguments)
+    print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
+    prepare_hub(cfg)
+    with claim_output(cfg, arguments) as cfg:
+        try:
             figures = describe(cfg, Path(cfg.output_dir))
-    except ConfigError as error:
-        return refuse(error.problems, "describe")
-    except OSError as error:
-        return refuse([str(error)], "describe")
-    except KeyboardInterrupt:
-        return STOPPED
+        except OSError as error:
+            raise ConfigError([str(error)]) from None
     from rlhf_exp.describe.page import terminal_table
 
     print(terminal_table(figures))
@@ -59,7 +56,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(figures["tokens_left_out"])
     page = Path(cfg.output_dir) / "describe.html"
     print(f"written: {page}, with describe.md, describe.json and plots beside it ({time.perf_counter() - start:.1f} s)")
-    return 0
 
 
 def _compose(arguments: list[str]) -> Config:

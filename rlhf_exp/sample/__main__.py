@@ -10,15 +10,12 @@ reward_model with `task.samples=self` calls `sample`; both find the completions 
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rlhf_exp.cli.subcommand import STOPPED, claim_output, compose_command, fail, refuse
+from rlhf_exp.cli.composing import claim_output, compose_command
+from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 GRADED = tuple(name for name, keys in TASKS.items() if keys.graded)
 FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
@@ -41,26 +38,14 @@ Example:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run what the command line asks for; returns the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if {"-h", "--help"} & set(arguments):
-        print(USAGE.format(tasks=", ".join(GRADED)), end="")
-        return 0
-    folder = None
-    try:
-        cfg = _compose(arguments)
-        prepare_hub(cfg)
-        with claim_output(cfg, arguments) as cfg:
-            folder = Path(cfg.output_dir)
-            _sample_and_show(cfg, folder)
-    except ConfigError as error:
-        return refuse(error.problems, "sample")
-    except KeyboardInterrupt:
-        return STOPPED
-    except BaseException as error:
-        if folder is None:
-            raise
-        return fail(error, folder, "sample")
-    return 0
+    return run_command(_work, arguments, lambda: USAGE.format(tasks=", ".join(GRADED)), "sample")
+
+
+def _work(arguments: list[str]) -> None:
+    cfg = _compose(arguments)
+    prepare_hub(cfg)
+    with claim_output(cfg, arguments) as cfg:
+        _sample_and_show(cfg, Path(cfg.output_dir))
 
 
 def _compose(arguments: list[str]) -> Config:

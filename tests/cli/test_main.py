@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
 from rlhf_exp import __main__ as command_line
@@ -92,6 +93,15 @@ def runs(monkeypatch):
 def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(command, argument, line):
     assert command(argument) == (2, [f"rlhf_exp: {line}"])
     assert os.listdir() == []
+
+
+@pytest.mark.parametrize(("arguments", "times"), [(("max_tokens=0",), 1), (("max_tokens=0", "hydra.mode=RUN"), 2)])
+def test_hydra_composes_a_single_run_once_unless_an_override_may_set_its_mode(command, monkeypatch, arguments, times):
+    composed = []
+    load = ConfigLoaderImpl.load_configuration
+    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", lambda *a, **k: composed.append(a) or load(*a, **k))
+    assert command(*arguments)[0] == 2
+    assert len(composed) == times
 
 
 def test_an_impossible_pair_is_refused(command):
@@ -512,8 +522,6 @@ def test_a_run_says_at_once_what_runs_and_where_before_torch_is_imported(tmp_pat
 )  # fmt: skip
 def test_the_commands_beside_say_at_once_what_they_do(tmp_path, module, arguments, line):
     code = f"import sys; sys.modules['torch'] = None; from rlhf_exp.{module} import __main__ as m; m.main()"
-    if module == "sample":
-        code = code.replace("from rlhf_exp.sample import __main__ as m", "import rlhf_exp.sample as m")
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[0] == line

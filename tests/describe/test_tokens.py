@@ -1,6 +1,6 @@
 import pytest
 
-from rlhf_exp.cli.subcommand import compose_command
+from rlhf_exp.cli.composing import compose_command
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.examples import Example
 from rlhf_exp.describe.tokens import count_tokens, load_tokenizer

@@ -1,0 +1,50 @@
+"""The config and the folder of the commands that take overrides as `python -m rlhf_exp` does: describe and sample.
+
+cfg = compose_command("describe", ["algo=sft", f"output_dir={FOLDER}"], ["task=hh_rlhf"])
+with claim_output(cfg, ["task=hh_rlhf"]) as cfg:
+    ...
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from rlhf_exp.cli.explain import explain
+from rlhf_exp.cli.subcommand import claim
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.rules.model import BY_SIZE
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.plan import check_run_folder
+
+# Nothing is trained here, so no value that depends on the model's size may be asked for.
+UNTRAINED = [f"algo.args.{name}=1" for name in BY_SIZE if name != "steps_per_generation"]
+
+
+def compose_command(command: str, defaults: list[str], arguments: list[str]) -> Config:
+    """The checked config of `python -m rlhf_exp.<command>`: the command's own defaults, then what was typed.
+
+    Raises:
+        ConfigError: a mistake in `arguments`, such as a flag or a key that only a run has.
+    """
+    for text in arguments:
+        if text.startswith("-"):
+            raise ConfigError([f"{text}: no such flag; see --help"])
+        if text.split("=")[0].lstrip("+") in ("resume", "dry_run"):
+            raise ConfigError([f"{text}: not with rlhf_exp.{command}, only with rlhf_exp"])
+    try:
+        return compose_config([*UNTRAINED, *defaults, *arguments], [check_run_folder])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError([explain(error, arguments)]) from None
+
+
+@contextmanager
+def claim_output(cfg: Config, arguments: list[str]) -> Iterator[Config]:
+    """`claim` the command's output folder; yields the config with the folder's name, which gets a number where it was
+    not typed and is taken."""
+    numbered = not any(text.startswith("output_dir=") for text in arguments)
+    with claim(cfg.output_dir, numbered) as folder:
+        yield replace(cfg, output_dir=str(folder))

@@ -1,0 +1,107 @@
+"""One experiment of the command line: its composed config is checked, its folder claimed, and the run started.
+
+run_job(cfg, HydraConfig.get())      # the exit status; called for each job of a sweep
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from rlhf_exp.cli.subcommand import claim, guard
+from rlhf_exp.cli.sweep import name_job, place_job
+from rlhf_exp.config.compose import parse
+from rlhf_exp.config.hub import prepare_hub
+from rlhf_exp.config.rules.paths import find_missing_weights
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.lock import link_latest
+from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
+
+
+def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0) -> int:
+    """Check one composed config and run it; returns its exit status.
+
+    Args:
+        settings: Hydra's own part of the config.
+        jobs: how many the sweep has, 0 where that is not known.
+    """
+    where = ""
+    if settings.mode == RunMode.MULTIRUN:
+        job = name_job(settings.job.num, jobs, settings.overrides.task)
+        where = f"{job}: "
+        place_job(cfg, settings)
+        print(f"\n{job}" if settings.job.num else job, flush=True)
+    return guard(lambda: _check_and_run(cfg, settings), where=where)
+
+
+def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
+    by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]  # nobody has named the folder
+    config = parse(cfg, settings.overrides.task, [check_run_folder])
+    if problems := find_missing_weights(config):
+        raise ConfigError(problems)
+    print(f"{_describe(config)}: {config.output_dir}", flush=True)
+    prepare_hub(config)
+    if config.dry_run:
+        from rlhf_exp.dry_run import print_dry_run
+
+        print_dry_run(config)
+        return 0
+    for note in check_resume(config) if config.resume else ():
+        print(note, flush=True)
+    plan = plan_job(config) if config.skip_finished and not config.resume else Plan.START
+    if plan == Plan.SKIP:
+        print(f"finished already: {config.output_dir}", flush=True)
+        return 0
+    if plan == Plan.RESUME:
+        print(f"resuming: {config.output_dir}", flush=True)
+        config = replace(config, resume=config.output_dir)
+    if "trl" not in sys.modules:
+        print("[start] imports torch and TRL", flush=True)
+    from rlhf_exp.config.trl_args import build_args
+
+    build_args(config)  # before there is a folder
+    with claim(config.output_dir, numbered=by_time) as folder:
+        if str(folder) != config.output_dir:
+            print(f"another run has that folder; this one's is {folder}", flush=True)
+        config = _settle(config, cfg, plan, folder)
+        _write_hydra(folder, cfg, settings)
+        link_latest(folder)
+        from rlhf_exp.callbacks.tracking import track
+        from rlhf_exp.run import run
+
+        with track(config, folder):
+            return run(config, folder)
+
+
+def _describe(config: Config) -> str:
+    """grpo on countdown, model tiny, seed 0"""
+    kind = "dry run: " if config.dry_run else ""
+    return f"{kind}{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
+
+
+def _settle(config: Config, cfg: DictConfig, plan: Plan, folder: Path) -> Config:
+    """Check once more what the folder holds, now that nobody else can write there, and remove what a run that is not
+    resumed has left; returns the config with the folder's name."""
+    cfg.output_dir = str(folder)
+    config = replace(parse(cfg, further=[check_run_folder]), resume=config.resume)
+    if cfg.skip_finished and cfg.resume is None and plan_job(config) != plan:
+        raise ConfigError([f"output_dir={folder}: another process has run in it meanwhile; start again"])
+    if config.resume is None:
+        start_anew(folder, config)
+    return config
+
+
+def _write_hydra(folder: Path, cfg: DictConfig, settings: DictConfig) -> None:
+    """Write `.hydra`: the config with every interpolation resolved, and the overrides."""
+    texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
+    texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
+    try:
+        (folder / ".hydra").mkdir(exist_ok=True)
+        for name, text in texts.items():
+            write_text(folder / ".hydra" / f"{name}.yaml", text)
+    except OSError as error:
+        raise ConfigError([f"output_dir={folder}: cannot be written, {error.strerror}"]) from None
