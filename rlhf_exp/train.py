@@ -63,7 +63,7 @@ def train_from_checkpoint(trainer: "Trainer", folder: "RunFolder", meter: Comput
     found = find_checkpoint(folder.path)
     start = found.path if resumed else None
     for line in found.broken:
-        print(f"{line}; put aside, {f'goes on from {start.name}' if start else 'starts anew'}", flush=True)
+        print(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}", flush=True)
     tidy(Path(trainer.args.output_dir), start)
     try:
         trainer.train(resume_from_checkpoint=start and str(start))

@@ -12,12 +12,13 @@ import netrc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.config.flat import flatten
 from rlhf_exp.errors import FAILED, SIGNALLED, say
 from rlhf_exp.runs.load import Run, load_run
 
@@ -98,10 +99,14 @@ def has_wandb_key() -> bool:
 
 def list_results(run: Run) -> dict[str, Any]:
     """The figures of evaluation.json as `baseline/accuracy`, `trained/accuracy/low`, ..., and the diagnosis."""
-    figures = dict(_flatten(run.evaluation))
+    numbers = {
+        name.removesuffix("/value"): value  # an interval's own value stands at the path itself
+        for name, value in flatten(run.evaluation, separator="/").items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
     findings = [finding["name"] for finding in run.diagnosis.get("findings", [])]
     health = {"health": run.diagnosis["health"], "findings": findings} if run.diagnosis else {}
-    return {**figures, **health, "status": run.status}
+    return {**numbers, **health, "status": run.status}
 
 
 def list_samples(run: Run) -> tuple[list[str], list[list[Any]]]:
@@ -186,13 +191,3 @@ def _attempt(problem: str, act: Any) -> None:
         act()
     except Exception as error:
         say(f"{problem} ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})")
-
-
-def _flatten(values: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Numbers by the path to them; an interval's own value stands at the path itself. Lists (bins, subsets) stay in
-    evaluation.json."""
-    if isinstance(values, Mapping):
-        for key, value in values.items():
-            yield from _flatten(value, prefix if key == "value" else f"{prefix}/{key}" if prefix else str(key))
-    elif isinstance(values, int | float) and not isinstance(values, bool):
-        yield prefix, values

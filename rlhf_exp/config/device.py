@@ -5,8 +5,9 @@ ${rlhf_exp.use_cpu:}     # in conf/device/auto.yaml
 
 import ctypes
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+
+from rlhf_exp.config.versions import find_version
 
 _MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h; a device's handle is its number
 _AMPERE = 8  # the first with bfloat16
@@ -18,11 +19,11 @@ def cuda_major() -> int:
 
     The driver itself honours CUDA_VISIBLE_DEVICES.
     """
+    if (find_version("torch") or "+cpu").endswith("+cpu"):
+        return 0
     try:
-        if version("torch").endswith("+cpu"):
-            return 0
         driver = ctypes.CDLL("libcuda.so.1")
-    except (PackageNotFoundError, OSError):
+    except OSError:
         return 0
     count, major = ctypes.c_int(0), ctypes.c_int(0)
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:

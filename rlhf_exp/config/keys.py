@@ -4,7 +4,6 @@ refuse_key("algo.args.max_lenght", "dpo")   ->  "no such key; did you mean algo.
 refuse_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=qlora alone; use peft=lora"
 """
 
-from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -13,6 +12,7 @@ import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.flat import flatten
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.trl_ranges import RENAMED
@@ -121,14 +121,9 @@ def _list_options() -> list[tuple[str, str]]:
 
 @cache
 def _list_option(group: str, option: str) -> tuple[str, ...]:
-    """The keys that conf/<group>/<option>.yaml sets."""
+    """The keys that conf/<group>/<option>.yaml sets, and those of the mappings that hold them."""
     values = yaml.safe_load((ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8"))
     values.pop("defaults", None)
-    return tuple(_flatten(values, f"{group}."))
-
-
-def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for name, value in values.items():
-        yield f"{prefix}{name}"
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}.")
+    parts = [key.split(".") for key in flatten(values)]
+    keys = (".".join(key[:depth]) for key in parts for depth in range(1, len(key) + 1))
+    return tuple(dict.fromkeys(f"{group}.{key}" for key in keys))

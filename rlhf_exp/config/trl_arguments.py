@@ -19,13 +19,13 @@ import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from rlhf_exp.algorithms import ALGORITHMS, load_object
 from rlhf_exp.config.trl_ranges import CHOICES, MAPPINGS, RANGES, RENAMED
 from rlhf_exp.config.values import find_problem, fits, is_secret, show
+from rlhf_exp.config.versions import find_version
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
 
@@ -107,13 +107,9 @@ def refuse_secret(key: str) -> str:
     return f"{key}: a secret would stand in the run's files; use the environment variable HF_TOKEN"
 
 
-@cache
-def read_versions() -> dict[str, str]:
+def read_versions() -> dict[str, str | None]:
     """The installed versions that decide which arguments there are."""
-    try:
-        return {name: version(name) for name in PACKAGES}
-    except PackageNotFoundError:
-        return {}
+    return {name: find_version(name) for name in PACKAGES}
 
 
 def write_file() -> None:

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.defaults import list_defaults, read_settings
+from rlhf_exp.config.flat import flatten
 from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
@@ -24,17 +25,17 @@ SAID_ELSEWHERE = ("output_dir", "dry_run", "resume", "model.path", "model.base",
 
 def compare_with_defaults(cfg: Config) -> tuple[list[str], list[str]]:
     """Lines for what differs from the groups' own values, and for the defaults that this run takes."""
-    base, values = _compose_groups(cfg), _flatten(asdict(cfg))
+    base, values = _compose_groups(cfg), flatten(asdict(cfg))
     changed = _set_plain_values(base, values)
     by_size = {key for key in values if key not in changed and _is_default(base, key)}
     for of_size in (True, False):  # first what others follow, such as max_tokens
-        defaults = _flatten(OmegaConf.to_container(base, resolve=True))
+        defaults = flatten(OmegaConf.to_container(base, resolve=True))
         for key in values:
             if key in defaults and key not in changed and values[key] != defaults[key] and (key in by_size) == of_size:
                 changed[key] = defaults[key]
                 OmegaConf.update(base, key, values[key])
                 # What follows from it, such as the accumulation from the batch, is no difference of its own.
-                defaults = _flatten(OmegaConf.to_container(base, resolve=True)) if of_size else defaults
+                defaults = flatten(OmegaConf.to_container(base, resolve=True)) if of_size else defaults
     lines = [
         f"{key}={show(values[key])}{'' if default is _ABSENT else f' (default {show(default)})'}"
         for key, default in changed.items()
@@ -109,14 +110,3 @@ def _give_reasons(cfg: Config, values: dict[str, Any], chosen: list[str]) -> lis
         reason = f"the model's own, conf/model/{cfg.model.name}.yaml" if own else default.reason
         lines.append(f"{key}={show(values[key])}: {reason}")
     return lines
-
-
-def _flatten(values: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """Dotted keys; lists are values."""
-    flat = {}
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            flat |= _flatten(value, f"{path}{key}.")
-        else:
-            flat[f"{path}{key}"] = value
-    return flat

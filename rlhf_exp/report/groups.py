@@ -7,7 +7,7 @@ from typing import Any
 
 from rlhf_exp.report.tables import write_name
 from rlhf_exp.runs.load import Run
-from rlhf_exp.runs.settings import list_settings
+from rlhf_exp.runs.settings import SEEDS, list_settings
 
 METHODS = ("sft", "rejection sampling", "reward_model", "dpo", "ppo", "grpo", "dr_grpo")
 """The order in which methods stand; others, such as further loss types, follow in the order of their runs."""
@@ -15,7 +15,6 @@ METHODS = ("sft", "rejection sampling", "reward_model", "dpo", "ppo", "grpo", "d
 IDENTITY = ("task", "model", "max_tokens", "loss_type")
 """The main settings beside the algorithm."""
 
-SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 REJECTION = "rejection sampling"
 
 

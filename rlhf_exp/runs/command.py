@@ -1,7 +1,7 @@
 """How a run was started, and the command that resumes it or starts it anew.
 
 recall("outputs/x")                     # ([], ["algo=dpo", "seed=1"])
-describe_stop(stop, run_dir, 40)        # Stopped at step 40 by SIGTERM; checkpoint saved. Go on with: ...
+describe_stop(stop, run_dir, 40)        # Stopped at step 40 by SIGTERM; checkpoint saved. Resume with: ...
 """
 
 import shlex
@@ -33,14 +33,17 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[st
 
 
 def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
-    """What there is to go on with. `saved_step`: the step of the checkpoint that was saved because of the signal."""
+    """How the run stopped, and the command that resumes it or starts it anew.
+
+    `saved_step`: the step of the checkpoint that was saved because of the signal.
+    """
     found = find_checkpoint(run_dir)
-    go_on = f"Go on with: {_join(f'resume={run_dir}')}"
+    resume = f"Resume with: {_join(f'resume={run_dir}')}"
     if saved_step is not None:
-        return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {go_on}"
+        return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {resume}"
     if found.path is not None:
         step = read_step(found.path)
-        return f"Stopped by {stop.name} without saving; the last checkpoint is of step {step}. {go_on}"
+        return f"Stopped by {stop.name} without saving; the last checkpoint is of step {step}. {resume}"
     if (run_dir / "model").exists():  # which must not be written over
         what, folder = f"{run_dir}/model is trained, and there is no checkpoint", _find_free(run_dir)
     else:

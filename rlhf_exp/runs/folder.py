@@ -20,9 +20,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from rlhf_exp.config.versions import find_version
 
 STAGES = {
     "load": "tokenizer, rows, rewards",
@@ -141,7 +142,7 @@ class RunFolder:
                 "seconds": before.get("seconds", {}),
                 "peak_memory_mb": before.get("peak_memory_mb", 0.0),
                 "phase_memory_mb": before.get("phase_memory_mb", {}),
-                "versions": read_versions(),
+                "versions": list_versions(),
                 "git_commit": _read_commit(),
                 "started": before.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
                 "finished": None,
@@ -238,14 +239,10 @@ def _read_module() -> str:
     return spec.name.removesuffix(".__main__") if spec else "rlhf_exp"
 
 
-def read_versions() -> dict[str, str]:
-    found = {"python": sys.version.split()[0]}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+def list_versions() -> dict[str, str]:
+    """Of Python and of the packages that decide what a run computes."""
+    found = {name: find_version(name) for name in PACKAGES}
+    return {"python": sys.version.split()[0], **{name: number for name, number in found.items() if number}}
 
 
 def _read_commit() -> str | None:

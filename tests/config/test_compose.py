@@ -260,7 +260,7 @@ def test_device_auto_follows_the_machine(monkeypatch, major, use_cpu, bf16):
 
 
 def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):
-    monkeypatch.setattr(device, "version", lambda name: "2.13.0+cpu")
+    monkeypatch.setattr(device, "find_version", lambda name: "2.13.0+cpu")
     device.cuda_major.cache_clear()
     assert device.cuda_major() == 0
     device.cuda_major.cache_clear()

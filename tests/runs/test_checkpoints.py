@@ -159,11 +159,11 @@ def test_a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so(tmp_path, ca
     assert len(shown) == len(damaged)
     if damaged == [6]:
         assert started == [str(tmp_path / "checkpoints" / "checkpoint-3")]
-        assert shown[0].startswith("checkpoint-6: ") and shown[0].endswith("; put aside, goes on from checkpoint-3")
+        assert shown[0].startswith("checkpoint-6: ") and shown[0].endswith("; put aside, resuming from checkpoint-3")
         assert names(tmp_path) == ["checkpoint-3", "unusable-checkpoint-6"]
     else:
         assert started == [None]
-        assert all(line.endswith("; put aside, starts anew") for line in shown)
+        assert all(line.endswith("; put aside, starting anew") for line in shown)
         assert names(tmp_path) == ["unusable-checkpoint-3", "unusable-checkpoint-6"]
 
 

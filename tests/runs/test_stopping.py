@@ -129,7 +129,7 @@ def test_after_the_terminal_is_closed_printing_does_not_fail(tmp_path):
     assert (tmp_path / "saved").read_text() == "SIGHUP"
 
 
-def test_the_line_says_what_there_is_to_go_on_with(tmp_path, monkeypatch):
+def test_the_line_says_what_can_be_resumed(tmp_path, monkeypatch):
     stop = Stop(signal.SIGTERM)
     monkeypatch.setattr("sys.argv", ["x", "algo=grpo", "task.path=a b", "output_dir=elsewhere"])
     assert describe_stop(stop, tmp_path, None) == (
@@ -139,10 +139,10 @@ def test_the_line_says_what_there_is_to_go_on_with(tmp_path, monkeypatch):
     save(tmp_path, 40)
     assert describe_stop(stop, tmp_path, None) == (
         "Stopped by SIGTERM without saving; the last checkpoint is of step 40."
-        f" Go on with: python -m rlhf_exp resume={tmp_path}"
+        f" Resume with: python -m rlhf_exp resume={tmp_path}"
     )
     assert describe_stop(stop, tmp_path, 40) == (
-        f"Stopped at step 40 by SIGTERM; checkpoint saved. Go on with: python -m rlhf_exp resume={tmp_path}"
+        f"Stopped at step 40 by SIGTERM; checkpoint saved. Resume with: python -m rlhf_exp resume={tmp_path}"
     )
 
 
@@ -196,7 +196,7 @@ def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
 
     monkeypatch.setattr(run, "_run_stages", stop_after_training)
     assert start("seed=3", "device=cpu", "output_dir=there") == "seed=3 device=cpu output_dir=there_2"
-    held = "holds a trained model and no checkpoint to go on from; use another folder"
+    held = "holds a trained model and no checkpoint to resume from; use another folder"
     for way, line in {
         "output_dir=there": f"output_dir=there: {held}",
         "skip_finished=true": f"output_dir=there: {held}",
