@@ -8,8 +8,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
+SCHEMAS = "tasks.*.schema"
+
 LAYERS = (
-    ("errors", "stats", "algorithms"),
+    ("errors", "stats", "algorithms", "config.ranges"),
+    (SCHEMAS,),  # config/schema.py is made of them
     ("config",),
     ("runs",),
     ("models",),
@@ -72,6 +75,8 @@ def find_layer(module: str) -> int:
     """The number of a module's layer, from 0 at the bottom."""
     if module.endswith("__main__") or module == "merge":  # a command
         return len(LAYERS) - 1
+    if module.startswith("tasks.") and module.endswith(".schema"):
+        return next(i for i, names in enumerate(LAYERS) if SCHEMAS in names)
     found = [(len(name), i) for i, names in enumerate(LAYERS) for name in names if f"{module}.".startswith(f"{name}.")]
     assert found, f"rlhf_exp.{module} is in no layer"
     return max(found)[1]
