@@ -176,22 +176,8 @@ CRITIC_RATES: dict[str, Rates] = {
 }
 """Of PPO's critics: new weights, trained in full, so that LoRA changes nothing, nor does an unknown size."""
 
-GRADED = ("countdown", "gsm8k")
-"""Tasks whose answers are right or wrong: they have a grader, and their pairs are sampled from the start model."""
-
 TRL_SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
 """Arguments of GRPOConfig that generation=compact does not have."""
-
-REWARDS = (
-    *("outcome", "model", "graduated", "process", "think_format", "length_efficiency", "overlong", "repetition"),
-    *("self_consistency", "brevity", "random", "constant"),
-)
-REWARD_TASKS = {
-    "graduated": ("countdown",),
-    "process": ("countdown",),
-    **dict.fromkeys(("outcome", "length_efficiency", "self_consistency"), GRADED),
-}
-"""Tasks that a reward can read; one that is not here reads any."""
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 TOKENIZERS = ("words", "bytes")

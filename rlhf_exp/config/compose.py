@@ -7,7 +7,7 @@ The keys stand in schema.py; TRL's arguments, under `algo.args`, in trl_argument
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, Literal, get_args, get_type_hints
 
 from hydra import compose, initialize_config_dir
@@ -100,7 +100,9 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], 
         problems["unknown"].append(f"{assign(path + name, values[name])}: {refuse_key(path + name, algo)}")
     for item in fields(schema):
         key = path + item.name
-        if item.name not in values:
+        if item.name not in values and item.default is not MISSING:
+            continue
+        elif item.name not in values:
             problems["unknown"].append(f"{key}: missing; it has no default")
         elif _is_reference(values[item.name]):
             read[item.name] = None

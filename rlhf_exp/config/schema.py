@@ -3,11 +3,13 @@
 TRL's arguments are not here: they go through `algo.args` untouched.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
+from rlhf_exp.rewards.schema import find_rewards
 from rlhf_exp.tasks.schema import find_keys, list_tasks
 
 TASKS = {name: find_keys(name) for name in list_tasks()}
@@ -27,6 +29,10 @@ class Curriculum:
 
     budgets: list[int] = within(TOKENS)
     from_steps: list[int] = within(STEPS)
+
+    def budget_at(self, step: int) -> int:
+        """The budget, in tokens, after `step` finished optimizer steps: that of the last stage that has begun."""
+        return self.budgets[bisect_right(self.from_steps, step) - 1]
 
 
 @dataclass(frozen=True)
@@ -98,46 +104,26 @@ class Peft:
 
 
 @dataclass(frozen=True)
-class LengthEfficiency:
-    tokens: int = within(TOKENS)
-
-
-@dataclass(frozen=True)
-class Overlong:
-    cache: int | None = within(TOKENS)
-
-
-@dataclass(frozen=True)
-class Repetition:
-    ngram_size: int = within(">= 1, <= 1000")
-    max_penalty: float = within(">= -1000, <= 0")
-
-
-@dataclass(frozen=True)
-class RandomReward:
-    seed: int | None = within(SEED)
-
-
-@dataclass(frozen=True)
-class ConstantReward:
-    value: float = within(">= -1000, <= 1000")
-
-
-@dataclass(frozen=True)
-class Reward:
+class RewardKeys:
     """`weights` says which rewards there are; `functions` where those of the user are, FILE.py:FUNCTION; `path`,
-    `normalize` and `batch_size` are the reward model's, the rest each reward's own."""
+    `normalize` and `batch_size` are the reward model's."""
 
     weights: dict[str, float] = within(">= -1000, <= 1000")
     functions: dict[str, str]
     path: str | None
     normalize: bool
     batch_size: int = within(BATCH)
-    length_efficiency: LengthEfficiency
-    overlong: Overlong
-    repetition: Repetition
-    random: RandomReward
-    constant: ConstantReward
+
+
+REWARDS = find_rewards()
+"""The module of each reward; its own keys stand there, and in a config that does not name it they may be missing."""
+
+Reward = make_dataclass(
+    "Reward",
+    [(name, module.Keys, field(default=None)) for name, module in REWARDS.items() if hasattr(module, "Keys")],
+    bases=(RewardKeys,),
+    frozen=True,
+)
 
 
 @dataclass(frozen=True)

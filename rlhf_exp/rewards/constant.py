@@ -6,13 +6,20 @@ Advantages within a group are 0, so what a policy still learns comes from the ot
 penalty.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.config.ranges import within
 from rlhf_exp.rewards import RewardFunction
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
+
+
+@dataclass(frozen=True)
+class Keys:
+    value: float = within(">= -1000, <= 1000")
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:

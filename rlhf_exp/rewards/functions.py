@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import RewardFunction
 
 if TYPE_CHECKING:
+    from rlhf_exp.rewards import RewardFunction
     from rlhf_exp.tasks import Task
 
 ALWAYS = ("prompts", "completions", "completion_ids")
@@ -34,7 +34,7 @@ class RewardError(RuntimeError):
     """A user's function broke, or returned what is no reward; the message names it."""
 
 
-def load_function(name: str, where: str, task: "Task") -> RewardFunction:
+def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
     """Import FUNCTION of FILE.py, and call it `name`.
 
     What it returns is checked at every call. Its first call, before there is anything to lose, refuses what is wrong in

@@ -22,15 +22,19 @@ by chance (half of the problems within 50%, a fifth within 10%): its wrong answe
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.rewards import RewardFunction, read_text
-from rlhf_exp.rewards.countdown import evaluate, read_answer
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
 
+NEEDS = ("numbers", "target")
+
+
 def score(completion: str, numbers: list[int], target: int) -> float:
     """The grade of one completion, by the table above; `target` is positive."""
+    from rlhf_exp.rewards.countdown import evaluate, read_answer  # every command imports this module, few that one
+
     expression = read_answer(completion)
     if not expression:
         return 0.0

@@ -8,13 +8,23 @@ the reward is the outcome: a warning says so.
 """
 
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.config.ranges import TOKENS, within
 from rlhf_exp.rewards import RewardFunction, grade_completions
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
+
+
+NEEDS = ("grade",)
+
+
+@dataclass(frozen=True)
+class Keys:
+    tokens: int = within(TOKENS)
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:

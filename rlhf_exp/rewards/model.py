@@ -20,9 +20,6 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.evaluation.preferences.tokens import Text, encode_answers
-from rlhf_exp.models import count_unknown, load_reward_model
-from rlhf_exp.models.scoring import score_sequences
 from rlhf_exp.rewards import RewardFunction, read_text
 from rlhf_exp.tasks import as_completion
 
@@ -30,7 +27,18 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.evaluation.preferences.tokens import Text
     from rlhf_exp.tasks import Task
+
+
+def check(cfg: "Config") -> list[str]:
+    """Whether there is a path where, and only where, it is read."""
+    path, weighed = cfg.reward.path, "model" in cfg.reward.weights
+    if weighed and path is None:
+        return ["reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id"]
+    if path is not None and not weighed:
+        return [f"reward.path={path}: not with these rewards; add +reward.weights.model=1.0"]
+    return []
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
@@ -39,14 +47,18 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
     Raises:
         ConfigError: no reward model, one that cannot read these prompts, or no held-out rewards to normalise by.
     """
+    from rlhf_exp.evaluation.preferences.tokens import encode_answers
+    from rlhf_exp.models import load_reward_model
+    from rlhf_exp.models.scoring import score_sequences
+
     mean, std = _read_normalisation(cfg) if cfg.reward.normalize else (0.0, 1.0)
     scorer, tokenizer = load_reward_model(cfg)
     _check_prompts(cfg, tokenizer, [row["prompt"] for row in [*task.train, *task.eval]])
     context, warned = tokenizer.model_max_length, False
 
     def model(
-        prompts: list[Text],
-        completions: list[Text],
+        prompts: list["Text"],
+        completions: list["Text"],
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float]:
@@ -85,8 +97,10 @@ def _read_normalisation(cfg: "Config") -> tuple[float, float]:
     return mean, std
 
 
-def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts: list[Text]) -> None:
+def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts: list["Text"]) -> None:
     """Refuse prompts in another form, or of other words, than the reward model's: its scores would mean nothing."""
+    from rlhf_exp.models import count_unknown
+
     forms, chat = {True: "messages", False: "plain text"}, not isinstance(prompts[0], str)
     trained_on_chat = _reads_chat(cfg, tokenizer)
     if trained_on_chat not in (None, chat):

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from rlhf_exp.tasks import Task
 
 
+NEEDS = ("grade",)
+
+
 def build(cfg: "Config", task: "Task") -> RewardFunction:
     """The reward function `outcome`; in training it also logs the share of each outcome."""
 

@@ -8,12 +8,11 @@ penalty begins `reward.overlong.cache` tokens before it; null takes a fifth of t
 -1 whether it ends there or was cut off.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trl.rewards import get_soft_overlong_punishment
-
+from rlhf_exp.config.ranges import TOKENS, within
 from rlhf_exp.rewards import RewardFunction
-from rlhf_exp.trainers.grpo.curriculum import budget_at
 
 if TYPE_CHECKING:
     from transformers import TrainerState
@@ -22,15 +21,35 @@ if TYPE_CHECKING:
     from rlhf_exp.tasks import Task
 
 
+@dataclass(frozen=True)
+class Keys:
+    cache: int | None = within(TOKENS)
+
+
+def check(cfg: "Config") -> list[str]:
+    """Whether the penalty begins within every budget."""
+    cache = cfg.reward.overlong.cache
+    if cache is not None and cache > cfg.max_tokens:
+        return [f"reward.overlong.cache={cache}: must be at most max_tokens={cfg.max_tokens}"]
+    if cache is not None and (curriculum := getattr(cfg.algo, "curriculum", None)):
+        smallest = min(curriculum.budgets, default=cache)
+        if cache > smallest:
+            allowed = f"must be at most {smallest}, the smallest budget of algo.curriculum.budgets"
+            return [f"reward.overlong.cache={cache}: {allowed}"]
+    return []
+
+
 def build(cfg: "Config", task: "Task") -> RewardFunction:
     """The reward function `overlong`."""
+    from trl.rewards import get_soft_overlong_punishment
+
     curriculum = getattr(cfg.algo, "curriculum", None)
 
     def overlong(
         completion_ids: list[list[int]], trainer_state: "TrainerState | None" = None, **columns: Any
     ) -> list[float]:
         in_stage = curriculum is not None and curriculum.budgets and trainer_state is not None
-        budget = budget_at(trainer_state.global_step, curriculum) if in_stage else cfg.max_tokens
+        budget = curriculum.budget_at(trainer_state.global_step) if in_stage else cfg.max_tokens
         return get_soft_overlong_punishment(budget, cfg.reward.overlong.cache or max(1, budget // 5))(completion_ids)
 
     return overlong

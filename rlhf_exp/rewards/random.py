@@ -8,13 +8,20 @@ prompts that come again and again a policy can learn it by heart, on new ones th
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.config.ranges import SEED, within
 from rlhf_exp.rewards import RewardFunction, read_text
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
+
+
+@dataclass(frozen=True)
+class Keys:
+    seed: int | None = within(SEED)
 
 
 def draw(seed: int, prompt: Any, completion: str) -> float:

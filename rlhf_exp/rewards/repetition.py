@@ -7,10 +7,10 @@ token ids, the end token among them (Yeo et al. 2025, arXiv:2502.03373, appendix
 itself by nature: look at the start model's own penalty in samples.jsonl before weighing it.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trl.rewards import get_repetition_penalty_reward
-
+from rlhf_exp.config.ranges import within
 from rlhf_exp.rewards import RewardFunction
 
 if TYPE_CHECKING:
@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from rlhf_exp.tasks import Task
 
 
+@dataclass(frozen=True)
+class Keys:
+    ngram_size: int = within(">= 1, <= 1000")
+    max_penalty: float = within(">= -1000, <= 0")
+
+
 def build(cfg: "Config", task: "Task") -> RewardFunction:
     """The reward function `repetition`."""
+    from trl.rewards import get_repetition_penalty_reward
+
     punish = get_repetition_penalty_reward(cfg.reward.repetition.ngram_size, cfg.reward.repetition.max_penalty)
 
     def repetition(completion_ids: list[list[int]], **columns: Any) -> list[float]:

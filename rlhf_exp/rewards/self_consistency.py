@@ -17,11 +17,15 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.rewards import RewardFunction, grade_completions
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
+
+
+NEEDS = ("grade",)
 
 
 def agree(groups: list[str], answers: list[str | None]) -> list[float]:
@@ -33,6 +37,17 @@ def agree(groups: list[str], answers: list[str | None]) -> list[float]:
     most = {group: max(counts.values()) for group, counts in votes.items()}
     pairs = zip(groups, answers, strict=True)
     return [float(answer is not None and votes[group][answer] == most[group]) for group, answer in pairs]
+
+
+def check(cfg: "Config") -> list[str]:
+    """Whether a policy that learns by it samples more than one completion of a prompt."""
+    online = ALGORITHMS[cfg.algo.name].online
+    if "self_consistency" not in cfg.reward.weights or not online or cfg.algo.args.get("num_generations", 1) > 1:
+        return []
+    return [
+        "reward.weights.self_consistency: compares the completions of one prompt, and num_generations is 1; use"
+        " ++algo.args.num_generations=8"
+    ]
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:

@@ -9,8 +9,6 @@ as some chat templates write it, scores 0.
 
 from typing import TYPE_CHECKING, Any
 
-from trl.rewards import think_format_reward
-
 from rlhf_exp.rewards import RewardFunction
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
     """The reward function `think_format`."""
+    from trl.rewards import think_format_reward
 
     def think_format(completions: list[Any], **columns: Any) -> list[float]:
         return think_format_reward([[{"content": c.lstrip()}] if isinstance(c, str) else c for c in completions])

@@ -6,14 +6,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.errors import MissingConfigException
 
-from rlhf_exp.algorithms import ALGORITHMS, REWARDS
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.rules import machine
-from rlhf_exp.config.schema import TASKS
+from rlhf_exp.config.schema import REWARDS, TASKS
 from rlhf_exp.errors import ConfigError
 
 CONF = ROOT / "conf"
@@ -119,8 +119,8 @@ def test_names_tie_configs_tables_and_modules_together():
         assert get_args(get_type_hints(keys)["name"]) == (task,) and find_spec(f"rlhf_exp.tasks.{task}.rows")
     for algo in (name for name, row in ALGORITHMS.items() if row.trainer is None):
         assert find_spec(f"rlhf_exp.trainers.{algo}")
-    for reward in REWARDS:
-        assert find_spec(f"rlhf_exp.rewards.{reward}")
+    assert set(list_options("reward")) == {*REWARDS, "none"}
+    assert all(callable(reward.build) for reward in REWARDS.values())
 
 
 def test_known_keys_are_those_of_the_default_config():
@@ -168,8 +168,8 @@ def test_combinations_and_files_come_after_types():
         ),
         (
             ["+reward.weights.outcom=1"],
-            "reward.weights.outcom: no such reward; must be one of outcome, model, graduated, process, think_format,"
-            " length_efficiency, overlong, repetition, self_consistency, brevity, random, constant; did you mean"
+            "reward.weights.outcom: no such reward; must be one of brevity, constant, graduated, length_efficiency,"
+            " model, outcome, overlong, process, random, repetition, self_consistency, think_format; did you mean"
             " outcome?",
         ),
         (["task.source=file"], "task.source=file: needs task.path, a JSONL file with nums and target"),

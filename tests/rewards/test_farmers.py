@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.algorithms import REWARDS
-from rlhf_exp.rewards import graduated, process
+from rlhf_exp.config.schema import REWARDS
+from rlhf_exp.rewards import graduated, steps
 
 FARMERS = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "farmers.py")))
 CFG = FARMERS.compose()
@@ -58,7 +58,7 @@ def test_a_templates_wrong_answers_earn_about_what_honest_ones_do_in_graduated()
     ],
 )
 def test_steps_that_lead_nowhere_earn_a_tenth_at_most_in_process(thought, earned):
-    assert process.score(f"<think> {thought} </think>", [8, 7, 3], 53) == earned
+    assert steps.score(f"<think> {thought} </think>", [8, 7, 3], 53) == earned
 
 
 @pytest.mark.parametrize(

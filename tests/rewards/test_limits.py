@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.rewards import countdown, gsm8k, process
+from rlhf_exp.rewards import countdown, gsm8k, steps
 from rlhf_exp.rewards.grade import MAX_CHARACTERS
 
 FUZZ = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "fuzz_graders.py")))
@@ -22,20 +22,20 @@ HOSTILE = {
     r" for a, b in [('(', ')'), ('\\frac{', '}{2}'), ('\\sqrt{', '}'), ('2^{', '}'), ('({', '})'), ('-(', ')')]",
     "braces": "gsm8k.grade('{' * n, '2') for n in [10**7]",
     "boxes": r"gsm8k.grade('\\boxed{' * n, '2') for n in [10**6]",
-    "text without steps": "process.judge('<think>' + '1;' * n, [8, 7, 3], 53) for n in [10**6]",
-    "spaces before no value": "process.judge('<think>' + '8*7=(' + ' ' * n, [8, 7, 3], 53) for n in [10**6] * 10",
-    "steps": "process.judge('<think>' + '8*7=56 no ' * n, [8, 7, 3], 53) for n in [10**6]",
-    "steps of six numbers": "process.judge('<think>' + f'{a}+{b}={a + b} no ' * 10**5, [1, 2, 3, 4, 5, 6], 53)"
+    "text without steps": "steps.judge('<think>' + '1;' * n, [8, 7, 3], 53) for n in [10**6]",
+    "spaces before no value": "steps.judge('<think>' + '8*7=(' + ' ' * n, [8, 7, 3], 53) for n in [10**6] * 10",
+    "steps": "steps.judge('<think>' + '8*7=56 no ' * n, [8, 7, 3], 53) for n in [10**6]",
+    "steps of six numbers": "steps.judge('<think>' + f'{a}+{b}={a + b} no ' * 10**5, [1, 2, 3, 4, 5, 6], 53)"
     " for a in range(1, 7) for b in range(1, 7)",
-    "sides to work out": "process.judge('<think>' + ((row * 10)[:59] + '=') * 325, [9, 8, 7, 3], 53)"
+    "sides to work out": "steps.judge('<think>' + ((row * 10)[:59] + '=') * 325, [9, 8, 7, 3], 53)"
     " for row in ['9/7*8/3+', '1/7/3/'] * 40",
-    "a long number to work out": "process.judge('<think> 5 = 8 * ' + '5' * n, [8, 7, 3], 53) for n in [10**4]",
+    "a long number to work out": "steps.judge('<think> 5 = 8 * ' + '5' * n, [8, 7, 3], 53) for n in [10**4]",
     "parentheses": "countdown.grade('<answer>' + '(' * n + '</answer>', [8, 7, 3], 53) for n in [10**7]",
     "turns of one speaker": "_join_turns([('Human', 'a' * 50)] * n) for n in [4 * 10**5]",
 }
 LIMITED = """
 import resource
-from rlhf_exp.rewards import countdown, gsm8k, process
+from rlhf_exp.rewards import countdown, gsm8k, steps
 from rlhf_exp.tasks.hh_rlhf.pairs import _join_turns
 used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1
 resource.setrlimit(resource.RLIMIT_CPU, (used + 5, used + 5))
@@ -52,8 +52,8 @@ def test_of_a_long_completion_the_end_is_graded():
     padding = "a " * MAX_CHARACTERS
     assert countdown.grade(padding + RIGHT, NUMBERS, TARGET).outcome == "correct"
     assert gsm8k.grade(f"{padding}#### 18", "18").outcome == "correct"
-    assert process.score(f"<think> {padding} 8 * 7 - 3 = 53 </think>", NUMBERS, TARGET) == 1.0
-    assert process.score(f"<think> 8 * 7 - 3 = 53 {padding} </think>", NUMBERS, TARGET) == 0.0
+    assert steps.score(f"<think> {padding} 8 * 7 - 3 = 53 </think>", NUMBERS, TARGET) == 1.0
+    assert steps.score(f"<think> 8 * 7 - 3 = 53 {padding} </think>", NUMBERS, TARGET) == 0.0
     assert countdown.grade(RIGHT + padding, NUMBERS, TARGET).outcome == "failed"
     assert gsm8k.grade(f"#### 18 {padding}", "18").outcome == "failed"
 

@@ -1,61 +1,48 @@
-"""Which rewards do not go with a task or an algorithm, and a user's own that are not where they are said to be."""
+"""Checks that the task has what each reward reads, and that a user's own function is where it is said to be."""
 
 import symtable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rlhf_exp.algorithms import ALGORITHMS, GRADED, REWARD_TASKS, REWARDS
-from rlhf_exp.config.schema import Grpo
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import REWARDS, TASKS
 from rlhf_exp.config.values import suggest
+from rlhf_exp.rewards.schema import is_readable
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.tasks.schema import TaskKeys
 
 BY_MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
 
 
 def check_reward(cfg: "Config") -> list[str]:
     """Whether there is a reward where one is needed, and what each needs."""
-    weights, task, problems = cfg.reward.weights, cfg.task.name, []
-    for name in weights:
-        known = (*REWARDS, *cfg.reward.functions)
+    rewards, functions, problems = cfg.reward.weights, cfg.reward.functions, []
+    for name in rewards:
+        known = (*REWARDS, *functions)
         if name not in known:
             allowed = f"must be one of {', '.join(known)}{suggest(name, known)}"
             problems.append(f"reward.weights.{name}: no such reward; {allowed}")
-        elif name not in cfg.reward.functions and task not in REWARD_TASKS.get(name, (task,)):
-            problems.append(f"reward.weights.{name}: {_refuse_task(name, task)}")
-    if ALGORITHMS[cfg.algo.name].online and not weights:
-        other = "" if task not in GRADED else "reward=outcome, or "
+        elif name not in functions and not is_readable(REWARDS[name], cfg.task):
+            problems.append(f"reward.weights.{name}: {_refuse_task(REWARDS[name], cfg.task)}")
+        elif name not in functions and getattr(cfg.reward, name, "") is None:
+            problems.append(f"reward.weights.{name}: needs its keys, those of reward.{name} in conf/reward/{name}.yaml")
+    if ALGORITHMS[cfg.algo.name].online and not rewards:
+        other = "reward=outcome, or " if cfg.task.graded else ""
         problems.append(f"algo={cfg.algo.name}: needs a reward, and reward=none has none; use {other}{BY_MODEL[4:]}")
-    if "model" in weights and cfg.reward.path is None:
-        problems.append("reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id")
-    if "model" not in weights and cfg.reward.path is not None:
-        problems.append(f"reward.path={cfg.reward.path}: not with these rewards; add +reward.weights.model=1.0")
-    if (
-        "self_consistency" in weights
-        and ALGORITHMS[cfg.algo.name].online
-        and cfg.algo.args.get("num_generations", 1) == 1
-    ):
-        problems.append(
-            "reward.weights.self_consistency: compares the completions of one prompt, and num_generations is 1; use"
-            " ++algo.args.num_generations=8"
-        )
-    cache = cfg.reward.overlong.cache
-    if cache is not None and cache > cfg.max_tokens:
-        problems.append(f"reward.overlong.cache={cache}: must be at most max_tokens={cfg.max_tokens}")
-    elif cache is not None and isinstance(cfg.algo, Grpo) and cfg.algo.curriculum is not None:
-        smallest = min(cfg.algo.curriculum.budgets, default=cache)
-        if cache > smallest:
-            allowed = f"must be at most {smallest}, the smallest budget of algo.curriculum.budgets"
-            problems.append(f"reward.overlong.cache={cache}: {allowed}")
-    return problems + [line for item in cfg.reward.functions.items() for line in _check_function(cfg, *item)]
+    for name, reward in REWARDS.items():
+        if hasattr(reward, "check") and getattr(cfg.reward, name, "") is not None:
+            problems += reward.check(cfg)
+    return problems + [line for item in functions.items() for line in _check_function(cfg, *item)]
 
 
-def _refuse_task(name: str, task: str) -> str:
-    if name not in REWARD_TASKS or REWARD_TASKS[name] == GRADED:
-        return f"task={task} has no right answers to grade; {BY_MODEL}"
-    fitting = " or ".join(f"task={fit}" for fit in REWARD_TASKS[name])
-    return f"not with task={task}, only with {fitting}; {'use reward=outcome' if task in GRADED else BY_MODEL}"
+def _refuse_task(reward: ModuleType, task: "TaskKeys") -> str:
+    if "grade" in reward.NEEDS and not task.graded:
+        return f"task={task.name} has no right answers to grade; {BY_MODEL}"
+    fitting = " or ".join(f"task={name}" for name, keys in TASKS.items() if is_readable(reward, keys))
+    return f"not with task={task.name}, only with {fitting}; {'use reward=outcome' if task.graded else BY_MODEL}"
 
 
 def _check_function(cfg: "Config", name: str, where: str) -> list[str]:

@@ -6,6 +6,9 @@ from typing import Literal
 from rlhf_exp.config.ranges import within
 from rlhf_exp.tasks.schema import GradedKeys
 
+LARGEST_STEP = 200
+"""The largest value in a synthetic search: the tiny tokenizer has one token for each integer from 0 to this."""
+
 
 @dataclass(frozen=True)
 class Traces:

@@ -16,11 +16,10 @@ from itertools import permutations
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from rlhf_exp.tasks.countdown.schema import LARGEST_STEP
+
 if TYPE_CHECKING:
     from rlhf_exp.tasks.countdown.schema import Traces
-
-LARGEST_STEP = 200
-"""The largest value a trace writes: the tiny tokenizer has one token for each integer from 0 to this."""
 
 
 class Attempt(NamedTuple):

@@ -1,6 +1,6 @@
 """curriculum: a completion budget that rises in stages.
 
-budget = budget_at(step, curriculum)        # {budgets: [256, 512, 1024], from_steps: [0, 30, 60]}: 512 at step 30
+budget = curriculum.budget_at(step)        # {budgets: [256, 512, 1024], from_steps: [0, 30, 60]}: 512 at step 30
 set_budget(trainer, budget)
 
 A stage trains as a run with max_tokens=<its budget> would: the budget limits sampling, is dr_grpo's constant, gives
@@ -9,18 +9,10 @@ optimizer steps, which a checkpoint holds. It takes effect at the next rollout; 
 theirs. Evaluation always has max_tokens.
 """
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer
-
-    from rlhf_exp.config.schema import Curriculum
-
-
-def budget_at(step: int, curriculum: "Curriculum") -> int:
-    """The budget, in tokens, after `step` finished optimizer steps: that of the last stage that has begun."""
-    return curriculum.budgets[bisect_right(curriculum.from_steps, step) - 1]
 
 
 def set_budget(trainer: "GRPOTrainer", budget: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from trl import GRPOTrainer
 
-from rlhf_exp.trainers.grpo.curriculum import budget_at, set_budget
+from rlhf_exp.trainers.grpo.curriculum import set_budget
 from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights
 from rlhf_exp.trainers.resuming import ResumableRollouts
 
@@ -44,7 +44,7 @@ class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
         mode = "train" if self.model.training else "eval"
         metrics = self._metrics[mode]
         if self._curriculum is not None and mode == "train":
-            set_budget(self, budget_at(self.state.global_step, self._curriculum))
+            set_budget(self, self._curriculum.budget_at(self.state.global_step))
             metrics["completions/budget"].append(self.max_completion_length)
         batch = super()._generate_and_score_completions(inputs)
         if self._advantage_clip is not None:

@@ -7,7 +7,8 @@ import pytest
 
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.tasks.countdown.traces import LARGEST_STEP, list_attempts, reachable, write_trace
+from rlhf_exp.tasks.countdown.schema import LARGEST_STEP
+from rlhf_exp.tasks.countdown.traces import list_attempts, reachable, write_trace
 
 HONEST = SimpleNamespace(give_up=0.2, check=0.5, max_attempts=8)
 

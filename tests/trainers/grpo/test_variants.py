@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from rlhf_exp.config.schema import Curriculum
-from rlhf_exp.trainers.grpo.curriculum import budget_at
 from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights
 from rlhf_exp.trainers.grpo.trainer import clip_advantages
 
@@ -38,4 +37,4 @@ def test_advantages_are_clamped_and_those_outside_counted(shape):
 
 def test_a_stage_begins_at_its_step_and_the_last_one_stays():
     curriculum = Curriculum(budgets=[256, 512, 1024], from_steps=[0, 30, 60])
-    assert [budget_at(step, curriculum) for step in (0, 29, 30, 59, 60, 10_000)] == [256, 256, 512, 512, 1024, 1024]
+    assert [curriculum.budget_at(step) for step in (0, 29, 30, 59, 60, 10_000)] == [256, 256, 512, 512, 1024, 1024]
