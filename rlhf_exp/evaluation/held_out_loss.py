@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rlhf_exp.evaluation.preferences.tokens import encode_demonstration
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.stats import Interval, mean_interval
+from rlhf_exp.tasks.tokens import encode_demonstration
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config

@@ -3,7 +3,7 @@
     model = build(cfg, task)
     model(prompts=["\\n\\nHuman: Hi!\\n\\nAssistant:"], completions=[" Hello."])    # [0.31]
 
-Every completion is scored as a whole answer: its end is added as in training (preferences/tokens.py), also where the
+Every completion is scored as a whole answer: its end is added as in training (tasks/tokens.py), also where the
 token budget cut it off, since a reward sees text alone. A plain completion gets the space that parts it from its prompt
 where it has none: tokenizers of words lose it in decoding, and the answers of pairs begin with it.
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.evaluation.preferences.tokens import Text
     from rlhf_exp.tasks import Task
+    from rlhf_exp.tasks.tokens import Text
 
 
 def check(cfg: "Config") -> list[str]:
@@ -47,9 +47,9 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
     Raises:
         ConfigError: no reward model, one that cannot read these prompts, or no held-out rewards to normalise by.
     """
-    from rlhf_exp.evaluation.preferences.tokens import encode_answers
     from rlhf_exp.models import load_reward_model
     from rlhf_exp.models.scoring import score_sequences
+    from rlhf_exp.tasks.tokens import encode_answers
 
     mean, std = _read_normalisation(cfg) if cfg.reward.normalize else (0.0, 1.0)
     scorer, tokenizer = load_reward_model(cfg)

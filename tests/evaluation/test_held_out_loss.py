@@ -14,12 +14,12 @@ from rlhf_exp.evaluation.held_out_loss import (
     score_demonstrations,
     token_loss,
 )
-from rlhf_exp.evaluation.preferences.tokens import encode_demonstration
 from rlhf_exp.models import load_tokenizer
 from rlhf_exp.models.loading import locate_model
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.countdown.rows import split_of
+from rlhf_exp.tasks.tokens import encode_demonstration
 
 INIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
 ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "completion_only_loss": True}

@@ -15,9 +15,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
-from rlhf_exp.evaluation.preferences.tokens import Text, encode_answers, encode_pair
 from rlhf_exp.models.scoring import score_sequences, sum_logps
 from rlhf_exp.rewards import read_text
+from rlhf_exp.tasks.tokens import Text, encode_answers, encode_pair
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config

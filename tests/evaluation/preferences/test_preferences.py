@@ -9,10 +9,10 @@ from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.preferences import describe_pairs, implicit_rewards, score_pairs
-from rlhf_exp.evaluation.preferences.tokens import encode_answers, encode_pair
 from rlhf_exp.models import scoring
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.tasks.tokens import encode_answers, encode_pair
 
 TOKENIZER = build_byte_tokenizer()
 INIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 256,

@@ -8,8 +8,8 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
-from rlhf_exp.evaluation.preferences.tokens import encode_answers, encode_pair
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.tasks.tokens import encode_answers, encode_pair
 
 TOKENIZERS = Path(__file__).parents[3] / "shared" / "data" / "tokenizers"
 INIT = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
