@@ -1,0 +1,69 @@
+"""The model that a dry run describes: its shape, its tokenizer, and how many parameters are trained; no weights."""
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.hub import is_hub_id, is_offline
+from rlhf_exp.config.model_shape import find_shape
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models import load_tokenizer
+from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.models.loading import load_config, locate_model
+from rlhf_exp.models.untrained import build_config, build_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+def load_shape(cfg: Config, unchecked: list[str]) -> "PretrainedConfig | None":
+    """The model's config; None, and a line in `unchecked`, where only the network has it."""
+    if cfg.model.init is not None:
+        return build_config(cfg.model.init, build_tokenizer(cfg.model.init))
+    path = locate_model(cfg)
+    config = _unless_offline(lambda: load_config(cfg, path), path, f"model.path={path}: its config.json", unchecked)
+    known = find_shape(cfg.model.path, cfg.model.base, None, cfg.model.name).values
+    if config is not None or known is None or known.get("model_type") not in CONFIG_MAPPING:
+        return config
+    return CONFIG_MAPPING[known["model_type"]](**{key: value for key, value in known.items() if key != "model_type"})
+
+
+def find_tokenizer(cfg: Config, unchecked: list[str]) -> "PreTrainedTokenizerBase | None":
+    """The model's tokenizer; None, and a line in `unchecked`, where only the network has it."""
+    if cfg.model.init is not None:
+        return build_tokenizer(cfg.model.init)
+    path = locate_model(cfg)
+    return _unless_offline(lambda: load_tokenizer(cfg, path), path, f"model.path={path}: its tokenizer", unchecked)
+
+
+def build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedModel, int]":
+    """The model without storage, and how many of its parameters are trained."""
+    dtype = (shape.dtype or torch.float32) if cfg.model.dtype == "auto" else getattr(torch, cfg.model.dtype)
+    kind = AutoModelForCausalLM
+    if ALGORITHMS[cfg.algo.name].scores:
+        kind, shape.num_labels = AutoModelForSequenceClassification, 1
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # peft's of GPT-2, and TRL's own use of old names
+        model = kind.from_config(shape, dtype=dtype, trust_remote_code=cfg.model.trust_remote_code)
+        if (peft_config := build_peft_config(cfg)) is None:
+            return model, model.num_parameters()
+        from peft import get_peft_model
+
+        trained = get_peft_model(model, peft_config).get_nb_trainable_parameters()[0]
+    return model, trained
+
+
+def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: list[str]) -> Any:
+    """What `load` returns; None, and a line in `unchecked`, where it is on the hub and the hub is not asked."""
+    try:
+        return load()
+    except ConfigError:
+        if not is_hub_id(path) or not is_offline():
+            raise
+        unchecked.append(f"{what} is not in the hub's cache")
+        return None

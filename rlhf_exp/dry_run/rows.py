@@ -1,0 +1,92 @@
+"""The rows that a dry run describes: checked as a run checks them, counted, and measured in tokens."""
+
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.hub import is_offline
+from rlhf_exp.config.schema import Config
+from rlhf_exp.rewards.functions import load_function
+from rlhf_exp.tasks import Task, find_rows, load_task, prompts_per_rollout
+from rlhf_exp.tasks.hub_rows import Unavailable
+from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SAMPLE_ROWS = 256
+PROMPT_LINES, LINE_WIDTH = 12, 110
+
+
+class Rows(NamedTuple):
+    """The task with at most a sample of its drawn rows, and how many there are of each side."""
+
+    task: Task
+    train: int
+    held_out: int
+
+
+def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
+    """The rows, checked as a run checks them; of drawn rows only a sample, since they are all alike. None, and a line
+    in `unchecked`, where only the network has them."""
+    if tokenizer is None:
+        unchecked.append(f"task={cfg.task.name}: its rows, which are counted in tokens")
+        return None
+    _, task_cfg = cfg.task.list_sources()[-1]
+    sampled, counts = cfg, None
+    if task_cfg.draws_rows and task_cfg.source == "generated":
+        whole = replace(cfg, task=task_cfg)
+        drawn, used = find_rows(task_cfg).count_rows(whole)
+        counts = drawn, cfg.eval.rows
+        enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if ALGORITHMS[cfg.algo.name].online else 0)
+        part = replace(task_cfg, train_rows=min(drawn, enough) or None)
+        own = part if task_cfg is cfg.task else replace(cfg.task, of=part, train_rows=part.train_rows)
+        sampled = replace(cfg, task=own, eval=replace(cfg.eval, rows=min(cfg.eval.rows, SAMPLE_ROWS)))
+    try:
+        task = load_task(sampled, tokenizer)
+    except Unavailable as error:
+        if not is_offline():
+            raise
+        unchecked.append(error.problems[0].split(" (")[0] + "; its rows and prompts")
+        return None
+    check_vocabulary(tokenizer, task)
+    check_context(cfg, tokenizer, task)
+    check_rows(cfg, task)
+    for name, where in cfg.reward.functions.items():
+        load_function(name, where, task)
+    held_out = len(task.pairs) if ALGORITHMS[cfg.algo.name].scores else len(task.eval)
+    if counts is None:
+        return Rows(task, len(task.train), held_out)
+    again = (f"training uses {used:,} rows: {drawn:,} are drawn, and then come again",) if drawn < used else ()
+    return Rows(replace(task, notes=(*task.notes, *again)), *counts)
+
+
+def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float | None, list[float], str]:
+    """Mean tokens of a prompt and of each answer in a training row; what is sampled counts as the whole budget."""
+    columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name != "prompt"]
+    at_most = [float(cfg.max_tokens)] * max(1, len(columns))
+    if rows is None:
+        return None, at_most, " at most"
+    sample = (rows.task.train or rows.task.eval)[:SAMPLE_ROWS]
+    prompt = fmean(_count_tokens(tokenizer, row["prompt"]) for row in sample)
+    if not columns or columns[0] not in sample[0]:
+        return prompt, at_most, " at most"
+    return prompt, [fmean(_count_tokens(tokenizer, row[name]) for row in sample) for name in columns], ""
+
+
+def render_prompt(tokenizer: "PreTrainedTokenizerBase", task: Task) -> list[str]:
+    """The first prompt with the chat template applied, its first lines, each cut."""
+    prompt = (task.train or task.eval or task.pairs)[0]["prompt"]
+    if not isinstance(prompt, str):
+        prompt = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    lines = prompt.split("\n")
+    shown = [line if len(line) <= LINE_WIDTH else f"{line[: LINE_WIDTH - 3]}..." for line in lines[:PROMPT_LINES]]
+    more = [f"... {len(lines) - PROMPT_LINES} lines more"] if len(lines) > PROMPT_LINES else []
+    return [f"| {line}" for line in (*shown, *more)]
+
+
+def _count_tokens(tokenizer: "PreTrainedTokenizerBase", text: Any) -> int:
+    """Tokens of a text, or of the contents of messages; the marks of a chat template are left out."""
+    texts = [text] if isinstance(text, str) else [message["content"] for message in text]
+    return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,119 @@
+"""Prints what a run will be: its model, rows, steps and cost, the defaults it takes, and a prompt as it is read."""
+
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.config.values import show
+from rlhf_exp.dry_run.cost import estimate_disk, estimate_memory, estimate_time
+from rlhf_exp.dry_run.differences import compare_with_defaults
+from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
+from rlhf_exp.dry_run.room import say_bytes, warn_of_disk, warn_of_memory
+from rlhf_exp.dry_run.rows import Rows, load_rows, measure_rows, render_prompt
+from rlhf_exp.report.tables import duration
+from rlhf_exp.tasks.sampled import learns_from_samples
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+
+def print_run(cfg: Config) -> None:
+    """Check as a run would, and print what it will be."""
+    args, unchecked = build_args(cfg), []
+    shape, tokenizer = load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
+    rows = load_rows(cfg, tokenizer, unchecked)
+    model, trained = build_on_meta(cfg, shape) if shape is not None else (None, 0)
+    changed, chosen = compare_with_defaults(cfg)
+    lines = _describe_model(cfg, model, trained)
+    lines += _describe_training(cfg, args, rows, tokenizer, model, trained)
+    print("\n".join(lines))
+    _print_list("chosen by default", chosen)
+    _print_list("set otherwise than the chosen groups say", changed)
+    if rows is not None:
+        _print_list("the first prompt, as the model reads it", render_prompt(tokenizer, rows.task))
+    for line in (*(rows.task.notes if rows is not None else ()), *_list_incompatible(cfg)):
+        print(line)
+    for line in unchecked:
+        print(f"not checked without the network: {line}")
+    print("the whole config: the same command with --cfg job --resolve")
+    print("all other checks passed" if unchecked else "all checks passed")
+
+
+def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
+    """What runs: algorithm, task, model and device."""
+    loss = cfg.algo.args.get("loss_type")
+    loss = f" ({', '.join(loss) if isinstance(loss, list) else loss})" if loss else ""
+    device = "the CPU" if cfg.device.use_cpu else "the GPU"
+    lines = [f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"]
+    if model is not None:
+        whole = model.num_parameters()
+        lines.append(f"parameters: {whole:,}, {'all trained' if trained >= whole else f'{trained:,} of them trained'}")
+    if cfg.model.enable_thinking is not None:
+        thinking = "thinks" if cfg.model.enable_thinking else "does not think"
+        lines.append(f"the model {thinking} before it answers: model.enable_thinking={show(cfg.model.enable_thinking)}")
+    return lines
+
+
+def _describe_training(
+    cfg: Config, args: "TrainingArguments", rows: Rows | None, tokenizer: Any, model: Any, trained: int
+) -> list[str]:
+    """On which rows, for how many steps and tokens, and what that takes."""
+    batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+    steps = args.max_steps
+    if steps < 1 and rows is not None and rows.train:
+        steps = max(1, round(args.num_train_epochs * rows.train / batch))
+    lines = [] if rows is None else [_describe_rows(cfg, rows)]
+    epochs = f"{args.num_train_epochs:g} times the rows"
+    lines.append(f"steps: {steps if steps > 0 else epochs}")
+    line, length = _describe_tokens(cfg, args, rows, tokenizer, batch)
+    lines.append(line)
+    if model is None:
+        return [*lines, "memory and disk: not estimated, for the model's shape is not known"]
+    memory, formula = estimate_memory(cfg, args, model, trained, length)
+    lines.append(
+        f"memory, estimated: {memory / 1e9:.2f} GB, beside the libraries, = {formula}{warn_of_memory(cfg, memory)}"
+    )
+    if steps > 0:
+        disk, formula = estimate_disk(cfg, args, model, trained, steps)
+        lines.append(f"disk, estimated: {say_bytes(disk)} = {formula}{warn_of_disk(cfg, disk)}")
+        seconds, formula = estimate_time(cfg, args, model, trained, batch * length, steps)
+        lines.append(f"time of training, estimated: {duration(seconds)} = {formula}")
+    return lines
+
+
+def _describe_rows(cfg: Config, rows: Rows) -> str:
+    made, held_out = rows.train, rows.held_out or "a share of them"
+    if learns_from_samples(cfg) and cfg.task.samples in (None, "self"):
+        made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
+        held_out = "a share of them" if ALGORITHMS[cfg.algo.name].scores else held_out
+    return f"rows: {made} to train on, {held_out} held out ({cfg.eval.split})"
+
+
+def _describe_tokens(
+    cfg: Config, args: "TrainingArguments", rows: Rows | None, tokenizer: Any, batch: int
+) -> tuple[str, float]:
+    """The line on the tokens of a step or rollout, and the tokens of a row."""
+    prompt, answers, bound = measure_rows(cfg, tokenizer, rows)
+    rollout = getattr(args, "generation_batch_size", None) or batch
+    names = ("chosen", "rejected") if len(answers) == 2 else ("completion",)
+    before = "prompt" if prompt is None else f"prompt {prompt:.0f}"
+    parts = " + ".join(f"{before} + {name} {n:.0f}{bound}" for name, n in zip(names, answers, strict=True))
+    length = len(answers) * (prompt or 0) + sum(answers)
+    of = "step" if rollout == batch else f"rollout, of {rollout // batch} steps"
+    line = f"tokens per {of}: {rollout} x ({parts}) = {rollout * length:,.0f}{' and prompts' * (prompt is None)}"
+    return line, length
+
+
+def _print_list(title: str, lines: list[str]) -> None:
+    if lines:
+        print("\n  ".join([f"{title}:", *lines]))
+
+
+def _list_incompatible(cfg: Config) -> list[str]:
+    """What cannot be combined with the chosen task and algorithm."""
+    refused = [name for name, row in ALGORITHMS.items() if row.learns_from not in cfg.task.provides]
+    losses = [loss for name, row in ALGORITHMS.items() if name != cfg.algo.name for loss in row.losses]
+    lines = [f"not with task={cfg.task.name}: algo={', '.join(refused)}"] if refused else []
+    lines += [] if cfg.task.graded else [f"not with task={cfg.task.name}: reward=outcome"]
+    return [*lines, f"not with algo={cfg.algo.name}: loss_type={', '.join(losses)}"]
