@@ -4,7 +4,7 @@
 
     figures = describe(cfg, Path("outputs/describe/hh_rlhf/x"))     # describe.json, .md, .html and plots/ there
 
-No text of a row is ever written: rows can be offensive, and figures are what is asked for.
+No text of a row is ever written, since rows can be offensive.
 """
 
 import time

@@ -4,13 +4,12 @@ describe_data(figures, out)  ->  blocks; the plots lie in out/plots
 terminal_table(figures)      ->  a few lines of plain text
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rlhf_exp.describe import plots
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
-from rlhf_exp.report.tables import number, percent
+from rlhf_exp.report.tables import Column, at, fill, number, percent
 from rlhf_exp.report.terminal import align
 
 TOKENS_NOTE = (
@@ -22,8 +21,11 @@ LENGTH_NOTE = (
     "Of two answers of equal length each counts half. In brackets: 95% intervals over the pairs. The difference is"
     " chosen minus rejected."
 )
-REPEATS_NOTE = "Counted among the rows that stay. No prompt may be in two splits."
+REPEATS_NOTE = "Counted among the rows that are kept. No prompt may be in two splits."
 TERMINAL_BUDGET = "512"
+
+count = "{:,}".format
+SUBSET = at("subset")
 
 
 def describe_data(figures: dict[str, Any], out: Path) -> list[Block]:
@@ -35,10 +37,10 @@ def describe_data(figures: dict[str, Any], out: Path) -> list[Block]:
     blocks += [_lengths_table(figures, unit) for unit in reversed(figures["histograms"])]
     blocks.append(Figures(plots.draw_histograms(figures, out)))
     if any(part["turns"]["max"] > 2 for part in figures["subsets"].values()):
-        blocks.append(_turns_table(figures))
-    if rows := list(_budget_rows(figures)):
-        head = ["over a budget of", "", *rows.pop(0)]
-        blocks += [Heading("What a budget cuts off"), Table(head, rows), Text(BUDGET_NOTE)]
+        turns = [{"subset": name, **part["turns"]} for name, part in figures["subsets"].items()]
+        blocks.append(fill([Column("turns, with the answer", SUBSET), *_length_columns(figures)], turns))
+    if (budgets := _budgets_table(figures)).rows:
+        blocks += [Heading("What a budget cuts off"), budgets, Text(BUDGET_NOTE)]
     if bias := plots.draw_length_bias(figures, out):
         blocks += [Heading("Length and preference"), _bias_table(figures), Text(LENGTH_NOTE), Figures(bias)]
     blocks += [Heading("Splits and repeats"), _splits_table(figures), Text(REPEATS_NOTE), _repeats_table(figures)]
@@ -50,97 +52,105 @@ def describe_data(figures: dict[str, Any], out: Path) -> list[Block]:
 def terminal_table(figures: dict[str, Any]) -> str:
     """Mean lengths, truncation and length bias by subset."""
     unit = plots.main_unit(figures)
-    texts = ["prompt", *figures["answers"]]
-    rows = [["", "rows", *(f"{text}, {unit}" for text in texts), f"over {TERMINAL_BUDGET}", "longer wins"]]
-    for name, part in figures["subsets"].items():
-        means = [f"{part[unit][text]['mean']:.1f}" if text in part[unit] else "-" for text in texts]
-        over = f"{100 * part['truncated'][TERMINAL_BUDGET]['whole']:.1f}%" if "truncated" in part else "-"
-        rows.append([name, f"{part['n']:,}", *means, over, percent(part[unit].get("longer_wins"))])
-    kept = [i for i in range(len(rows[0])) if any(row[i] != "-" for row in rows[1:])]
-    return "\n".join([_origin(figures), "", *align([[row[i] for i in kept] for row in rows])])
+    columns = [
+        Column("", SUBSET),
+        Column("rows", at("n"), count),
+        *(Column(f"{text}, {unit}", at(unit, text, "mean"), number(".1f")) for text in ("prompt", *figures["answers"])),
+        Column(f"over {TERMINAL_BUDGET}", at("truncated", TERMINAL_BUDGET, "whole"), percent),
+        Column("longer wins", at(unit, "longer_wins"), percent),
+    ]
+    parts = _list_parts(figures)
+    table = fill([column for column in columns if any(column.cell(part) != "-" for part in parts)], parts)
+    return "\n".join([_origin(figures), "", *align([table.head, *table.rows])])
 
 
 def _origin(figures: dict[str, Any]) -> str:
     read = sum(figures["read"].values())
     tokenizer = f", counted by the tokenizer of {figures['tokenizer']}" if figures["tokenizer"] else ""
-    return f"{read:,} rows read from {figures['source']}, {figures['n']:,} stay{tokenizer}; {figures['seconds']} s."
+    return f"{read:,} rows read from {figures['source']}, {figures['n']:,} kept{tokenizer}; {figures['seconds']} s."
+
+
+def _list_parts(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"subset": name, **part} for name, part in figures["subsets"].items()]
+
+
+def _length_columns(figures: dict[str, Any]) -> list[Column]:
+    quantiles = next(iter(figures["subsets"].values()))["turns"]["quantiles"]
+    return [
+        Column("n", at("n"), count),
+        *(Column(name, at(name), number(".1f")) for name in ("mean", "std")),
+        *(Column(f"{q}%", at("quantiles", q), number(".0f")) for q in quantiles),
+        Column("max", at("max"), count),
+    ]
 
 
 def _lengths_table(figures: dict[str, Any], unit: str) -> Table:
-    quantiles = list(next(iter(figures["subsets"].values()))["turns"]["quantiles"])
-    rows = []
-    for name, part in figures["subsets"].items():
-        for text in ("prompt", *figures["answers"]):
-            if text in part[unit]:
-                rows.append([name, text, *_length_cells(part[unit][text])])
-    return Table([unit, "", "n", "mean", "std", *(f"{q}%" for q in quantiles), "max"], rows)
+    rows = [
+        {"subset": name, "text": text, **part[unit][text]}
+        for name, part in figures["subsets"].items()
+        for text in ("prompt", *figures["answers"])
+        if text in part[unit]
+    ]
+    return fill([Column(unit, SUBSET), Column("", at("text")), *_length_columns(figures)], rows)
 
 
-def _length_cells(lengths: dict[str, Any]) -> list[str]:
-    quantiles = (f"{value:.0f}" for value in lengths["quantiles"].values())
-    return [f"{lengths['n']:,}", f"{lengths['mean']:.1f}", f"{lengths['std']:.1f}", *quantiles, f"{lengths['max']:,}"]
-
-
-def _turns_table(figures: dict[str, Any]) -> Table:
-    quantiles = list(next(iter(figures["subsets"].values()))["turns"]["quantiles"])
-    rows = [[name, *_length_cells(part["turns"])] for name, part in figures["subsets"].items()]
-    return Table(["turns, with the answer", "n", "mean", "std", *(f"{q}%" for q in quantiles), "max"], rows)
-
-
-def _budget_rows(figures: dict[str, Any]) -> Iterator[list[str]]:
-    """The budgets, then a row for each subset and text; nothing where no tokens were counted."""
-    parts = {name: part["truncated"] for name, part in figures["subsets"].items() if "truncated" in part}
-    for place, (name, budgets) in enumerate(parts.items()):
-        if place == 0:
-            yield [f"{budget} tokens" for budget in budgets]
-        for key, text in (("whole", "prompt + answer"), ("answer", "answer alone")):
-            yield [name, text, *(f"{100 * shares[key]:.1f}%" for shares in budgets.values())]
+def _budgets_table(figures: dict[str, Any]) -> Table:
+    """The share of rows over each budget, by subset and text; empty where no tokens were counted."""
+    rows = [
+        {"subset": part["subset"], "text": text, **{budget: of[key] for budget, of in part["truncated"].items()}}
+        for part in _list_parts(figures)
+        if "truncated" in part
+        for key, text in (("whole", "prompt + answer"), ("answer", "answer alone"))
+    ]
+    budgets = [name for name in rows[0] if name.isdigit()] if rows else []
+    columns = [Column(f"{budget} tokens", at(budget), percent) for budget in budgets]
+    return fill([Column("over a budget of", SUBSET), Column("", at("text")), *columns], rows)
 
 
 def _bias_table(figures: dict[str, Any]) -> Table:
-    units, main = list(reversed(figures["histograms"])), plots.main_unit(figures)
-    rows = [
-        [
-            name,
-            f"{part['n']:,}",
-            *(percent(part[unit]["longer_wins"]) for unit in units),
-            number("+.1f")(part[main]["longer_by"]),
-        ]
-        for name, part in figures["subsets"].items()
+    main = plots.main_unit(figures)
+    units = reversed(figures["histograms"])
+    columns = [
+        Column("subset", SUBSET),
+        Column("pairs", at("n"), count),
+        *(Column(f"longer wins, {unit}", at(unit, "longer_wins"), percent) for unit in units),
+        Column(f"difference, {main}", at(main, "longer_by"), number("+.1f")),
     ]
-    wins = [f"longer wins, {unit}" for unit in units]
-    return Table(["subset", "pairs", *wins, f"difference, {main}"], rows)
+    return fill(columns, _list_parts(figures))
 
 
 def _splits_table(figures: dict[str, Any]) -> Table:
     subsets = [name for name in figures["subsets"] if name != "all"]
     if len(figures["splits"]) == len(subsets):  # the parts are the splits
-        return Table(["split", "rows"], [[name, f"{figures['subsets'][name]['n']:,}"] for name in subsets])
-    rows = [
-        [split, *(f"{counts.get(name, 0):,}" for name in subsets), f"{sum(counts.values()):,}"]
-        for split, counts in figures["splits"].items()
+        rows = [part for part in _list_parts(figures) if part["subset"] != "all"]
+        return fill([Column("split", SUBSET), Column("rows", at("n"), count)], rows)
+    columns = [
+        Column("split", lambda item: item[0]),
+        *(Column(name, lambda item, name=name: item[1].get(name, 0), count) for name in subsets),
+        Column("all", lambda item: sum(item[1].values()), count),
     ]
-    return Table(["split", *subsets, "all"], rows)
+    return fill(columns, figures["splits"].items())
 
 
 def _repeats_table(figures: dict[str, Any]) -> Table:
-    rows = [[_read_name(name), f"{n:,}"] for name, n in figures["repeats"].items()]
-    rows += [[f"prompts shared by {pair.replace(', ', ' and ')}", f"{n:,}"] for pair, n in figures["overlap"].items()]
-    return Table(["", ""], rows)
+    rows = {_read_name(name): n for name, n in figures["repeats"].items()}
+    rows |= {f"prompts shared by {pair.replace(', ', ' and ')}": n for pair, n in figures["overlap"].items()}
+    return Table(["", ""], [[name, count(n)] for name, n in rows.items()])
 
 
 def _odd_tables(odd_rows: list[dict[str, Any]], parts: list[str]) -> list[Table]:
     """Every kind with its rule, and of those that were found the counts by part."""
-    sums = {odd["kind"]: sum(odd["counts"].values()) for odd in odd_rows}
-    rules = [
-        [_read_name(odd["kind"]), odd["rule"], "kept" if odd["kept"] else "dropped", f"{sums[odd['kind']]:,}"]
-        for odd in odd_rows
+    kind = Column("kind", lambda odd: _read_name(odd["kind"]))
+    columns = [
+        Column("rule", at("rule")),
+        Column("", lambda odd: "kept" if odd["kept"] else "dropped"),
+        Column("rows", lambda odd: sum(odd["counts"].values()), count),
     ]
-    tables = [Table(["kind", "rule", "", "rows"], rules)]
-    found = [odd for odd in odd_rows if set(odd["counts"]) & set(parts) and sums[odd["kind"]]]
+    tables = [fill([kind, *columns], odd_rows)]
+    found = [odd for odd in odd_rows if set(odd["counts"]) & set(parts) and sum(odd["counts"].values())]
     if found and len(parts) > 1:
-        rows = [[_read_name(odd["kind"]), *(f"{odd['counts'].get(part, 0):,}" for part in parts)] for odd in found]
-        tables.append(Table(["kind", *parts], rows))
+        of_part = [Column(part, lambda odd, part=part: odd["counts"].get(part, 0), count) for part in parts]
+        tables.append(fill([kind, *of_part], found))
     return tables
 
 

@@ -130,7 +130,7 @@ def _rewards(measured: Groups, out: Path) -> list[Block]:
             planes[label] = ((mean_over_seeds(group, KL), mean_over_seeds(group, REWARD)), both)
     levels = [level for run in starts.values() if (level := read_start(run, REWARD))]
     return [
-        Heading("Reward and KL"),
+        Heading("Reward and KL to the start model"),
         table,
         Text(f"{join_notes(columns)} {START.capitalize()}: before training, with intervals over the held-out rows."),
         Figures([plots.draw_plane(planes, levels, out)])

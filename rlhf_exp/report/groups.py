@@ -1,4 +1,4 @@
-"""Runs grouped by setting, which is everything but the seed, and what a group is called.
+"""Runs grouped by setting, which is everything in the config but the seed, and the label of each group.
 
 group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grpo beta=0.1": [...]}
 """
@@ -10,7 +10,7 @@ from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS, list_settings
 
 METHODS = ("sft", "rejection sampling", "reward_model", "dpo", "ppo", "grpo", "dr_grpo")
-"""The order in which methods stand; others, such as further loss types, follow in the order of their runs."""
+"""The order of methods in tables; others, such as further loss types, follow in the order of their runs."""
 
 IDENTITY = ("task", "model", "max_tokens", "loss_type")
 """The main settings beside the algorithm."""
@@ -32,8 +32,8 @@ def sort_runs(runs: list[Run]) -> list[Run]:
 
 
 def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
-    """Runs by label, which names the method and what differs: first of the main settings between any two groups, then
-    between those of one method."""
+    """Runs by label, which names the method and the settings that differ: first the main ones, between any two groups,
+    then all others, between groups of one method."""
     groups: dict[tuple, list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(sorted(_settings(run).items())), []).append(run)

@@ -1,6 +1,6 @@
-"""The part of a report on held-out preference pairs: of a reward model, or of a policy's implicit reward.
+"""The part of a report on held-out preference pairs, ranked by a reward model or by a policy's implicit reward.
 
-describe_preferences(run, out)  ->  [Heading("Preferences"), Text(...), Table(...), ...], or [] without pairs
+describe_preferences(run, out)  ->  [Heading("Held-out preference pairs"), Text(...), ...], or [] without pairs
 """
 
 from pathlib import Path
@@ -17,14 +17,14 @@ IMPLICIT_NOTE = (
     " model, in nats (Rafailov et al. 2023). Before training it is 0 for every answer."
 )
 CALIBRATION_NOTE = (
-    "By Bradley and Terry the answer that the model ranks first is the chosen one with probability sigmoid(|margin|)."
-    " A dot below the diagonal: it is so less often than the model says. The calibration error is the mean distance to"
-    " the diagonal, weighted by n."
+    "A margin is the reward of the chosen answer minus that of the rejected one. By Bradley and Terry the answer that"
+    " the model ranks first is the chosen one with probability sigmoid(|margin|). A dot below the diagonal: it is so"
+    " less often than the model says. The calibration error is the mean distance to the diagonal, weighted by n."
 )
 ERROR_KINDS = {
-    "confident": ("Sure", "the margin is among the surest quarter of all pairs"),
-    "near_tie": ("Nearly a tie", "the margin is among the least sure quarter"),
-    "longer_wins": ("The longer answer", "neither, and the rejected answer has more tokens"),
+    "confident": ("Confident", "the margin is among the largest quarter of all pairs in size"),
+    "near_tie": ("Nearly a tie", "the margin is among the smallest quarter in size"),
+    "longer_wins": ("The longer answer", "neither of these, and the rejected answer has more tokens"),
     "other": ("Other", "none of these"),
 }
 
@@ -34,7 +34,7 @@ def describe_preferences(run: Run, out: Path) -> list[Block]:
     section = run.preference("trained")
     if not section:
         return []
-    blocks: list[Block] = [Heading("Preferences")]
+    blocks: list[Block] = [Heading("Held-out preference pairs")]
     if not run.trains_scorer:
         rows = [[figure.name, figure.cell(section)] for figure in RANKING_FIGURES]
         blocks += [Table(["", "trained"], rows), Text(IMPLICIT_NOTE)]
@@ -48,20 +48,20 @@ def describe_preferences(run: Run, out: Path) -> list[Block]:
 
 
 def _compare_with_length(section: dict) -> Callout:
-    """Whether the model does better than to look at the length alone."""
-    longer, accuracy = section["longer_wins"], section["accuracy"]
-    rule = "longer"
+    """Whether the model ranks better than a rule that looks at the length alone."""
+    longer, accuracy, rule = section["longer_wins"], section["accuracy"], "longer"
     if longer["value"] < 0.5:
         longer, rule = _complement(longer), "shorter"
     text = f"Always taking the {rule} answer is right in {percent(longer)}, the model in {percent(accuracy)}"
+    end = f" of {section['n']} pairs."
     if None in (longer["low"], accuracy["low"]):
-        return Callout("info", "Length alone.", f"{text} of {section['n']} pairs.")
+        return Callout("info", "Length alone.", text + end)
     if accuracy["low"] > longer["high"]:
-        return Callout("ok", "Better than length alone.", f"{text} of {section['n']} pairs.")
+        return Callout("ok", "Better than length alone.", text + end)
     if accuracy["high"] < longer["low"]:
-        return Callout("warning", "Worse than length alone.", f"{text} of {section['n']} pairs.")
-    told = f"{text}: the intervals overlap, so {section['n']} pairs do not show that the model knows more than length."
-    return Callout("warning", "Not told apart from length alone.", told)
+        return Callout("warning", "Worse than length alone.", text + end)
+    end = f": the intervals overlap, so {section['n']} pairs do not show that the model knows more than length."
+    return Callout("warning", "Not clearly better than length alone.", text + end)
 
 
 def _complement(share: Interval) -> Interval:

@@ -1,4 +1,4 @@
-"""The part of a report that shows completions before and after training, chosen by a rule and not by eye.
+"""The part of a report that shows completions before and after training, chosen by a fixed rule.
 
 describe_samples(run)  ->  [Heading("Samples"), Table(...), Text(...), Pair(...), ...]
 """
@@ -22,13 +22,13 @@ BY_OUTCOME = {
 }
 OUTCOME_NOTE = (
     "Shown are the first of each kind in the order of the held-out rows: three that became correct, two that "
-    "no longer are, one correct before and after, one that neither was."
+    "no longer are, one that is correct before and after, one that is neither."
 )
 # By the sign of the change in reward.
 BY_REWARD = {1: ("Reward rose", 3), -1: ("Reward fell", 2), 0: ("Equal reward", 1)}
 REWARD_NOTE = (
     "Shown are the first of each kind in the order of the held-out rows: three whose reward rose, two whose reward "
-    "fell, one that stayed."
+    "fell, one whose reward is the same."
 )
 UNSORTED, UNSORTED_NOTE = ("Before and after", 5), "Shown are the first five held-out rows."
 
@@ -36,7 +36,7 @@ UNSORTED, UNSORTED_NOTE = ("Before and after", 5), "Shown are the first five hel
 def describe_samples(run: Run) -> list[Block]:
     """Of several completions of a row the first; a table of changes where the task grades them."""
     pairs = run.paired_samples()
-    blocks: list[Block] = [Heading("Samples")]
+    blocks: list[Block] = [Heading("Samples before and after training")]
     if not pairs:
         return [*blocks, Text("No samples from before and after were recorded.")]
     if all("outcome" in sample for pair in pairs for sample in pair):

@@ -31,7 +31,7 @@ def describe_run(run: Run, out: Path) -> list[Block]:
     blocks.append(Callout(kind, sentence, ""))
     blocks += _measured(run, out)
     blocks += describe_preferences(run, out)
-    blocks += [Heading("Health"), *_findings(run)]
+    blocks += [Heading("Health checks"), *_findings(run)]
     drawn = curves.draw_run(run, out)
     blocks += [Heading("Training curves"), Figures(drawn) if drawn else Text("No training metrics were logged.")]
     if not run.trains_scorer:  # which writes nothing
@@ -40,7 +40,7 @@ def describe_run(run: Run, out: Path) -> list[Block]:
         blocks += [Heading("Data"), *fact_tables(run.facts)]
     costs = _cost_rows(run)
     blocks += [Heading("Time and memory"), Table(["", ""], costs) if costs else Text("Nothing was recorded.")]
-    return blocks + [Heading("How to run it again"), *_origin(run)]
+    return blocks + [Heading("How to reproduce this run"), *_origin(run)]
 
 
 def _measured(run: Run, out: Path) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The short plain-text table that a run ends with; ASCII, so that every terminal shows it.
+"""The short plain-text table that a run prints at its end; ASCII, so that every terminal shows it.
 
 print(terminal_table(Path("outputs/2026-01-01/12-00-00")))
 """

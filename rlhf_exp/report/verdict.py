@@ -19,27 +19,27 @@ class Verdict(NamedTuple):
 
 
 def verdict(run: Run) -> Verdict:
-    """The sentence, and its weight: ok for better, warning for worse, info where the interval cannot tell."""
+    """The sentence, and its weight: ok for better, warning for worse, info where the interval holds no change."""
     trained, paired = run.evaluation.get("trained", {}), run.evaluation.get("paired", {})
     if "difference" in paired:
-        return _judge_accuracy(run)
+        before, after = (100 * run.evaluation[side]["accuracy"]["value"] for side in ("baseline", "trained"))
+        rows = "pairs" if run.trains_scorer else "rows"
+        return _judge(
+            *(paired["difference"], 0, ("rose", "did not measurably change", "fell")),
+            f"{accuracy_name(run)} {{}}: {before:.1f}% before and {after:.1f}% after, a difference of"
+            f" {points(paired['difference'])} points on {paired['n']} {rows}.",
+        )
     if "win_rate" in paired:
-        rate = paired["win_rate"]
-        word = _tell(rate, 0.5, "more often than it loses", "not measurably more often than it loses",
-                     "less often than it loses")  # fmt: skip
-        return Verdict(
-            _tell(rate, 0.5, *KINDS),
-            f"By reward the trained model wins {word}: {percent(rate)} of {paired['n']} held-out rows against the"
-            " start model (a tie is half a win).",
+        return _judge(
+            *(paired["win_rate"], 0.5, _often("than it loses")),
+            f"By reward the trained model wins {{}}: {percent(paired['win_rate'])} of {paired['n']} held-out rows"
+            " against the start model (a tie is half a win).",
         )
     if section := trained.get("preference"):
-        accuracy = section["accuracy"]
-        word = _tell(accuracy, 0.5, "more often than chance", "not measurably more often than chance",
-                     "less often than chance")  # fmt: skip
-        return Verdict(
-            _tell(accuracy, 0.5, *KINDS),
-            f"The implicit reward puts the chosen answer first {word}: in {percent(accuracy)} of {section['n']} "
-            "held-out pairs.",
+        return _judge(
+            *(section["accuracy"], 0.5, _often("than chance")),
+            f"The implicit reward puts the chosen answer first {{}}: in {percent(section['accuracy'])} of"
+            f" {section['n']} held-out pairs.",
         )
     if "kl" in trained:
         kl = number(".2f")(trained["kl"]["mean"])
@@ -72,7 +72,7 @@ def preference_sentence(run: Run) -> str | None:
 
 
 def status_sentence(run: Run) -> str | None:
-    """In words what kept the run from finishing; None for a finished run."""
+    """What kept the run from finishing; None for a finished run."""
     if run.status == "finished":
         return None
     error = " ".join(str(run.info.get("error") or "no reason was recorded").split())[:500].rstrip(".")
@@ -82,22 +82,12 @@ def status_sentence(run: Run) -> str | None:
     return f"This run {'was ' if run.status == 'stopped' else ''}{run.status}: {error}. {reached}"
 
 
-def _judge_accuracy(run: Run) -> Verdict:
-    difference = run.evaluation["paired"]["difference"]
-    before, after = (100 * run.evaluation[side]["accuracy"]["value"] for side in ("baseline", "trained"))
-    word = _tell(difference, 0, "rose", "did not measurably change", "fell")
-    rows = "pairs" if run.trains_scorer else "rows"
-    return Verdict(
-        _tell(difference, 0, *KINDS),
-        f"{accuracy_name(run)} {word}: {before:.1f}% before and {after:.1f}% after, a difference of "
-        f"{points(difference)} points on {run.evaluation['paired']['n']} {rows}.",
-    )
+def _judge(interval: Interval, null: float, words: tuple[str, str, str], sentence: str) -> Verdict:
+    """The kind and the word for an interval that lies above `null`, holds it, or lies below."""
+    low, high = interval["low"], interval["high"]
+    place = 0 if low is not None and low > null else 2 if high is not None and high < null else 1
+    return Verdict(KINDS[place], sentence.format(words[place]))
 
 
-def _tell(interval: Interval, null: float, above: str, neither: str, below: str) -> str:
-    """Which word holds: the whole interval lies above `null`, it does not tell, or it lies below."""
-    if interval["low"] is not None and interval["low"] > null:
-        return above
-    if interval["high"] is not None and interval["high"] < null:
-        return below
-    return neither
+def _often(than: str) -> tuple[str, str, str]:
+    return f"more often {than}", f"not measurably more often {than}", f"less often {than}"

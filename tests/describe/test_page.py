@@ -25,7 +25,7 @@ def test_the_table_for_the_terminal_is_short(hh_config, tmp_path):
     figures = describe(hh_config, tmp_path / "out")
     lines = terminal_table(figures).splitlines()
     assert lines[0].startswith(
-        f"8 rows read from {hh_config.task.path}, 6 stay, counted by the tokenizer of tiny_gpt2; "
+        f"8 rows read from {hh_config.task.path}, 6 kept, counted by the tokenizer of tiny_gpt2; "
     )
     assert [line.split()[0] for line in lines[3:]] == ["harmless-base", "helpful-base", "all"]
     assert "longer wins" in lines[2]

@@ -161,7 +161,7 @@ def test_a_start_model_measured_once_keeps_its_own_interval_and_stands_beside_th
     accuracy = first["accuracy"]
     written = f"{100 * accuracy['value']:.1f}% [{100 * accuracy['low']:.1f}, {100 * accuracy['high']:.1f}]"
     assert table_rows(tmp_path / "out", "Results over seeds")[0][2] == written
-    start = table_rows(tmp_path / "out", "Reward and KL")[0]
+    start = table_rows(tmp_path / "out", "Reward and KL to the start model")[0]
     assert start[:4] == ["start model", "-", written, "-"]
     assert (tmp_path / "out" / "plots" / "plane.png").exists()
 

@@ -38,9 +38,9 @@ def test_a_policy_has_its_own_figures_and_no_baseline(dpo_dir):
     ("accuracy", "longer", "kind", "title", "rule"),
     [
         ((0.70, 0.80), (0.50, 0.60), "ok", "Better than length alone.", "longer"),
-        ((0.55, 0.65), (0.60, 0.70), "warning", "Not told apart from length alone.", "longer"),
+        ((0.55, 0.65), (0.60, 0.70), "warning", "Not clearly better than length alone.", "longer"),
         ((0.40, 0.50), (0.60, 0.70), "warning", "Worse than length alone.", "longer"),
-        ((0.55, 0.65), (0.30, 0.40), "warning", "Not told apart from length alone.", "shorter"),
+        ((0.55, 0.65), (0.30, 0.40), "warning", "Not clearly better than length alone.", "shorter"),
     ],
 )
 def test_the_model_is_compared_with_looking_at_the_length(reward_dir, accuracy, longer, kind, title, rule):

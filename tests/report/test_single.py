@@ -95,7 +95,7 @@ def test_a_reward_model_gets_its_report(reward_dir):
     }  # fmt: skip
     for text in ("Held-out preference accuracy rose", "under the untrained head", "<h2>Data</h2>"):
         assert text in html
-    assert "<h2>Samples</h2>" not in html
+    assert "<h2>Samples before" not in html
     assert "| dropped, equal answers | 0 | 7 | 7 |" in (reward_dir / "report.md").read_text()
     assert "duplicate" not in html
 
@@ -107,7 +107,11 @@ def test_a_policy_without_a_grader_gets_its_report(dpo_dir):
         "token_accuracy",
     }  # fmt: skip
     assert "algo=dpo loss_type=sigmoid task=hh_rlhf" in html
-    for text in ("The implicit reward puts the chosen answer first", "<h2>Samples</h2>", "<h2>Preferences</h2>"):
+    for text in (
+        "The implicit reward puts the chosen answer first",
+        "<h2>Samples before",
+        "<h2>Held-out preference pairs</h2>",
+    ):
         assert text in html
     assert "correct / partial / failed" not in html
 
