@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.report.figure import (
     BLUE,
     DASHES,
@@ -38,8 +37,6 @@ class Curve(NamedTuple):
     keys: dict[str, str]  # metric: its label
 
 
-# Algorithms whose loss says how training goes; a policy gradient's stays near 0 whatever happens.
-LOSS_ALGOS = {name for name, row in ALGORITHMS.items() if not row.online}
 NEARLY = 0.8
 LOSS = Curve("loss", "Loss in training", "nats", {"loss": ""})
 CURVES = (
@@ -129,8 +126,13 @@ def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, int]]]:
 
 def list_curves(runs: list[Run]) -> list[Curve]:
     """What may be drawn of these runs. Losses of different algorithms cannot be compared, so there is one or none."""
-    algos = {run.info.get("algo") for run in runs}
-    return [*([LOSS] if len(algos) == 1 and algos <= LOSS_ALGOS else []), *CURVES]
+    has_loss = len({run.info.get("algo") for run in runs}) == 1 and _loss_tells(runs[0])
+    return [*([LOSS] if has_loss else []), *CURVES]
+
+
+def _loss_tells(run: Run) -> bool:
+    """Whether the loss shows how training goes; a policy gradient's stays near 0 whatever happens."""
+    return run.algorithm is not None and not run.algorithm.online
 
 
 def _main_series(run: Run, curve: Curve) -> tuple[list[int], list[float]]:
@@ -156,7 +158,7 @@ def _draw_lines(run: Run, out: Path, curve: Curve) -> Picture | None:
 
 def _draw_stack(run: Run, out: Path, name: str) -> Picture | None:
     caption, listed = STACKS[name]
-    drawn = {"loss"} if run.info.get("algo") in LOSS_ALGOS else set()  # in a plot of its own
+    drawn = {"loss"} if _loss_tells(run) else set()  # in a plot of its own
     found = {unit: _find_logged(run, keys) for unit, keys in listed.items() if not drawn & keys.keys()}
     if not (panels := {unit: keys for unit, keys in found.items() if keys}):
         return None

@@ -5,12 +5,10 @@ group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grp
 
 from typing import Any
 
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.report.tables import write_name
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS, list_settings
-
-METHODS = ("sft", "rejection sampling", "reward_model", "dpo", "ppo", "grpo", "dr_grpo")
-"""The order of methods in tables; others, such as further loss types, follow in the order of their runs."""
 
 IDENTITY = ("task", "model", "max_tokens", "loss_type")
 """The main settings beside the algorithm."""
@@ -20,15 +18,16 @@ REJECTION = "rejection sampling"
 
 def name_method(run: Run) -> str:
     """ppo; grpo and its loss types by the loss; sft on the policy's own correct samples is rejection sampling."""
-    algo, loss_type = str(run.info.get("algo")), run.info.get("loss_type")
-    if algo == "sft" and run.config.get("task", {}).get("samples") is not None:
+    row, loss_type = run.algorithm, run.info.get("loss_type")
+    if row and row.learns_from == DEMONSTRATIONS and run.config.get("task", {}).get("samples") is not None:
         return REJECTION
-    return str(loss_type) if algo == "grpo" and loss_type else algo
+    return str(loss_type if row and row.losses and not row.loss and loss_type else run.info.get("algo"))
 
 
 def sort_runs(runs: list[Run]) -> list[Run]:
-    """By method; runs of one method stay in their order."""
-    return sorted(runs, key=lambda run: METHODS.index(name) if (name := name_method(run)) in METHODS else len(METHODS))
+    """By method: those that learn from given rows first, then those that sample, critics before groups; runs of one
+    method stay in their order."""
+    return sorted(runs, key=_rank)
 
 
 def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
@@ -55,6 +54,15 @@ def find_shared(runs: list[Run]) -> dict[str, str]:
     """Main settings that all runs share, by name."""
     values = {name: {write_name(run.info.get(name)) for run in runs} for name in ("algo", *IDENTITY, "seed")}
     return {name: found.pop() for name, found in values.items() if len(found) == 1}
+
+
+def _rank(run: Run) -> tuple:
+    if not (row := run.algorithm):
+        return (True,) * 7
+    loss = run.info.get("loss_type")
+    kind = (row.online, row.learns_from != DEMONSTRATIONS, not row.scores, row.compares_groups)
+    place = list(ALGORITHMS).index(run.info["algo"])
+    return (*kind, place, name_method(run) == REJECTION, row.losses.index(loss) if loss in row.losses else 0)
 
 
 def _settings(run: Run) -> dict[str, str]:

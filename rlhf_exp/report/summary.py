@@ -3,6 +3,7 @@
 summary_rows(run)  ->  [["accuracy", "25.2% [21.6, 29.1]", "46.1% [41.8, 50.4]", "+20.9 [+16.4, +25.4]"], ...]
 """
 
+from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.report.tables import Column, at, number, percent, points
 from rlhf_exp.runs.load import Run
 
@@ -16,8 +17,8 @@ SEVERAL_NOTE = (
     " from them (Chen et al. 2021), counts of all of them."
 )
 LOSS_NOTES = {
-    "sft": "Held-out loss is on held-out demonstrations, in nats per completion token",
-    "dpo": "Held-out loss is on held-out pairs, the mean of -log sigmoid(margin); before training it is ln 2, and every"
+    DEMONSTRATIONS: "Held-out loss is on held-out demonstrations, in nats per completion token",
+    PAIRS: "Held-out loss is on held-out pairs, the mean of -log sigmoid(margin); before training it is ln 2, and every"
     " pair a tie",
 }
 KL_NOTE = "KL is to the start model, exact, at temperature 1, in nats per completion."
@@ -106,9 +107,10 @@ def loss_note(run: Run) -> str:
     baseline = run.evaluation["baseline"]
     if "loss_left_out" in baseline:
         return f"Held-out loss is left out: {baseline['loss_left_out']}."
-    if "loss" not in baseline or run.info.get("algo") not in LOSS_NOTES:
+    of_what = LOSS_NOTES.get(run.algorithm.learns_from) if run.algorithm and not run.trains_scorer else None
+    if "loss" not in baseline or not of_what:
         return ""
-    text = f"{LOSS_NOTES[run.info['algo']]}; its intervals, that of the difference too, are Student's t."
+    text = f"{of_what}; its intervals, that of the difference too, are Student's t."
     left_out = baseline.get("loss_rows", {}).get("left_out")
     return f"{text} {left_out} rows are not in it: their prompts fill algo.args.max_length." if left_out else text
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 from rlhf_exp.runs.folder import read_metrics, read_record
 
 EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
@@ -44,9 +44,14 @@ class Run:
         return self.info["status"]
 
     @property
+    def algorithm(self) -> Algorithm | None:
+        """What is known about its algorithm; None of a run that was refused before it had one."""
+        return ALGORITHMS.get(self.info.get("algo"))
+
+    @property
     def trains_scorer(self) -> bool:
         """Whether it trained a reward model, which scores answers and writes none."""
-        return any(row.scores for name, row in ALGORITHMS.items() if name == self.info.get("algo"))
+        return self.algorithm is not None and self.algorithm.scores
 
     def series(self, key: str) -> tuple[list[int], list[float]]:
         """Steps and values of a metric, over the rows that hold it."""
