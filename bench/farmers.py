@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.completions import sample_held_out
-from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
 from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.tasks import Row, Task
@@ -149,8 +149,8 @@ def score(reward: RewardFunction, rows: list[Row], texts: list[str], ids: list[l
 
 def score_start_model(cfg: Config, rewards: dict[str, RewardFunction], rows: list[Row]) -> dict[str, float]:
     """What the start model's own completions earn."""
-    path = resolve_model(cfg, None)
-    tokenizer, model = load_tokenizer(cfg, path), load_policy(cfg, path)
+    source = resolve_model(cfg, None)
+    tokenizer, model = load_tokenizer(source), load_policy(source)
     held_out = sample_held_out(model, tokenizer, encode_prompts(tokenizer, rows), cfg)
     texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
     return {name: score(reward, rows, texts, held_out.completion_ids) for name, reward in rewards.items()}

@@ -16,9 +16,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.loading import ASSETS
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.prompts import encode_prompts
 

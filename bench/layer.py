@@ -19,7 +19,7 @@ from pathlib import Path
 from transformers import AutoTokenizer
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.models.loading import ASSETS
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.tasks import load_task
 

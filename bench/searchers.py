@@ -12,7 +12,7 @@ import torch
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.completions import sample_held_out
-from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.stats import wilson
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.prompts import encode_prompts
@@ -36,8 +36,8 @@ def main() -> None:
         cells = []
         for budget in options.budgets:
             cfg = compose_config([f"max_tokens={budget}", f"eval.split={options.split}"])
-            path = resolve_model(cfg, None)
-            tokenizer, model = load_tokenizer(cfg, path), load_policy(cfg, path)
+            source = resolve_model(cfg, None)
+            tokenizer, model = load_tokenizer(source), load_policy(source)
             banned = tokenizer.convert_tokens_to_ids(forbidden)
             model.lm_head.register_forward_hook(
                 lambda _, __, logits: logits.index_fill(-1, torch.tensor(banned, dtype=torch.long), -torch.inf)  # noqa: B023

@@ -20,7 +20,7 @@ from transformers.utils import logging
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
 from rlhf_exp.trainers import build_trainer
@@ -33,10 +33,10 @@ def profile(overrides: list[str], steps: int) -> dict[str, float]:
             [*overrides, f"output_dir={folder}", f"algo.args.max_steps={steps}", "algo.args.save_strategy=no",
              "algo.args.disable_tqdm=true"]
         )  # fmt: skip
-        path = resolve_model(cfg, Path(folder))
-        tokenizer = load_tokenizer(cfg, path)
+        source = resolve_model(cfg, Path(folder))
+        tokenizer = load_tokenizer(source)
         task = load_task(cfg, tokenizer)
-        experiment = Experiment(cfg, None, path, tokenizer, task, build_rewards(cfg, task), build_args(cfg))
+        experiment = Experiment(cfg, None, source, tokenizer, task, build_rewards(cfg, task), build_args(cfg))
         trainer = build_trainer(experiment)
         seconds: dict[str, list[float]] = defaultdict(list)
 

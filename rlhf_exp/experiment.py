@@ -1,6 +1,6 @@
 """What one experiment is made of: run.py makes it once, and every later stage takes it.
 
-experiment = Experiment(cfg, folder, model_path, tokenizer, task, rewards, args)
+experiment = Experiment(cfg, folder, model, tokenizer, task, rewards, args)
 evaluator = PolicyEvaluator(experiment)
 trainer = build_trainer(experiment)
 """
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, TrainingArguments
 
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.models.source import ModelSource
     from rlhf_exp.rewards import RewardFunction
     from rlhf_exp.runs.folder import RunFolder
     from rlhf_exp.tasks import Task
@@ -23,7 +24,7 @@ class Experiment:
 
     Attributes:
         folder: where the run is written.
-        model_path: the start model's folder or hub id, of full weights.
+        model: where the start model's full weights are.
         task: the rows to train on and the held-out rows.
         rewards: in the order of `cfg.reward.weights`.
         args: TRL's arguments; None where nothing is trained (rlhf_exp.sample).
@@ -31,7 +32,7 @@ class Experiment:
 
     cfg: "Config"
     folder: "RunFolder"
-    model_path: str
+    model: "ModelSource"
     tokenizer: "PreTrainedTokenizerBase"
     task: "Task"
     rewards: "list[RewardFunction]"

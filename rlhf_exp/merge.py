@@ -31,16 +31,18 @@ def _work(arguments: list[str]) -> None:
     print(f"adds {adapter} to its base: {args.out}", flush=True)
     import transformers
 
-    from rlhf_exp.models.adapters import AdapterError, WrongBase, find_base, merge
+    from rlhf_exp.models.adapters import merge
+    from rlhf_exp.models.source import AdapterError, ModelSource, WrongBase
 
     transformers.utils.logging.set_verbosity_error()
+    source = ModelSource(str(adapter), base=args.base, dtype=args.dtype)
     try:
-        merge(adapter, args.out, args.base, args.dtype)
+        merge(source, args.out)
     except WrongBase as error:
         raise ConfigError([f"{error}; give the base it was trained on with --base FOLDER"]) from None
     except AdapterError as error:
         raise ConfigError([str(error)]) from None
-    print(f"written: {args.out} ({adapter} on {find_base(adapter, args.base)}, {args.dtype})")
+    print(f"written: {args.out} ({adapter} on {source.weights}, {args.dtype})")
 
 
 def _find_problem(adapter: Path, out: Path) -> str | None:

@@ -22,8 +22,8 @@ from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import FAILED, ConfigError, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import free_memory, identify_weights, load_tokenizer, resolve_model
-from rlhf_exp.models.loading import name_model
+from rlhf_exp.models.loading import free_memory, load_tokenizer, resolve_model
+from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_start_model
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.command import describe_stop
@@ -131,17 +131,17 @@ def _load(cfg: Config, folder: RunFolder) -> Experiment:
     """Load what the experiment is made of, and check that it fits together; a resumed run must find the same."""
     with folder.phase("load"):
         args = build_args(cfg)
-        model_path = resolve_model(cfg, folder.path)
-        tokenizer = load_tokenizer(cfg, model_path)
-    task = _load_rows(cfg, folder, model_path, tokenizer)
+        model = resolve_model(cfg, folder.path)
+        tokenizer = load_tokenizer(model)
+    task = _load_rows(cfg, folder, model, tokenizer)
     with folder.phase("load"):
         rewards = build_rewards(cfg, task)
         if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
-            _check_inputs(cfg, folder, {"reward model": identify_weights(cfg.reward.path)})
-    return Experiment(cfg, folder, model_path, tokenizer, task, rewards, args)
+            _check_inputs(cfg, folder, {"reward model": locate_reward_model(cfg).identify()})
+    return Experiment(cfg, folder, model, tokenizer, task, rewards, args)
 
 
-def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreTrainedTokenizerBase") -> Task:
+def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: "PreTrainedTokenizerBase") -> Task:
     """The task's rows; those to learn from are sampled from the start model first where the task gives none."""
     with folder.phase("load"):
         task = load_task(cfg, tokenizer)
@@ -152,9 +152,9 @@ def _load_rows(cfg: Config, folder: RunFolder, model_path: str, tokenizer: "PreT
         samples = cfg.task.samples
         if samples in (None, "self"):
             with folder.phase("sample"):
-                samples = sample(cfg, folder.path / "samples", model_path, tokenizer)
+                samples = sample(cfg, folder.path / "samples", model, tokenizer)
         task = learn_from(cfg, task, Path(samples))
-    inputs = {"start model": identify_weights(model_path), "rows to train on": hash_rows(task.train)}
+    inputs = {"start model": model.identify(), "rows to train on": hash_rows(task.train)}
     _check_inputs(cfg, folder, {**inputs, "held-out rows": hash_rows([*task.eval, *task.pairs])})
     for note in task.notes:
         print(note)
@@ -181,7 +181,7 @@ def _list_facts(cfg: Config) -> dict[str, Any]:
     return {
         "algo": cfg.algo.name,
         "task": cfg.task.name,
-        "model": name_model(cfg),
+        "model": locate_start_model(cfg).name,
         "loss_type": cfg.algo.args.get("loss_type"),
         "seed": cfg.seed,
         "max_tokens": cfg.max_tokens,

@@ -27,13 +27,13 @@ def load_tokenizer(cfg: "Config") -> "PreTrainedTokenizerBase":
         ConfigError: it cannot be had.
     """
     # Here, since they bring torch and peft, which take seconds, and the rest of this module wants neither.
-    from rlhf_exp.models import set_thinking
-    from rlhf_exp.models.loading import locate_model, read_tokenizer
+    from rlhf_exp.models.loading import read_tokenizer, set_thinking
+    from rlhf_exp.models.source import locate_start_model
     from rlhf_exp.models.untrained import build_tokenizer
 
-    made = cfg.model.init is not None
-    tokenizer = build_tokenizer(cfg.model.init) if made else read_tokenizer(cfg, locate_model(cfg))
-    set_thinking(cfg, tokenizer)
+    source, init = locate_start_model(cfg), cfg.model.init
+    tokenizer = build_tokenizer(init) if init is not None else read_tokenizer(source)
+    set_thinking(source, tokenizer)
     tokenizer.model_max_length = NO_LIMIT
     return tokenizer
 

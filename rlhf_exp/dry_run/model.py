@@ -12,9 +12,9 @@ from rlhf_exp.config.hub import is_hub_id, is_offline
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models import load_tokenizer
 from rlhf_exp.models.adapters import build_peft_config
-from rlhf_exp.models.loading import load_config, locate_model
+from rlhf_exp.models.loading import load_tokenizer
+from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def load_shape(cfg: Config, unchecked: list[str]) -> "PretrainedConfig | None":
     """The model's config; None, and a line in `unchecked`, where only the network has it."""
     if cfg.model.init is not None:
         return build_config(cfg.model.init, build_tokenizer(cfg.model.init))
-    path = locate_model(cfg)
-    config = _unless_offline(lambda: load_config(cfg, path), path, f"model.path={path}: its config.json", unchecked)
+    source = locate_start_model(cfg)
+    config = _unless_offline(lambda: source.config, source.path, "its config.json", unchecked)
     known = find_shape(cfg.model.path, cfg.model.base, None, cfg.model.name).values
     if config is not None or known is None or known.get("model_type") not in CONFIG_MAPPING:
         return config
@@ -37,8 +37,8 @@ def find_tokenizer(cfg: Config, unchecked: list[str]) -> "PreTrainedTokenizerBas
     """The model's tokenizer; None, and a line in `unchecked`, where only the network has it."""
     if cfg.model.init is not None:
         return build_tokenizer(cfg.model.init)
-    path = locate_model(cfg)
-    return _unless_offline(lambda: load_tokenizer(cfg, path), path, f"model.path={path}: its tokenizer", unchecked)
+    source = locate_start_model(cfg)
+    return _unless_offline(lambda: load_tokenizer(source), source.path, "its tokenizer", unchecked)
 
 
 def build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedModel, int]":
@@ -65,5 +65,5 @@ def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: li
     except ConfigError:
         if not is_hub_id(path) or not is_offline():
             raise
-        unchecked.append(f"{what} is not in the hub's cache")
+        unchecked.append(f"model.path={path}: {what} is not in the hub's cache")
         return None

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.config.values import show
 from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
-from rlhf_exp.models import identify_weights, load_policy
 from rlhf_exp.models.generation import choose_method
+from rlhf_exp.models.loading import load_policy
 from rlhf_exp.runs.folder import write_json
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def sample_start_model(
     `model` is the start model where the caller has it loaded. `baseline_cached` of run.json says which it was.
     """
     cfg = experiment.cfg
-    key = baseline_key(cfg, identify_weights(experiment.model_path), prompt_ids)
+    key = baseline_key(cfg, experiment.model.identify(), prompt_ids)
     held_out = read_baseline(cfg, key, len(prompt_ids))
     experiment.folder.record["baseline_cached"] = held_out is not None
     if held_out is None:
-        model = load_policy(cfg, experiment.model_path) if model is None else model
+        model = load_policy(experiment.model) if model is None else model
         held_out = sample_held_out(model, experiment.tokenizer, prompt_ids, cfg, title=title)
         write_baseline(cfg.eval.cache_dir, key, held_out)
     return held_out

@@ -7,6 +7,7 @@
 Files are written as soon as there is something to write, so that a crash leaves what was measured.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel
@@ -34,7 +35,8 @@ from rlhf_exp.evaluation.preferences import (
     summarise_preferences,
 )
 from rlhf_exp.evaluation.training_loss import explain_other_loss
-from rlhf_exp.models import load_policy, load_scorer
+from rlhf_exp.models.loading import load_policy, load_scorer
+from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.tasks.prompts import encode_prompts
 
@@ -56,7 +58,7 @@ class PolicyEvaluator:
     def measure_start_model(self) -> Probe:
         """Measure the start model, from the cache where it is there; returns the probe for training."""
         cfg, run_dir = self.experiment.cfg, self.experiment.folder.path
-        start_model = load_policy(cfg, self.experiment.model_path)
+        start_model = load_policy(self.experiment.model)
         held_out = sample_start_model(self.experiment, self.prompt_ids, "baseline", start_model)
         self.samples = describe_samples("baseline", self.experiment, held_out)
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
@@ -73,8 +75,8 @@ class PolicyEvaluator:
         """Measure what was saved, and how it differs from the start model."""
         cfg, task, run_dir = self.experiment.cfg, self.experiment.task, self.experiment.folder.path
         tokenizer = self.experiment.tokenizer
-        start_model = load_policy(cfg, self.experiment.model_path)
-        policy = load_policy(cfg, str(run_dir / "model"), start_model.dtype)
+        start_model = load_policy(self.experiment.model)
+        policy = load_policy(replace(self.experiment.model.at(run_dir / "model"), dtype=start_model.dtype))
         held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model)
         trained = describe_samples("trained", self.experiment, held_out)
         sections = {
@@ -130,14 +132,14 @@ class ScorerEvaluator:
     def measure_start_model(self) -> None:
         """Measure the untrained reward model. There is no probe: a reward model has no next-token distribution."""
         run_dir = self.experiment.folder.path
-        self.rows = self._score("baseline", self.experiment.model_path)
+        self.rows = self._score("baseline", self.experiment.model)
         write_json(run_dir / "evaluation.json", {"baseline": summarise_preferences(self.rows)})
         write_jsonl(run_dir / "preferences.jsonl", self.rows)
 
     def measure_trained_model(self) -> None:
         """Measure what was saved."""
         run_dir = self.experiment.folder.path
-        trained = self._score("trained", str(run_dir / "model"))
+        trained = self._score("trained", self.experiment.model.at(run_dir / "model"))
         sections = {
             "baseline": summarise_preferences(self.rows),
             "trained": summarise_preferences(trained),
@@ -147,6 +149,7 @@ class ScorerEvaluator:
         write_jsonl(run_dir / "preferences.jsonl", [*self.rows, *trained])
         write_json(run_dir / "errors.json", find_errors(trained))
 
-    def _score(self, which: str, path: str) -> list[dict[str, Any]]:
+    def _score(self, which: str, source: ModelSource) -> list[dict[str, Any]]:
         cfg, tokenizer, pairs = self.experiment.cfg, self.experiment.tokenizer, self.experiment.task.pairs
-        return describe_pairs(which, pairs, score_pairs(load_scorer(cfg, path), tokenizer, pairs, cfg), tokenizer)
+        scores = score_pairs(load_scorer(source, cfg.seed), tokenizer, pairs, cfg)
+        return describe_pairs(which, pairs, scores, tokenizer)

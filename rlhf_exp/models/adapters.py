@@ -1,10 +1,9 @@
 """LoRA adapters: their configuration, which model one belongs to, how it is put on that, and merging.
 
-peft_config = build_peft_config(cfg)                                   # None for peft=none
-merge("outputs/x/model", "merged")                                     # a model of full weights in safetensors
+peft_config = build_peft_config(cfg)                 # None for peft=none
+merge(ModelSource("outputs/x/model"), "merged")      # a model of full weights in safetensors
 """
 
-import json
 import warnings
 from functools import partial
 from pathlib import Path
@@ -13,27 +12,25 @@ from typing import TYPE_CHECKING, Any
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.model_shape import find_start_model
 from rlhf_exp.config.values import show
+from rlhf_exp.models.source import TASK_TYPES, AdapterError, ModelSource, WrongBase
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
-CLASSES = {"CAUSAL_LM": AutoModelForCausalLM, "SEQ_CLS": AutoModelForSequenceClassification}
+CLASSES = dict(zip(TASK_TYPES, (AutoModelForCausalLM, AutoModelForSequenceClassification), strict=True))
 """By the task type that an adapter records: what it is put on."""
 
 MOST = 200  # characters of a library's error in one of our lines
-
-
-class AdapterError(Exception):
-    """An adapter cannot be used. One line, led by the adapter's folder."""
-
-
-class WrongBase(AdapterError):
-    """An adapter's base cannot be had, or is not the model that it was trained on; another may be named."""
 
 
 def build_peft_config(cfg: "Config") -> LoraConfig | None:
@@ -52,52 +49,24 @@ def build_peft_config(cfg: "Config") -> LoraConfig | None:
     )
 
 
-def is_adapter(path: str | Path) -> bool:
-    """Whether a path is an adapter's folder, which holds the difference to a base, not a model."""
-    return (Path(path) / "adapter_config.json").is_file()
+def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
+    """The tokenizer beside a model, or an adapter's; its base's where it brings none."""
+    own = not source.is_adapter or (Path(source.path) / "tokenizer_config.json").is_file()
+    at = source.path if own else source.weights
+    return AutoTokenizer.from_pretrained(at, trust_remote_code=source.trust_remote_code)
 
 
-def read_task_type(adapter: str | Path) -> str:
-    """CAUSAL_LM for a language model's adapter, SEQ_CLS for a reward model's.
-
-    Raises:
-        AdapterError: it is of another kind, or says nothing.
-    """
-    found = _read_config(adapter).get("task_type")
-    if found not in CLASSES:
-        raise AdapterError(f"{adapter}: is an adapter of task type {show(found)}; must be {' or '.join(CLASSES)}")
-    return found
-
-
-def find_base(adapter: str | Path, base: str | None = None) -> str:
-    """The folder or hub id of an adapter's base: `base` where given, else what the adapter records.
-
-    Adapters of a run whose start model was made in its own folder look for it there, so that a run can be moved.
-
-    Raises:
-        WrongBase: it is an adapter too.
-    """
-    recorded = base or _read_config(adapter)["base_model_name_or_path"]
-    if base is None and (start_model := find_start_model(Path(adapter), recorded)):
-        return start_model
-    if is_adapter(Path(recorded).expanduser()):
-        raise WrongBase(f"{adapter}: is an adapter, and so is its base {recorded}; that must hold full weights")
-    return str(Path(recorded).expanduser()) if Path(recorded).expanduser().is_dir() else recorded
-
-
-def load_base(kind: Any, adapter: str | Path, base: str | None = None, **kwargs: Any) -> PreTrainedModel:
+def load_base(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel:
     """The base of an adapter, by `kind.from_pretrained(base, **kwargs)`.
 
     Raises:
         WrongBase: it cannot be loaded.
     """
-    found = find_base(adapter, base)
     try:
-        return kind.from_pretrained(found, **kwargs)
+        return kind.from_pretrained(source.weights, **kwargs)
     except (OSError, ValueError, SafetensorError) as error:
-        raise WrongBase(
-            f"{adapter}: is an adapter for {found}, which cannot be loaded ({show(str(error), MOST)})"
-        ) from None
+        reason = f"is an adapter for {source.weights}, which cannot be loaded ({show(str(error), MOST)})"
+        raise WrongBase(f"{source.path}: {reason}") from None
 
 
 def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
@@ -139,41 +108,25 @@ def keep_dtype_on_resume(model: PeftModel) -> None:
         model.load_adapter = partial(model.load_adapter, autocast_adapter_dtype=False)
 
 
-def merge(
-    adapter: str | Path,
-    out: str | Path,
-    base: str | None = None,
-    dtype: str = "float32",
-    trust_remote_code: bool = False,
-) -> None:
-    """Write base plus adapter as one model of full weights, with its tokenizer.
+def merge(source: ModelSource, out: str | Path) -> None:
+    """Write base plus adapter as one model of full weights in the source's dtype, with its tokenizer.
 
     The base is loaded unquantised. An adapter trained on a 4-bit base learned beside weights rounded to 4 bits: merged
-    onto the unrounded ones it is not the model that was trained, but differs from it by that rounding.
-
-    Args:
-        dtype: of the merged weights; "auto" takes the base's own. In bfloat16 the sum is rounded once more.
+    onto the unrounded ones it is not the model that was trained, but differs from it by that rounding. In bfloat16 the
+    sum is rounded once more.
 
     Raises:
         AdapterError: it is no adapter that we know; as WrongBase, its base cannot be loaded, or does not fit.
     """
-    task_type = read_task_type(adapter)
-    scores = {"num_labels": 1} if task_type == "SEQ_CLS" else {}
-    model = load_base(CLASSES[task_type], adapter, base, dtype=dtype, trust_remote_code=trust_remote_code, **scores)
-    at = adapter if (Path(adapter) / "tokenizer_config.json").is_file() else find_base(adapter, base)
+    scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
+    numerics = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code}
+    model = load_base(CLASSES[source.task_type], source, **numerics, **scores)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(at, trust_remote_code=trust_remote_code)
+        tokenizer = read_tokenizer(source)
     except (OSError, ValueError) as error:
-        raise AdapterError(f"{adapter}: its tokenizer cannot be loaded from {at} ({show(str(error), MOST)})") from None
-    merged = put_on(model, adapter).merge_and_unload()
+        raise AdapterError(f"{source.path}: its tokenizer cannot be loaded ({show(str(error), MOST)})") from None
+    merged = put_on(model, source.path).merge_and_unload()
     if scores:  # it pools at the last token that is not padding
         merged.config.pad_token_id = tokenizer.pad_token_id
     merged.save_pretrained(out)
     tokenizer.save_pretrained(out)
-
-
-def _read_config(adapter: str | Path) -> dict[str, Any]:
-    try:
-        return json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise AdapterError(f"{adapter}: its adapter_config.json cannot be read ({error})") from None

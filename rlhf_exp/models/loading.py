@@ -1,9 +1,13 @@
-"""What `from_pretrained` gives, of a model or of an adapter on its base, with one line for what it cannot read.
+"""Loads tokenizers and models from where they are (source.py), with one line for what cannot be read.
 
-model = load_model(AutoModelForCausalLM, cfg, path, "model.path", dtype="float32", quantization=None)
-is_classifier(cfg, path, "model.path")     # False
+    source = resolve_model(cfg, run_dir)     # the start model, of full weights
+    tokenizer = load_tokenizer(source)
+    model = load_policy(source)
+
+Of an adapter the base is loaded and the adapter put on it.
 """
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,141 +15,172 @@ import torch
 from peft import PeftModel
 from safetensors import SafetensorError
 from transformers import (
-    AutoConfig,
-    AutoTokenizer,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
     BitsAndBytesConfig,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    set_seed,
 )
 
-from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import adapters
-from rlhf_exp.models.adapters import AdapterError, WrongBase, is_adapter
-from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.positions import patch_position_ids
 from rlhf_exp.models.quantization import keep_unpacked
+from rlhf_exp.models.source import AdapterError, ModelSource, locate_start_model
+from rlhf_exp.models.untrained import create_untrained
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
-ASSETS = Path(__file__).parent.parent / "assets"
-
-UNREADABLE = (OSError, ValueError, SafetensorError)
-"""What from_pretrained raises for a folder or hub id that it cannot read."""
-
-OFFLINE = {
-    "model.path": "; without a network use model=tiny, model=tiny_gpt2, or model.path=FOLDER",
-    "reward.path": "; without a network use reward.path=RUN_DIR",
-}
-HINTS = {
-    "model.path": "set model.base=FOLDER to the one it was trained on",
-    "reward.path": "merge it onto the one it was trained on: python -m rlhf_exp.merge ADAPTER OUT --base FOLDER",
-}
+UNREADABLE = (OSError, ValueError, SafetensorError, AdapterError)
+"""What from_pretrained raises for a folder or hub id that it cannot read, and an adapter for one without its base."""
 
 
-def locate_model(cfg: "Config") -> str:
-    """The folder or hub id that cfg.model names, for a model that is not to be made: may be an adapter's."""
-    if cfg.model.path is None:
-        return str(ASSETS / cfg.model.name)
-    return str(Path(cfg.model.path).expanduser()) if is_folder(cfg.model.path) else cfg.model.path
+def resolve_model(cfg: "Config", run_dir: Path) -> ModelSource:
+    """The start model, of full weights. One that is not there yet is made in the run folder, once: an untrained one,
+    seeded, or an adapter merged onto its base (unquantised, in cfg.model.dtype).
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    source = locate_start_model(cfg)
+    if cfg.model.init is None and not source.is_adapter:
+        return source
+    path, part = run_dir / "start_model", run_dir / "start_model.part"
+    if not path.exists():
+        shutil.rmtree(part, ignore_errors=True)  # of a run that ended while it was written
+        if cfg.model.init is not None:
+            create_untrained(cfg.model.init, cfg.seed, part)
+        else:
+            _merge(source, part)
+        part.rename(path)
+    return source.at(path)
 
 
-def name_model(cfg: "Config") -> str:
-    """What records call the start model: the option's name, or the end of the path given instead of its own."""
-    path = cfg.model.path
-    if path is None or (is_hub_id(path) and cfg.model.name != "tiny"):
-        return cfg.model.name
-    return "/".join(Path(path).parts[-2:])
+def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
+    """Load the tokenizer, with a pad token (EOS where it has none, as TRL does), with the model's context as its
+    `model_max_length` where that is shorter, and with thinking as the source says.
+
+    Raises:
+        ConfigError: it cannot be had, with the local option to use; it has neither a pad nor an EOS token; or its
+            chat template does not know thinking.
+    """
+    tokenizer = read_tokenizer(source)
+    if tokenizer.pad_token is None and tokenizer.eos_token is None:
+        raise source.refuse("its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    set_thinking(source, tokenizer)
+    context = getattr(source.config.get_text_config(), "max_position_embeddings", None)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, context or tokenizer.model_max_length)
+    return tokenizer
 
 
-def is_folder(path: str) -> bool:
-    """Whether a model path is a local folder, not a hub id."""
-    return Path(path).expanduser().is_dir()
-
-
-def find_named_base(cfg: "Config", path: str) -> str | None:
-    """cfg.model.base is that of cfg.model.path; the adapters that runs make record theirs."""
-    return cfg.model.base if cfg.model.path is not None and path == locate_model(cfg) else None
-
-
-def read_tokenizer(cfg: "Config", path: str, key: str = "model.path") -> PreTrainedTokenizerBase:
+def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     """The tokenizer as it lies there; of an adapter that brings none, its base's.
 
     Raises:
         ConfigError: it cannot be had, with the local option to use.
     """
     try:
-        at = path
-        if is_adapter(path) and not (Path(path) / "tokenizer_config.json").is_file():
-            at = adapters.find_base(path, find_named_base(cfg, path))
-        tokenizer = AutoTokenizer.from_pretrained(at, trust_remote_code=cfg.model.trust_remote_code)
-    except (*UNREADABLE, AdapterError) as error:
-        raise ConfigError([explain(path, error, key)]) from None
+        tokenizer = adapters.read_tokenizer(source)
+    except UNREADABLE as error:
+        raise source.explain(error) from None
     if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one of a folder without its files
-        raise ConfigError([f"{key}={path}: holds no tokenizer; must have a tokenizer.json, or its older files"])
+        raise source.refuse("holds no tokenizer; must have a tokenizer.json, or its older files")
     return tokenizer
 
 
-def load_config(cfg: "Config", path: str, key: str = "model.path") -> PreTrainedConfig:
-    """The model's configuration; of an adapter, its base's.
+def set_thinking(source: ModelSource, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write thinking on or off into the chat template, so that TRL's every use of it and ours see the same prompt.
 
     Raises:
-        ConfigError: it cannot be had, with the local option to use.
+        ConfigError: the template does not know thinking.
     """
-    try:
-        at = adapters.find_base(path, find_named_base(cfg, path)) if is_adapter(path) else path
-        return AutoConfig.from_pretrained(at, trust_remote_code=cfg.model.trust_remote_code)
-    except (*UNREADABLE, AdapterError) as error:
-        raise ConfigError([explain(path, error, key)]) from None
+    thinking, template = source.enable_thinking, tokenizer.chat_template
+    if thinking is None:
+        return
+    if "enable_thinking" not in str(template):
+        lacks = "has no chat template" if template is None else "has a chat template without thinking"
+        raise ConfigError([f"model.enable_thinking={show(thinking)}: model={source.name} {lacks}; must be null"])
+    marked = f"{{%- set enable_thinking = {show(thinking)} %}}"
+    if not template.startswith(marked):
+        tokenizer.chat_template = marked + template
 
 
-def is_classifier(cfg: "Config", path: str, key: str) -> bool:
-    """Whether a folder, hub id or adapter's folder holds a sequence classifier, which a reward model is."""
-    try:
-        if is_adapter(path):
-            return adapters.read_task_type(path) == "SEQ_CLS"
-    except AdapterError as error:
-        raise ConfigError([explain(path, error, key)]) from None
-    return any(name.endswith("ForSequenceClassification") for name in load_config(cfg, path, key).architectures or [])
+def load_policy(source: ModelSource) -> PreTrainedModel | PeftModel:
+    """Load a causal language model for measuring, in evaluation mode, on the run's device.
+
+    Raises:
+        ConfigError: it cannot be had, with the local option to use, or is not a language model.
+    """
+    _refuse_classifier(source)
+    return _load(AutoModelForCausalLM, source)
 
 
-def load_model(
-    kind: Any, cfg: "Config", path: str, key: str, dtype: str | torch.dtype, quantization: dict | None, **kwargs: Any
-) -> PreTrainedModel | PeftModel:
-    """Load a model of the auto class `kind`, in evaluation mode, on the run's device, its positions mended.
+def load_scorer(source: ModelSource, seed: int | None = None) -> PreTrainedModel | PeftModel:
+    """Load a reward model: a sequence classifier with one label, in evaluation mode, on the run's device.
+
+    The reward is read at the last token that is not padding; where EOS serves for padding (GPT-2), that is the last
+    one before EOS, in training and here alike.
 
     Args:
-        path: a folder or hub id, or an adapter's folder.
-        key: the configuration's key that names it, for messages.
-        quantization: arguments of BitsAndBytesConfig.
+        seed: a head that the weights lack is drawn after set_seed(seed), which makes it the one that RewardTrainer
+            starts from. Without a seed it must be there.
 
     Raises:
-        ConfigError: it cannot be had, with the local option to use.
+        ConfigError: it cannot be had, with the local option to use, or is not a classifier with one label.
     """
+    if seed is None and not source.is_classifier:
+        held = (source.config.architectures or ["of no named class"])[0]
+        raise source.refuse(f"holds a language model ({held}), not a reward model; train one with algo=reward_model")
+    if source.is_classifier and not source.is_adapter and source.config.num_labels != 1:
+        raise source.refuse(f"holds a classifier with {source.config.num_labels} labels; a reward model has one")
+    pad_id = load_tokenizer(source).pad_token_id
+    if seed is not None:
+        set_seed(seed)
+    model = _load(AutoModelForSequenceClassification, source, num_labels=1)
+    model.config.get_text_config().pad_token_id = pad_id
+    return model
+
+
+def free_memory() -> None:
+    """Give the GPU memory of deleted models back."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | PeftModel:
     kwargs |= {
-        "dtype": dtype,
-        "attn_implementation": cfg.model.attn_implementation,
-        "trust_remote_code": cfg.model.trust_remote_code,
-        "quantization_config": BitsAndBytesConfig(**quantization) if quantization else None,
+        "dtype": source.dtype,
+        "attn_implementation": source.attn_implementation,
+        "trust_remote_code": source.trust_remote_code,
+        "quantization_config": BitsAndBytesConfig(**source.quantization) if source.quantization else None,
         # On a GPU weights are quantised, and a missing head is drawn, there, as in TRL.
-        "device_map": None if cfg.device.use_cpu else {"": "cuda"},
+        "device_map": None if source.use_cpu else {"": "cuda"},
     }
     try:
-        if is_adapter(path):
-            model = adapters.put_on(adapters.load_base(kind, path, find_named_base(cfg, path), **kwargs), path)
+        if source.is_adapter:
+            model = adapters.put_on(adapters.load_base(kind, source, **kwargs), source.path)
         else:
-            model = kind.from_pretrained(path, **kwargs)
-    except (*UNREADABLE, AdapterError) as error:
-        raise ConfigError([explain(path, error, key)]) from None
-    mend_positions(model)
+            model = kind.from_pretrained(source.path, **kwargs)
+    except UNREADABLE as error:
+        raise source.explain(error) from None
+    patch_position_ids(model)
     keep_unpacked(model)
-    return model.to("cpu" if cfg.device.use_cpu else "cuda").eval()
+    return model.to("cpu" if source.use_cpu else "cuda").eval()
 
 
-def explain(path: str, error: Exception, key: str = "model.path") -> str:
-    """One line: why what `key` names cannot be loaded, and the local option to use."""
-    if isinstance(error, AdapterError):
-        return f"{key}={error}; {HINTS[key]}" if isinstance(error, WrongBase) else f"{key}={error}"
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return f"{key}={path}: cannot be loaded ({first}){'' if is_folder(path) else OFFLINE[key]}"
+def _merge(source: ModelSource, out: Path) -> None:
+    if source.algo != "reward_model":
+        _refuse_classifier(source)
+    try:
+        adapters.merge(source, out)
+    except AdapterError as error:
+        raise source.explain(error) from None
+
+
+def _refuse_classifier(source: ModelSource) -> None:
+    if source.is_classifier:
+        raise source.refuse(f"holds a reward model; algo={source.algo} needs a language model")

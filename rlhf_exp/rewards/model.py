@@ -47,12 +47,14 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
     Raises:
         ConfigError: no reward model, one that cannot read these prompts, or no held-out rewards to normalise by.
     """
-    from rlhf_exp.models import load_reward_model
+    from rlhf_exp.models.loading import load_scorer, load_tokenizer
     from rlhf_exp.models.scoring import score_sequences
+    from rlhf_exp.models.source import locate_reward_model
     from rlhf_exp.tasks.tokens import encode_answers
 
     mean, std = _read_normalisation(cfg) if cfg.reward.normalize else (0.0, 1.0)
-    scorer, tokenizer = load_reward_model(cfg)
+    source = locate_reward_model(cfg)
+    scorer, tokenizer = load_scorer(source), load_tokenizer(source)
     _check_prompts(cfg, tokenizer, [row["prompt"] for row in [*task.train, *task.eval]])
     context, warned = tokenizer.model_max_length, False
 
@@ -99,7 +101,7 @@ def _read_normalisation(cfg: "Config") -> tuple[float, float]:
 
 def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts: list["Text"]) -> None:
     """Refuse prompts in another form, or of other words, than the reward model's: its scores would mean nothing."""
-    from rlhf_exp.models import count_unknown
+    from rlhf_exp.tasks.prompts import count_unknown
 
     forms, chat = {True: "messages", False: "plain text"}, not isinstance(prompts[0], str)
     trained_on_chat = _reads_chat(cfg, tokenizer)

@@ -63,7 +63,7 @@ def _sample_and_show(cfg: Config, folder: Path) -> None:
     import torch
     import transformers
 
-    from rlhf_exp.models import load_tokenizer, resolve_model
+    from rlhf_exp.models.loading import load_tokenizer, resolve_model
     from rlhf_exp.report.tables import duration, percent
     from rlhf_exp.runs.load import load_run
     from rlhf_exp.sample.draw import sample
@@ -73,8 +73,8 @@ def _sample_and_show(cfg: Config, folder: Path) -> None:
     transformers.utils.logging.disable_progress_bar()
     if cfg.device.threads:
         torch.set_num_threads(cfg.device.threads)
-    model_path = resolve_model(cfg, folder)
-    run = load_run(sample(cfg, folder, model_path, load_tokenizer(cfg, model_path)))
+    model = resolve_model(cfg, folder)
+    run = load_run(sample(cfg, folder, model, load_tokenizer(model)))
     section, counts = run.evaluation["baseline"], run.facts["samples"]
     shown = [f"accuracy {percent(section['accuracy'])}"]
     shown += [f"pass@{k} {percent(found)}" for k, found in section.get("pass_at_k", {}).items() if k != "1"]

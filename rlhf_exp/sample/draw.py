@@ -1,6 +1,6 @@
 """Draws and grades completions of training prompts into a run folder.
 
-sample(cfg, Path("outputs/samples/x"), model_path, tokenizer)
+sample(cfg, Path("outputs/samples/x"), model, tokenizer)
 """
 
 from dataclasses import asdict, replace
@@ -15,8 +15,10 @@ from rlhf_exp.runs.folder import RunFolder, read_record, write_json, write_jsonl
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from rlhf_exp.models.source import ModelSource
 
-def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTokenizerBase") -> Path:
+
+def sample(cfg: Config, folder: Path, model: "ModelSource", tokenizer: "PreTrainedTokenizerBase") -> Path:
     """Sample into `folder`, from `cfg.seed`, and return it; one that is finished already stays as it is.
 
     Raises:
@@ -27,7 +29,6 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     from rlhf_exp.evaluation.completions import describe_samples
     from rlhf_exp.evaluation.metrics import summarise
     from rlhf_exp.experiment import Experiment
-    from rlhf_exp.models.loading import name_model
     from rlhf_exp.tasks import Task, find_rows
     from rlhf_exp.tasks.prompts import check_budget, check_vocabulary, encode_prompts
     from rlhf_exp.tasks.sampled import count_samples
@@ -40,9 +41,9 @@ def sample(cfg: Config, folder: Path, model_path: str, tokenizer: "PreTrainedTok
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)
     prompt_ids = encode_prompts(tokenizer, task.eval)
-    facts = {"algo": "sample", "task": name, "model": name_model(cfg), "seed": cfg.seed, "max_tokens": cfg.max_tokens}
+    facts = {"algo": "sample", "task": name, "model": model.name, "seed": cfg.seed, "max_tokens": cfg.max_tokens}
     out = RunFolder.create(folder, facts)
-    experiment = Experiment(cfg, out, model_path, tokenizer, task, rewards=[])
+    experiment = Experiment(cfg, out, model, tokenizer, task, rewards=[])
     try:
         (folder / ".hydra").mkdir(exist_ok=True)
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))

@@ -13,7 +13,6 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models import count_unknown
 from rlhf_exp.tasks import prompts_per_rollout
 
 if TYPE_CHECKING:
@@ -45,6 +44,19 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
                 " use ranges that the model knows, or another model"
             ]
         )
+
+
+def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> dict[str, int]:
+    """How often each word of plain-text prompts falls outside the vocabulary; empty for a byte-level tokenizer."""
+    counts: dict[str, int] = {}
+    if tokenizer.unk_token_id is None:
+        return counts
+    for prompt in prompts:
+        encoded = tokenizer(prompt, return_offsets_mapping=True)
+        for token, (start, end) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+            if token == tokenizer.unk_token_id:
+                counts[prompt[start:end]] = counts.get(prompt[start:end], 0) + 1
+    return counts
 
 
 def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
-from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.positions import patch_position_ids
 from rlhf_exp.models.quantization import keep_unpacked
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def build_trainer(experiment: "Experiment") -> "Trainer":
     trainer = module.build(experiment)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
-            mend_positions(model)
+            patch_position_ids(model)
             keep_unpacked(model)
     keep_dtype_on_resume(trainer.model)
     return trainer
@@ -40,7 +40,7 @@ def list_arguments(experiment: "Experiment") -> dict[str, Any]:
 
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     return {
-        "model": experiment.model_path,
+        "model": experiment.model.path,
         "reward_funcs": experiment.rewards,
         "args": experiment.args,
         "train_dataset": Dataset.from_list(experiment.task.train),

@@ -23,7 +23,7 @@ def build(experiment: Experiment) -> "Trainer":
     trainer_class = load_object(row.trainer)
     resumable = type(f"Resumable{trainer_class.__name__}", (Resumable, trainer_class), {})
     return resumable(
-        model=experiment.model_path,
+        model=experiment.model.path,
         args=experiment.args,
         train_dataset=Dataset.from_list([{name: item[name] for name in row.columns} for item in experiment.task.train]),
         processing_class=experiment.tokenizer,

@@ -9,7 +9,7 @@ from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.unfit import WORK
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer
@@ -26,10 +26,10 @@ def random_reward(completions, **columns):
 def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None):
     """The meter and the trainer of a finished training."""
     cfg = compose_config([*SMALL, *overrides, f"output_dir={folder}"])
-    path = resolve_model(cfg, folder)
+    source = resolve_model(cfg, folder)
     task = Task("countdown", rows, [], None)
     trainer = build_trainer(
-        Experiment(cfg, None, path, load_tokenizer(cfg, path), task, [random_reward], build_args(cfg))
+        Experiment(cfg, None, source, load_tokenizer(source), task, [random_reward], build_args(cfg))
     )
     trainer.callback_handler.callbacks.insert(0, MetricsWriter(folder, None, every_steps=1))
     meter = ComputeMeter(train_tokens)

@@ -9,7 +9,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.tasks import load_task
 
@@ -22,12 +22,12 @@ DPO, SFT = ["algo=dpo", "reward=none"], ["algo=sft", "reward=none"]
 def measure(tmp_path, *overrides):
     """evaluation.json, of the start model twice."""
     cfg = compose_config([*SMALL, f"eval.cache_dir={tmp_path / 'cache'}", *overrides])
-    model_path = resolve_model(cfg, tmp_path)
-    tokenizer = load_tokenizer(cfg, model_path)
+    source = resolve_model(cfg, tmp_path)
+    tokenizer = load_tokenizer(source)
     folder, task = RunFolder(tmp_path, {}), load_task(cfg, tokenizer)
-    evaluator = PolicyEvaluator(Experiment(cfg, folder, model_path, tokenizer, task, []))
+    evaluator = PolicyEvaluator(Experiment(cfg, folder, source, tokenizer, task, []))
     evaluator.measure_start_model()
-    shutil.copytree(model_path, tmp_path / "model")
+    shutil.copytree(source.path, tmp_path / "model")
     evaluator.measure_trained_model()
     return json.loads((tmp_path / "evaluation.json").read_text())
 

@@ -14,8 +14,8 @@ from rlhf_exp.evaluation.held_out_loss import (
     score_demonstrations,
     token_loss,
 )
-from rlhf_exp.models import load_tokenizer
-from rlhf_exp.models.loading import locate_model
+from rlhf_exp.models.loading import load_tokenizer
+from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.countdown.rows import split_of
@@ -87,7 +87,7 @@ def test_a_completion_ends_with_the_end_token_once():
 def test_sft_has_demonstrations_of_the_held_out_prompts(overrides, number):
     cfg = compose_config(["algo=sft", "eval.rows=8", "task.train_rows=8", *overrides])
     if cfg.model.init is None:
-        tokenizer = load_tokenizer(cfg, locate_model(cfg))
+        tokenizer = load_tokenizer(locate_start_model(cfg))
     else:
         tokenizer = build_byte_tokenizer()
     task = load_task(cfg, tokenizer)
@@ -97,7 +97,7 @@ def test_sft_has_demonstrations_of_the_held_out_prompts(overrides, number):
 
 def test_held_out_traces_are_on_as_many_numbers_as_those_of_training_and_of_the_split_of_eval():
     cfg = compose_config(["algo=sft", "eval.rows=64", "task.train_rows=8", "task.traces.numbers=[2]"])
-    task = load_task(cfg, load_tokenizer(cfg, locate_model(cfg)))
+    task = load_task(cfg, load_tokenizer(locate_start_model(cfg)))
     prompts = [row["prompt"] for row in task.demonstrations]
     assert 0 < len(prompts) == len(set(prompts)) <= 64
     for prompt in prompts:
@@ -108,7 +108,7 @@ def test_held_out_traces_are_on_as_many_numbers_as_those_of_training_and_of_the_
 
 def test_algorithms_that_learn_from_no_demonstration_have_none():
     cfg = compose_config(["algo=grpo", "eval.rows=8", "task.train_rows=8"])
-    assert load_task(cfg, load_tokenizer(cfg, locate_model(cfg))).demonstrations == []
+    assert load_task(cfg, load_tokenizer(locate_start_model(cfg))).demonstrations == []
 
 
 def test_sft_logs_a_figure_at_its_first_step():

@@ -44,7 +44,8 @@ def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(tmp
     from rlhf_exp.config.compose import compose_config
     from rlhf_exp.config.trl_args import build_args
     from rlhf_exp.experiment import Experiment
-    from rlhf_exp.models import load_tokenizer
+    from rlhf_exp.models.loading import load_tokenizer
+    from rlhf_exp.models.source import locate_start_model
     from rlhf_exp.tasks import Task
     from rlhf_exp.trainers import build_trainer
 
@@ -56,8 +57,9 @@ def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(tmp
     overrides += ["algo.args.beta=0", "algo.args.logging_steps=1", "algo.args.save_strategy=no", "device=cpu"]
     cfg = compose_config([*overrides, f"output_dir={tmp_path}", "algo.args.per_device_train_batch_size=64"])
     rows = [{"id": str(i), "prompt": "Once upon a time"} for i in range(200)]
-    task, tokenizer = Task("stories", rows, [], None), load_tokenizer(cfg, str(STORIES))
-    trainer = build_trainer(Experiment(cfg, None, str(STORIES), tokenizer, task, [share], build_args(cfg)))
+    source = locate_start_model(cfg)
+    task, tokenizer = Task("stories", rows, [], None), load_tokenizer(source)
+    trainer = build_trainer(Experiment(cfg, None, source, tokenizer, task, [share], build_args(cfg)))
     trainer.train()
     rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
     assert rewards[-1] > 5 * rewards[0], rewards

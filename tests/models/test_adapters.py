@@ -12,8 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.merge import main
-from rlhf_exp.models import load_policy, load_scorer, load_tokenizer, resolve_model
-from rlhf_exp.models.adapters import build_peft_config, find_base, is_adapter, keep_dtype_on_resume, merge
+from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume, merge
+from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model
+from rlhf_exp.models.source import ModelSource, locate_start_model
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 INIT = {"hidden_size": 64, "intermediate_size": 64, "max_position_embeddings": 64}
@@ -28,8 +29,8 @@ def compose(architecture, *overrides):
 def make_run(folder, architecture, *overrides):
     """A run's folder: start_model, and in model/ an adapter of which nothing is zero, saved as TRL saves it."""
     cfg = compose(architecture, *overrides)
-    path = resolve_model(cfg, folder)
-    base = load_scorer(cfg, path) if cfg.algo.name == "reward_model" else load_policy(cfg, path)
+    source = resolve_model(cfg, folder)
+    base = load_scorer(source, cfg.seed) if cfg.algo.name == "reward_model" else load_policy(source)
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -41,8 +42,8 @@ def make_run(folder, architecture, *overrides):
             if "lora_B" in name:
                 torch.nn.init.normal_(parameter.data, std=0.2)
     model.save_pretrained(folder / "model")
-    load_tokenizer(cfg, path).save_pretrained(folder / "model")
-    return cfg, model, path
+    load_tokenizer(source).save_pretrained(folder / "model")
+    return cfg, model, source
 
 
 @torch.no_grad()
@@ -53,28 +54,28 @@ def logits(model):
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def lora(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    cfg, model, path = make_run(folder, request.param, "peft=lora")
-    return folder, cfg, model, path
+    cfg, model, source = make_run(folder, request.param, "peft=lora")
+    return folder, cfg, model, source
 
 
 def test_an_adapter_is_loaded_onto_its_base_as_it_was_saved(lora):
-    folder, cfg, model, path = lora
-    loaded = load_policy(cfg, str(folder / "model"))
+    folder, cfg, model, source = lora
+    loaded = load_policy(source.at(folder / "model"))
     assert torch.equal(logits(loaded), logits(model))
-    assert not torch.allclose(logits(loaded), logits(load_policy(cfg, path)), atol=1e-2)
+    assert not torch.allclose(logits(loaded), logits(load_policy(source)), atol=1e-2)
     assert not loaded.training
     with loaded.disable_adapter():
-        assert torch.equal(logits(loaded), logits(load_policy(cfg, path)))
+        assert torch.equal(logits(loaded), logits(load_policy(source)))
 
 
 def test_merged_weights_give_the_adapters_logits(lora, tmp_path):
-    folder, cfg, model, _ = lora
-    merge(folder / "model", tmp_path / "merged")
+    folder, _, model, source = lora
+    merge(ModelSource(str(folder / "model")), tmp_path / "merged")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
     assert torch.allclose(logits(merged), logits(model), atol=1e-5)  # measured: 6e-7
     assert (
         AutoTokenizer.from_pretrained(tmp_path / "merged").get_vocab()
-        == load_tokenizer(cfg, str(folder / "model")).get_vocab()
+        == load_tokenizer(source.at(folder / "model")).get_vocab()
     )
     files = {file.suffix for file in (tmp_path / "merged").iterdir()}
     assert files == {".json", ".safetensors"}
@@ -82,18 +83,18 @@ def test_merged_weights_give_the_adapters_logits(lora, tmp_path):
 
 def test_a_run_starts_from_another_runs_adapter(lora, tmp_path):
     """model.path=RUN/model: merged into the new run's folder once, and trained and measured from there."""
-    folder, cfg, model, _ = lora
+    folder, cfg, model, source = lora
     name = cfg.model.init["architecture"]
     started = compose_config(["model=gpt2", f"model.path={folder / 'model'}", "algo=dpo", "peft=lora", "device=cpu"])
-    path = resolve_model(started, tmp_path)
-    assert path == str(tmp_path / "start_model") and not is_adapter(path)
+    start = resolve_model(started, tmp_path)
+    assert start.path == str(tmp_path / "start_model") and not start.is_adapter
     written = (tmp_path / "start_model" / "model.safetensors").stat().st_mtime_ns
-    assert resolve_model(started, tmp_path) == path
+    assert resolve_model(started, tmp_path) == start
     assert (tmp_path / "start_model" / "model.safetensors").stat().st_mtime_ns == written
-    policy = load_policy(started, path)
+    policy = load_policy(start)
     assert policy.config.model_type == name
     assert torch.allclose(logits(policy), logits(model), atol=1e-5)
-    assert load_tokenizer(started, path).pad_token_id == load_tokenizer(cfg, str(folder / "model")).pad_token_id
+    assert load_tokenizer(start).pad_token_id == load_tokenizer(source.at(folder / "model")).pad_token_id
 
 
 def test_a_merge_that_was_cut_off_is_begun_again(lora, tmp_path):
@@ -101,22 +102,22 @@ def test_a_merge_that_was_cut_off_is_begun_again(lora, tmp_path):
     started = compose_config(["model=gpt2", f"model.path={folder / 'model'}", "device=cpu"])
     (tmp_path / "start_model.part").mkdir()
     (tmp_path / "start_model.part" / "config.json").write_text("{}")
-    policy = load_policy(started, resolve_model(started, tmp_path))
+    policy = load_policy(resolve_model(started, tmp_path))
     assert torch.allclose(logits(policy), logits(model), atol=1e-5)
     assert not (tmp_path / "start_model.part").exists()
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_reward_models_adapter_carries_its_head(architecture, tmp_path):
-    cfg, model, path = make_run(tmp_path, architecture, "peft=lora", "algo=reward_model")
+    cfg, model, source = make_run(tmp_path, architecture, "peft=lora", "algo=reward_model")
     saved = load_file(tmp_path / "model" / "adapter_model.safetensors")
     assert sum(name.endswith("score.weight") for name in saved) == 1
     torch.manual_seed(5)  # the head does not come from the random state
-    loaded = load_scorer(cfg, str(tmp_path / "model"))
+    loaded = load_scorer(source.at(tmp_path / "model"))
     assert logits(loaded).shape == (2, 1)
     assert torch.equal(logits(loaded), logits(model))
-    merge(tmp_path / "model", tmp_path / "merged")
-    merged = load_scorer(cfg, str(tmp_path / "merged"))
+    merge(ModelSource(str(tmp_path / "model")), tmp_path / "merged")
+    merged = load_scorer(source.at(tmp_path / "merged"))
     assert torch.allclose(logits(merged), logits(model), atol=1e-5)
     assert merged.config.architectures[0].endswith("ForSequenceClassification")
     assert json.loads((tmp_path / "merged" / "config.json").read_text())["pad_token_id"] == 0
@@ -124,20 +125,21 @@ def test_a_reward_models_adapter_carries_its_head(architecture, tmp_path):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, tmp_path):
-    cfg, model, path = make_run(tmp_path, architecture, "peft=qlora")
+    cfg, model, source = make_run(tmp_path, architecture, "peft=qlora")
     assert {type(m).__name__ for m in model.modules()} >= {"Linear4bit"}
     assert model.get_base_model().dtype == torch.bfloat16
     assert logits(model).isfinite().all()
-    loaded = load_policy(cfg, str(tmp_path / "model"))
+    loaded = load_policy(source.at(tmp_path / "model"))
     assert torch.equal(logits(loaded), logits(model))
-    merge(tmp_path / "model", tmp_path / "merged")
+    merge(ModelSource(str(tmp_path / "model")), tmp_path / "merged")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
     assert merged.dtype == torch.float32
     # The same adapter on the float32 base: what the merge is of. It differs from what was trained by the rounding.
-    whole = load_policy(compose(architecture, "peft=lora"), str(tmp_path / "model"))
+    whole = load_policy(locate_start_model(compose(architecture, "peft=lora")).at(tmp_path / "model"))
     assert torch.allclose(logits(merged), logits(whole), atol=1e-5)
     rounding = (logits(merged) - logits(model)).abs().max()
-    assert 1e-4 < rounding < 0.5 * (logits(merged) - logits(load_policy(compose(architecture), path))).abs().max()
+    plain = load_policy(locate_start_model(compose(architecture)).at(source.path))
+    assert 1e-4 < rounding < 0.5 * (logits(merged) - logits(plain)).abs().max()
 
 
 @pytest.mark.parametrize(("algo", "peft"), [("sft", "lora"), ("sft", "qlora"), ("reward_model", "qlora")])
@@ -154,9 +156,9 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(algo, peft,
             f"algo.args.max_steps={steps}", "algo.args.save_steps=2", "algo.args.save_total_limit=null",
             "algo.args.learning_rate=1e-2", "algo.args.lr_scheduler_type=constant",
         )  # fmt: skip
-        path = resolve_model(cfg, tmp_path)
+        source = resolve_model(cfg, tmp_path)
         task = type("Rows", (), {"train": rows})
-        parts = Experiment(cfg, None, path, load_tokenizer(cfg, path), task, [], build_args(cfg))
+        parts = Experiment(cfg, None, source, load_tokenizer(source), task, [], build_args(cfg))
         trainer = build_trainer(parts)
         keep_dtype_on_resume(trainer.model)
         trainer.train(resume_from_checkpoint=resume)
@@ -168,7 +170,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(algo, peft,
     assert whole.keys() == resumed.keys()
     for name, tensor in whole.items():
         assert torch.equal(tensor, resumed[name]), name
-    assert find_base(tmp_path / "whole" / "model") == str(tmp_path / "start_model")
+    assert ModelSource(str(tmp_path / "whole" / "model")).weights == str(tmp_path / "start_model")
 
 
 def test_a_moved_run_finds_the_start_model_in_its_own_folder(lora, tmp_path):
@@ -183,14 +185,14 @@ def test_a_moved_run_finds_the_start_model_in_its_own_folder(lora, tmp_path):
     for file in (folder / "start_model").iterdir():
         (moved / "start_model" / file.name).write_bytes(file.read_bytes())
     for name in ("model", "checkpoints/checkpoint-2"):
-        assert find_base(moved / name) == str(moved / "start_model")
+        assert ModelSource(str(moved / name)).weights == str(moved / "start_model")
 
 
 def test_the_command_writes_a_model_and_says_so(lora, tmp_path, capsys):
-    folder, _, model, path = lora
+    folder, _, model, source = lora
     (folder / "run.json").write_text("{}")
     assert main([str(folder), str(tmp_path / "out"), "--dtype", "bfloat16"]) == 0
-    assert f"written: {tmp_path / 'out'} ({folder / 'model'} on {path}, bfloat16)\n" in capsys.readouterr().out
+    assert f"written: {tmp_path / 'out'} ({folder / 'model'} on {source.path}, bfloat16)\n" in capsys.readouterr().out
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert merged.dtype == torch.bfloat16
     assert torch.allclose(logits(merged), logits(model), atol=0.05)
@@ -204,12 +206,12 @@ def refuse(capsys, *arguments):
 
 
 def test_the_command_refuses_in_one_line(tmp_path, capsys):
-    _, _, path = make_run(tmp_path / "a", "gpt2", "peft=lora")
+    _, _, source = make_run(tmp_path / "a", "gpt2", "peft=lora")
     adapter, out = tmp_path / "a" / "model", tmp_path / "out"
     capsys.readouterr()
     kinds = "must be an adapter's folder, or a run's with peft=lora or peft=qlora"
     assert refuse(capsys, tmp_path / "x", out) == f"{tmp_path / 'x'}: no adapter_config.json there; {kinds}"
-    assert refuse(capsys, path, out) == f"{path}: already a model of full weights; {kinds}"
+    assert refuse(capsys, source.path, out) == f"{source.path}: already a model of full weights; {kinds}"
     assert refuse(capsys, adapter, tmp_path) == f"{tmp_path}: is not empty; must be a new or empty folder"
     give = "; give the base it was trained on with --base FOLDER"
     line = refuse(capsys, adapter, out, "--base", tmp_path / "nowhere")
@@ -229,7 +231,7 @@ def test_an_adapter_for_another_base_is_refused_in_one_line(tmp_path):
         "another width": compose("gpt2", "model.init.hidden_size=32"),
     }
     for name, other in bases.items():
-        base = resolve_model(other, tmp_path / name)
+        base = resolve_model(other, tmp_path / name).path
         cfg = compose_config(["model=gpt2", f"model.path={adapter}", f"model.base={base}", "device=cpu"])
         with pytest.raises(ConfigError) as error:
             resolve_model(cfg, tmp_path / "run")
@@ -246,14 +248,14 @@ def test_a_base_that_is_gone_is_refused_in_one_line(tmp_path):
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "/gone/x"}))
     cfg = compose_config(["model=gpt2", f"model.path={adapter}", "model.parameters=1e6", "device=cpu"])
-    for attempt in (lambda: resolve_model(cfg, tmp_path / "run"), lambda: load_policy(cfg, str(adapter))):
+    for attempt in (lambda: resolve_model(cfg, tmp_path / "run"), lambda: load_policy(locate_start_model(cfg))):
         with pytest.raises(ConfigError) as error:
             attempt()
         (line,) = error.value.problems
         assert line.startswith(f"model.path={adapter}: is an adapter for /gone/x, which cannot be loaded (")
         assert line.endswith("; set model.base=FOLDER to the one it was trained on")
     cfg = compose_config(["model=gpt2", f"model.path={adapter}", f"model.base={tmp_path}/a/start_model", "device=cpu"])
-    assert load_policy(cfg, resolve_model(cfg, tmp_path / "run")).config.model_type == "gpt2"
+    assert load_policy(resolve_model(cfg, tmp_path / "run")).config.model_type == "gpt2"
 
 
 @pytest.mark.parametrize("task_type", [None, "QUESTION_ANS"])

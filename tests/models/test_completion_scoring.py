@@ -15,9 +15,10 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.models.generation import Sampling, sample_completions
+from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.models.scoring import completion_logps
+from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config
 from rlhf_exp.trainers import build_trainer
 
@@ -63,7 +64,7 @@ def sampled(request, saved):
     """(name of the dtype, model, tokenizer, rows of (prompt ids, completion ids), log-probabilities when sampled)."""
     path, tokenizer = saved
     dtype = ["peft=qlora"] if request.param == "nf4" else [f"model.dtype={request.param}"]
-    model = load_policy(compose_config(["model=gpt2", f"model.path={path}", "device=cpu", *dtype]), path)
+    model = load_policy(locate_start_model(compose_config(["model=gpt2", f"model.path={path}", "device=cpu", *dtype])))
     return request.param, model, tokenizer, *sample(model, tokenizer, "compact")
 
 
@@ -164,10 +165,10 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
             "++algo.args.disable_dropout=true",
         ]  # fmt: skip
     )
-    path = resolve_model(cfg, tmp_path)
-    tokenizer, task = load_tokenizer(cfg, path), SimpleNamespace(train=[{"prompt": prompt} for prompt in PROMPTS])
+    source = resolve_model(cfg, tmp_path)
+    tokenizer, task = load_tokenizer(source), SimpleNamespace(train=[{"prompt": prompt} for prompt in PROMPTS])
     rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
-    trainer = build_trainer(Experiment(cfg, None, path, tokenizer, task, rewards, build_args(cfg)))
+    trainer = build_trainer(Experiment(cfg, None, source, tokenizer, task, rewards, build_args(cfg)))
     drawn, scored, draw, score = [], {}, torch.multinomial, trainer._get_per_token_logps_and_entropies
 
     def record_draw(probabilities, *args, **kwargs):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,21 +10,20 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import (
-    count_unknown,
-    identify_weights,
+from rlhf_exp.models.loading import (
     load_policy,
-    load_reward_model,
     load_scorer,
     load_tokenizer,
     resolve_model,
     set_thinking,
 )
-from rlhf_exp.models.loading import ASSETS, name_model
+from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
+from rlhf_exp.tasks.prompts import count_unknown
 from rlhf_exp.trainers import build_trainer
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
@@ -70,7 +70,9 @@ def logits(model):
 def test_a_model_is_named_by_its_option_or_by_the_path_that_was_given(overrides, name, tmp_path):
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "config.json").write_text("{}")
-    assert name_model(compose_config([text.replace("FOLDER", str(tmp_path)) for text in overrides])) == name
+    assert (
+        locate_start_model(compose_config([text.replace("FOLDER", str(tmp_path)) for text in overrides])).name == name
+    )
 
 
 # The model that ships.
@@ -98,19 +100,19 @@ def test_an_untrained_model_is_made_once_and_is_seeded(tmp_path):
     cfg = compose_config(["algo=sft", "model=tiny_untrained", "seed=3"])
     first, again = resolve_model(cfg, tmp_path / "a"), resolve_model(cfg, tmp_path / "b")
     other = resolve_model(compose_config(["algo=sft", "model=tiny_untrained", "seed=4"]), tmp_path / "c")
-    assert identify_weights(first) == identify_weights(again) != identify_weights(other)
+    assert first.identify() == again.identify() != other.identify()
     assert resolve_model(cfg, tmp_path / "a") == first
-    weights = load_file(f"{first}/model.safetensors")
+    weights = load_file(f"{first.path}/model.safetensors")
     assert sum(tensor.numel() for tensor in weights.values()) < 1_000_000
 
 
 def test_weights_are_told_apart_by_any_file_that_matters(tmp_path):
     cfg = compose_config(["algo=sft", "model=tiny_untrained"])
-    path = resolve_model(cfg, tmp_path)
-    before = identify_weights(path)
+    source = resolve_model(cfg, tmp_path)
+    before = source.identify()
     config = json.loads((tmp_path / "start_model" / "config.json").read_text())
     (tmp_path / "start_model" / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 0.1}))
-    assert identify_weights(path) != before
+    assert source.identify() != before
 
 
 # Policies. With adapters: test_adapters.py.
@@ -120,27 +122,27 @@ def test_weights_are_told_apart_by_any_file_that_matters(tmp_path):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_policy_is_finite_and_comes_back_as_it_was_saved(architecture, dtype, tmp_path):
     cfg = compose(architecture, f"model.dtype={dtype}")
-    policy = load_policy(cfg, resolve_model(cfg, tmp_path))
+    policy = load_policy(resolve_model(cfg, tmp_path))
     assert str(policy.dtype) == f"torch.{dtype}" and not policy.training
     assert logits(policy).isfinite().all()
     policy.save_pretrained(tmp_path / "again")
-    assert torch.equal(logits(load_policy(cfg, str(tmp_path / "again"))), logits(policy))
+    assert torch.equal(logits(load_policy(locate_start_model(cfg).at(tmp_path / "again"))), logits(policy))
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_the_attention_is_the_configured_one(attention, tmp_path):
     cfg = compose("qwen3", f"model.attn_implementation={attention}")
-    assert load_policy(cfg, resolve_model(cfg, tmp_path)).config._attn_implementation == attention
+    assert load_policy(resolve_model(cfg, tmp_path)).config._attn_implementation == attention
 
 
-def test_a_given_dtype_overrules_the_configs(tmp_path):
-    cfg = compose("gpt2")
-    assert load_policy(cfg, resolve_model(cfg, tmp_path), torch.bfloat16).dtype == torch.bfloat16
+def test_a_dtype_of_torchs_is_one_too(tmp_path):
+    source = resolve_model(compose("gpt2"), tmp_path)
+    assert load_policy(replace(source, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
 def test_a_loaded_gpt2_has_its_positions_mended(tmp_path):
     cfg = compose("gpt2")
-    policy = load_policy(cfg, resolve_model(cfg, tmp_path))
+    policy = load_policy(resolve_model(cfg, tmp_path))
     padded = torch.cat([torch.zeros(2, 3, dtype=torch.long), IDS], 1)
     mask = torch.tensor([[0] * 3 + [1] * 6] * 2)
     with torch.no_grad():
@@ -153,12 +155,12 @@ def test_a_loaded_gpt2_has_its_positions_mended(tmp_path):
 def test_the_tokenizer_knows_the_models_context(tmp_path):
     for architecture in ARCHITECTURES:
         cfg = compose(architecture)
-        path = resolve_model(cfg, tmp_path / architecture)
-        assert load_tokenizer(cfg, path).model_max_length == INIT["max_position_embeddings"]
-    shorter = AutoTokenizer.from_pretrained(path)
+        source = resolve_model(cfg, tmp_path / architecture)
+        assert load_tokenizer(source).model_max_length == INIT["max_position_embeddings"]
+    shorter = AutoTokenizer.from_pretrained(source.path)
     shorter.model_max_length = 7
-    shorter.save_pretrained(path)
-    assert load_tokenizer(cfg, path).model_max_length == 7
+    shorter.save_pretrained(source.path)
+    assert load_tokenizer(source).model_max_length == 7
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_a_real_tokenizer_pads_with_its_own_token_or_eos(architecture, pad, cont
     for file in (TOKENIZERS / architecture).iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     AutoConfig.for_model(architecture, max_position_embeddings=context).save_pretrained(tmp_path)
-    tokenizer = load_tokenizer(of_folder(tmp_path), str(tmp_path))
+    tokenizer = load_tokenizer(locate_start_model(of_folder(tmp_path)))
     assert (tokenizer.pad_token, tokenizer.model_max_length) == (pad, context)
     assert tokenizer("Hello world")["input_ids"] == {"gpt2": [15496, 995]}.get(architecture, [9707, 1879])
 
@@ -179,21 +181,21 @@ def test_a_real_tokenizer_pads_with_its_own_token_or_eos(architecture, pad, cont
 def write_tokenizer(folder, **tokens):
     """A model's folder whose tokenizer has these special tokens only."""
     cfg = compose("gpt2")
-    path = resolve_model(cfg, folder)
+    source = resolve_model(cfg, folder)
     file = folder / "start_model" / "tokenizer_config.json"
     settings = {key: value for key, value in json.loads(file.read_text()).items() if not key.endswith("_token")}
     file.write_text(json.dumps(settings | tokens))
-    return path
+    return source.path
 
 
 def test_eos_serves_where_there_is_no_pad_token(tmp_path):
     path = write_tokenizer(tmp_path, eos_token="<eos>")
-    assert load_tokenizer(of_folder(path), path).pad_token == "<eos>"
+    assert load_tokenizer(locate_start_model(of_folder(path))).pad_token == "<eos>"
 
 
 def test_a_tokenizer_with_neither_is_refused_in_one_line(tmp_path):
     path = write_tokenizer(tmp_path)
-    assert refusal(load_tokenizer, of_folder(path), path) == (
+    assert refusal(load_tokenizer, locate_start_model(of_folder(path))) == (
         f"model.path={path}: its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json"
     )
 
@@ -206,7 +208,7 @@ def test_words_outside_a_closed_vocabulary_are_counted():
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    line = refusal(load_tokenizer, of_folder(tmp_path), str(tmp_path))
+    line = refusal(load_tokenizer, locate_start_model(of_folder(tmp_path)))
     assert line.startswith(f"model.path={tmp_path}: cannot be loaded (")
 
 
@@ -221,7 +223,8 @@ def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
         "model.path=openai-community/gpt2: cannot be loaded (We couldn't connect to the hub.);"
         " without a network use model=tiny, model=tiny_gpt2, or model.path=FOLDER"
     )
-    assert refusal(load_tokenizer, cfg, cfg.model.path) == refusal(load_policy, cfg, cfg.model.path) == line
+    source = locate_start_model(cfg)
+    assert refusal(load_tokenizer, source) == refusal(load_policy, source) == line
     cfg = compose_config(["task=hh_rlhf", "reward=model", "reward.path=org/name", "device=cpu"])
     assert refusal(load_reward_model, cfg) == (
         "reward.path=org/name: cannot be loaded (We couldn't connect to the hub.);"
@@ -235,12 +238,14 @@ def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
 def test_thinking_is_told_to_a_template_that_knows_it():
     template = "{% if enable_thinking is false %}<think></think>{% endif %}"
     tokenizer = SimpleNamespace(chat_template=template)
-    set_thinking(compose_config(["device=cpu"]), tokenizer)
+    set_thinking(locate_start_model(compose_config(["device=cpu"])), tokenizer)
     assert tokenizer.chat_template == template
     for thinking in ("true", "false"):
         tokenizer = SimpleNamespace(chat_template=template)
         for _ in range(2):  # a saved tokenizer has it already
-            set_thinking(compose_config(["device=cpu", f"model.enable_thinking={thinking}"]), tokenizer)
+            set_thinking(
+                locate_start_model(compose_config(["device=cpu", f"model.enable_thinking={thinking}"])), tokenizer
+            )
             assert tokenizer.chat_template == f"{{%- set enable_thinking = {thinking} %}}{template}"
 
 
@@ -249,7 +254,7 @@ def test_thinking_is_told_to_a_template_that_knows_it():
 )
 def test_thinking_is_refused_where_the_template_does_not_know_it(template, reason):
     cfg = compose_config(["device=cpu", "model.enable_thinking=false"])
-    assert refusal(set_thinking, cfg, SimpleNamespace(chat_template=template)) == (
+    assert refusal(set_thinking, locate_start_model(cfg), SimpleNamespace(chat_template=template)) == (
         f"model.enable_thinking=false: model=tiny has {reason}; must be null"
     )
 
@@ -260,7 +265,7 @@ def test_qwen3s_own_template_thinks_or_does_not():
     texts = {}
     for thinking in ("null", "true", "false"):
         tokenizer = AutoTokenizer.from_pretrained(TOKENIZERS / "qwen3")
-        set_thinking(compose_config(["device=cpu", f"model.enable_thinking={thinking}"]), tokenizer)
+        set_thinking(locate_start_model(compose_config(["device=cpu", f"model.enable_thinking={thinking}"])), tokenizer)
         chat = [{"role": "user", "content": "Hi"}]
         texts[thinking] = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     assert texts["null"] == texts["true"] != texts["false"]
@@ -275,7 +280,7 @@ def test_the_untrained_head_is_the_one_that_training_starts_from(architecture, p
     cfg = compose(architecture, "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}", "seed=5")
     trainer = make_trainer(cfg, tmp_path)
     torch.rand(3)
-    scorer = load_scorer(cfg, resolve_model(cfg, tmp_path))
+    scorer = load_scorer(resolve_model(cfg, tmp_path), cfg.seed)
     head = [tensor for name, tensor in trainer.model.named_parameters() if "score" in name]
     assert all(torch.equal(scorer.score.weight, tensor) for tensor in head) and len(head) == (
         2 if peft == "qlora" else 1
@@ -286,11 +291,16 @@ def test_the_untrained_head_is_the_one_that_training_starts_from(architecture, p
 
 def save_scorer(folder, architecture="qwen3", labels=1):
     cfg = compose(architecture)
-    path = resolve_model(cfg, folder)
+    source = resolve_model(cfg, folder)
     kwargs = {"num_labels": labels}
-    AutoModelForSequenceClassification.from_pretrained(path, **kwargs).save_pretrained(folder / "model")
-    load_tokenizer(cfg, path).save_pretrained(folder / "model")
-    return path
+    AutoModelForSequenceClassification.from_pretrained(source.path, **kwargs).save_pretrained(folder / "model")
+    load_tokenizer(source).save_pretrained(folder / "model")
+    return source.path
+
+
+def load_reward_model(cfg):
+    source = locate_reward_model(cfg)
+    return load_scorer(source), load_tokenizer(source)
 
 
 def with_reward(path, *overrides):
@@ -326,7 +336,7 @@ def test_a_runs_reward_model_is_loaded_as_it_was_trained(peft, tmp_path):
     model, _ = load_reward_model(with_reward(tmp_path))
     assert model.dtype == trainer.model.dtype
     assert torch.equal(logits(model), logits(trainer.model.eval()))
-    assert torch.equal(logits(model), logits(load_scorer(cfg, str(tmp_path / "model"))))
+    assert torch.equal(logits(model), logits(load_scorer(locate_start_model(cfg).at(tmp_path / "model"))))
 
 
 def test_what_is_no_reward_model_is_refused_in_one_line(tmp_path):
@@ -337,7 +347,7 @@ def test_what_is_no_reward_model_is_refused_in_one_line(tmp_path):
     )
     many = f"{tmp_path / 'model'}: holds a classifier with 3 labels; a reward model has one"
     assert refusal(load_reward_model, with_reward(tmp_path / "model")) == f"reward.path={many}"
-    assert refusal(load_scorer, of_folder(tmp_path / "model"), str(tmp_path / "model")) == f"model.path={many}"
+    assert refusal(load_scorer, locate_start_model(of_folder(tmp_path / "model")), 0) == f"model.path={many}"
     run = tmp_path / "run"
     (run / ".hydra").mkdir(parents=True)
     (run / ".hydra" / "config.yaml").write_text("{}")
@@ -361,7 +371,7 @@ def test_a_reward_model_is_no_policy(peft, tmp_path):
     make_trainer(cfg, tmp_path).save_model(str(tmp_path / "model"))
     cfg = of_folder(tmp_path / "model", "algo=dpo")
     line = f"model.path={tmp_path / 'model'}: holds a reward model; algo=dpo needs a language model"
-    assert refusal(load_policy, cfg, str(tmp_path / "model")) == line
+    assert refusal(load_policy, locate_start_model(cfg)) == line
     if peft == "lora":
         assert refusal(resolve_model, cfg, tmp_path / "run") == line
 
@@ -370,10 +380,10 @@ def test_a_reward_model_is_no_policy(peft, tmp_path):
 
 
 def make_trainer(cfg, folder):
-    path = resolve_model(cfg, folder)
-    tokenizer, task = load_tokenizer(cfg, path), SimpleNamespace(train=ROWS)
+    source = resolve_model(cfg, folder)
+    tokenizer, task = load_tokenizer(source), SimpleNamespace(train=ROWS)
     rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
-    return build_trainer(Experiment(cfg, None, path, tokenizer, task, rewards, build_args(cfg)))
+    return build_trainer(Experiment(cfg, None, source, tokenizer, task, rewards, build_args(cfg)))
 
 
 def train(folder, algo, *overrides, watch=None):

@@ -6,7 +6,7 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from rlhf_exp.models.positions import count_positions, mend_positions
+from rlhf_exp.models.positions import count_positions, patch_position_ids
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 
 PROMPTS = ["a", "A much longer prompt than the others here", "two words", "and a fourth one"]
@@ -58,7 +58,7 @@ def test_positions_count_from_the_first_real_token():
 def test_left_padding_changes_gpt2_without_the_mend_and_not_with_it(kind):
     model = make_model(kind=kind)
     assert padding_error(model) > 0.1
-    mend_positions(model)
+    patch_position_ids(model)
     assert padding_error(model) < 1e-4
 
 
@@ -66,14 +66,14 @@ def test_left_padding_changes_gpt2_without_the_mend_and_not_with_it(kind):
 def test_a_rotary_model_needs_no_mend_and_gets_none(architecture):
     model = make_model(architecture, num_key_value_heads=1)
     assert padding_error(model) < 1e-4
-    mend_positions(model)
+    patch_position_ids(model)
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
 def test_a_second_mend_changes_nothing():
     model = make_model()
-    mend_positions(model)
-    mend_positions(model)
+    patch_position_ids(model)
+    patch_position_ids(model)
     assert len(model.transformer._forward_pre_hooks) == 1
 
 
@@ -83,7 +83,7 @@ def test_positions_that_the_caller_passes_are_kept():
     positions = torch.arange(ids.shape[1]).repeat(len(ids), 1)
     with torch.no_grad():
         wanted = model(input_ids=ids, attention_mask=mask, position_ids=positions).logits
-        mend_positions(model)
+        patch_position_ids(model)
         assert torch.equal(model(input_ids=ids, attention_mask=mask, position_ids=positions).logits, wanted)
 
 
@@ -91,14 +91,14 @@ def test_without_a_mask_nothing_is_filled_in():
     model = make_model()
     with torch.no_grad():
         wanted = model(input_ids=torch.tensor([ROWS[1]])).logits
-        mend_positions(model)
+        patch_position_ids(model)
         assert torch.equal(model(input_ids=torch.tensor([ROWS[1]])).logits, wanted)
 
 
 @torch.no_grad()
 def test_with_a_cache_only_the_new_columns_get_positions():
     model = make_model()
-    mend_positions(model)
+    patch_position_ids(model)
     ids, mask = pad_left(ROWS)
     whole = model(input_ids=ids, attention_mask=mask).logits[:, -3:]
     cache = model(input_ids=ids[:, :-3], attention_mask=mask[:, :-3], use_cache=True).past_key_values
@@ -112,7 +112,7 @@ def test_generate_is_the_same_with_the_mend():
     ids, mask = pad_left(ROWS)
     kwargs = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": TOKENIZER.pad_token_id}
     wanted = model.generate(input_ids=ids, attention_mask=mask, **kwargs)
-    mend_positions(model)
+    patch_position_ids(model)
     assert torch.equal(model.generate(input_ids=ids, attention_mask=mask, **kwargs), wanted)
 
 
@@ -121,13 +121,13 @@ def test_the_mend_reaches_the_backbone_below_peft(wrapped_first):
     model = make_model()
     config = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     if not wrapped_first:
-        mend_positions(model)
+        patch_position_ids(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         adapted = get_peft_model(model, config).eval()
     if wrapped_first:
         assert padding_error(adapted) > 0.1
-        mend_positions(adapted)
+        patch_position_ids(adapted)
     assert padding_error(adapted) < 1e-4
 
 
@@ -136,7 +136,7 @@ def test_checkpointing_sees_the_same_positions_twice():
     found = {}
     for checkpointing in (False, True):
         model = make_model(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-        mend_positions(model)
+        patch_position_ids(model)
         if checkpointing:
             model.gradient_checkpointing_enable()
         model.train()
@@ -196,5 +196,5 @@ def test_trl_scores_left_padded_rows_right_with_the_mend_and_wrong_without(train
             continue
         model.eval()
         assert score_error(trainer, model) > 0.1
-        mend_positions(model)
+        patch_position_ids(model)
         assert score_error(trainer, model) < 1e-5

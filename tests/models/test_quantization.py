@@ -13,8 +13,8 @@ from peft import get_peft_model
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import load_policy, load_scorer, load_tokenizer, resolve_model
 from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model
 from rlhf_exp.trainers import build_trainer
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
@@ -67,7 +67,7 @@ def test_bitsandbytes_still_decides_by_that_attribute():
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_gradients_of_a_loaded_model_are_the_same_after_a_pass_in_evaluation_mode(architecture, tmp_path):
     cfg = compose(architecture, tmp_path)
-    model = get_peft_model(load_policy(cfg, resolve_model(cfg, tmp_path)), build_peft_config(cfg))
+    model = get_peft_model(load_policy(resolve_model(cfg, tmp_path)), build_peft_config(cfg))
     assert_gradients_outlive_evaluation(model)
 
 
@@ -78,17 +78,17 @@ def test_gradients_of_a_trainers_model_are_the_same_after_a_pass_in_evaluation_m
     args = [] if algo == "sft" else ["algo.args.per_device_train_batch_size=4"]
     args += ["algo.args.num_generations=2"] if algo == "grpo" else []
     cfg = compose(architecture, tmp_path, f"algo={algo}", "algo.args.max_steps=1", *args)
-    path = resolve_model(cfg, tmp_path)
+    source = resolve_model(cfg, tmp_path)
     task = SimpleNamespace(train=[{"prompt": "ab", "completion": " cd"}] * 8)
     rewards = [lambda completions, **columns: [1.0 for _ in completions]]
-    parts = Experiment(cfg, None, path, load_tokenizer(cfg, path), task, rewards, build_args(cfg))
+    parts = Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg))
     assert_gradients_outlive_evaluation(build_trainer(parts).model)
 
 
 @pytest.mark.parametrize("architecture", ("gpt2", "qwen2"))
 def test_layers_with_a_bias_train_after_a_pass_in_evaluation_mode(architecture, tmp_path):
     cfg = compose(architecture, tmp_path, "algo=reward_model")
-    model = load_scorer(cfg, resolve_model(cfg, tmp_path))
+    model = load_scorer(resolve_model(cfg, tmp_path), cfg.seed)
     biases = [m for m in model.modules() if isinstance(m, bitsandbytes.nn.Linear4bit) and m.bias is not None]
     assert biases
     with torch.no_grad():

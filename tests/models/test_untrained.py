@@ -4,7 +4,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models import identify_weights
+from rlhf_exp.models.source import ModelSource
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer, create_untrained
 
 SHAPE = {
@@ -70,7 +70,7 @@ def test_the_seed_alone_decides_the_weights(tmp_path):
     for folder, seed in (("a", 3), ("b", 3), ("c", 4)):
         torch.rand(3)
         create_untrained(init, seed, tmp_path / folder)
-        found.append(identify_weights(str(tmp_path / folder)))
+        found.append(ModelSource(str(tmp_path / folder)).identify())
     assert found[0] == found[1] != found[2]
 
 

@@ -172,7 +172,7 @@ def test_a_language_model_is_refused(tmp_path):
     with pytest.raises(ConfigError) as error:
         build(run, PAIRS)
     assert error.value.problems == [
-        f"reward.path={run}: holds a language model (GPT2LMHeadModel), not a reward model;"
+        f"reward.path={run}/model: holds a language model (GPT2LMHeadModel), not a reward model;"
         " train one with algo=reward_model"
     ]
 

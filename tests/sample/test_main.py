@@ -11,7 +11,7 @@ import yaml
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.sample.__main__ import main
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import load_task
@@ -61,11 +61,11 @@ def test_the_folder_is_a_run_folder_of_train_prompts(finished):
 def test_samples_are_of_the_prompts_to_train_on_in_their_order(finished):
     cfg = compose_config([])
     rows = read_lines(finished / "samples.jsonl")
-    drawn = [row["id"] for row in draw_prompts(cfg, load_tokenizer(cfg, TINY), 16)]
+    drawn = [row["id"] for row in draw_prompts(cfg, load_tokenizer(TINY), 16)]
     assert [row["id"] for row in rows] == [name for name in drawn for _ in range(4)]
     assert {(row["which"], row["decoding"]) for row in rows} == {("baseline", "sampled")}
     assert [row["sample"] for row in rows[:5]] == [0, 1, 2, 3, 0]
-    assert {row["id"] for row in rows}.isdisjoint(row["id"] for row in load_task(cfg, load_tokenizer(cfg, TINY)).eval)
+    assert {row["id"] for row in rows}.isdisjoint(row["id"] for row in load_task(cfg, load_tokenizer(TINY)).eval)
 
 
 def test_the_summary_says_what_there_is_to_learn_from(finished, capsys):
@@ -82,7 +82,7 @@ def test_the_summary_says_what_there_is_to_learn_from(finished, capsys):
 
 def test_a_run_learns_from_the_folder(finished):
     cfg = compose_config(["algo=sft", f"task.samples={finished}"])
-    task = learn_from(cfg, load_task(cfg, load_tokenizer(cfg, TINY)), finished)
+    task = learn_from(cfg, load_task(cfg, load_tokenizer(TINY)), finished)
     graded = read_lines(finished / "samples.jsonl")
     correct = {
         (row["prompt"], row["completion"]) for row in graded if row["outcome"] == "correct" and not row["truncated"]
@@ -98,7 +98,7 @@ def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, t
     from rlhf_exp.trainers import build_trainer
 
     cfg = compose_config(["algo=sft", f"task.samples={finished}", f"output_dir={tmp_path}", "device=cpu"])
-    tokenizer = load_tokenizer(cfg, TINY)
+    tokenizer = load_tokenizer(TINY)
     task = learn_from(cfg, load_task(cfg, tokenizer), finished)
     trainer = build_trainer(Experiment(cfg, None, TINY, tokenizer, task, [], build_args(cfg)))
     for row, encoded in zip(task.train, trainer.train_dataset, strict=True):
@@ -113,7 +113,7 @@ def test_runs_with_the_same_settings_sample_once_and_another_seed_samples_anew(f
     found = {}
     for name, overrides in {"dpo": ["algo=dpo"], "rm": ["algo=reward_model"], "seed": ["algo=dpo", "seed=1"]}.items():
         cfg = compose_config([*overrides, *SMALL, cache, "eval.rows=4", "eval.completions=2", "eval.greedy=true"])
-        found[name] = sample(cfg, tmp_path / name, TINY, load_tokenizer(cfg, TINY))
+        found[name] = sample(cfg, tmp_path / name, TINY, load_tokenizer(TINY))
         assert found[name] == tmp_path / name
     cached = {name: json.loads((folder / "run.json").read_text())["baseline_cached"] for name, folder in found.items()}
     assert cached == {"dpo": True, "rm": True, "seed": False}
@@ -123,7 +123,7 @@ def test_runs_with_the_same_settings_sample_once_and_another_seed_samples_anew(f
 
 def test_a_finished_folder_is_used_again_and_a_broken_one_is_not(finished, tmp_path):
     cfg = compose_config(["algo=dpo", *SMALL, f"eval.cache_dir={finished.parent}/cache"])
-    tokenizer, folder = load_tokenizer(cfg, TINY), tmp_path / "samples"
+    tokenizer, folder = load_tokenizer(TINY), tmp_path / "samples"
     sample(cfg, folder, TINY, tokenizer)
     (folder / "samples.jsonl").write_text("kept\n")
     sample(cfg, folder, TINY, tokenizer)
@@ -149,7 +149,7 @@ def test_a_failure_is_a_line_and_a_record(tmp_path, capsys, monkeypatch):
 def test_prompts_outside_the_models_vocabulary_are_refused_before_there_is_a_folder(tmp_path):
     cfg = compose_config(["algo=dpo", *SMALL, "task.high=500"])
     with pytest.raises(ConfigError, match="^task=countdown: .* words of its prompts are not in the model's vocabulary"):
-        sample(cfg, tmp_path / "s", TINY, load_tokenizer(cfg, TINY))
+        sample(cfg, tmp_path / "s", TINY, load_tokenizer(TINY))
     assert not (tmp_path / "s").exists()
 
 
@@ -158,7 +158,7 @@ def test_a_budget_beyond_the_context_is_refused_for_a_reward_model_too(tmp_path)
     with pytest.raises(
         ConfigError, match=r"^max_tokens=100000: the model's context is \d+ tokens and the longest prompt"
     ):
-        sample(cfg, tmp_path / "s", TINY, load_tokenizer(cfg, TINY))
+        sample(cfg, tmp_path / "s", TINY, load_tokenizer(TINY))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.unfit import explain_unfit
 from rlhf_exp.tasks import Task
@@ -56,10 +56,10 @@ def configure(folder, *overrides):
 
 def make(folder, *overrides, lora=False):
     cfg = configure(folder, *overrides, *(["peft=lora", "peft.lora.r=2"] if lora else []))
-    path = resolve_model(cfg, folder)
+    source = resolve_model(cfg, folder)
     rewards = [reward] if ALGORITHMS[cfg.algo.name].online else []
     task = Task("t", ROWS, [], None)
-    trainer = build_trainer(Experiment(cfg, None, path, load_tokenizer(cfg, path), task, rewards, build_args(cfg)))
+    trainer = build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg)))
     ComputeMeter(cfg.train_tokens).watch(trainer)
     return trainer
 

@@ -13,7 +13,7 @@ from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.tasks import Task
@@ -40,10 +40,10 @@ def random_reward(completions, **columns):
 
 def build(folder, algo, *overrides, train_tokens=None):
     cfg = compose_config([f"algo={algo}", *ALGORITHMS[algo], *SMALL, *overrides, f"output_dir={folder}"])
-    path = resolve_model(cfg, folder)
+    source = resolve_model(cfg, folder)
     task = Task("countdown", ROWS, [], None)
     trainer = build_trainer(
-        Experiment(cfg, None, path, load_tokenizer(cfg, path), task, [random_reward], build_args(cfg))
+        Experiment(cfg, None, source, load_tokenizer(source), task, [random_reward], build_args(cfg))
     )
     ComputeMeter(train_tokens).watch(trainer)
     return trainer

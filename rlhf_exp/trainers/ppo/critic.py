@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
-from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.positions import patch_position_ids
 
 
 class SharedCritic(nn.Module):
@@ -58,7 +58,7 @@ class SeparateCritic(nn.Module):
         head = next(m for m in reversed(list(self.model.modules())) if isinstance(m, nn.Linear))
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
-        mend_positions(self.model)
+        patch_position_ids(self.model)
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """(batch, time) token ids and mask -> (batch, time) float32, the value after each token."""

@@ -5,7 +5,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer
 
@@ -27,9 +27,9 @@ def make_parts(tmp_path):
 
     def make(*overrides, folder="run"):
         cfg = compose_config([*SMALL, f"output_dir={tmp_path / folder}", *overrides])
-        path = resolve_model(cfg, Path(tmp_path))
+        source = resolve_model(cfg, Path(tmp_path))
         return Experiment(
-            cfg, None, path, load_tokenizer(cfg, path), Task("t", ROWS, [], None), [reward], build_args(cfg)
+            cfg, None, source, load_tokenizer(source), Task("t", ROWS, [], None), [reward], build_args(cfg)
         )
 
     return make

@@ -5,8 +5,8 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models import load_tokenizer
-from rlhf_exp.models.loading import locate_model
+from rlhf_exp.models.loading import load_tokenizer
+from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.prompts import check_context
 
@@ -109,7 +109,7 @@ def test_a_mistake_is_one_line(overrides, lines):
 
 def test_a_curriculum_longer_than_the_context_is_refused_by_the_budget_that_it_ends_in():
     cfg = compose_config(["device=cpu", "max_tokens=600", "eval.rows=16", *curriculum("[64,600]", "[0,20]")])
-    tokenizer = load_tokenizer(cfg, locate_model(cfg))
+    tokenizer = load_tokenizer(locate_start_model(cfg))
     with pytest.raises(ConfigError) as caught:
         check_context(cfg, tokenizer, load_task(cfg, tokenizer))
     assert caught.value.problems == [

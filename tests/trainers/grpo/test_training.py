@@ -6,7 +6,7 @@ from datasets import Dataset
 from trl import GRPOTrainer
 
 from rlhf_exp.models.generation import build_rollout
-from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.positions import patch_position_ids
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
 STAGES = ["algo.curriculum.budgets=[8,16,24]", "algo.curriculum.from_steps=[0,2,4]"]
@@ -35,14 +35,14 @@ def trained(trainer):
 def build_plain(parts):
     """TRL's own class on the same parts."""
     trainer = GRPOTrainer(
-        model=parts.model_path,
+        model=parts.model.path,
         reward_funcs=parts.rewards,
         args=parts.args,
         train_dataset=Dataset.from_list(parts.task.train),
         processing_class=parts.tokenizer,
         rollout_func=build_rollout(parts.cfg),
     )
-    mend_positions(trainer.model)
+    patch_position_ids(trainer.model)
     return trainer
 
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from trl.trainer.utils import split_tensor_dict
 
 from rlhf_exp.models.generation import Sampling
-from rlhf_exp.models.positions import mend_positions
+from rlhf_exp.models.positions import patch_position_ids
 from rlhf_exp.models.sampled_kl import compare_sampled
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.trainers.ppo.config import PPOConfig
@@ -71,7 +71,7 @@ def make_trainer(path, folder, dtype=torch.float32, peft_config=None, **args):
     )
     for model in (trainer.model, trainer.ref_model):
         if model is not None:
-            mend_positions(model)
+            patch_position_ids(model)
     trainer.critic.to(dtype)
     return trainer
 

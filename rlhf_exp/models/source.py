@@ -1,0 +1,221 @@
+"""Where a model comes from, asked once and handed on to whatever loads it. Imports no ML library by itself.
+
+    source = locate_start_model(cfg)         # what cfg.model names
+    source.path, source.name, source.is_adapter, source.is_classifier
+    source.at(run_dir / "model")             # what the run saved, to be loaded in the same way
+    locate_reward_model(cfg)                 # what cfg.reward.path names
+
+A path is a folder or a hub id, of full weights or of an adapter, which holds the difference to a base.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.config.model_shape import ASSETS, find_start_model
+from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.inputs import hash_weights
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedConfig
+
+    from rlhf_exp.config.schema import Config
+
+TASK_TYPES = ("CAUSAL_LM", "SEQ_CLS")
+"""What an adapter records of what it is put on: a language model, or a sequence classifier."""
+
+OFFLINE = {
+    "model.path": "; without a network use model=tiny, model=tiny_gpt2, or model.path=FOLDER",
+    "reward.path": "; without a network use reward.path=RUN_DIR",
+}
+HINTS = {
+    "model.path": "set model.base=FOLDER to the one it was trained on",
+    "reward.path": "merge it onto the one it was trained on: python -m rlhf_exp.merge ADAPTER OUT --base FOLDER",
+}
+
+
+class AdapterError(Exception):
+    """An adapter cannot be used. One line, led by the adapter's folder."""
+
+
+class WrongBase(AdapterError):
+    """An adapter's base cannot be had, or is not the model that it was trained on; another may be named."""
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model's place, and how it is loaded.
+
+    Attributes:
+        path: its folder or hub id.
+        key: the configuration's key that names it, for messages.
+        name: what records call it: the option's name, or the end of a path given instead of the option's own.
+        base: of an adapter, the model to put it on instead of the recorded one.
+        quantization: arguments of BitsAndBytesConfig.
+        enable_thinking: what the chat template is told; null leaves that to the template.
+        algo: which algorithm it is for, in messages.
+    """
+
+    path: str
+    key: str = "model.path"
+    name: str = ""
+    base: str | None = None
+    dtype: "str | torch.dtype" = "float32"
+    quantization: dict[str, Any] | None = None
+    attn_implementation: str | None = None
+    trust_remote_code: bool = False
+    use_cpu: bool = True
+    enable_thinking: bool | None = None
+    algo: str = ""
+
+    def at(self, folder: str | Path) -> "ModelSource":
+        """The same model in another folder, such as the trained one: an adapter that a run saved records its base."""
+        return replace(self, path=str(folder), base=None)
+
+    @cached_property
+    def is_adapter(self) -> bool:
+        return is_adapter(self.path)
+
+    @cached_property
+    def weights(self) -> str:
+        """The folder or hub id of full weights: its own, or an adapter's base.
+
+        An adapter of a run whose start model was made in the run's folder looks for it there first, so that a run can
+        be moved.
+
+        Raises:
+            WrongBase: the base is an adapter too.
+        """
+        if not self.is_adapter:
+            return self.path
+        recorded = self.base or self._adapter_config["base_model_name_or_path"]
+        if self.base is None and (start_model := find_start_model(Path(self.path), recorded)):
+            return start_model
+        if is_adapter(expand(recorded)):
+            raise WrongBase(f"{self.path}: is an adapter, and so is its base {recorded}; that must hold full weights")
+        return expand(recorded)
+
+    @cached_property
+    def config(self) -> "PreTrainedConfig":
+        """The model's configuration; of an adapter, its base's. It may be asked of the hub.
+
+        Raises:
+            ConfigError: it cannot be had, with the local option to use.
+        """
+        from transformers import AutoConfig
+
+        try:
+            return AutoConfig.from_pretrained(self.weights, trust_remote_code=self.trust_remote_code)
+        except (OSError, ValueError, AdapterError) as error:
+            raise self.explain(error) from None
+
+    @cached_property
+    def task_type(self) -> str:
+        """Of an adapter: CAUSAL_LM of a language model, SEQ_CLS of a reward model.
+
+        Raises:
+            AdapterError: it is of another kind, or says nothing.
+        """
+        found = self._adapter_config.get("task_type")
+        if found not in TASK_TYPES:
+            raise AdapterError(
+                f"{self.path}: is an adapter of task type {show(found)}; must be {' or '.join(TASK_TYPES)}"
+            )
+        return found
+
+    @cached_property
+    def is_classifier(self) -> bool:
+        """Whether it is a sequence classifier, as reward models are. It may be asked of the hub.
+
+        Raises:
+            ConfigError: that cannot be read.
+        """
+        if not self.is_adapter:
+            return any(name.endswith("ForSequenceClassification") for name in self.config.architectures or [])
+        try:
+            return self.task_type == "SEQ_CLS"
+        except AdapterError as error:
+            raise self.explain(error) from None
+
+    def identify(self) -> str:
+        """What the weights and the tokenizer are: a hash of the files, or the commit of a hub id."""
+        if Path(self.path).is_dir():
+            return hash_weights(Path(self.path))
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(self.path, local_files_only=True)).name
+
+    def refuse(self, problem: str) -> ConfigError:
+        """The error to raise, in one line: key=path: the problem."""
+        return ConfigError([f"{self.key}={self.path}: {problem}"])
+
+    def explain(self, error: Exception) -> ConfigError:
+        """The error to raise where it cannot be read: why, and the local option to use."""
+        if isinstance(error, AdapterError):
+            hint = f"; {HINTS[self.key]}" if isinstance(error, WrongBase) else ""
+            return ConfigError([f"{self.key}={error}{hint}"])
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return self.refuse(f"cannot be loaded ({reason}){'' if Path(self.path).is_dir() else OFFLINE[self.key]}")
+
+    @cached_property
+    def _adapter_config(self) -> dict[str, Any]:
+        try:
+            return json.loads((Path(self.path) / "adapter_config.json").read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise AdapterError(f"{self.path}: its adapter_config.json cannot be read ({error})") from None
+
+
+def locate_start_model(cfg: "Config") -> ModelSource:
+    """What cfg.model names, or what is to be made in the run's folder where that has `init` (loading.py)."""
+    model, path, name = cfg.model, cfg.model.path, cfg.model.name
+    if path is not None and not (is_hub_id(path) and name != "tiny"):
+        name = "/".join(Path(path).parts[-2:])
+    return ModelSource(
+        path=str(ASSETS / model.name) if path is None else expand(path),
+        name=name,
+        base=model.base,
+        dtype=model.dtype,
+        quantization=cfg.peft.quantization,
+        attn_implementation=model.attn_implementation,
+        trust_remote_code=model.trust_remote_code,
+        use_cpu=cfg.device.use_cpu,
+        enable_thinking=model.enable_thinking,
+        algo=cfg.algo.name,
+    )
+
+
+def locate_reward_model(cfg: "Config") -> ModelSource:
+    """What cfg.reward.path names: of a run's folder what that run saved, in its dtype and quantised as there; else that
+    folder or hub id, in cfg.model.dtype.
+
+    Raises:
+        ConfigError: the run has saved no model.
+    """
+    path = expand(cfg.reward.path)
+    source = replace(locate_start_model(cfg), path=path, key="reward.path", base=None, quantization=None)
+    config, model = Path(path) / ".hydra" / "config.yaml", Path(path) / "model"
+    if not config.is_file():
+        return source
+    if not model.is_dir():
+        raise source.refuse("a run that has saved no model; its run.json says how far it got")
+    from omegaconf import OmegaConf
+
+    run = OmegaConf.load(config)
+    quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
+    return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
+
+
+def is_adapter(path: str | Path) -> bool:
+    """Whether a path is an adapter's folder."""
+    return (Path(path) / "adapter_config.json").is_file()
+
+
+def expand(path: str) -> str:
+    """A folder with its ~ replaced; a hub id as it is."""
+    folder = Path(path).expanduser()
+    return str(folder) if folder.is_dir() else path
