@@ -133,7 +133,7 @@ def spell(annotation: Any) -> str:
         return " | ".join(spell(part) for part in parts if not (has_enum and part is str))
     if origin is Literal:
         return f"Literal{list(parts)}"
-    if origin in (list, dict):
+    if origin in (list, tuple, dict):
         return f"{origin.__name__}[{', '.join(spell(part) for part in parts)}]"
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return f"Literal{[member.value for member in annotation]}"
@@ -160,8 +160,7 @@ def _read_type(node: ast.expr) -> Any:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if node.value.id == "Literal":
             return Literal[tuple(ast.literal_eval(item) for item in items)]
-        parts = tuple(_read_type(item) for item in items)
-        return list[parts[0]] if node.value.id == "list" else dict[parts]
+        return {"list": list, "tuple": tuple, "dict": dict}[node.value.id][tuple(_read_type(item) for item in items)]
     if isinstance(node, ast.Constant):
         return type(None)
     return _NAMES.get(node.id) or type(node.id, (), {})  # a class that no YAML value is of

@@ -120,6 +120,8 @@ def fits(value: Any, annotation: Any) -> bool:
         return any(type(value) is type(option) and value == option for option in args)
     if origin is list:
         return isinstance(value, list) and all(fits(item, args[0]) for item in value)
+    if origin is tuple:
+        return isinstance(value, list) and len(value) == len(args) and all(map(fits, value, args))
     if origin is dict:
         return isinstance(value, dict) and all(fits(item, args[1]) for item in value.values())
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
@@ -151,6 +153,8 @@ def describe(annotation: Any, bounds: str | None = None) -> str:
         return " or ".join(describe(part, bounds) for part in _closed(args))
     if origin is list:
         return f"a list, each {describe(args[0], bounds)}"
+    if origin is tuple:
+        return f"a list of {len(args)}, each {describe(args[0], bounds)}"
     if origin is dict:
         return f"a mapping, each value {describe(args[1], bounds)}"
     options = choices(annotation)

@@ -25,7 +25,7 @@ from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.errors import NonFiniteLoss
 
 if TYPE_CHECKING:
-    from trl import GRPOTrainer
+    from trl import GRPOTrainer, RLOOTrainer
 
     from rlhf_exp.config.schema import Config
 
@@ -113,25 +113,31 @@ def build_rollout(cfg: "Config") -> Callable[[list, "GRPOTrainer"], dict[str, An
         return None
 
     def rollout(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:
-        from trl.models.utils import unwrap_model_for_generation
-
         prompt_ids, _, _ = trainer._tokenize_prompts(prompts)
-        config = trainer.generation_config
-        sampling = Sampling(config.max_new_tokens, trainer.temperature, trainer.top_p, trainer.top_k or 0)
-        training = trainer.model.training
-        with unwrap_model_for_generation(
-            trainer.model_wrapped,
-            trainer.accelerator,
-            gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
-        ) as model:
-            model.eval()  # no dropout while sampling
-            completion_ids = sample_completions(
-                model, prompt_ids, sampling, trainer.eos_token_ids, trainer._tokenizer.pad_token_id
-            )
-            model.train(training)
+        completion_ids = sample_rollout(trainer, prompt_ids)
         return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": None}
 
     return rollout
+
+
+def sample_rollout(trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]]) -> list[list[int]]:
+    """One completion of the trainer's policy for each prompt, sampled as its arguments say, without dropout."""
+    from trl.models.utils import unwrap_model_for_generation
+
+    config = trainer.generation_config
+    sampling = Sampling(config.max_new_tokens, trainer.temperature, trainer.top_p, trainer.top_k or 0)
+    training = trainer.model.training
+    with unwrap_model_for_generation(
+        trainer.model_wrapped,
+        trainer.accelerator,
+        gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
+    ) as model:
+        model.eval()
+        completion_ids = sample_completions(
+            model, prompt_ids, sampling, trainer.eos_token_ids, trainer._tokenizer.pad_token_id
+        )
+        model.train(training)
+    return completion_ids
 
 
 def build_warpers(sampling: Sampling) -> LogitsProcessorList:

@@ -36,6 +36,7 @@ class Schedule(Enum):
         ("no", Literal["yes", "no"]),
         (False, Literal["group", False]),
         (object(), Any),
+        ([-1.0, 2], tuple[float, float]),
     ],
 )
 def test_a_value_of_the_type_fits(value, annotation):
@@ -45,6 +46,8 @@ def test_a_value_of_the_type_fits(value, annotation):
 @pytest.mark.parametrize(
     ("value", "annotation"),
     [
+        ([1.0], tuple[float, float]),
+        ([1.0, "x"], tuple[float, float]),
         (True, int),
         (1, bool),
         (True, float),
