@@ -91,7 +91,6 @@ def test_a_run_learns_from_the_folder(finished):
     assert len(task.train) == len(correct) > 0
 
 
-@pytest.mark.slow
 def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, tmp_path):
     from rlhf_exp.config.trl_args import build_args
     from rlhf_exp.experiment import Experiment
