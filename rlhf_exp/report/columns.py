@@ -26,27 +26,15 @@ def _measured(*key: str, scorer: bool | None = None) -> Callable[[Run], Interval
     return read
 
 
-def _cost(read: Callable[[Run], float | None]) -> Callable[[Run], Interval | None]:
-    """Of a run that trained: a plain figure, from run.json."""
+def _cost(*paths: str, per_update: bool = False) -> Callable[[Run], Interval | None]:
+    """Of a run that trained: what stands in run.json at the first of these paths that it has."""
 
-    def read_cost(run: Run) -> Interval | None:
-        value = read(run) if run.info.get("steps") else None
-        return None if value is None else exact(value)
+    def read(run: Run) -> Interval | None:
+        steps = run.info.get("steps")
+        found = [value for path in paths if (value := at(*path.split("."))(run.info)) is not None]
+        return exact(found[0] / (steps if per_update else 1)) if steps and found else None
 
-    return read_cost
-
-
-def _step_seconds(run: Run) -> float | None:
-    """Folders without `work` know only the whole phase."""
-    return run.info.get("work", {}).get("step_seconds", run.info.get("seconds", {}).get("train"))
-
-
-def _training_memory(run: Run) -> float | None:
-    return run.info.get("phase_memory_mb", {}).get("train", run.info.get("peak_memory_mb"))
-
-
-def _per_update(name: str) -> Callable[[Run], Interval | None]:
-    return _cost(lambda run: run.info["work"][name] / run.info["steps"] if "work" in run.info else None)
+    return read
 
 
 TRAINED = Column("trained", _measured("trained", "accuracy", scorer=False), percent)
@@ -87,30 +75,34 @@ REWARDS = (
     KL,
     Column("KL std", _measured("trained", "kl", "std"), number(".2f"), "Std: over the held-out rows of a run."),
 )
+SECONDS = ("work.step_seconds", "seconds.train")
+"""Folders without `work` know only the whole phase."""
+
 COST = (
-    Column("updates", _cost(lambda run: run.info["steps"]), number(".0f"), "An update is an optimizer step."),
-    Column("trained tokens", _cost(lambda run: at("work", "trained_tokens")(run.info)), number(",.0f"),
+    Column("updates", _cost("steps"), number(".0f"), "An update is an optimizer step."),
+    Column("trained tokens", _cost("work.trained_tokens"), number(",.0f"),
            "Trained tokens went forward and backward through the policy, prompt and completion, each epoch and each"
            " side of a pair again."),
-    Column("sampled tokens", _cost(lambda run: run.info.get("completion_tokens")), number(",.0f"),
+    Column("sampled tokens", _cost("completion_tokens"), number(",.0f"),
            "Sampled tokens are of completions drawn during training, without those that were drawn before it."),
-    Column("training, s", _cost(_step_seconds), number(".0f")),
-    Column("s per update", _cost(lambda run: (_step_seconds(run) or 0) / run.info["steps"]), number(".2f")),
-    Column("memory, MB", _cost(_training_memory), number(",.0f"),
+    Column("training, s", _cost(*SECONDS), number(".0f")),
+    Column("s per update", _cost(*SECONDS, per_update=True), number(".2f")),
+    Column("memory, MB", _cost("phase_memory_mb.train", "peak_memory_mb"), number(",.0f"),
            "Memory is the peak while training."),
 )  # fmt: skip
-PASSES = (
-    Column("completions", _per_update("completions"), number(".1f"),
-           "All per update. Completions are those that sampling began."),
-    Column("policy, trained", _per_update("train_passes"), number(".1f"),
-           "Passes are sequences through a network from end to end: the policy with gradient and without, and networks"
-           " of their own (a critic on the policy's hidden states needs none; dpo scores its reference once, before"
-           " training)."),
-    Column("policy, scored", _per_update("score_passes"), number(".1f")),
-    Column("reference", _per_update("reference_passes"), number(".1f")),
-    Column("critic", _per_update("critic_passes"), number(".1f")),
-    Column("decoding", _per_update("decode_passes"), number(",.0f"),
-           "Decoding: passes of the policy for one token of one sequence."),
+PASSES = tuple(
+    Column(name, _cost(f"work.{key}", per_update=True), number(spec), note)
+    for name, key, spec, note in (
+        ("completions", "completions", ".1f", "All per update. Completions are those that sampling began."),
+        ("policy, trained", "train_passes", ".1f",
+         "Passes are sequences through a network from end to end: the policy with gradient and without, and networks of"
+         " their own (a critic on the policy's hidden states needs none; dpo scores its reference once, before"
+         " training)."),
+        ("policy, scored", "score_passes", ".1f", ""),
+        ("reference", "reference_passes", ".1f", ""),
+        ("critic", "critic_passes", ".1f", ""),
+        ("decoding", "decode_passes", ",.0f", "Decoding: passes of the policy for one token of one sequence."),
+    )
 )  # fmt: skip
 
 

@@ -91,7 +91,10 @@ def draw_run(run: Run, out: Path) -> list[Picture]:
         curves.append(Curve("components", "Rewards in training, each before its weight", "reward", components))
     special = {"correct": _draw_outcomes, "length": _draw_length}
     pictures = [special.get(curve.name, _draw_lines)(run, out, curve) for curve in curves]
-    return [picture for picture in [*pictures, *(_draw_stack(run, out, name) for name in STACKS)] if picture]
+    for name, (caption, units) in STACKS.items():
+        shown = {unit: keys for unit, keys in units.items() if not (_loss_tells(run) and "loss" in keys)}  # drawn above
+        pictures.append(_draw_panels(run, out, name, caption, shown))
+    return [picture for picture in pictures if picture]
 
 
 def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
@@ -142,33 +145,26 @@ def _main_series(run: Run, curve: Curve) -> tuple[list[int], list[float]]:
     return next((series for key in named if (series := run.series(key))[0]), ([], []))
 
 
-def _find_logged(run: Run, keys: dict[str, str]) -> dict[str, str]:
-    return {key: label for key, label in keys.items() if run.series(key)[0]}
-
-
 def _draw_lines(run: Run, out: Path, curve: Curve) -> Picture | None:
-    if not (logged := _find_logged(run, curve.keys)):
-        return None
-    with open_figure(out, curve.name, curve.caption) as (figure, picture):
-        _plot_metrics(add_axes(figure, "step", curve.unit), run, logged)
-        if any(logged.values()):
-            figure.legend(loc="outside upper left", ncols=3)
-    return picture
+    return _draw_panels(run, out, curve.name, curve.caption, {curve.unit: curve.keys})
 
 
-def _draw_stack(run: Run, out: Path, name: str) -> Picture | None:
-    caption, listed = STACKS[name]
-    drawn = {"loss"} if _loss_tells(run) else set()  # in a plot of its own
-    found = {unit: _find_logged(run, keys) for unit, keys in listed.items() if not drawn & keys.keys()}
-    if not (panels := {unit: keys for unit, keys in found.items() if keys}):
+def _draw_panels(run: Run, out: Path, name: str, caption: str, units: dict[str, dict[str, str]]) -> Picture | None:
+    """Plots above each other over the same steps, one for each unit, of the metrics that were logged; {} in `caption`
+    becomes the units that were."""
+    logged = {unit: {key: label for key, label in keys.items() if run.series(key)[0]} for unit, keys in units.items()}
+    panels = {unit: keys for unit, keys in logged.items() if keys}
+    if not panels:
         return None
-    with open_figure(out, name, caption.format(", ".join(panels)), height=0.7 + 1.3 * len(panels)) as (figure, picture):
+    size = {} if len(units) == 1 else {"height": 0.7 + 1.3 * len(panels)}
+    with open_figure(out, name, caption.format(", ".join(panels)), **size) as (figure, picture):
         stacked = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (unit, keys) in zip(stacked, panels.items(), strict=True):
-            _plot_metrics(axes, run, keys)
+            for color, (key, label) in zip(cycle(PALETTE), keys.items(), strict=False):
+                _plot(axes, *run.series(key), color=color, label=label)
             axes.set(ylabel=unit)
             if any(keys.values()):
-                axes.legend(fontsize=7, ncols=3)
+                axes.legend(fontsize=7, ncols=3) if size else figure.legend(loc="outside upper left", ncols=3)
         stacked[-1].set(xlabel="step")
     return picture
 
@@ -232,11 +228,6 @@ def _plot_group(
             _plot(axes, *mean.T.tolist(), label=f"{label} (mean of {len(complete)} runs)", **style)
     elif lines:
         _plot(axes, *zip(*lines[0].values(), strict=True), label=label, **style)
-
-
-def _plot_metrics(axes: Axes, run: Run, keys: dict[str, str]) -> None:
-    for color, (key, label) in zip(cycle(PALETTE), keys.items(), strict=False):
-        _plot(axes, *run.series(key), color=color, label=label)
 
 
 def _plot(axes: Axes, steps: list[int], values: list[float], **style: str) -> None:
