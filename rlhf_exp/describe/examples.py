@@ -1,4 +1,4 @@
-"""The rows of a task in one form, whatever the task: read by the task's own reader, odd ones as it counts them.
+"""The rows of any task in one form, read by the task's own reader, and the odd rows that it counts.
 
 data = read_examples(cfg, tokenizer)
 data.examples[0].prompt, data.examples[0].answers      # as the model reads them: texts, or lists of messages
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Text = str | list[dict[str, str]]
 
 DRAWN = 4096
-"""Problems drawn to describe, where a task draws them without end."""
+"""Problems drawn to describe a task that generates them without end."""
 
 HH_RULES = {
     "not_ending_on_assistant": "a dialogue ends on a turn of the human",
@@ -32,7 +32,7 @@ HH_RULES = {
     "duplicate": "the same prompt and answers in the same order were read before",
     "prompt_in_test": "in train or validation, where the source's test part has the prompt",
     "inline_speaker": '"Human:" or "Assistant:" stands inside a turn',
-    "same_speaker_twice": "two turns of one speaker in a row, made one",
+    "same_speaker_twice": "two turns of one speaker in a row, joined to one",
     "empty_turn": "a turn without text in the history",
 }
 GSM8K_RULES = {
@@ -119,7 +119,7 @@ def _read_gsm8k(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 
 def _read_loaded(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
-    """Of a task that draws its rows: demonstrations, prompts to train on, and the held-out prompts."""
+    """Of any other task: demonstrations, prompts to train on where they are drawn, and the held-out prompts."""
     drawn = cfg.task.source == "generated"
     if drawn and cfg.task.train_rows is None:
         cfg = replace(cfg, task=replace(cfg.task, train_rows=DRAWN))
@@ -135,5 +135,5 @@ def _read_loaded(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 
 def count_words(text: Text) -> int:
-    """Words of a text in either form; in Python's sense, what white space parts."""
+    """Words of a text in either form, split at white space."""
     return len(read_text(text).split())

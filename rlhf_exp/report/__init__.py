@@ -15,7 +15,7 @@ __all__ = ["NotARun", "find_runs", "study_table", "terminal_table", "write_repor
 
 
 def study_table(run_dirs: list[Path]) -> str:
-    """The main figures of several runs over their seeds, as plain text.
+    """The main figures of a study (several runs, grouped by setting) over its seeds, as plain text.
 
     Raises:
         NotARun: as `write_report`.

@@ -95,9 +95,9 @@ PASSES = tuple(
     for name, key, spec, note in (
         ("completions", "completions", ".1f", "All per update. Completions are those that sampling began."),
         ("policy, trained", "train_passes", ".1f",
-         "Passes are sequences through a network from end to end: the policy with gradient and without, and networks of"
-         " their own (a critic on the policy's hidden states needs none; dpo scores its reference once, before"
-         " training)."),
+         "Passes are whole sequences through a network: the policy with gradient (trained) and without (scored), a"
+         " separate reference and critic (a critic on the policy's hidden states needs none; dpo scores its reference"
+         " once, before training)."),
         ("policy, scored", "score_passes", ".1f", ""),
         ("reference", "reference_passes", ".1f", ""),
         ("critic", "critic_passes", ".1f", ""),

@@ -58,7 +58,7 @@ def describe_runs(runs: list[Run], out: Path) -> list[Block]:
         blocks += _over_seeds(measured, runs, out)
         blocks += describe_differences(measured, accuracies | rewards)
         blocks += _rewards(measured, out)
-        for title, columns in (("Cost", COST), ("Passes per update", PASSES)):
+        for title, columns in (("Cost", COST), ("Forward passes per update", PASSES)):
             if listed := list_columns(_flatten(measured), columns):
                 blocks += [Heading(title), _table(measured, listed), Text(join_notes(listed))]
     blocks += [Heading("Every run"), _runs_table(groups, names)]

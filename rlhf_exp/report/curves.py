@@ -1,7 +1,7 @@
-"""Training curves: TRL's own metrics and the monitor's against the step, as PNG files.
+"""Training curves: TRL's metrics and the probe's against the step, as PNG files.
 
 draw_run(run, out)   ->  [(out/plots/reward.png, "Mean reward ..."), ...], only what the run has data for
-draw_runs(groups, out), where groups maps a label to its runs, draws the same curves over each other
+draw_runs(groups, out), where groups maps a label to its runs, draws each curve of all of them into one plot
 """
 
 import re
@@ -67,14 +67,14 @@ STACKS = {
         "learning rate": {"learning_rate": ""},
         "gradient norm": {"grad_norm": "policy", "ppo/critic_grad_norm": "critic"},
     }),
-    "ppo": ("PPO: losses, the critic beside the returns, the variance that it explains, shares clipped, KL and its"
-            " price", {
+    "ppo": ("PPO: losses, the critic's values and the returns, the variance that it explains, clipped shares, KL"
+            " and its coefficient", {
         "loss": {"ppo/policy_loss": "policy", "ppo/value_loss": "value"},
         "reward": {"ppo/value_mean": "value", "ppo/return_mean": "return"},
         "explained": {"ppo/explained_variance": ""},
         "clipped": {"ppo/clip_fraction": "policy", "ppo/value_clip_fraction": "value"},
         "KL, nats": {"ppo/kl": "k1", "ppo/kl_exact": "exact", "ppo/kl_k3": "k3"},
-        "KL price": {"ppo/kl_coef": ""},
+        "KL coef.": {"ppo/kl_coef": ""},
     }),
 }  # fmt: skip
 """Plots that stand above each other over the same steps, in the report of one run: a caption, and for each unit the
@@ -210,8 +210,8 @@ def _plot_group(
     label: str,
     style: dict,
 ) -> None:
-    """`places` says where a run's steps lie on the axis, None at the steps themselves. The mean is over the runs that
-    got nearly as far as the furthest, up to where the first of them ends, so that it does not jump there."""
+    """`places` maps a run's steps to the axis; None: the steps themselves. The mean is over the runs that got nearly as
+    far as the furthest, up to where the first of them ends, so that it does not jump there."""
     lines = [
         {step: (place[step] if place else step, value) for step, value in zip(steps, values, strict=True)}
         for (steps, values), place in zip(series, places, strict=True)

@@ -64,7 +64,7 @@ class Table:
 
     def _numeric(self) -> list[bool]:
         columns = ([row[i] for row in self.rows] for i in range(len(self.head)))
-        numeric = [all(re.match(r"[+-]?\d|-?$|nan", cell) for cell in column) for column in columns]
+        numeric = [all(re.match(r"[<+-]?\d|-?$|nan", cell) for cell in column) for column in columns]
         return [False, *numeric[1:]]
 
 

@@ -63,8 +63,8 @@ POLICY_FIGURES = (
         "distinct-1 / -2",
         at("distinct"),
         lambda found: f"{found['1']:.3f} / {found['2']:.3f}",
-        "Distinct-1 and -2: distinct tokens and pairs of tokens, over all of them (Li et al. 2016); it falls with the"
-        " number of tokens, so compare like with like.",
+        "Distinct-1 and -2: distinct tokens and pairs of tokens, over all of them (Li et al. 2016); they fall with"
+        " the number of tokens: compare them only between equal numbers.",
     ),
 )
 """Of a section of evaluation.json, after the accuracies."""

@@ -74,8 +74,8 @@ class Run:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folder itself, or those nearest below it (a sweep's), sorted, each once: of a link that leads to a place
-    inside `path` (outputs/latest) that place, and one of several links to the same run elsewhere.
+    """The run folder itself, or those nearest below it (a sweep's), sorted, each once: a link to a place inside `path`
+    (outputs/latest) is left out, and of several links to one run elsewhere all but the first.
 
     Raises:
         NotARun: there is none.
@@ -118,7 +118,7 @@ def load_run(path: Path) -> Run:
 
 
 def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
-    """Of several runs those whose run.json can be read; a run alone stays, to be refused by name."""
+    """The runs whose run.json can be read; where none can, all of them, for load_run to refuse by name."""
     torn = [path for path in run_dirs if read_record(path).get("status") == "broken"]
     if not torn or len(torn) == len(run_dirs):
         return run_dirs

@@ -187,7 +187,7 @@ def test_work_is_reported_per_update(sweep, tmp_path):
     for path in sweep[:3]:
         add_work(path, trained_tokens=400_000, completions=240 * 128, train_passes=240 * 128, decode_passes=240 * 5000)
     write_report(sweep[:3], tmp_path / "out")
-    cost, passes = (table_rows(tmp_path / "out", title)[0] for title in ("Cost", "Passes per update"))
+    cost, passes = (table_rows(tmp_path / "out", title)[0] for title in ("Cost", "Forward passes per update"))
     assert cost[2:] == ["240", "400,000", "2,457,600", "120", "0.50", "1,000"]
     assert passes[2:] == ["128.0", "128.0", "0.0", "0.0", "0.0", "5,000"]
 
