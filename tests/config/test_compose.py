@@ -17,6 +17,7 @@ from rlhf_exp.config.schema import REWARDS, TASKS
 from rlhf_exp.errors import ConfigError
 
 CONF = ROOT / "conf"
+OFFLINE = [name for name, row in ALGORITHMS.items() if not row.online]
 
 
 def list_options(group):
@@ -86,10 +87,9 @@ def test_every_algorithm_has_its_loss_and_refuses_anothers(algo):
 def test_a_misspelt_loss_is_refused_with_the_nearest():
     with pytest.raises(MissingConfigException) as caught:
         compose_config(["loss_type=dr_grpoo"])
-    assert explain(caught.value, []) == (
-        "loss_type=dr_grpoo: no such option; must be one of bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, ppo,"
-        " reward_model, sapo, sft, vespo; did you mean dr_grpo?"
-    )
+    line = explain(caught.value, [])
+    assert line.startswith("loss_type=dr_grpoo: no such option; must be one of bnpo, cispo, dapo, dpo, dr_grpo, ")
+    assert line.endswith("; did you mean dr_grpo?")
 
 
 def test_what_trl_receives_follows_our_own_keys():
@@ -203,7 +203,7 @@ def test_combinations_and_files_come_after_types():
         ),
         (
             ["task.samples=self"],
-            "task.samples=self: algo=grpo learns from samples of its own; allowed with sft, dpo, reward_model",
+            f"task.samples=self: algo=grpo learns from samples of its own; allowed with {', '.join(OFFLINE)}",
         ),
         (
             ["algo=sft", "task.samples=outputs/nope"],
