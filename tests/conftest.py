@@ -11,7 +11,6 @@ import sys
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from importlib import import_module
 from io import StringIO
 
 import hydra
@@ -19,9 +18,15 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 from matplotlib.figure import Figure
 
+from rlhf_exp.__main__ import main
 from rlhf_exp.config import compose
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()  # a run collects before each of its phases: 0.1 s and more over all that the libraries hold
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,11 @@ class Done:
 
 @pytest.fixture(scope="session")
 def command_line():
-    """`command_line("algo=grpo", ..., cwd=FOLDER)` calls `python -m rlhf_exp` in this process, in a folder of its own;
-    `module="rlhf_exp.report"` another command. What a process leaves behind is put back."""
+    """`command_line("algo=grpo", ..., cwd=FOLDER)` calls `python -m rlhf_exp` in this process, in a folder of its own.
+    What a process would leave behind is put back."""
 
-    def call(*arguments, cwd, module="rlhf_exp"):
-        main = import_module(f"{module}.__main__").main
-        with _as_a_process(cwd, [module, *arguments]) as (out, err):
+    def call(*arguments, cwd):
+        with _as_a_process(cwd, ["rlhf_exp", *arguments]) as (out, err):
             status = main()
         return Done(status, out.getvalue(), err.getvalue())
 
@@ -59,12 +63,10 @@ def _as_a_process(folder, argv):
         patch.chdir(folder)
         patch.setattr(sys, "argv", argv)
         patch.setattr(Figure, "savefig", lambda figure, path: path.touch())  # 2 s a report; tests/report draws
-        gc.freeze()  # a run collects at each of its phases: 0.1 s each over what the libraries hold
         GlobalHydra.instance().clear()
         try:
             yield out, err
         finally:
-            gc.unfreeze()
             GlobalHydra.instance().clear()
             os.environ.clear()
             os.environ.update(environment)

@@ -7,6 +7,7 @@
 import json
 import math
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,19 +22,39 @@ ROWS, STEPS, PAIRS = 128, 240, 200
 SUBSETS = ("harmless-base", "helpful-base")
 
 
-@pytest.fixture
-def make_run():
-    return _make_run
+@pytest.fixture(scope="session")
+def copy_of(tmp_path_factory):
+    """Make each run once, and copy it where a test wants it."""
+    place = tmp_path_factory.mktemp("runs")
+
+    def copy_of(make):
+        def make_once(path, *args, **settings):
+            source = place / "-".join(map(str, (make.__name__, *args, *settings.items())))
+            if not source.exists():
+                make(source, *args, **settings)
+            shutil.copytree(source, path)
+            config = path / ".hydra" / "config.yaml"
+            config.write_text(config.read_text().replace(json.dumps(str(source)), json.dumps(str(path))))
+            return path
+
+        return make_once
+
+    return copy_of
 
 
 @pytest.fixture
-def make_reward_run():
-    return _make_reward_run
+def make_run(copy_of):
+    return copy_of(_make_run)
 
 
 @pytest.fixture
-def make_dpo_run():
-    return _make_dpo_run
+def make_reward_run(copy_of):
+    return copy_of(_make_reward_run)
+
+
+@pytest.fixture
+def make_dpo_run(copy_of):
+    return copy_of(_make_dpo_run)
 
 
 @pytest.fixture
@@ -42,18 +63,18 @@ def edit_info():
 
 
 @pytest.fixture
-def run_dir(tmp_path):
-    return _make_run(tmp_path / "run")
+def run_dir(tmp_path, make_run):
+    return make_run(tmp_path / "run")
 
 
 @pytest.fixture
-def reward_dir(tmp_path):
-    return _make_reward_run(tmp_path / "reward_model")
+def reward_dir(tmp_path, make_reward_run):
+    return make_reward_run(tmp_path / "reward_model")
 
 
 @pytest.fixture
-def dpo_dir(tmp_path):
-    return _make_dpo_run(tmp_path / "dpo")
+def dpo_dir(tmp_path, make_dpo_run):
+    return make_dpo_run(tmp_path / "dpo")
 
 
 def _make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 0.25, completions: int = 1) -> Path:
