@@ -1,11 +1,11 @@
-"""Rewards: pure graders, one file a kind, and the functions that TRL calls.
+"""Rewards: pure graders, one file per kind, and the functions that TRL calls.
 
     functions = build_rewards(cfg, task)    # in the order of cfg.reward.weights
 
-A reward function has TRL's signature, (prompts, completions, completion_ids, the row's columns, ...) -> one float a
-completion, and is named as its weight in `conf/reward/`; TRL logs it as `rewards/<name>/mean`. `score_completions`
-gives the same numbers to the evaluation. What a policy is rewarded with is the sum of them by their weights; one whose
-weight is 0 is only measured.
+A reward function has TRL's signature, (prompts, completions, completion_ids, the row's columns, ...) -> one float per
+completion, and the name of its weight in `conf/reward/`; TRL logs it as `rewards/<name>/mean`. `score_completions`
+computes the same numbers for the evaluation. The policy's reward is their weighted sum; a reward with weight 0 is only
+measured.
 """
 
 from collections.abc import Callable
@@ -39,9 +39,9 @@ def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
 def score_completions(
     functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]]
 ) -> list[dict[str, float]]:
-    """Score completions outside training, in the form that TRL gives them: for each, every reward component by name.
+    """Score completions outside training, called as TRL would: for each, every reward component by name.
 
-    `completion_ids` are the tokens that each was decoded from, the end token among them.
+    `completion_ids` are the tokens that each was decoded from, including the end token.
     """
     columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in rows[0] if key != "prompt"}
     columns["prompts"] = [row["prompt"] for row in rows]
@@ -59,7 +59,7 @@ def read_text(completion: str | list[dict[str, str]]) -> str:
 
 
 def grade_completions(task: "Task", completions: list[Any], columns: dict[str, Any]) -> list["Grade"]:
-    """The task's grade of each completion; of `columns`, what is no list (TRL's `trainer_state`) is no row's."""
+    """The task's grade of each completion. Only lists in `columns` belong to rows; TRL's `trainer_state` does not."""
     names = [name for name, values in columns.items() if isinstance(values, list)]
     rows = [{name: columns[name][i] for name in names} for i in range(len(completions))]
     return [task.grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]

@@ -1,11 +1,11 @@
-r"""The exact value of a short piece of arithmetic, in plain text or LaTeX.
+r"""Computes the exact value of a short piece of arithmetic, in plain text or LaTeX.
 
     evaluate(r"2 \times \frac{3}{4}")    # Fraction(3, 2)
 
-Read are decimals, `+ - *` and `/` with their signs and commands, parentheses, `\frac`, `\sqrt` (with an index), a power
+It reads decimals, `+ - *` and `/` with their signs and commands, parentheses, `\frac`, `\sqrt` (with an index), a power
 with an exponent below 100, a product without a sign (`2\sqrt{9}`, `(1/2)3`) and a mixed number (`1\frac{1}{2}`,
 `1 1/2`). Each root must be rational: `\sqrt{2}\sqrt{2}` has no value here. Nothing is evaluated as code. Time is linear
-in the text but for one power; math-verify, which the tests compare with, takes time that is exponential in the depth of
+in the text, except for one power; math-verify, with which the tests compare, takes time exponential in the depth of
 brackets.
 """
 
@@ -13,7 +13,7 @@ import re
 from fractions import Fraction
 
 MAX_CHARACTERS = 50
-"""Longer texts have no value: it bounds the depth of nesting, the digits of a value and the time."""
+"""Longer texts have no value. This limits the depth of nesting, the digits of a value and the time."""
 
 SPELLINGS = {
     **{sign: "*" for sign in ("×", "·", r"\times", r"\cdot")},
@@ -30,11 +30,11 @@ SPACES = re.compile(r"\s*")
 
 
 class _Unreadable(Exception):
-    """The text is no arithmetic, or has no rational value."""
+    """The text is not arithmetic, or has no rational value."""
 
 
 def evaluate(text: str) -> Fraction | None:
-    """The value; None where there is none, where it is not rational, or for more than MAX_CHARACTERS."""
+    """The value; None if there is none, if it is not rational, or if the text is longer than MAX_CHARACTERS."""
     if len(text) > MAX_CHARACTERS or text.count("^") > 1:
         return None
     for spelling, plain in SPELLINGS.items():
@@ -48,7 +48,7 @@ def evaluate(text: str) -> Fraction | None:
 
 
 class _Reader:
-    """Recursive descent; every method reads from `at` on and leaves `at` behind what it has read."""
+    """Recursive descent; every method reads from `at` on and moves `at` past what it has read."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -105,7 +105,7 @@ class _Reader:
         return value
 
     def _read_argument(self) -> Fraction:
-        """What stands in braces, or a single digit: \\frac34."""
+        """The content of braces, or a single digit: \\frac34."""
         if self._take("{"):
             return self._read_until("}")
         digit = self._match(DIGIT)
@@ -120,7 +120,7 @@ class _Reader:
         return value
 
     def _take(self, *tokens: str) -> str:
-        """The one of `tokens` that comes next; empty where none does."""
+        """The one of `tokens` that comes next; empty if none does."""
         token = next((token for token in tokens if self.text.startswith(token, self.at)), "")
         self.at += len(token)
         self._skip_spaces()
@@ -138,7 +138,7 @@ class _Reader:
 
 
 def _root(value: Fraction, index: int) -> Fraction:
-    """The root, where it is rational."""
+    """The root, if it is rational."""
     if value < 0:
         raise _Unreadable
     return Fraction(_whole_root(value.numerator, index), _whole_root(value.denominator, index))

@@ -1,8 +1,8 @@
-"""Short is good: 2 minus a sixteenth of the completion's words, for studies that want a reward known in closed form.
+"""Rewards short completions: 2 minus a sixteenth of the words, a reward that is known in closed form.
 
     brevity(prompts=["Hi"], completions=["one two three four"])    # [1.75]
 
-A word is what white space parts. The most is 2.0, for a completion without a word; 32 words earn 0.
+Words are separated by white space. The maximum is 2.0, for a completion without words; 32 words earn 0.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `brevity`; it needs no grader, so any task's completions have it."""
+    """The reward function `brevity`; it needs no grader, so it works with any task."""
 
     def brevity(prompts: list[Any], completions: list[Any], **_: Any) -> list[float]:
         return [2 - len(read_text(completion).split()) / 16 for completion in completions]

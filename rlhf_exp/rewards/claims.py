@@ -1,19 +1,20 @@
-r"""The arithmetic that a thought claims, for the process reward: `expression = value`, in either order.
+r"""Reads the arithmetic that a thought claims, for the process reward: `expression = value`, in either order.
 
     [claim.value for claim in read_claims("8 * 7 = 56 - 3 = 53 yes")]    # ["56", "53"]
 
-A **step** is the longest row of numbers, operators and parentheses before an equal sign that holds two numbers or more,
-and the whole number or decimal after it. In a chain, `7 - 3 = 4 * 8 = 32`, that value begins the next step; but where
-it is another one and both sides are equal in whole, `(8 * 7) - 3 = 56 - 3 = 53`, the right one only writes the left one
-anew, and this is one step. A step too are `56 = 8 * 7`, and a value that another follows: `8 * 7 = 56 = 99`.
+A **step** is the longest sequence of numbers, operators and parentheses before an equal sign, with at least two
+numbers, together with the whole number or decimal after the sign. In a chain, `7 - 3 = 4 * 8 = 32`, that value begins
+the next step. But if the number after the sign is not the value and both sides are equal as a whole, `(8 * 7) - 3 = 56
+- 3 = 53`, the right side only rewrites the left one, and this is one step. `56 = 8 * 7` is a step too, and so is a
+value that is followed by another: `8 * 7 = 56 = 99`.
 
 Read as an equal sign between numbers: `==`, `≈`, `~`, `＝`, `\approx`; words such as is, equals, gives, makes, totals,
 would be, is about (not `is 3 too much`); an arrow or a colon before a lone number, and `11 <- 3 + 7`. As operators: x,
 plus, minus, times, multiplied by and divided by; `\frac{8}{4}` is 8 / 4, `1,680` is 1680. A value may stand on the next
 line, in a box, in brackets, in bold, in quotes or between dollars.
 
-Anything else is text: a step cut off before its value, `x = 5`, `56 = 56`, a list's `1)` or `(1)`, the stars of bold
-type, a parenthesis around a whole equation, numbers in words or in the digits of other scripts.
+Anything else is plain text: a step cut off before its value, `x = 5`, `56 = 56`, a list's `1)` or `(1)`, the stars of
+bold type, a parenthesis around a whole equation, numbers in words or in the digits of other scripts.
 """
 
 import re
@@ -24,7 +25,7 @@ from typing import NamedTuple
 from rlhf_exp.rewards.countdown import Evaluation, evaluate
 
 OPERATORS = {"x": "*", "X": "*", "plus": "+", "minus": "-", "times": "*", "multiplied by": "*", "divided by": "/"}
-# What stands between two numbers. Possessive (*+), so that no text makes it try twice.
+# What may be between two numbers. Possessive (*+), so that no text makes it backtrack.
 BETWEEN = r"(?<=[0-9)])[ \t]*+(?:{})[ \t]*+(?=[-−(]*+[0-9])"
 OPERATOR_WORDS = re.compile(BETWEEN.format("|".join(OPERATORS)))
 EQUAL_WORDS = re.compile(
@@ -47,10 +48,10 @@ DRESS = re.compile(
     r"|(?<!\w)_++(?=[-−0-9])|(?<=[0-9])_++(?!\w)"
 )
 BRACKETS = str.maketrans("[]", "()")
-# A value may stand on the next line, but not where that line is a whole equation.
+# A value may be on the next line, unless that line is a whole equation.
 EQUAL = re.compile(r"(?<!\s)\s*+=[ \t]*+(?:\s++(?!(?=[^\n=]*+=[ \t]*+\S)[^\n=]*[0-9)][ \t]*+[-+*/×·⋅÷−]))?")
 
-# One sign at a time, so that no text makes it try twice; a point belongs to a number only inside it.
+# One sign at a time, so that no text makes it backtrack; a point belongs to a number only inside it.
 SIGNS = re.compile(r"(?:[-+*/×·⋅÷−()=0-9 \t]|(?<=[0-9])\.(?=[0-9])|\\times|\\cdot|\\div)+")
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 VALUE = re.compile(r"[\s(*]*+([-−]?)\s*+([0-9]++(?:\.[0-9]++)?)")
@@ -61,13 +62,13 @@ WORD = re.compile(r"[^\W\d_]|\n")
 MARKS = re.compile(r"[*×·⋅÷/+)\s]*(?:[0-9]+\)\s+)?")
 LISTED = re.compile(r"\s*+\([0-9]++\)[ \t]++(?=[(0-9])")
 MAX_CLAIMS, MOST_NUMBERS, LONGEST_SIDE = 300, 8, 200
-"""The last equal signs that are read, and the numbers and signs of the longest side that is worked out: they bound the
-time. No problem gives more than six numbers."""
+"""How many equal signs are read, the last ones, and the numbers and signs of the longest side that is evaluated: they
+limit the time. No problem has more than six numbers."""
 
 
 class Claim(NamedTuple):
-    """One equation: an expression and the numbers in it, sign and value of the other side, and whether it may go
-    back."""
+    """One equation: an expression and the numbers in it, sign and value of the other side, and whether the step may go
+    back to an earlier point (process.py)."""
 
     expression: str
     numbers: list[str]
@@ -77,7 +78,7 @@ class Claim(NamedTuple):
 
 
 def read_claims(thought: str) -> Iterator[Claim]:
-    """The last steps, in order, right or wrong; the dash or star that marks a line of a list is no sign of it."""
+    """The last steps, in order, right or wrong. The dash or star that marks a list item is not an operator."""
     text, end, moved = _respell(BULLET.sub("", thought)), 0, False
     if text.count("=") > MAX_CLAIMS:
         text = text.split("=", text.count("=") - MAX_CLAIMS)[-1]
@@ -93,7 +94,7 @@ def read_claims(thought: str) -> Iterator[Claim]:
 
 
 def _respell(text: str) -> str:
-    """`text` with its equal signs and operators as signs, and without dress around values."""
+    """`text` with its equal signs and operators as signs, and without markup around values."""
     text = text.replace(r"\\", "\n").replace("{,}", ",").replace("_{", "_")
     text = DRESS.sub(" ", FRACTION.sub(r" (\1)/(\2) ", text)).translate(BRACKETS)
     text = THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
@@ -103,7 +104,7 @@ def _respell(text: str) -> str:
 
 
 def _read_row(row: str, named: bool) -> Iterator[tuple[str, list[str], str, str]]:
-    """The claims of one row of signs; `named`: its first number is part of a name. Each side is worked out once."""
+    """The claims in one sequence of signs; `named`: its first number is part of a name. Each side is evaluated once."""
     first, *sides = row.split("=")
     left, stated, follows = _drop_marks(first), None, False
     on_left = _work_out(left)
@@ -111,10 +112,10 @@ def _read_row(row: str, named: bool) -> Iterator[tuple[str, list[str], str, str]
         claimed = _drop_ends(right)
         on_right = _work_out(claimed)
         if _is_written_anew(on_left, on_right, right):
-            continue  # what follows is a value of both
+            continue  # the number that follows is the value of both sides
         value, numbers, others = VALUE.match(right), NUMBER.findall(left), NUMBER.findall(right)
         if value and len(numbers) > 1:
-            if stated is None or stated != value.groups():  # not where 53 = 8 * 7 - 3 has said it
+            if stated is None or stated != value.groups():  # not if 53 = 8 * 7 - 3 has claimed it before
                 yield left, numbers, *value.groups()
             stated, follows = None, True
         elif (lone := LONE.fullmatch(left)) and not named:
@@ -127,7 +128,7 @@ def _read_row(row: str, named: bool) -> Iterator[tuple[str, list[str], str, str]
 
 
 def _work_out(side: str) -> Evaluation | None:
-    """What an expression comes to; None where it is none, or too long for any problem."""
+    """The value of an expression; None if it is not one, or too long for any problem."""
     numbers = NUMBER.findall(side) if len(side) <= LONGEST_SIDE else []
     return evaluate(side, numbers) if 1 < len(numbers) <= MOST_NUMBERS else None
 
@@ -140,7 +141,7 @@ def _drop_ends(side: str) -> str:
 
 
 def _drop_marks(side: str) -> str:
-    """The left side without what stands before its expression: stars, the number of a list, `(` around an equation."""
+    """The left side without what precedes its expression: stars, the number of a list, `(` around an equation."""
     listed = LISTED.match(side)
     side = side[listed.end() :] if listed else side
     unclosed = side.count("(") - side.count(")")

@@ -1,4 +1,4 @@
-"""Control arm: `reward.constant.value` for every completion.
+"""A control without information: `reward.constant.value` for every completion.
 
     constant(completions=["a", "b"])    # [1.0, 1.0]
 

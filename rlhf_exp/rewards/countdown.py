@@ -1,22 +1,22 @@
-r"""Grade a completion of a Countdown problem: reach the target, using each given number exactly once.
+r"""Grades a completion of a Countdown problem: reach the target, using each given number exactly once.
 
 In: the completion's text, of which the end is read (`keep_end`), the given numbers, the target. Out: a
-`Grade`. Pure, exact, and linear in the text whatever it holds: nothing is evaluated as code, no recursion,
-and only numbers that are available are ever converted.
+`Grade`. Pure, exact, and linear in the length of any text: nothing is evaluated as code, there is no
+recursion, and only numbers that are available are ever converted.
 
     grade("<think> 8 * 7 = 56 </think> <answer> ( 8 * 7 ) - 3 </answer>", [3, 7, 8], 53).score   # 1.0
 
 How an answer is read:
 
 - It is the text between the last `<answer>` that is closed and its `</answer>`.
-- Whitespace and `$` around it are dropped, and so is one `= value` at its end, true or false: the
-  expression counts. A value is an integer, a decimal or a fraction, boxed or not.
-- Where it holds a `\boxed{...}`, the content of the last one is the answer, read the same way.
-- An empty answer (nothing left but whitespace or `$`, or an empty box) is no answer: "failed".
+- Whitespace and `$` around it are dropped, and so is one `= value` at its end, true or false, since
+  only the expression counts. A value is an integer, a decimal or a fraction, boxed or not.
+- If it holds a `\boxed{...}`, the content of the last one is the answer, read the same way.
+- An empty answer (only whitespace or `$`, or an empty box) counts as none: "failed".
 
-Anything else that is not integers, `+ - * /` (or `× · ⋅ ÷ −`, `\times`, `\cdot`, `\div`), parentheses and
-unary minus is a wrong answer: "partial". So is a number spelled otherwise than the problem would (`08`,
-`8.0`, `²`), and unary plus.
+An answer with anything else than integers, `+ - * /` (or `× · ⋅ ÷ −`, `\times`, `\cdot`, `\div`),
+parentheses and unary minus is wrong: "partial". So is one with a number in another spelling than in the
+problem (`08`, `8.0`, `²`), or with unary plus.
 """
 
 import operator
@@ -28,7 +28,7 @@ from rlhf_exp.rewards.grade import Grade, keep_end
 
 OPEN, CLOSE, BOX = "<answer>", "</answer>", "\\boxed{"
 
-# A character that belongs to no expression becomes a token of its own, which the evaluator refuses.
+# A character that cannot be in an expression becomes a token of its own, which the evaluator refuses.
 # [0-9], not \d, which takes the digits of every script.
 TOKEN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\\times|\\cdot|\\div|\S")
 NUMBER = r"(?:[-−]\s*)?[0-9]+(?:[./][0-9]+)?"
@@ -47,7 +47,7 @@ PRECEDENCE = {"(": 0, ")": 1, "+": 2, "-": 2, "*": 3, "/": 3, NEGATE: 4}
 
 
 class Evaluation(NamedTuple):
-    """What an expression comes to: its value, None where it divides by zero, and the numbers that it leaves unused."""
+    """The value of an expression, None if it divides by zero, and the numbers that it leaves unused."""
 
     value: Fraction | int | None
     unused: list[str]
@@ -58,13 +58,13 @@ def grade(completion: str, numbers: list[int], target: int) -> Grade:
 
     Args:
         completion: any text, of any length.
-        numbers: the given numbers, none negative; one that is given twice must be used twice.
+        numbers: the given numbers, not negative; a number that is given twice must be used twice.
         target: the value to reach.
 
     Returns:
         "correct" (1.0): the answer equals the target and uses each given number exactly once.
-        "partial" (0.1): an answer that does not. "failed" (0.0): no answer.
-        `extracted` is the expression alone, without its box and its `= value`.
+        "partial" (0.1): any other answer. "failed" (0.0): no answer.
+        `extracted` is the expression without its box and its `= value`.
     """
     expression = read_answer(completion)
     if not expression:
@@ -76,7 +76,7 @@ def grade(completion: str, numbers: list[int], target: int) -> Grade:
 
 
 def read_answer(completion: str) -> str:
-    """The expression in the last closed answer; empty where there is none."""
+    """The expression in the last closed answer; empty if there is none."""
     completion = keep_end(completion)
     start = completion.rfind(OPEN, 0, max(completion.rfind(CLOSE), 0))
     if start < 0:
@@ -100,7 +100,7 @@ def _strip(text: str) -> str:
 
 
 def _read_box(text: str) -> str | None:
-    """What the last box holds, nested braces and all; None where no box is opened and closed."""
+    """The content of the last box, including nested braces; None if no box is opened and closed."""
     _, box, content = text.rpartition(BOX)
     depth = 1
     for brace in BRACE.finditer(content if box else ""):
@@ -111,8 +111,8 @@ def _read_box(text: str) -> str | None:
 
 
 def evaluate(expression: str, available: list[str]) -> Evaluation | None:
-    """Evaluate an expression whose numbers are `available`, as spelled there, each used at most once; None where it is
-    none.
+    """Evaluate an expression. Its numbers must be in `available`, in the same spelling, each used at most once; None if
+    it is not such an expression.
 
     Two stacks (Dijkstra's shunting yard): the depth of nesting costs memory, not recursion.
     """
@@ -123,7 +123,7 @@ def evaluate(expression: str, available: list[str]) -> Evaluation | None:
     for match in TOKEN.finditer(f"{expression})"):
         token = match.group()
         symbol = SYMBOLS.get(token)
-        if not operators:  # the parenthesis around the whole expression is closed already
+        if not operators:  # the parenthesis around the whole expression is already closed
             return None
         if operand_next:
             if symbol == "(":

@@ -1,13 +1,13 @@
-"""A reward of the user's own, from a file of theirs: `reward.functions.<name>=FILE.py:FUNCTION`.
+"""Loads a user's own reward function from a file: `reward.functions.<name>=FILE.py:FUNCTION`.
 
     def short(prompts, completions, **kwargs):      # in my_rewards.py
         return [1.0 if len(text) < 80 else 0.0 for text in completions]
 
     python -m rlhf_exp +reward.functions.short=my_rewards.py:short +reward.weights.short=0.5
 
-It is called as TRL calls its reward functions, with keywords: `prompts` and `completions` (texts, or messages for chat
-prompts), `completion_ids` (token ids, the end token among them), each column of the task's rows but the prompt, and in
-training `trainer_state`, `log_extra` and `log_metric`. It returns one finite number a completion.
+It is called as TRL calls reward functions, with keywords: `prompts` and `completions` (texts, or messages for chat
+prompts), `completion_ids` (token ids, including the end token), each column of the task's rows except the prompt, and
+in training `trainer_state`, `log_extra` and `log_metric`. It returns one finite number per completion.
 """
 
 import importlib.util
@@ -31,17 +31,17 @@ ALWAYS = ("prompts", "completions", "completion_ids")
 
 
 class RewardError(RuntimeError):
-    """A user's function broke, or returned what is no reward; the message names it."""
+    """A user's function raised an error or returned no valid rewards; the message names the function."""
 
 
 def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
-    """Import FUNCTION of FILE.py, and call it `name`.
+    """Import FUNCTION from FILE.py, and name it `name`.
 
-    What it returns is checked at every call. Its first call, before there is anything to lose, refuses what is wrong in
-    one line; later ones fail the run, whose folder stays. What it raises travels on as the cause of a RewardError.
+    Its values are checked at every call. A problem in the first call, before training, is refused in one line; later
+    problems fail the run, whose folder is kept. An exception that it raises becomes the cause of a RewardError.
 
     Raises:
-        ConfigError: a file that cannot be imported, no such function, or one that cannot be called so.
+        ConfigError: a file that cannot be imported, no such function, or one with another signature.
     """
     key = f"reward.functions.{name}={where}"
     function = _import(where, key)
@@ -55,7 +55,7 @@ def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
             values = function(completions=completions, **columns)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # sys.exit() of a reward would else end the run as if it had succeeded
+        except BaseException as error:  # or sys.exit() in a reward would end the run as if it had succeeded
             raise RewardError(f"{key}: raised {type(error).__name__}: {error}") from error
         try:
             found = _read_values(values, len(completions), key)
@@ -74,12 +74,12 @@ def _import(where: str, key: str) -> Callable[..., Any]:
     file, _, name = where.rpartition(":")
     path = Path(file).expanduser()
     spec = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # as a dataclass of theirs wants it
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses in the file need this
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever their file does when it is imported
+    except BaseException as error:  # the file can raise anything
         raise ConfigError([f"{key}: cannot be imported, {type(error).__name__}: {show(error, 200)}"]) from None
     function = getattr(module, name, None)
     if function is None:
@@ -90,14 +90,14 @@ def _import(where: str, key: str) -> Callable[..., Any]:
 
 
 def _check_signature(function: Callable[..., Any], given: list[str], key: str) -> None:
-    """Refuse what cannot be called with the keywords `given` and more."""
+    """Refuse a function that cannot be called with the keywords `given` and others."""
     wanted = f"must be a plain function of (prompts, completions, **kwargs), which may name {', '.join(given[2:])} too"
     try:
         signature = inspect.signature(function)
         signature.bind(**dict.fromkeys(given))
     except TypeError as error:
         raise ConfigError([f"{key}: takes {signature}, {error}; {wanted}"]) from None
-    except ValueError:  # some of C have none
+    except ValueError:  # some functions written in C have none
         raise ConfigError([f"{key}: has no signature; {wanted}"]) from None
     if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
         raise ConfigError([f"{key}: takes {signature}, and no **kwargs for what training passes; {wanted}"])

@@ -1,4 +1,4 @@
-"""Countdown in grades: how near an answer comes, where the outcome says only whether it is right.
+"""Countdown in steps: rewards how near an answer is to the target, while the outcome rewards only right answers.
 
     score("<answer> 8 * 7 + 3 </answer>", [8, 7, 3], 56)    # 0.2: 59 is within 10% of 56
 
@@ -11,12 +11,12 @@
 | 0.05 | is there |
 | 0.0 | is missing |
 
-Answers are read as in countdown.py, and distances are exact. Numbers in a row that no expression joins are not valid:
-to copy the prompt is worth no more than any answer.
+Answers are read as in countdown.py, and distances are exact. Numbers without operators between them are not valid, so
+copying the prompt earns no more than any other answer.
 
-The grades are low, and none is paid for a distance that a fixed template such as "largest + middle - smallest" reaches
-by chance (half of the problems within 50%, a fifth within 10%): its wrong answers earn what the start model's do, 0.1.
-`python bench/farmers.py` measures every template.
+The scores for wrong answers are low, and need a distance that a fixed template such as "largest + middle - smallest"
+seldom reaches by chance (half of the problems within 50%, a fifth within 10%): its wrong answers earn 0.1, as
+those of the start model do. `python bench/farmers.py` measures every template.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ def score(completion: str, numbers: list[int], target: int) -> float:
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `graduated`, of Countdown alone."""
+    """The reward function `graduated`, only for Countdown."""
 
     def graduated(completions: list[Any], numbers: list[list[int]], target: list[int], **columns: Any) -> list[float]:
         return [score(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]

@@ -1,20 +1,20 @@
-r"""Grade a completion of a GSM8K word problem: its answer is one number, compared exactly.
+r"""Grades a completion of a GSM8K word problem: its answer is one number, compared exactly.
 
 In: the completion's text, of which the end is read (`keep_end`), and the gold answer. Out: a `Gsm8kGrade`. Pure, and
-linear in the text whatever it holds: nothing is evaluated as code, and no timer runs.
+linear in the length of any text: nothing is evaluated as code, and there is no timeout.
 
     grade("48 / 2 = 24 and 48 + 24 = 72.\n#### 72", "72")  ->  correct, score 1.0, strict, lenient
 
 Strict reading: the last marker in the text that begins an answer.
 
-- `#### 72`: the number (or the expression) right behind it, as in the code of Cobbe et al. 2021. A `####` before
-  anything else is a heading. Text behind the number on its line does not count: `#### 72 clips (48 + 24)` is 72;
-  but `5 or 6`, `5, 6`, `2(36)` and `5!` are no 5.
-- `\boxed{72}` and `<answer>72</answer>`, closed (a blank one is no answer): the one number in it, with any words around
-  (`x = 72 \text{ clips}`); behind an `=` where there is one. Several numbers with no operator are no number: a wrong
-  answer, so that listing guesses does not pay.
+- `#### 72`: the number (or the expression) directly after it, as in the code of Cobbe et al. 2021. A `####` before
+  anything else is a heading. Text after the number on its line is ignored: `#### 72 clips (48 + 24)` is 72;
+  but `5 or 6`, `5, 6`, `2(36)` and `5!` are not 5.
+- `\boxed{72}` and `<answer>72</answer>`, closed (an empty one is no answer): the one number in it, with any words
+  around (`x = 72 \text{ clips}`); after an `=` if there is one. Several numbers without an operator are a wrong answer,
+  so listing guesses does not pay.
 
-Lenient reading: the strict one where it gives a number, else the last number in the text.
+Lenient reading: the strict one if it gives a number, else the last number in the text.
 
 A number has its thousands' commas, currency sign, percent sign and trailing point dropped: `$1,234.50`, `50%` is 50,
 `18.0` is 18, `3/4` is 0.75, `−5` and `–5` are -5. Digits of other scripts are no digits, `1/0` and a number of more
@@ -38,8 +38,8 @@ SPELLINGS = {"{,}": ",", r"\!": "", r"\,": "", r"\$": "$", r"\%": "%", "−": "-
     (r"\(", r"\)", r"\[", r"\]"), ""
 )
 
-# Possessive quantifiers (++) never give back what they took: that keeps the search linear. A minus behind a word, a
-# bracket or another minus is an operator or a dash, not a sign.
+# Possessive quantifiers (++) never backtrack, which keeps the search linear. A minus after a word, a bracket or another
+# minus is an operator or a dash, not a sign.
 DECIMAL = r"(?:[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?|(?<![0-9.])\.[0-9]++)"
 NUMBER = re.compile(rf"((?<![\w)\]}}%-])-)?[$€£¥₹]?({DECIMAL})(?:/({DECIMAL}))?")
 
@@ -48,9 +48,9 @@ HASHES = re.compile(r"####(?=[ \t$€£¥₹*_~=(-]*+(?:\.?[0-9]|\\[a-z]))")
 BRACES = re.compile(r"\\boxed\{|[{}]")
 UNIT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{[^{}0-9]*\}(?:\^(?:[23]|\{[23]\}))?|\^(?:\\circ|\{\\circ\})")
 
-# A command or sign that makes another number of the one beside it: \frac12, \sqrt{16}, 2^4, 18\pi.
+# A command or sign that turns the number next to it into another one: \frac12, \sqrt{16}, 2^4, 18\pi.
 COMPUTES = re.compile(r"\\(?!(?:text|textbf|mathrm|mathbf|mbox|left|right|approx|quad)(?![a-z]))[a-zA-Z]|[\^√]")
-# Behind a number: it is not the whole one, or the first of several. A parenthesis behind a space is a remark.
+# After a number: that is not the whole number, or the first of several. A parenthesis after a space is a remark.
 GOES_ON = re.compile(
     rf"[.,eE][0-9]|!|[-(][0-9]|\s*(?:{COMPUTES.pattern})"
     rf"|[%)*_~]*+\s*+(?:[,;&|+×·÷/x]|or|and|to)?[\s$€£¥₹*_~]*+(?:{DECIMAL})"
@@ -69,13 +69,12 @@ class Gsm8kGrade(Grade):
     """The verdict on one completion, by both readings.
 
     Attributes:
-        outcome: "correct": the strict answer is right, since the reward shall teach the form too. "partial": a marked
-            answer that is wrong, or a right number that is not marked, which is one step from full marks. "failed": no
-            marked answer and no right number. A wrong last number alone is no answer: nearly every text holds some
-            number, one that was cut off too.
-        extracted: the answer as read: the strict one, else the last number in the text; None where there is neither.
+        outcome: "correct": the strict answer is right, since the reward should teach the form too. "partial": a marked
+            answer that is wrong, or a right number without a mark. "failed": no marked answer and no right number. A
+            wrong last number without a mark is no answer, since nearly every text, even if cut off, holds a number.
+        extracted: the answer as read: the strict one, else the last number in the text; None if there is neither.
         strict: whether the strict reading is right.
-        lenient: whether the lenient reading is right; true wherever `strict` is.
+        lenient: whether the lenient reading is right; always true if `strict` is.
     """
 
     strict: bool
@@ -107,7 +106,7 @@ def grade(completion: str, answer: str) -> Gsm8kGrade:
 
 
 def read_gold(answer: str) -> Fraction:
-    """The number of a gold answer: behind its last `####`, or all of it.
+    """The number of a gold answer: after its last `####`, or all of it.
 
     Raises:
         ValueError: there is none.
@@ -126,7 +125,7 @@ def _respell(text: str) -> str:
 
 
 def _read_strict(text: str) -> tuple[str | None, Fraction | None]:
-    """The marked answer and its value; no value where it is no number, no text where nothing is marked."""
+    """The marked answer and its value; the value is None if it is not a number, the text if nothing is marked."""
     hashes = -1
     for match in HASHES.finditer(text):
         hashes = match.start()
@@ -156,7 +155,7 @@ def _find_tags(text: str) -> tuple[int, str]:
 
 
 def _read_line(line: str) -> tuple[str, Fraction | None]:
-    """The answer behind `####`: the value of an expression, else the number at its beginning."""
+    """The answer after `####`: the value of an expression, else the number at its beginning."""
     left, _, right = line.rpartition("=")
     if OPERATOR.search(left) and EXPRESSION.fullmatch(left):  # 48 + 24 = 72
         line = right
@@ -194,13 +193,13 @@ def _find_numbers(text: str) -> Iterator[re.Match[str]]:
 
 
 def _touches_numeral(number: re.Match[str]) -> bool:
-    """Whether a digit of another kind makes another number of it: 4², 3½, 1٢."""
+    """Whether a digit of another kind next to it makes it another number: 4², 3½, 1٢."""
     text, start, end = number.string, number.start(), number.end()
     return text[start - 1 : start].isnumeric() or text[end : end + 1].isnumeric()
 
 
 def _match_whole(content: str) -> re.Match[str] | None:
-    """The number that `content` is, but for decoration around it."""
+    """The number, if `content` is nothing else, except decoration around it."""
     return NUMBER.fullmatch(re.sub(r"^-\s+", "-", _undecorate(content)))
 
 
@@ -209,13 +208,13 @@ def _undecorate(content: str) -> str:
 
 
 def _spell(number: re.Match[str]) -> str:
-    """The number as it stands in the text, without its currency sign."""
+    """The number as spelled in the text, without its currency sign."""
     sign, numerator, denominator = number.groups(default="")
     return f"{sign}{numerator}/{denominator}" if denominator else sign + numerator
 
 
 def _evaluate(number: re.Match[str]) -> Fraction | None:
-    """The number's value; None where it has none, or more than MAX_DIGITS digits."""
+    """The number's value; None if it has none, or more than MAX_DIGITS digits."""
     sign, numerator, denominator = number.groups(default="")
     above, below = _to_fraction(numerator), _to_fraction(denominator or "1")
     if above is None or not below:
@@ -232,6 +231,6 @@ def _to_fraction(decimal: str) -> Fraction | None:
 
 
 def _compute(content: str) -> Fraction | None:
-    """The value of an arithmetic expression; None where it is none, or not rational."""
+    """The value of an arithmetic expression; None if there is none, or it is not rational."""
     content = _undecorate(content)
     return evaluate(re.sub("(?<=[0-9]),(?=[0-9]{3})", "", content)) if OPERATOR.search(content) else None

@@ -1,10 +1,10 @@
-"""The task's grade, less up to a fifth of it for length: `r * (0.8 + 0.2 * min(1, 200 / tokens))`.
+"""The task's grade, minus up to a fifth of it for length: `r * (0.8 + 0.2 * min(1, 200 / tokens))`.
 
     length_efficiency(completions=[...], completion_ids=[[5] * 400], ...)    # [0.9] where the grade is 1.0
 
-`r` is the grade's score, `tokens` the completion's, its end token among them; the 200 is
-`reward.length_efficiency.tokens`. Only a completion that is longer loses anything, so with a budget that is no larger
-the reward is the outcome: a warning says so.
+`r` is the grade's score, `tokens` the completion's tokens including the end token; the 200 is
+`reward.length_efficiency.tokens`. Only a longer completion loses anything. With a budget that is not larger the reward
+equals the outcome, and a warning says so.
 """
 
 import warnings

@@ -3,9 +3,9 @@
     model = build(cfg, task)
     model(prompts=["\\n\\nHuman: Hi!\\n\\nAssistant:"], completions=[" Hello."])    # [0.31]
 
-Every completion is scored as a whole answer: its end is added as in training (tasks/tokens.py), also where the
-token budget cut it off, since a reward sees text alone. A plain completion gets the space that parts it from its prompt
-where it has none: tokenizers of words lose it in decoding, and the answers of pairs begin with it.
+Every completion is scored as a complete answer: its end is added as in training (tasks/tokens.py), even if the
+token budget cut it off, since a reward only sees text. A plain completion gets a space between it and its prompt if it
+has none: word-level tokenizers lose it in decoding, and the answers of pairs begin with it.
 
 A text longer than the reward model's context is scored on its first tokens, without its end. Training logs the share
 of these completions as `reward_model/cut`; the first time, a warning says so.
@@ -45,7 +45,7 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
     """The reward function `model`. With `reward.normalize` its unit is a standard deviation over held-out answers.
 
     Raises:
-        ConfigError: no reward model, one that cannot read these prompts, or no held-out rewards to normalise by.
+        ConfigError: no reward model, one that cannot read these prompts, or no held-out rewards for the normalisation.
     """
     from rlhf_exp.models.loading import load_scorer, load_tokenizer
     from rlhf_exp.models.scoring import score_sequences
@@ -85,7 +85,7 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
 
 
 def _read_normalisation(cfg: "Config") -> tuple[float, float]:
-    """Mean and standard deviation of the trained model's rewards of held-out answers."""
+    """Mean and standard deviation of the trained reward model's scores of held-out answers."""
     file = Path(cfg.reward.path).expanduser() / "evaluation.json"
     key = f"reward.normalize=true: reward.path={cfg.reward.path}"
     if not file.is_file():
@@ -100,7 +100,8 @@ def _read_normalisation(cfg: "Config") -> tuple[float, float]:
 
 
 def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts: list["Text"]) -> None:
-    """Refuse prompts in another form, or of other words, than the reward model's: its scores would mean nothing."""
+    """Refuse prompts in another form, or with other words, than the reward model knows: its scores mean nothing
+    then."""
     from rlhf_exp.tasks.prompts import count_unknown
 
     forms, chat = {True: "messages", False: "plain text"}, not isinstance(prompts[0], str)
@@ -125,7 +126,7 @@ def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts:
 
 
 def _reads_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool | None:
-    """Whether the reward model was trained on messages; None where it has a chat template and no run tells."""
+    """Whether the reward model was trained on messages; None if it has a chat template and no run that tells."""
     if tokenizer.chat_template is None:
         return False
     config = Path(cfg.reward.path).expanduser() / ".hydra" / "config.yaml"

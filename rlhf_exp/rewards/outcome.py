@@ -1,4 +1,4 @@
-"""The task's own grade as the reward: 1.0 correct, 0.1 an answer that is wrong, 0.0 no answer.
+"""The task's own grade as the reward: 1.0 for a correct answer, 0.1 for a wrong one, 0.0 for none.
 
 outcome(prompts=["..."], completions=["<answer> 3 + 5 </answer>"], numbers=[[3, 5]], target=[8])    # [1.0]
 """

@@ -2,10 +2,10 @@
 
     overlong(completion_ids=[[5] * 96])    # [-1.0] with max_tokens=96
 
-The budget is `max_tokens`, and in training under a curriculum that of the stage, which TRL's `trainer_state` gives. The
-penalty begins `reward.overlong.cache` tokens before it; null takes a fifth of the budget, DAPO's share (4,096 of
+The budget is `max_tokens`, or in training with a curriculum the stage's budget, by the step in TRL's `trainer_state`.
+The penalty begins `reward.overlong.cache` tokens before it; null means a fifth of the budget, DAPO's share (4,096 of
 20,480; Yu et al. 2025, arXiv:2503.14476, equation 13). The end token counts: a completion that fills the budget scores
--1 whether it ends there or was cut off.
+-1, whether it ends there or was cut off.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-r"""Countdown's process reward: whether the steps before the answer lead from the given numbers to the target.
+r"""Countdown's process reward: scores whether the steps before the answer lead from the given numbers to the target.
 
     process(completions=["<think> 8 * 7 = 56 - 3 = 53 yes </think> ..."], numbers=[[8, 7, 3]], target=[53])    # [1.0]
 
@@ -9,10 +9,10 @@ r"""Countdown's process reward: whether the steps before the answer lead from th
 | 0.05 | of three numbers, joins two; in general 0.1 times the joined share of the n - 1 steps that a solution takes |
 | 0.0 | has no right step |
 
-Each wrong step takes 0.1 away, and none brings the score below 0. So arithmetic alone earns at most what a wrong answer
-does in the outcome, and a search is paid for where it ends. More right steps neither earn more nor hide a wrong one.
+Each wrong step costs 0.1, but the score is never below 0. So arithmetic alone earns at most as much as a wrong answer
+in the outcome, and a search is rewarded by where it ends. More right steps neither earn more nor hide a wrong one.
 
-What a step is, and when it is right: steps.py, claims.py.
+claims.py defines what a step is, and steps.py when it is right.
 
 Training logs the mean number of steps, right or wrong, as `process/steps`.
 """
@@ -30,7 +30,7 @@ NEEDS = ("numbers", "target")
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `process`, of Countdown alone."""
+    """The reward function `process`, only for Countdown."""
     from rlhf_exp.rewards.steps import judge, weigh
 
     def process(

@@ -1,9 +1,10 @@
-"""Control arm: a number in [0, 1) that seed, prompt and completion decide (Shao et al. 2025, arXiv:2506.10947).
+"""A control without information: a random number in [0, 1) for seed, prompt and completion (Shao et al. 2025,
+arXiv:2506.10947).
 
-    random(prompts=["p", "p"], completions=["a", "b"])    # two numbers, and never others
+    random(prompts=["p", "p"], completions=["a", "b"])    # two numbers, always the same ones
 
-Uniform by a hash, and the same in training, in the evaluation and after a break. It is a fixed function of the text: on
-prompts that come again and again a policy can learn it by heart, on new ones there is nothing to learn.
+The number is uniform, by a hash, and the same in training, in the evaluation and after resuming. It is a fixed function
+of the text: a policy can memorize it for prompts that are repeated, but for new prompts there is nothing to learn.
 """
 
 import hashlib

@@ -2,9 +2,9 @@
 
     repetition(completion_ids=[[5, 5, 5, 5, 5]])    # [-0.67]: of three 3-grams, two repeat
 
-`reward.repetition.max_penalty` times the share of the completion's n-grams that are not the first of their kind, over
-token ids, the end token among them (Yeo et al. 2025, arXiv:2502.03373, appendix C.2). A search of arithmetic repeats
-itself by nature: look at the start model's own penalty in samples.jsonl before weighing it.
+`reward.repetition.max_penalty` times the share of the completion's n-grams that occurred before in it, over token ids,
+including the end token (Yeo et al. 2025, arXiv:2502.03373, appendix C.2). A search over arithmetic always repeats
+parts: look at the start model's own penalty in samples.jsonl before choosing a weight.
 """
 
 from dataclasses import dataclass

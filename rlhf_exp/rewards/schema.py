@@ -1,13 +1,13 @@
-"""Which rewards there are, found among the modules here.
+"""Finds the rewards among the modules here.
 
 A reward is a module of this package and a file in conf/reward, both named as its weight in `reward.weights`. It has
 
     build(cfg, task)    the reward function, see rewards/__init__.py
-    NEEDS               where it reads more than texts and tokens: columns of the task's rows, or "grade", its grades
-    Keys                where it has keys: their dataclass; they stand under reward.<name>
-    check(cfg)          where keys may not fit each other: a line per problem
+    NEEDS               optional, what it reads besides texts and tokens: columns of the task's rows, or "grade"
+    Keys                optional, a dataclass of its own keys, which are under reward.<name>
+    check(cfg)          optional, checks that keys fit together: one line per problem
 
-Every command imports all of them, so ML libraries are imported inside functions.
+Every command imports all of them, so they import ML libraries only inside functions.
 """
 
 from importlib import import_module

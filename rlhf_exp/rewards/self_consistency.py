@@ -1,16 +1,19 @@
-"""Agreement with the majority: 1.0 for an answer that no other answer of its group outvotes, else 0.0.
+"""Rewards agreement with the majority: 1.0 for an answer that no other answer of its group outvotes, else 0.0.
 
     agree(["a prompt"] * 4, ["1 + 2", "1 + 2", "3", None])    # [1.0, 1.0, 0.0, 0.0]
 
-No gold answer is used (Zuo et al. 2025, arXiv:2504.16084): what the policy says most often is rewarded, right or wrong.
+No gold answer is used (Zuo et al. 2025, arXiv:2504.16084): the policy's most frequent answer is rewarded, right or
+wrong.
 
 - A **group** is the completions of one prompt in the batch; a prompt that is drawn twice has one group.
-- An **answer** is the grader's `extracted` as it is spelled, as in majority@k of the evaluation: `18` and `18.0` count
-  apart, and so do two expressions of one value. A completion without an answer has no vote and scores 0.0.
-- A **tie**: every answer with the most votes is the majority's, so that no order decides. Where all answers differ, all
+- An **answer** is the grader's `extracted` in its spelling, as in majority@k of the evaluation: `18` and `18.0` are two
+  answers, and so are two expressions of the same value. A completion without an answer has no vote and scores 0.0.
+- In a **tie**, every answer with the most votes scores 1.0, so that the order does not matter. If all answers differ,
+all
   score 1.0, and the group teaches nothing.
-- **Alone**, as in an evaluation with one completion a row, an answer agrees with itself: the score then says whether
-  there is one. For agreement use eval.completions above 1 (eval=full); a greedy completion is always alone.
+- **Alone**, as in an evaluation with one completion per row, an answer agrees with itself: the score then only says
+  whether there is one. To measure agreement set eval.completions above 1 (eval=full); a greedy completion is always
+  alone.
 """
 
 import json
@@ -29,7 +32,7 @@ NEEDS = ("grade",)
 
 
 def agree(groups: list[str], answers: list[str | None]) -> list[float]:
-    """For each answer, given or None, of the group of that name: whether it is its group's majority."""
+    """For each answer (None if missing), in the group of that name: 1.0 if it is the majority's, else 0.0."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for group, answer in zip(groups, answers, strict=True):
         if answer is not None:

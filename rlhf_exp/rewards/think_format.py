@@ -2,9 +2,9 @@
 
     think_format(completions=["<think> 8 * 7 = 56 </think> <answer> ..."])    # [1.0]
 
-TRL's takes messages alone. A plain completion is read without the white space before it, which parts it from its
-prompt: tokenizers of bytes keep it in decoding, those of words lose it. A completion whose `<think>` is in the prompt,
-as some chat templates write it, scores 0.
+TRL's own function accepts only messages. A plain completion is read without the white space between it and its prompt,
+which byte-level tokenizers keep in decoding and word-level ones lose. A completion whose `<think>` is in the prompt, as
+some chat templates write it, scores 0.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -127,7 +127,7 @@ def test_a_weight_and_a_name_of_its_own_are_needed(write):
         assert caught.value.problems == [f"reward.functions.{line}"]
     with pytest.raises(ConfigError) as caught:
         compose_config([f"+reward.functions.short={where}", "+reward.weights.short=1", "+reward.weights.shrt=1"])
-    assert caught.value.problems[0].endswith("random, constant, short; did you mean short?")
+    assert caught.value.problems[0].endswith("think_format, short; did you mean short?")
 
 
 def test_what_shows_only_at_its_import_is_one_line_too(write):
