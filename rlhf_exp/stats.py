@@ -1,6 +1,6 @@
 """Intervals, paired comparisons, and figures of several completions per row: arrays in, plain numbers out.
 
-Every interval is 95% and has the shape that all files use: {"value", "low", "high"}.
+Every interval is 95% and has the form that all files use: {"value", "low", "high"}.
 
     >>> paired_bootstrap([0, 0, 1, 1], [1, 0, 1, 1], seed=0)
     {'value': 0.25, 'low': 0.0, 'high': 0.75}
@@ -20,7 +20,7 @@ BATCH_ELEMENTS = 2_000_000  # resampled values held at a time: 16 MB of float64,
 
 
 class Interval(TypedDict):
-    """A figure and its 95% interval; `low` and `high` are None where there are too few values for one."""
+    """A figure and its 95% interval; `low` and `high` are None if there are too few values."""
 
     value: float
     low: float | None
@@ -41,7 +41,7 @@ def exact(value: float) -> Interval:
 
 
 def wilson(successes: int, n: int) -> Interval:
-    """Share of successes with Wilson's score interval, which stays in [0, 1] and holds near its ends.
+    """Share of successes with Wilson's score interval, which stays in [0, 1] and is also valid near 0 and 1.
 
     Raises:
         ValueError: n is 0, or `successes` lies outside 0..n.
@@ -79,9 +79,9 @@ def mean_interval(values: Sequence[float]) -> Interval:
 def share_interval(shares: Sequence[float]) -> Interval:
     """Mean of a share per row, each from 0 to 1, such as the share of a row's completions that are correct.
 
-    Completions of one row resemble each other, so the interval counts rows. Where every share is 0 or 1 (one completion
-    per row, or rows that are all equal, where a t interval would have no width) it is Wilson's interval; otherwise
-    Student's t interval, cut to [0, 1].
+    Completions of one row are correlated, so the interval is over rows. If every share is 0 or 1 (one completion per
+    row, or rows that are all equal, for which a t interval would have no width) it is Wilson's interval; otherwise
+    Student's t interval, limited to [0, 1].
 
     Raises:
         ValueError: no shares.
@@ -95,7 +95,7 @@ def share_interval(shares: Sequence[float]) -> Interval:
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """The chance that at least one of `k` completions, drawn without replacement from the `n` of a row, is correct.
+    """The probability that at least one of `k` completions, drawn without replacement from a row's `n`, is correct.
 
     Its mean over rows is an unbiased estimate of pass@k; 1 - (1 - correct / n) ** k is not.
 
@@ -113,9 +113,9 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
 
 def distinct_n(completions: Sequence[Sequence[int]], n: int) -> float:
-    """Distinct n-grams over all n-grams of all completions; 0 where there is none.
+    """Distinct n-grams divided by all n-grams of all completions; 0 if there are none.
 
-    It falls with the amount of text, even from the same model: compare it between equal numbers of completions.
+    It falls with the amount of text, even from the same model: compare it only for equal numbers of completions.
 
     Source: Li et al. (2016), arXiv:1510.03055, section 5, over token ids instead of words.
     """
@@ -128,11 +128,11 @@ def paired_bootstrap(
 ) -> Interval:
     """Mean of trained minus baseline over the same rows, with the percentile bootstrap over rows.
 
-    Rows are resampled as pairs, so what makes a row hard cancels. Where every row moved by the same
-    amount the interval has no width: resampling cannot show what it has never seen.
+    Rows are resampled as pairs, so that differences in difficulty cancel. If all rows changed by the same amount the
+    interval has no width, since resampling cannot produce values that did not occur.
 
     Args:
-        baseline: (rows,) one value per row, or (rows, completions), of which a row's mean counts.
+        baseline: (rows,) one value per row, or (rows, completions), whose mean per row is taken.
         trained: the same rows in the same order.
 
     Raises:
@@ -164,8 +164,8 @@ def win_rate(
 
 def mean_difference(first: Sequence[float], second: Sequence[float]) -> tuple[Interval, float | None]:
     """Mean of `first` minus mean of `second` with Welch's t interval, and the p-value of no difference: for two groups
-    of a few seeds each, whose spreads may differ. Bounds and p are None where a group has one value, or neither
-    spreads.
+    of a few seeds each, whose variances may differ. Bounds and p are None if a group has one value, or if neither
+    varies.
 
     Raises:
         ValueError: a group has no values.
@@ -177,7 +177,7 @@ def mean_difference(first: Sequence[float], second: Sequence[float]) -> tuple[In
     if min(len(first), len(second)) == 1 or (_alike(first) and _alike(second)):
         return exact(value), None
     with warnings.catch_warnings():
-        # scipy takes a group that does not spread for a loss of precision; beside one that does it is exact.
+        # scipy warns of lost precision if a group does not vary; with another group that does, the result is exact.
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
         test = stats.ttest_ind(first, second, equal_var=False)
     bounds = test.confidence_interval(CONFIDENCE)
@@ -185,8 +185,8 @@ def mean_difference(first: Sequence[float], second: Sequence[float]) -> tuple[In
 
 
 def mean_change(before: Sequence[float], after: Sequence[float]) -> tuple[Interval, float | None]:
-    """Mean of after minus before, pair by pair, with Student's t interval, and the p-value of no change. Bounds and p
-    are None where there is one pair, or all change by the same amount.
+    """Mean of after minus before over pairs, with Student's t interval, and the p-value of no change. Bounds and p are
+    None if there is one pair, or if all change by the same amount.
 
     Raises:
         ValueError: no values, or not as many of one as of the other.
@@ -200,8 +200,8 @@ def mean_change(before: Sequence[float], after: Sequence[float]) -> tuple[Interv
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for their number: where those below 0.05 count as significant, the chance of even one false
-    finding among all is at most 5%, however the tests depend on each other.
+    """p-values adjusted for their number: if those below 0.05 count as significant, the probability of any false
+    finding is at most 5%, whatever the dependence between the tests.
 
     Source: Holm (1979), step-down; scipy has only false discovery rates (`false_discovery_control`).
 

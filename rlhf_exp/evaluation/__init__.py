@@ -1,1 +1,1 @@
-"""Measuring a model on held-out rows, before and after training."""
+"""Measures a model on held-out rows, before and after training."""

@@ -1,7 +1,7 @@
-"""The start model's completions on held-out rows, or on those to learn from, kept under everything they depend on.
+"""Caches the start model's completions of held-out rows, or of rows to learn from, by all that they depend on.
 
-A sweep over training settings and seeds measures its baseline once. Only token ids are kept: grades, rewards and
-intervals are computed anew, so a changed grader or reward can never meet a stale entry.
+A sweep over training settings and seeds measures its baseline once. Only token ids are cached: grades, rewards and
+intervals are always computed anew, so that a changed grader or reward cannot meet an outdated entry.
 
     held_out = sample_start_model(experiment, prompt_ids, title="baseline")
 """
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
 
 SAMPLER_VERSION = 3
-"""Goes up when sampling itself changes, so that earlier entries are no longer found."""
+"""Raise it when sampling itself changes, so that earlier entries are no longer found."""
 
 
 def sample_start_model(
     experiment: "Experiment", prompt_ids: list[list[int]], title: str, model: "PreTrainedModel | None" = None
 ) -> HeldOut:
-    """The start model's completions of these prompts: from the cache, or sampled and put there.
+    """The start model's completions of these prompts: from the cache, or sampled and then cached.
 
-    `model` is the start model where the caller has it loaded. `baseline_cached` of run.json says which it was.
+    `model` is the start model if the caller has loaded it. `baseline_cached` in run.json says whether the cache was
+    used.
     """
     cfg = experiment.cfg
     key = baseline_key(cfg, experiment.model.identify(), prompt_ids)
@@ -65,8 +66,8 @@ def baseline_key(cfg: "Config", weights: str, prompt_ids: list[list[int]]) -> st
 
 
 def read_baseline(cfg: "Config", key: str, rows: int) -> HeldOut | None:
-    """The cached completions of `rows` prompts, or None where there are none, or no cache is wanted. A damaged entry is
-    as good as none, and said so: what is sampled anew takes its place."""
+    """The cached completions of `rows` prompts; None if there are none, or without a cache. A damaged entry is reported
+    and replaced by new samples."""
     if cfg.eval.cache_dir is None or not (path := Path(cfg.eval.cache_dir) / f"{key}.json").exists():
         return None
     try:
@@ -84,7 +85,7 @@ def read_baseline(cfg: "Config", key: str, rows: int) -> HeldOut | None:
 
 
 def _check(held_out: HeldOut, count: int, max_tokens: int) -> None:
-    """Raises ValueError or TypeError unless it holds `count` completions and figures of the right types."""
+    """Raise ValueError or TypeError unless it holds `count` completions and figures of the right types."""
     for name in ("completion_ids", "truncated", "kl", "kl_sampled", "kl_outside"):
         values = getattr(held_out, name)
         if values is None and name in ("kl_sampled", "kl_outside"):
@@ -101,7 +102,7 @@ def _check(held_out: HeldOut, count: int, max_tokens: int) -> None:
 
 
 def write_baseline(cache_dir: str | None, key: str, baseline: HeldOut) -> None:
-    """Keep the completions; two runs that write the same key at once write the same content."""
+    """Cache the completions; two runs that write the same key at the same time write the same content."""
     if cache_dir is not None:
         Path(cache_dir).mkdir(parents=True, exist_ok=True)
         write_json(Path(cache_dir) / f"{key}.json", asdict(baseline))

@@ -1,11 +1,11 @@
-"""Measuring a model on held-out rows: sample, grade, and compare with the start model.
+"""Samples and grades completions of held-out rows, and measures their KL to the start model.
 
     prompt_ids = encode_prompts(tokenizer, task.eval)
     held_out = sample_held_out(model, tokenizer, prompt_ids, cfg)
     samples = describe_samples("baseline", experiment, held_out)     # samples.jsonl
     section = summarise(samples, cfg.max_tokens, held_out)            # metrics.py
 
-The same rows, budget and sampling serve the baseline and the trained model, so that their difference is paired.
+The baseline and the trained model have the same rows, budget and sampling, so that their difference is paired.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -31,13 +31,13 @@ class HeldOut:
     """`eval.completions` completions of each held-out row, row after row: those of row i are [i * k : (i + 1) * k].
 
     Attributes:
-        completion_ids: (rows * k) lists of token ids, the end token among them.
-        truncated: (rows * k) whether the budget cut it.
+        completion_ids: (rows * k) lists of token ids, including the end token.
+        truncated: (rows * k) whether the budget cut it off.
         kl: (rows * k) the sum over its tokens of KL(policy || start), in nats, at temperature 1.
-        kl_sampled: (rows * k) the same of the distributions that are sampled from (sampled_kl.py); None where these are
+        kl_sampled: (rows * k) the same for the distributions that are sampled from (sampled_kl.py); None if these are
             the models' own, or nothing is drawn.
         kl_outside: (rows * k) the probability that the policy draws a token which the start model, sampled in the same
-            way, cannot: mean over its tokens. None as there.
+            way, cannot draw: the mean over its tokens. None if `kl_sampled` is.
         greedy: the greedy completion of each row, k = 1; None without `eval.greedy`.
     """
 
@@ -50,7 +50,7 @@ class HeldOut:
 
 
 def list_eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Every token that ends a completion: the tokenizer's and the model's own."""
+    """Every token that ends a completion, by the tokenizer and by the model."""
     declared = model.generation_config.eos_token_id
     declared = declared if isinstance(declared, list) else [declared]
     return sorted({t for t in [*declared, tokenizer.eos_token_id] if t is not None})
@@ -65,10 +65,10 @@ def sample_held_out(
     title: str = "evaluate",
 ) -> HeldOut:
     """Sample `cfg.eval.completions` completions of each prompt, in batches sorted by prompt length, from
-    `cfg.eval.seed`; with `cfg.eval.greedy` a greedy one besides.
+    `cfg.eval.seed`; with `cfg.eval.greedy` also a greedy one.
 
-    Torch's random state is put back afterwards: measuring does not change training. Without `start_model` the model is
-    the start model, and its KL is 0.
+    Torch's random state is restored afterwards, so that measuring does not change training. Without `start_model` the
+    model is the start model, and its KL is 0.
     """
     sampling = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
     repeated = [ids for ids in prompt_ids for _ in range(cfg.eval.completions)]
@@ -96,9 +96,9 @@ def measure_kl(
 def describe_samples(which: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:
     """The rows of samples.jsonl: each completion with its grade, every reward component, and the weighted reward.
 
-    Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`, under plain
-    sampling no `kl_sampled` and `kl_outside`. `messages` is there where the prompt is messages: `prompt` is the last
-    one's text.
+    Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`, with plain
+    sampling no `kl_sampled` and `kl_outside`. If the prompt is messages, they are in `messages`, and `prompt` is the
+    text of the last one.
     """
     samples = _describe(which, "sampled", experiment, held_out)
     if held_out.greedy is not None:

@@ -1,10 +1,10 @@
-"""What a run measures before and after training, by what it trains: a policy, or a reward model.
+"""Measures the start model and the trained model of a run: a policy, or a reward model.
 
     evaluator = PolicyEvaluator(experiment)
     probe = evaluator.measure_start_model()
-    evaluator.measure_trained_model()        # which was saved in run_dir/model
+    evaluator.measure_trained_model()        # that is saved in run_dir/model
 
-Files are written as soon as there is something to write, so that a crash leaves what was measured.
+Each measurement is written at once, so that it is kept after a crash.
 """
 
 from dataclasses import replace
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 class PolicyEvaluator:
-    """Completions on held-out prompts, graded and rewarded; the policy's implicit rewards on held-out pairs; the loss
-    of sft on held-out demonstrations, that of dpo on the pairs."""
+    """Measures completions of held-out prompts, graded and rewarded; the policy's implicit rewards on held-out pairs;
+    the loss of sft on held-out demonstrations, and the loss of dpo on the pairs."""
 
     def __init__(self, experiment: "Experiment") -> None:
         self.experiment = experiment
@@ -56,7 +56,7 @@ class PolicyEvaluator:
         self.scored: list[Scored] = []
 
     def measure_start_model(self) -> Probe:
-        """Measure the start model, from the cache where it is there; returns the probe for training."""
+        """Measure the start model, with cached completions if there are any; returns the probe for training."""
         cfg, run_dir = self.experiment.cfg, self.experiment.folder.path
         start_model = load_policy(self.experiment.model)
         held_out = sample_start_model(self.experiment, self.prompt_ids, "baseline", start_model)
@@ -72,7 +72,7 @@ class PolicyEvaluator:
         return Probe.from_samples(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, pad_id)
 
     def measure_trained_model(self) -> None:
-        """Measure what was saved, and how it differs from the start model."""
+        """Measure the saved model, and how it differs from the start model."""
         cfg, task, run_dir = self.experiment.cfg, self.experiment.task, self.experiment.folder.path
         tokenizer = self.experiment.tokenizer
         start_model = load_policy(self.experiment.model)
@@ -102,7 +102,7 @@ class PolicyEvaluator:
         write_jsonl(run_dir / "samples.jsonl", [*self.samples, *trained])
 
     def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:
-        """The start model's `loss`; or `loss_left_out`, a sentence that says why it has none, which is printed too."""
+        """The start model's `loss`; or `loss_left_out`, a sentence why there is none, which is also printed."""
         cfg, rows, reason = self.experiment.cfg, self.experiment.task.demonstrations, None
         row = ALGORITHMS[cfg.algo.name]
         if not row.held_out_loss or (row.learns_from == DEMONSTRATIONS and not rows):
@@ -122,8 +122,8 @@ class PolicyEvaluator:
 
 
 class ScorerEvaluator:
-    """Rewards on held-out preference pairs. The baseline is the start model under the untrained head that training
-    begins with."""
+    """Measures rewards on held-out preference pairs. The baseline is the start model with the untrained head with which
+    training begins."""
 
     def __init__(self, experiment: "Experiment") -> None:
         self.experiment = experiment
@@ -137,7 +137,7 @@ class ScorerEvaluator:
         write_jsonl(run_dir / "preferences.jsonl", self.rows)
 
     def measure_trained_model(self) -> None:
-        """Measure what was saved."""
+        """Measure the saved model."""
         run_dir = self.experiment.folder.path
         trained = self._score("trained", self.experiment.model.at(run_dir / "model"))
         sections = {

@@ -1,10 +1,10 @@
-"""The loss of sft and of dpo on held-out rows, in the unit of the training loss.
+"""Measures the loss of sft and of dpo on held-out rows, in the unit of the training loss.
 
     rows = score_demonstrations(policy, tokenizer, task.demonstrations, cfg)     # sft
     token_loss(rows), compare_token_loss(before, rows)                           # intervals, nats per token
 
-dpo's loss follows from the held-out pairs' implicit rewards (preferences/), and is ln 2 before training: the policy is
-its own reference, which prefers no answer. Neither is measured where training minimises another quantity
+dpo's loss follows from the implicit rewards of the held-out pairs (preferences/), and is ln 2 before training, when the
+policy equals its reference and prefers no answer. Neither loss is measured if training minimises another quantity
 (training_loss.py).
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LN_2: Interval = {"value": float(np.log(2)), "low": float(np.log(2)), "high": float(np.log(2))}
 UNTRAINED_PAIRS: dict[str, Any] = {"accuracy": {"value": 0.5, "low": 0.5, "high": 0.5}, "loss": LN_2}
-"""The implicit rewards of the start model: 0 for every answer, so that every pair is a tie."""
+"""With the start model every answer has the implicit reward 0, so every pair is a tie."""
 
 
 class Scored(NamedTuple):
@@ -36,8 +36,8 @@ class Scored(NamedTuple):
 def score_demonstrations(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]", cfg: "Config", title: str
 ) -> list[Scored]:
-    """Score the completions on the tokens that SFTTrainer trains on, cut where it cuts them. A row whose prompt fills
-    `max_length` has nothing to score, and is left out, as it is in training."""
+    """Score the completions on the tokens that SFTTrainer trains on, with the same truncation. A row whose prompt fills
+    `max_length` has nothing to score and is left out, as in training."""
     most = cfg.algo.args.get("max_length")
     encoded = [encode_demonstration(tokenizer, row) for row in rows]
     cut = [(prompt, answer[: max(0, most - len(prompt))] if most else answer) for prompt, answer in encoded]
@@ -47,16 +47,16 @@ def score_demonstrations(
 
 
 def token_loss(rows: list[Scored]) -> Interval:
-    """Mean loss over the completion tokens of all rows, which is what SFTTrainer minimises, in nats per token.
+    """Mean loss over the completion tokens of all rows, as SFTTrainer minimises it, in nats per token.
 
-    The interval is over rows, since the tokens of a row are alike: Student's t of the ratio of two means, by its
-    linear approximation (Cochran 1977, Sampling Techniques, section 6.3).
+    The interval is over rows, since the tokens of one row are correlated: Student's t interval of the ratio of two
+    means, by its linear approximation (Cochran 1977, Sampling Techniques, section 6.3).
     """
     return _ratio(np.array([row.nats for row in rows]), np.array([row.tokens for row in rows]))
 
 
 def compare_token_loss(before: list[Scored], after: list[Scored]) -> Interval:
-    """The change of `token_loss` on the same rows; below 0 the loss fell."""
+    """The change of `token_loss` on the same rows; negative if the loss fell."""
     nats = np.array([row.nats for row in after]) - np.array([row.nats for row in before])
     return _ratio(nats, np.array([row.tokens for row in after]))
 

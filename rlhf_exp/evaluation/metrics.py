@@ -1,9 +1,9 @@
-"""Figures of sampled completions, from rows of samples.jsonl: a section of evaluation.json, and two of them compared.
+"""Computes the figures of sampled completions, from rows of samples.jsonl: the sections of evaluation.json.
 
     section = summarise(samples, max_tokens=96, held_out=held_out)
     paired = compare(baseline_samples, trained_samples, max_tokens=96, seed=0)
 
-A row has k completions (`eval.completions`). Every interval is over rows, each by its mean over them.
+A row has k completions (`eval.completions`). Every interval is over rows, each with the mean of its completions.
 """
 
 import statistics
@@ -19,7 +19,7 @@ OUTCOMES = ("correct", "partial", "failed")
 
 SHARES = {"accuracy": "outcome", "lenient_accuracy": "lenient", "truncation_rate": "truncated"}
 SPREADS = ("reward", "kl", "kl_sampled")
-"""Figures with a standard deviation over completions beside their mean."""
+"""Figures that also have a standard deviation over completions."""
 
 Sample = dict[str, Any]
 Values = list[list[float]]
@@ -30,9 +30,9 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> di
     """One section of evaluation.json, from the samples of one model and the token ids they were decoded from.
 
     `n` counts rows, `completions` those of each, `counts` all completions. Without a grader there is no accuracy,
-    without rewards no reward. `kl_sampled` is of the distributions that completions are drawn from, where these are not
-    the models' own; its `outside` is the share of the policy's draws that the start model cannot make, for which KL
-    without further definition would be infinite.
+    without rewards no reward. `kl_sampled` is of the distributions that completions are drawn from, if these are not
+    the models' own; its `outside` is the probability of drawing a token that the start model cannot draw, for which the
+    KL would be infinite without further definition.
     """
     rows = _group(samples, "sampled")
     section = {"n": len(rows), "completions": len(rows[0]), "max_tokens": max_tokens, **_summarise_rows(rows)}
@@ -50,10 +50,10 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> di
 def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed: int) -> dict[str, Any]:
     """`paired` of evaluation.json: trained minus baseline on the same rows.
 
-    A difference stands where the figure stands in a section (`mean_tokens`, `reward.mean`, `greedy.accuracy`), but that
-    of the accuracy is `difference`. A win is a higher reward. The i-th completion of a row is compared with the i-th:
-    `n` counts rows, wins, losses and ties count completions. `changes` counts rows by their first completion's outcome,
-    before and after.
+    A difference has the same place as the figure in a section (`mean_tokens`, `reward.mean`, `greedy.accuracy`), except
+    that of the accuracy, `difference`. A win is a higher reward. The i-th completions of a row are compared with each
+    other: `n` counts rows; wins, losses and ties count completions. `changes` counts rows by the outcomes of their
+    first completions, before and after.
     """
     sides = [_group(samples, "sampled") for samples in (baseline, trained)]
     paired = {**_compare_rows(*sides, seed), "n": len(sides[0])}
@@ -69,7 +69,7 @@ def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed
 
 
 def _group(samples: list[Sample], decoding: str) -> list[list[Sample]]:
-    """The samples of one decoding, by row: those of a row lie side by side."""
+    """The samples of one decoding, by row; the samples of a row are adjacent."""
     rows: list[list[Sample]] = []
     for sample in samples:
         if sample["decoding"] == decoding:
@@ -80,15 +80,15 @@ def _group(samples: list[Sample], decoding: str) -> list[list[Sample]]:
 
 
 def _read_figures(rows: list[list[Sample]]) -> dict[str, Values]:
-    """What each figure is the mean of, where the samples hold it. KL is of what is drawn: greedy completions have
-    none."""
+    """The values whose mean is each figure, as far as the samples hold them. Greedy completions have no KL, which is
+    about completions that are drawn."""
     drawn = rows[0][0]["decoding"] == "sampled"
     columns = {**SHARES, "mean_tokens": "tokens"} | {name: name for name in SPREADS if drawn or name == "reward"}
     return {name: _read(rows, key) for name, key in columns.items() if key in rows[0][0]}
 
 
 def _summarise_rows(rows: list[list[Sample]]) -> dict[str, Any]:
-    """The figures of all completions of one decoding; accuracy is strict where the grader has two readings."""
+    """The figures of all completions of one decoding; accuracy takes the strict reading if the grader has two."""
     section: dict[str, Any] = {}
     for name, values in _read_figures(rows).items():
         section[name] = (share_interval if name in SHARES else mean_interval)(_average(values))
@@ -112,7 +112,7 @@ def _count_changes(baseline: list[list[Sample]], trained: list[list[Sample]]) ->
 
 
 def _measure_distinct(held_out: "HeldOut") -> dict[str, float]:
-    """Over the tokens of the text: the end token, which nearly every completion has, is left out."""
+    """Over the tokens of the text, without the end token, which nearly every completion has."""
     ended = zip(held_out.completion_ids, held_out.truncated, strict=True)
     completions = [ids if cut else ids[:-1] for ids, cut in ended]
     return {str(n): distinct_n(completions, n) for n in (1, 2)}
@@ -127,11 +127,11 @@ def _estimate_pass_at_k(rows: list[list[Sample]]) -> dict[str, Interval]:
 
 
 def _vote(row: list[Sample]) -> bool:
-    """Whether the answer that most of the row's completions give is correct (Wang et al. 2022, arXiv:2203.11171).
+    """Whether the most frequent answer of the row's completions is correct (Wang et al. 2022, arXiv:2203.11171).
 
-    Votes are for `extracted` as it is spelled: 18 and 18.0 count apart, as do two expressions of one value. Of answers
-    with equally many votes the first to appear wins; a completion without an answer has no vote. The answer is correct
-    if the grader took it so in any of the completions that give it.
+    Votes are for `extracted` in its spelling: 18 and 18.0 are two answers, and so are two expressions of the same
+    value. Among answers with equally many votes the first one wins; a completion without an answer has no vote. The
+    answer is correct if the grader found it so in any of the completions that give it.
     """
     votes = Counter(sample["extracted"] for sample in row if sample["extracted"] is not None)
     winner = max(votes, key=votes.__getitem__, default=None)
@@ -143,7 +143,7 @@ def _is_correct(sample: Sample) -> bool:
 
 
 def _read(rows: list[list[Sample]], key: str) -> Values:
-    """An outcome counts 1 where it is correct, else 0."""
+    """The values of a key; an outcome counts 1 if correct, else 0."""
     return [[float(_is_correct(sample) if key == "outcome" else sample[key]) for sample in row] for row in rows]
 
 

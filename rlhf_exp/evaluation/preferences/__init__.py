@@ -1,4 +1,4 @@
-"""How a model ranks held-out preference pairs: by a reward model's scores, or by a policy's implicit rewards.
+"""Measures how a model ranks held-out preference pairs: by a reward model's scores, or a policy's implicit rewards.
 
     scores = score_pairs(reward_model, tokenizer, task.pairs, cfg)                      # algo=reward_model
     scores = implicit_rewards(policy, start_model, tokenizer, task.pairs, cfg)          # a policy
@@ -6,7 +6,7 @@
     section = summarise_preferences(rows)                                               # of evaluation.json
     find_errors(rows)                                                                   # errors.json
 
-Every reward is a pair (of the chosen answer, of the rejected one); the model is right where the first is higher.
+All rewards are pairs (of the chosen answer, of the rejected answer); the model is right if the first is higher.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,8 @@ __all__ = [
 Scores = list[tuple[float, float]]
 
 BETA = 0.1
-"""DPO's own default, for policies that no beta was trained with. It scales every margin alike, so the accuracy does
-not depend on it; loss and calibration do. (grpo's beta is another thing: the weight of its KL term.)"""
+"""DPO's own default, for policies that were not trained with DPO's beta. It scales all margins by the same factor, so
+accuracy does not depend on it, but loss and calibration do. (grpo's beta is something else, the weight of its KL.)"""
 
 
 def score_pairs(
@@ -61,11 +61,11 @@ def implicit_rewards(
 ) -> Scores:
     """beta * (log policy(answer | prompt) - log reference(answer | prompt)) of each pair's two answers, in nats.
 
-    beta is DPO's own; `BETA` after any other algorithm. Above 0: the policy makes the answer more likely than the
+    beta is DPO's own, or `BETA` after any other algorithm. Positive if the policy makes the answer more likely than the
     reference does.
 
-    Source: Rafailov et al. 2023 (arXiv:2305.18290), section 4: the reward that a policy is optimal for, without the
-    term of the prompt, which both answers share.
+    Source: Rafailov et al. 2023 (arXiv:2305.18290), section 4: the reward for which the policy is optimal, without the
+    term of the prompt, which is the same for both answers.
     """
     beta = cfg.algo.args.get("beta", BETA) if ALGORITHMS[cfg.algo.name].has_implicit_rewards else BETA
     encoded = [encode_pair(tokenizer, pair) for pair in pairs]

@@ -76,12 +76,13 @@ def compare_preferences(baseline: Rows, trained: Rows, seed: int) -> dict[str, A
 
 
 def find_errors(rows: Rows) -> dict[str, Any]:
-    """Pairs that were ranked wrongly (a tie is none), each of the first kind that fits, and up to `SHOWN` of them.
+    """Counts of the wrongly ranked pairs (without ties), each under the first kind that fits, and up to `SHOWN` of
+    them.
 
-    confident: the margin is as far from 0 as in the surest quarter of all pairs, right or wrong.
-    near_tie: as near to 0 as in the least sure quarter. longer_wins: the rejected answer has more tokens. other.
-    `thresholds` holds the two quartiles of |margin|. The pairs shown are taken from each kind in turn, worst first,
-    and listed worst first.
+    confident: the margin is as far from 0 as in the quarter of all pairs with the largest margins, right or wrong.
+    near_tie: as near to 0 as in the quarter with the smallest. longer_wins: the rejected answer has more tokens. other.
+    `thresholds` holds the two quartiles of |margin|. The pairs are taken from each kind in turn, and listed, worst
+    first.
     """
     sizes = [abs(row["margin"]) for row in rows]
     near, far = (float(q) for q in np.quantile(sizes, (0.25, 0.75)))
@@ -108,7 +109,7 @@ def _name_kind(row: dict[str, Any], near: float, far: float) -> str:
 def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
     """How often the preferred answer is the chosen one, by the probability that the model gives it.
 
-    That probability is sigmoid(|margin|), from 0.5 to 1, in bins of equal width; empty bins are left out. The
+    The probability is sigmoid(|margin|), from 0.5 to 1, in bins of equal width; empty bins are left out. The
     calibration error is the mean of |observed - predicted| over the bins, weighted by their pairs.
 
     Source: the expected calibration error of Guo et al. 2017 (arXiv:1706.04599).
@@ -147,8 +148,8 @@ def _score_right(values: np.ndarray) -> np.ndarray:
 def _share(scores: np.ndarray) -> Interval:
     """Mean of scores of 0, 0.5 and 1, with Wilson's score interval; with no 0.5 it is `stats.wilson`.
 
-    A tie varies less than a win or a loss, so with ties the interval is wider than it need be; Student's would leave
-    [0, 1], and have no width where all are tied.
+    A tie varies less than a win or a loss, so with ties the interval is wider than necessary. Student's t interval
+    would exceed [0, 1], and have no width if all pairs are ties.
 
     Source: Wilson (1927), with ties as half a success.
     """
