@@ -34,7 +34,7 @@ MOST = 200  # characters of a library's error in one of our lines
 
 
 def build_peft_config(cfg: "Config") -> LoraConfig | None:
-    """The adapter that TRL puts on the model; a reward model's head is trained in full beside it."""
+    """The config of the adapter that TRL adds to the model; a reward model's head is also trained, in full."""
     if cfg.peft.lora is None:
         return None
     lora = cfg.peft.lora
@@ -99,10 +99,10 @@ def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
 
 
 def keep_dtype_on_resume(model: PeftModel) -> None:
-    """Make a resumed run go on in the dtype that its adapters had.
+    """Make a resumed run keep the dtype of its adapters.
 
     TRL trains adapters on a quantised base in bfloat16. A resuming Trainer calls `load_adapter`, which by default casts
-    them to float32: the run would go on in another way than without the stop.
+    them to float32, so that the run would differ from an uninterrupted one.
     """
     if getattr(model, "is_quantized", False):
         model.load_adapter = partial(model.load_adapter, autocast_adapter_dtype=False)
@@ -111,9 +111,9 @@ def keep_dtype_on_resume(model: PeftModel) -> None:
 def merge(source: ModelSource, out: str | Path) -> None:
     """Write base plus adapter as one model of full weights in the source's dtype, with its tokenizer.
 
-    The base is loaded unquantised. An adapter trained on a 4-bit base learned beside weights rounded to 4 bits: merged
-    onto the unrounded ones it is not the model that was trained, but differs from it by that rounding. In bfloat16 the
-    sum is rounded once more.
+    The base is loaded unquantised. An adapter trained on a 4-bit base learned with weights rounded to 4 bits: merged
+    with the unrounded ones it differs from the trained model by that rounding. In bfloat16 the sum is rounded once
+    more.
 
     Raises:
         AdapterError: it is no adapter that we know; as WrongBase, its base cannot be loaded, or does not fit.

@@ -1,11 +1,11 @@
-"""Sampling completions, in training and in evaluation.
+"""Samples completions, in training and in evaluation.
 
     completions = sample_completions(model, prompt_ids, sampling, eos_ids=[1], pad_id=0)    # list of token lists
 
-`method=compact` is our decoding loop: it drops a sequence from the batch, and from the cache, as soon as it ends, where
-`generate` carries it on as padding until the longest one has ended. Both draw each token from the same distribution;
-they differ in which random numbers a row gets once another row has ended. `method=trl` is transformers' `generate`.
-`auto` is compact on a CPU, where it was measured to win (bench/generation.py), and trl elsewhere.
+`method=compact` is a decoding loop that removes a sequence from the batch, and from the cache, as soon as it ends,
+where `generate` continues it with padding until the longest one has ended. Both draw each token from the same
+distribution; they differ in the random numbers that a row gets after another row has ended. `method=trl` is
+transformers' `generate`. `auto` is compact on a CPU, where it is faster (bench/generation.py), and trl elsewhere.
 """
 
 from collections.abc import Callable
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn: at most `max_new_tokens` each; top_p=1 and top_k=0 leave the distribution whole.
+    """How completions are drawn: at most `max_new_tokens` each; top_p=1 and top_k=0 exclude no tokens.
 
-    temperature=0 draws nothing: each token is the most probable one (greedy), whatever top_p and top_k say.
+    temperature=0 is greedy decoding: each token is the most probable one; top_p and top_k have no effect.
     """
 
     max_new_tokens: int
@@ -78,7 +78,7 @@ def sample_completions(
         eos_ids: tokens that end a completion.
 
     Returns:
-        Token ids of each completion, its EOS included; without EOS at the end it was cut at `max_new_tokens`.
+        Token ids of each completion, including its EOS; one without EOS was cut off at `max_new_tokens`.
     """
     ids, mask = _pad_left(prompt_ids, pad_id, model.device)
     if method == "trl":
@@ -94,7 +94,7 @@ def sample_completions(
             input_ids=ids,
             attention_mask=mask,
             max_new_tokens=sampling.max_new_tokens,
-            repetition_penalty=1.0,  # some checkpoints (Qwen2.5) bring another in their generation config
+            repetition_penalty=1.0,  # some checkpoints (Qwen2.5) set another one in their generation config
             eos_token_id=eos_ids,
             pad_token_id=pad_id,
             **drawn,
@@ -104,10 +104,10 @@ def sample_completions(
 
 
 def build_rollout(cfg: "Config") -> Callable[[list, "GRPOTrainer"], dict[str, Any]] | None:
-    """The `rollout_func` for GRPOTrainer, or None where TRL generates by itself.
+    """The `rollout_func` for GRPOTrainer, or None if TRL samples itself.
 
-    TRL hands over the prompts of the whole generation batch, each repeated `num_generations` times, and computes the
-    log-probabilities of what comes back as it does for its own samples.
+    TRL passes the prompts of the whole generation batch, each repeated `num_generations` times, and computes the
+    log-probabilities of the returned completions as for its own samples.
     """
     if choose_method(cfg) == "trl":
         return None
@@ -160,7 +160,7 @@ def _sample_compact(
     drawn = ids.new_zeros(len(ids), sampling.max_new_tokens)
     lengths = ids.new_zeros(len(ids))
     alive = torch.arange(len(ids), device=ids.device)
-    padded = not bool(mask.all())  # without padding the causal mask alone is right, and cheaper
+    padded = not bool(mask.all())  # without padding the causal mask suffices, and is faster
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
     tokens = ids
@@ -174,7 +174,7 @@ def _sample_compact(
             logits_to_keep=1,
         ).logits[:, -1]
         if sampling.temperature == 0:
-            _require_finite(logits)  # argmax would take a NaN for the largest
+            _require_finite(logits)  # argmax would treat NaN as the largest value
             next_tokens = logits.argmax(-1)
         else:
             try:

@@ -122,8 +122,8 @@ def load_policy(source: ModelSource) -> PreTrainedModel | PeftModel:
 def load_scorer(source: ModelSource, seed: int | None = None) -> PreTrainedModel | PeftModel:
     """Load a reward model: a sequence classifier with one label, in evaluation mode, on the run's device.
 
-    The reward is read at the last token that is not padding; where EOS serves for padding (GPT-2), that is the last
-    one before EOS, in training and here alike.
+    The reward is read at the last token that is not padding; if EOS serves as padding (GPT-2), that is the last one
+    before EOS, in training and here.
 
     Args:
         seed: a head that the weights lack is drawn after set_seed(seed), which makes it the one that RewardTrainer

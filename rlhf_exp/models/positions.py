@@ -4,9 +4,9 @@ patch_position_ids(model)     # once, where the model is loaded; a second call c
 
 GPT-2, GPT-Neo and GPTBigCode number the columns of a batch from 0, padding included, unless the caller passes
 position ids. transformers' `generate` passes them and TRL 1.16 does not: a left-padded prompt is then scored at other
-positions than it was sampled at, off by several nats a token. Rotary models (Llama, Qwen) see only differences of
-positions, OPT and BioGPT count by the mask themselves, and RoBERTa counts from another origin: they are left as they
-are. The hook sits on the backbone, below whatever wraps it: the heads, TRL's fused head, PEFT, checkpointing.
+positions than it was sampled at, wrong by several nats per token. Rotary models (Llama, Qwen) see only differences of
+positions, OPT and BioGPT count by the mask themselves, and RoBERTa counts from another origin: they are not changed.
+The hook is on the backbone, inside everything that wraps it: the heads, TRL's fused head, PEFT, checkpointing.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""KL to a reference, exact over the vocabulary: of the models' own distributions, and of those that are sampled from.
+"""Measures KL to a reference, exact over the vocabulary: of the models' own distributions, and of those sampled from.
 
     found = measure_completions(policy, reference, rows, vocabulary_size, Sampling(32, temperature=0.7, top_p=0.9))
     found[0].kl, found[0].sampled, found[0].outside          # of one completion
@@ -17,8 +17,8 @@ from rlhf_exp.models.generation import Sampling, build_warpers
 from rlhf_exp.models.scoring import split_rows, token_kl
 
 CHUNK_VALUES = 2**22
-"""Positions times vocabulary that are compared at once: some ten arrays of this size live together, beside the logits
-of one batch from both models."""
+"""Positions times vocabulary that are compared at once: about ten arrays of this size are in memory, in addition to the
+logits of one batch from both models."""
 
 Row = tuple[list[int], list[int]]
 Scorer = Callable[[list[Row]], torch.Tensor]
@@ -31,9 +31,9 @@ class CompletionKL:
 
     Attributes:
         kl: of the models' distributions at temperature 1.
-        sampled: of those that completions are drawn from (`compare_sampled`); `kl` where the sampling is plain.
-        outside: mean over its tokens of the probability with which the policy draws one that the reference, sampled in
-            the same way, cannot.
+        sampled: of those that completions are drawn from (`compare_sampled`); equal to `kl` if the sampling is plain.
+        outside: mean over its tokens of the probability that the policy draws a token which the reference, sampled in
+            the same way, cannot draw.
     """
 
     kl: float
@@ -45,7 +45,7 @@ class CompletionKL:
 def measure_completions(
     policy: Scorer, reference: Scorer, rows: list[Row], vocabulary_size: int, sampling: Sampling
 ) -> list[CompletionKL]:
-    """KL of each row's completion, in batches of rows of like length; the sampling's temperature must be above 0."""
+    """KL of each row's completion, in batches of rows of similar length; the sampling's temperature must be above 0."""
     found: dict[int, CompletionKL] = {}
     for batch in split_rows(rows, vocabulary_size):
         picked = [rows[i] for i in batch]
@@ -62,15 +62,16 @@ def measure_completions(
 def compare_sampled(
     logps: torch.Tensor, reference_logps: torch.Tensor, sampling: Sampling
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """KL at each position between what the policy and the reference are sampled from, and where it has no finite value.
+    """KL at each position between the distributions that policy and reference are sampled from, made finite; and the
+    probability of the tokens for which it is infinite.
 
-    With S and R the tokens that top-k and top-p leave to the policy and to the reference, both at the sampling's
-    temperature, the policy draws from p = policy given S, and the reference from r = reference given R. KL(p || r) is
-    infinite as soon as S holds one token that R does not. Measured is KL(p || q) with q = reference given R or S: it
-    equals KL(p || r) wherever that is finite, is finite always, and at least 0. It is 0 where p = r, and where R lies
-    inside S and both models have the same odds there: only the probability outside R tells these two apart. Without the
-    cut, KL(p || reference) would not be 0 for equal models (up to -log top_p per token), and given S alone it would be
-    0 for any two models once the policy is so sure that S is one token.
+    Let S and R be the tokens that top-k and top-p leave to the policy and to the reference, both at the sampling's
+    temperature. The policy draws from p = policy given S, and the reference from r = reference given R. KL(p || r) is
+    infinite as soon as S holds one token that R does not. So this measures KL(p || q) with q = reference given R or S:
+    it equals KL(p || r) wherever that is finite, is always finite, and at least 0. It is 0 if p = r, but also if R lies
+    inside S and both models have the same odds there; the probability outside R distinguishes the two cases. Other
+    choices would be worse: KL(p || reference) would not be 0 for equal models (up to -log top_p per token), and given S
+    alone the KL would be 0 for any two models once the policy is so certain that S is a single token.
 
     Args:
         logps, reference_logps: (tokens, vocabulary) float32, normalised, at temperature 1.
@@ -86,13 +87,13 @@ def compare_sampled(
     drawn = torch.log_softmax(logps.masked_fill(~own, -torch.inf), -1)
     given = torch.log_softmax(reference_logps.masked_fill(~(own | its), -torch.inf), -1)
     log_ratio = (given - drawn).masked_fill(~own, 0.0)
-    # As in token_kl, no term is negative: with s = q / p, p (s - 1 - log s) over S, and the q that lies outside S.
+    # As in token_kl, no term is negative: with s = q / p, p (s - 1 - log s) over S, plus the part of q outside S.
     inside = drawn.exp() * (torch.expm1(log_ratio) - log_ratio)
     return inside.sum(-1) + given.exp().masked_fill(own, 0.0).sum(-1), drawn.exp().masked_fill(its, 0.0).sum(-1)
 
 
 def _compare(logits: torch.Tensor, reference_logits: torch.Tensor, sampling: Sampling) -> tuple[torch.Tensor, ...]:
-    """`CompletionKL` of each position, (tokens,) three times, in float32 whatever the precision of the logits."""
+    """The figures of `CompletionKL` at each position, three times (tokens,), in float32 for logits of any precision."""
     sides = (logits, reference_logits)
     logps, reference_logps = (v.log_softmax(-1, torch.promote_types(v.dtype, torch.float32)) for v in sides)
     kl = token_kl(logps, reference_logps)

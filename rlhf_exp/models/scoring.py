@@ -1,10 +1,10 @@
-"""What a model says of token ids: a reward model's score of a whole text, a policy's log-probability of an answer.
+"""Scores token ids: a reward model's score of a whole text, a policy's log-probability of an answer.
 
     score_sequences(reward_model, [[5, 6, 7]], batch_size=64)    # [0.31]
     sum_logps(policy, [([5, 6], [7])], pad_id)                   # [-2.1]
 
-Batches hold rows of like length, right-padded with their mask, in evaluation mode: what a row gets does not depend on
-the rows beside it.
+Batches hold rows of similar length, right-padded with their mask, in evaluation mode: a row's score does not depend on
+the other rows in its batch.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def score_sequences(
 
     `title` shows a progress bar under that name.
     """
-    pad_id = model.config.get_text_config().pad_token_id  # by which the model itself tells padding from text
+    pad_id = model.config.get_text_config().pad_token_id  # by which the model itself distinguishes padding from text
     training = model.training
     model.eval()
     scores = [0.0] * len(sequences)
@@ -57,7 +57,7 @@ def sum_logps(
             sequences = [rows[i][0] + rows[i][1] for i in batch]
             starts = [_start(rows[i]) for i in batch]
             inputs = _pad(sequences, pad_id, model.device)
-            skipped = min(starts) - 1  # positions that predict prompt tokens only: their logits are never made
+            skipped = min(starts) - 1  # positions that predict only prompt tokens: their logits are not computed
             keep = inputs["input_ids"].shape[1] - skipped
             logits = model(**inputs, use_cache=False, logits_to_keep=keep).logits[:, -keep:]
             for row, i, ids, start in zip(logits, batch, inputs["input_ids"], starts, strict=True):
@@ -80,11 +80,11 @@ def completion_logps(
 def completion_logits(model: PreTrainedModel, rows: list[tuple[list[int], list[int]]], pad_id: int) -> torch.Tensor:
     """Next-token logits at every completion position of (prompt ids, completion ids) rows, row after row: (all
     completion tokens, vocabulary), in the model's precision. Right-padded, with positions from 0, so that every
-    architecture scores what it sampled."""
+    architecture scores its own samples correctly."""
     width = max(len(prompt) + len(completion) for prompt, completion in rows)
     ids = torch.tensor([p + c + [pad_id] * (width - len(p) - len(c)) for p, c in rows], device=model.device)
     mask = torch.tensor([[1] * (len(p) + len(c)) + [0] * (width - len(p) - len(c)) for p, c in rows])
-    skipped = min(len(prompt) for prompt, _ in rows) - 1  # positions that predict prompt tokens only
+    skipped = min(len(prompt) for prompt, _ in rows) - 1  # positions that predict only prompt tokens
     logits = model(
         input_ids=ids, attention_mask=mask.to(model.device), use_cache=False, logits_to_keep=width - skipped
     ).logits[:, skipped - width :]
@@ -101,15 +101,15 @@ def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor
         logps, reference_logps: (tokens, vocabulary) float32, normalised.
 
     Returns:
-        (tokens,) float32, at least 0: each term is p (r - 1 - log r) with r = q / p, the same sum with no negative
-        term to round below zero (Schulman's k3, summed instead of sampled).
+        (tokens,) float32, at least 0: each term is p (r - 1 - log r) with r = q / p, which gives the same sum without
+        negative terms, so that rounding cannot make it negative (Schulman's k3, summed instead of sampled).
     """
     log_ratio = reference_logps - logps
     return (logps.exp() * (torch.expm1(log_ratio) - log_ratio)).sum(-1)
 
 
 def split_rows(rows: list[tuple[list[int], list[int]]], vocabulary: int) -> Iterator[list[int]]:
-    """Indices of rows in batches, by length, whose logits stay within BATCH_ELEMENTS; a row may exceed it alone."""
+    """Indices of rows in batches, by length, whose logits stay within BATCH_ELEMENTS; a single row may exceed it."""
     batch: list[int] = []
     for i in sorted(range(len(rows)), key=lambda i: len(rows[i][0]) + len(rows[i][1])):
         width = len(rows[i][0]) + len(rows[i][1])
@@ -123,7 +123,7 @@ def split_rows(rows: list[tuple[list[int], list[int]]], vocabulary: int) -> Iter
 
 
 def _start(row: tuple[list[int], list[int]]) -> int:
-    """Where the scored tokens start. Nothing predicts a text's first token; TRL leaves it out too."""
+    """Where the scored tokens start. The first token of a text has no prediction; TRL leaves it out too."""
     return max(len(row[0]), 1)
 
 

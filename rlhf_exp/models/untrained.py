@@ -1,4 +1,4 @@
-"""Models with random weights, of any architecture, with a tokenizer that needs no download.
+"""Creates models with random weights, of any architecture, with a tokenizer that needs no download.
 
 create_untrained({"architecture": "gpt2", "tokenizer": "bytes", "hidden_size": 64}, seed=0, path=Path("start_model"))
 """
@@ -22,7 +22,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.countdown.schema import LARGEST_STEP
 
 TRACE_WORDS = "<pad> <eos> <unk> use make . <think> </think> <answer> </answer> yes no give up check ; = ( ) + - * /"
-"""The tiny model's vocabulary, before the integers from 0 to LARGEST_STEP: one token a word."""
+"""The tiny model's vocabulary, before the integers from 0 to LARGEST_STEP: one token per word."""
 
 RENAMED = {"intermediate_size": "n_inner"}
 """A common name that the `attribute_map` of GPT-2's config leaves out."""
@@ -44,7 +44,7 @@ def create_untrained(init: dict, seed: int, path: Path) -> None:
     set_seed(seed)
     try:
         model = AutoModelForCausalLM.from_config(config).eval()
-        model(torch.tensor([[tokenizer.eos_token_id]]))  # heads that do not divide show only here
+        model(torch.tensor([[tokenizer.eos_token_id]]))  # fails if the heads do not divide the hidden size
     except (ValueError, RuntimeError) as error:
         raise ConfigError([f"model.init: not a shape of {init['architecture']} ({_flatten(error)})"]) from None
     model.save_pretrained(path)
@@ -89,13 +89,13 @@ def build_tokenizer(init: dict) -> PreTrainedTokenizerFast:
     """
     if (init["tokenizer"], init["architecture"]) == ("words", "qwen2"):
         # AutoTokenizer (5.23, MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS) takes the code of Qwen2's own tokenizer for
-        # every folder of that architecture, which would drop words in silence.
+        # every folder of that architecture, which would silently drop words.
         raise ConfigError(["model.init.tokenizer=words: not with architecture=qwen2, only bytes"])
     return {"words": build_trace_tokenizer, "bytes": build_byte_tokenizer}[init["tokenizer"]]()
 
 
 def build_trace_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with one token for each word of a search trace, numbers included; words are parted by spaces."""
+    """A tokenizer with one token for each word of a search trace, including numbers; words are separated by spaces."""
     words = [*TRACE_WORDS.split(), *map(str, range(LARGEST_STEP + 1))]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -105,8 +105,8 @@ def build_trace_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def build_byte_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with one token for each byte of UTF-8: it reads any text and gives it back. (Loaded beside a Qwen2,
-    Qwen2's own tokenizer reads it, which first brings Unicode into its composed form, NFC.)"""
+    """A tokenizer with one token for each byte of UTF-8, which encodes and decodes any text. (In the folder of a Qwen2
+    model, Qwen2's own tokenizer class loads it, which first normalizes Unicode to its composed form, NFC.)"""
     symbols = ["<pad>", "<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     tokenizer = Tokenizer(models.BPE({symbol: i for i, symbol in enumerate(symbols)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -114,7 +114,7 @@ def build_byte_tokenizer() -> PreTrainedTokenizerFast:
     made = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", padding_side="left"
     )
-    made.init_kwargs["unk_token"] = None  # written as null; where it is not, Qwen2's tokenizer adds one of its own
+    made.init_kwargs["unk_token"] = None  # written as null, or Qwen2's tokenizer would add one of its own
     return made
 
 
