@@ -44,13 +44,13 @@ class Task:
             Demonstrations (sft): `prompt` and `completion`. Pairs (reward_model, dpo): `id`, `subset`, `prompt`,
             `chosen` and `rejected`.
         eval: held-out prompts to sample on: `id`, `prompt` and the grader's columns; none of them is in `train`.
-        grade: (completion, row) -> Grade; None where no answer is right or wrong. The reward and the evaluation both
-            call it.
-        pairs: held-out preference pairs, in the form of `train`'s; none of their prompts is in `train`.
-        demonstrations: held-out rows of `prompt` and `completion`, for sft, like those in `train` and of the split of
-            `eval`; none where `train` is made of samples.
-        notes: what the loader counted or left out, a line each, for the user.
-        facts: the same as figures, for data.json of the run folder.
+        grade: (completion, row) -> Grade; None if there are no right or wrong answers. Both the reward and the
+            evaluation call it.
+        pairs: held-out preference pairs, in the same form as in `train`; none of their prompts is in `train`.
+        demonstrations: held-out rows of `prompt` and `completion`, for sft, like those in `train`, from the split of
+            `eval`; empty if `train` is made of samples.
+        notes: what the loader counted or dropped, one line each, for the user.
+        facts: the same as figures, for data.json in the run folder.
     """
 
     name: str
@@ -89,7 +89,7 @@ def check_template(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> None:
 
 
 def prompts_per_rollout(cfg: "Config") -> int:
-    """How many different prompts are sampled on at once; TRL's rule, by arguments that are checked to divide."""
+    """The number of different prompts in a rollout, by TRL's rule; the arguments are checked to divide."""
     args = cfg.algo.args
     rounds = args.get("steps_per_generation") or args.get("gradient_accumulation_steps", 1)
     completions = args.get("generation_batch_size") or args["per_device_train_batch_size"] * rounds
@@ -97,15 +97,15 @@ def prompts_per_rollout(cfg: "Config") -> int:
 
 
 def as_completion(text: str, chat: bool) -> str | list[dict[str, str]]:
-    """A completion in the form of its prompt. After a plain prompt it begins with the space that parts the two, added
-    where it lacks: a tokenizer of words loses it as it decodes."""
+    """A completion in the form of its prompt. After a plain prompt it begins with a space, which is added if it is
+    missing: a word-level tokenizer loses it in decoding."""
     if chat:
         return [{"role": "assistant", "content": text.strip()}]
     return text if text[:1].isspace() else f" {text}"
 
 
 def name_source(task: Any) -> str:
-    """Where `cfg.task` has its rows from, for messages: a path, a hub id, or task.source=generated."""
+    """The source of the rows of `cfg.task`, for messages: a path, a hub id, or task.source=generated."""
     if task.source == "file":
         return task.path
     return task.hub_id if task.source == "hub" else f"task.source={task.source}"

@@ -1,4 +1,4 @@
-"""Rows of a data set on the hub, each with its part and its place.
+"""Reads the rows of a data set on the hub, each with its part and its place.
 
 for part, where, row in read_hub("openai/gsm8k", name="main", parts=("train", "test")):
     part, where, row      # "train", "openai/gsm8k, train, row 1", {...}
@@ -11,7 +11,7 @@ from rlhf_exp.errors import ConfigError
 
 
 class Unavailable(ConfigError):
-    """Rows of the hub that cannot be had now."""
+    """Rows of the hub that cannot be loaded now."""
 
 
 def read_hub(
@@ -21,21 +21,21 @@ def read_hub(
     parts: tuple[str, ...] | None = None,
     local: str = "FOLDER",
 ) -> Iterator[tuple[str, str, Any]]:
-    """Every row of `parts` (None: of all there are).
+    """Every row of `parts` (None: of all parts).
 
     Args:
         hub_id, name, data_dir: the data set, its configuration and its folder, as datasets.load_dataset takes them.
-        local: what a file to use instead is called in the refusal.
+        local: the name for a file to use instead, for the message.
 
     Raises:
-        Unavailable: the rows cannot be had, with the local options to use.
+        Unavailable: the rows cannot be loaded; the message names the local options.
     """
     from datasets import load_dataset
 
     try:
         dataset = load_dataset(hub_id, name=name, data_dir=data_dir)
         of_parts = {part: dataset[part] for part in parts or dataset}
-    except Exception as error:  # the hub's errors share no base class; each means that the rows cannot be had
+    except Exception as error:  # the hub's errors have no common base class; each means that the rows are not available
         what = f"{data_dir} cannot" if data_dir else "cannot"
         raise Unavailable(
             [

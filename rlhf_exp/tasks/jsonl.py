@@ -1,4 +1,4 @@
-"""Lines of JSON, plain or gzipped, with one line for what is wrong with them.
+"""Reads lines of JSON, plain or gzipped; a problem is one line that names file and line.
 
 for where, row in read_lines(Path("train.jsonl.gz")):
     where, row      # "train.jsonl.gz, line 1", {...}
@@ -14,14 +14,14 @@ from typing import Any
 
 from rlhf_exp.errors import ConfigError
 
-HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can spell it, UTF-8 and so every tokenizer cannot
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can hold it, but UTF-8, and so every tokenizer, cannot
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
     """The JSON values of a .jsonl or .jsonl.gz file, each with its place.
 
     Raises:
-        ConfigError: not UTF-8, not JSON, or a gzip file that is broken or breaks off.
+        ConfigError: not UTF-8, not JSON, or a broken or incomplete gzip file.
     """
     with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as lines:
         number = 0

@@ -1,9 +1,9 @@
-"""How many tokens a prompt and its answers have, as the trainers will tokenize them.
+"""Counts the tokens of prompts and their answers, as the trainers will tokenize them.
 
 measure(tokenizer, ["2 + 2 ="], [(" 4", " 5")])     # [Tokens(prompt=4, answers=(2, 2))]
 
-A text is a str, or a list of messages. Lists of messages go through the chat template, which writes the special tokens
-itself, the end token included; to a plain answer its end token is added.
+A text is a str, or a list of messages. Lists of messages are rendered with the chat template, which writes the special
+tokens itself, including the end token; a plain answer gets an end token.
 """
 
 from itertools import chain
@@ -48,18 +48,18 @@ def render(
 def count_tokens(
     tokenizer: "PreTrainedTokenizerBase", prompts: list[str], wholes: list[list[str]], chat: bool
 ) -> list[Tokens]:
-    """Of rendered texts, in their order. An answer counts what the whole has more than its prompt.
+    """The tokens of rendered texts, in their order. An answer counts the tokens of the whole minus those of its prompt.
 
-    A whole that begins with its prompt is counted as prompt plus rest, which spares tokenizing the prompt again. A
-    tokenizer that merges across that border would give a token less for the whole; those of GPT-2 and Qwen3 never do
-    so on HH-RLHF's 8,486 pairs.
+    A whole that begins with its prompt is counted as prompt plus rest, so the prompt is tokenized once. A tokenizer
+    that merges across that border would give one token less for the whole; those of GPT-2 and Qwen3 never do on
+    HH-RLHF's 8,486 pairs.
     """
     in_prompt = _count(tokenizer, prompts, special=not chat)
     rests = [whole.removeprefix(prompt) for prompt, several in zip(prompts, wholes, strict=True) for whole in several]
     in_rests = iter(_count(tokenizer, rests, special=False))
     rows = []
     for n, prompt, several in zip(in_prompt, prompts, wholes, strict=True):
-        again = [0 if whole.startswith(prompt) else n for whole in several]  # of the prompt, in what is left
+        again = [0 if whole.startswith(prompt) else n for whole in several]  # prompt tokens in the rest
         rows.append(Tokens(n, tuple(next(in_rests) - repeated + (not chat) for repeated in again)))
     return rows
 
@@ -70,7 +70,7 @@ def _count(tokenizer: "PreTrainedTokenizerBase", texts: list[str], special: bool
     with tqdm(total=len(unique), desc="tokenizing", unit="text", leave=False, delay=2) as bar:
         for start in range(0, len(unique), BATCH):
             batch = unique[start : start + BATCH]
-            # verbose=False: longer than the model's context is what is being found out, no reason for a warning.
+            # verbose=False: texts longer than the model's context are counted here, and need no warning.
             encoded = tokenizer(batch, add_special_tokens=special, return_attention_mask=False, verbose=False)
             counts |= {text: len(ids) for text, ids in zip(batch, encoded["input_ids"], strict=True)}
             bar.update(len(batch))

@@ -1,4 +1,4 @@
-"""Prompts as the model reads them: their token ids, and a refusal of what it cannot read.
+"""Encodes prompts as the model reads them, and refuses prompts that it cannot read.
 
 prompt_ids = encode_prompts(tokenizer, task.eval)
 check_vocabulary(tokenizer, task)
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> list[list[int]]:
-    """Token ids of each row's prompt; through the chat template where it is messages."""
+    """Token ids of each row's prompt; messages are rendered with the chat template."""
     if not rows:
         return []
     if isinstance(rows[0]["prompt"], str):
@@ -33,7 +33,7 @@ def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> lis
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
-    """Refuse prompts that the model cannot read: a word outside a closed vocabulary would become <unk> in silence."""
+    """Refuse prompts that the model cannot read: a word outside a closed vocabulary would silently become <unk>."""
     prompts = [row["prompt"] for row in [*task.train, *task.eval, *task.pairs] if isinstance(row["prompt"], str)]
     unknown = count_unknown(tokenizer, prompts)
     if unknown:
@@ -60,8 +60,8 @@ def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> dic
 
 
 def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:
-    """Refuse a budget that the longest prompt leaves no room for, and a `max_length` that no answer to train on begins
-    within; returns the budget's room, None of a reward model, which samples nothing."""
+    """Refuse a budget for which the longest prompt leaves no room, and a `max_length` that no answer to train on
+    reaches. Returns the room for the budget, None for a reward model, which samples nothing."""
     row = ALGORITHMS[cfg.algo.name]
     if row.scores:
         return None
@@ -71,7 +71,7 @@ def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task
 
 
 def check_rows(cfg: "Config", task: "Task") -> None:
-    """Refuse fewer prompts than one rollout takes: TRL would train on none of them and call that finished."""
+    """Refuse fewer prompts than one rollout takes: TRL would train on none of them, and report that it finished."""
     if ALGORITHMS[cfg.algo.name].online and len(task.train) < (needed := prompts_per_rollout(cfg)):
         raise ConfigError(
             [
@@ -83,7 +83,7 @@ def check_rows(cfg: "Config", task: "Task") -> None:
 
 
 def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> int:
-    """Refuse a budget that the longest prompt of these rows leaves no room for; returns the room, in tokens."""
+    """Refuse a budget for which the longest prompt of these rows leaves no room; returns the room, in tokens."""
     longest = max(map(len, encode_prompts(tokenizer, rows)), default=0)
     room = tokenizer.model_max_length - longest
     if cfg.max_tokens > room:
@@ -97,7 +97,7 @@ def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[
 
 
 def _check_max_length(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
-    """Where TRL would drop every row, since its prompt alone fills the length."""
+    """Refuse a length that every prompt fills alone, since TRL would then drop every row."""
     args = cfg.algo.args
     most, kept_whole = args.get("max_length"), args.get("completion_only_loss") is False
     if not rows or most is None or kept_whole or args.get("truncation_mode") == "keep_end":

@@ -1,14 +1,14 @@
-"""Rows to learn from, made of graded completions: correct ones for sft, pairs of a correct and a wrong one for others.
+"""Makes rows to train on from graded completions: correct ones for sft, pairs of a correct and a wrong one for others.
 
     task = learn_from(cfg, load_task(cfg, tokenizer), Path("outputs/samples/countdown/..."))
     task.train[0]     # {"id": "3 7 8 > 53 #1", "subset": "partial", "prompt": ..., "chosen": ..., "rejected": ...}
 
-The folder is one that rlhf_exp.sample has made. A completion that the budget cut is left out: trained on, it would be
-taught as one that ends there. So are repetitions of one text. Of a prompt the i-th correct completion is paired with
-the i-th wrong one, `task.sampling.per_prompt` times at most; `subset` is the outcome of the wrong one. A prompt whose
+The folder is written by rlhf_exp.sample. A completion that the budget cut off is left out, since training on it would
+teach to end there; so are repetitions of the same text. The i-th correct completion of a prompt is paired with the i-th
+wrong one, at most `task.sampling.per_prompt` times; `subset` is the outcome of the wrong one. A prompt whose
 completions are all correct or all wrong gives no pair, and is counted.
 
-Held out is one pair a prompt. Pairs are split by prompt: a hash of the
+One pair per prompt is held out. Pairs are split by prompt: a hash of the
 row's id, other than the one that made it a row to train on, puts 80 of 100 prompts into train, 8 into validation and
 12 into test.
 """
@@ -33,7 +33,7 @@ Sample = dict[str, Any]
 
 
 class Sorted(NamedTuple):
-    """The completions of one prompt that ended by themselves: each text once, in the order they were sampled."""
+    """The completions of one prompt that the budget did not cut off: each text once, in the order of sampling."""
 
     correct: list[Sample]
     wrong: list[Sample]
@@ -45,7 +45,7 @@ def learns_from_samples(cfg: "Config") -> bool:
 
 
 def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
-    """The task with `train`, and for pairs `pairs`, made of the samples in `folder`; `eval` stays.
+    """The task with `train`, and for pairs also `pairs`, made from the samples in `folder`; `eval` is unchanged.
 
     Raises:
         ConfigError: samples of another task, of held-out rows, in another form, or with nothing to learn from.
@@ -59,7 +59,7 @@ def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
         _require(train, f"{where}: no completion to learn from", facts)
     else:
         train, made = _make_pairs(prompts, per_prompt, "train"), "pairs"
-        held_out = _make_pairs(prompts, 1, cfg.eval.split)  # one a prompt: what is counted is independent
+        held_out = _make_pairs(prompts, 1, cfg.eval.split)  # one per prompt, so that they are independent
         _require(train, f"{where}: no pair in the train split", facts)
         _require(held_out, f"{where}: no pair in the {cfg.eval.split} split", facts)
     Random(cfg.task.data_seed).shuffle(train)
@@ -78,7 +78,7 @@ def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
 
 
 def sort_samples(samples: list[Sample]) -> dict[str, Sorted]:
-    """For each prompt, by the row's id, its correct and its wrong completions."""
+    """The correct and the wrong completions of each prompt, by the row's id."""
     prompts: dict[str, Sorted] = {sample["id"]: Sorted([], []) for sample in samples}
     seen = set()
     for sample in samples:
@@ -90,8 +90,8 @@ def sort_samples(samples: list[Sample]) -> dict[str, Sorted]:
 
 
 def count_samples(samples: list[Sample]) -> dict[str, int]:
-    """What there is to learn from. Each prompt is one of with_pairs, all_correct, all_wrong and none_ended, by those of
-    its completions that ended; `truncated` counts the others."""
+    """Counts of prompts and completions. Each prompt is one of with_pairs, all_correct, all_wrong and none_ended, by
+    its completions that were not cut off; `truncated` counts those that were."""
     prompts = sort_samples(samples).values()
     return {
         "prompts": len(prompts),
@@ -117,7 +117,7 @@ def describe_counts(counts: dict[str, int]) -> str:
 
 
 def _read_samples(cfg: "Config", task: Task, folder: Path, where: str) -> list[Sample]:
-    """The completions in the folder, once it is sure that this task may learn from them."""
+    """The completions in the folder, after checking that this task may learn from them."""
     make = f"python -m rlhf_exp.sample task={task.name}"
     try:
         config = OmegaConf.load(folder / ".hydra" / "config.yaml")
@@ -160,7 +160,7 @@ def _make_pairs(prompts: dict[str, Sorted], per_prompt: int, split: str) -> list
             "rejected": _read_completion(rejected),
         }
         for name, sides in prompts.items()
-        # The id's own hash may have decided that the row is one to train on: of Countdown it then says train again.
+        # Not by the id alone: Countdown's rows are split by its hash already, which would put every pair into train.
         if split_of(f"pairs of {name}", SHARES) == split
         for i, (chosen, rejected) in enumerate(zip(sides.correct[:per_prompt], sides.wrong, strict=False), 1)
     ]

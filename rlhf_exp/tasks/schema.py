@@ -1,4 +1,4 @@
-"""What is known about a task before any of its rows is read: its keys, what it provides, how it is measured.
+"""Describes a task before any of its rows is read: its keys, which data it provides, how it is measured.
 
     cfg.task.graded                # True: its answers are right or wrong
     cfg.task.list_sources()        # [("task", cfg.task)]
@@ -19,7 +19,7 @@ from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, within
 
 @dataclass(frozen=True)
 class TaskKeys:
-    """Keys that every task has. What has no type here is no key, but the same for every experiment on the task."""
+    """Keys that every task has. Attributes without a type are not keys; they are properties of the task."""
 
     name: str
     source: Literal["generated", "file", "hub"]
@@ -33,9 +33,9 @@ class TaskKeys:
     graded = False
     """Whether its answers are right or wrong, by a grader."""
     columns = ()
-    """What its rows hold for rewards to read, beside the prompt."""
+    """The columns of its rows that rewards can read, besides the prompt."""
     draws_rows = False
-    """Whether source=generated draws as many rows as training uses; else it has a fixed set of them."""
+    """Whether source=generated draws as many rows as training uses; otherwise it has a fixed set."""
     file = "a JSONL file"
     """What `path` must be."""
     reads_folder = False
@@ -44,19 +44,20 @@ class TaskKeys:
     """The default of max_tokens for models that write text, and the reason."""
 
     def find_problems(self, key: str) -> list[str]:
-        """Values that do not fit each other, one line each; `key` is where these keys stand, such as `task`."""
+        """Values that do not fit together, one line each; `key` is the place of these keys, such as `task`."""
         if self.source == "file" and self.path is None:
             return [f"{key}.source=file: needs {key}.path, {self.file}"]
         return []
 
     def list_sources(self) -> list[tuple[str, "TaskKeys"]]:
-        """The keys that rows are read by, with their place: of a task that takes another's prompts, that one's last."""
+        """The keys by which rows are read, with their places; for a task with another's prompts, that one's come
+        last."""
         return [("task", self)]
 
 
 @dataclass(frozen=True)
 class SampledRows:
-    """What is sampled from the start model to learn from: prompts, completions of each, how many of them are used."""
+    """How much is sampled from the start model to learn from: prompts, completions of each, how many are used."""
 
     rows: int = within(ROWS)
     completions: int = within(COMPLETIONS)

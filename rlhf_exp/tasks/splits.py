@@ -1,4 +1,4 @@
-"""Which split a row belongs to: a hash of its text alone decides, so no seed and no source can move it.
+"""Decides to which split a row belongs, by a hash of its text alone, so that no seed and no source can move it.
 
 split_of("a prompt", SHARES)  ->  "train"
 """
@@ -6,7 +6,7 @@ split_of("a prompt", SHARES)  ->  "train"
 from hashlib import blake2b
 
 SHARES = {"train": range(0, 80), "validation": range(80, 88), "test": range(88, 100)}
-"""Percent of all rows, for tasks that bring no split of their own."""
+"""Percent of all rows, for data without splits of its own."""
 
 
 def bucket(text: str) -> int:
@@ -15,6 +15,6 @@ def bucket(text: str) -> int:
 
 
 def split_of(text: str, shares: dict[str, range]) -> str:
-    """The one split whose share holds the text's bucket."""
+    """The split whose share contains the text's bucket."""
     number = bucket(text)
     return next(name for name, buckets in shares.items() if number in buckets)

@@ -1,1 +1,1 @@
-"""Brevity: any prompts, whatever they ask for; the reward wants few words and nothing else."""
+"""Brevity: prompts of any kind; the reward depends only on the number of words."""

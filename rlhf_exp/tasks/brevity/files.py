@@ -1,11 +1,10 @@
-"""Prompts of a JSONL file, one object a line: a text, or a list of messages that ends on one of the user.
+"""Reads prompts from a JSONL file, one object per line: a text, or a list of messages of which the last is the user's.
 
     {"prompt": "Write a note to the milkman."}
     {"prompt": [{"role": "user", "content": "Write a note to the milkman."}]}
 
 A row's id is a hash of its prompt, and the same hash puts it into train, validation or test (80, 8 and 12 of 100).
-Prompts that repeat are dropped; so are those that leave no room for max_tokens in the model's context, and both are
-counted.
+Repeated prompts, and prompts that leave no room for max_tokens in the model's context, are dropped and counted.
 """
 
 import json
@@ -29,10 +28,10 @@ FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}
 
 
 def load_file(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
-    """The rows of `task.path`; the seeds alone decide their order, not the file.
+    """The rows of `task.path`, in an order that depends on the seeds, not on the file.
 
     Raises:
-        ConfigError: a row that cannot be read, prompts in a form that the model does not take, or too few of them.
+        ConfigError: a row that cannot be read, prompts in a form that the model cannot read, or too few of them.
     """
     task, chat = cfg.task, wants_chat(cfg, tokenizer)
     check_template(cfg, tokenizer)
@@ -64,7 +63,7 @@ def load_file(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 
 
 def _read_row(row: Any, where: str, chat: bool) -> Row:
-    """The row in the form that the model takes: a text becomes a message of the user where that is chat."""
+    """The row in the model's form: for a chat model a text becomes a message of the user."""
     prompt = row.get("prompt") if isinstance(row, dict) else None
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     if not _are_messages(messages):
@@ -78,7 +77,7 @@ def _read_row(row: Any, where: str, chat: bool) -> Row:
 
 
 def _are_messages(messages: Any) -> bool:
-    """Whether these are messages with text in each, a role in each, and the user's last."""
+    """Whether these are messages with a role and a text each, of which the last is the user's."""
     if not isinstance(messages, list) or not messages:
         return False
     texts = [m.get(key) for m in messages if isinstance(m, dict) for key in ("role", "content")]
@@ -88,7 +87,7 @@ def _are_messages(messages: Any) -> bool:
 
 def _keep_fitting(rows: list[Row], tokenizer: "PreTrainedTokenizerBase", room: int) -> list[Row]:
     from rlhf_exp.tasks.prompts import (
-        encode_prompts,  # imports peft, which a refusal of a broken file need not wait for
+        encode_prompts,  # here, since it imports peft, for which the refusal of a broken file should not wait
     )
 
     lengths = map(len, encode_prompts(tokenizer, rows))

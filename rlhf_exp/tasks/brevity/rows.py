@@ -1,12 +1,12 @@
-"""Brevity: any prompts, whatever they ask for; the reward (rewards/brevity.py) wants few words and nothing else.
+"""Brevity: prompts of any kind; the reward (rewards/brevity.py) depends only on the number of words.
 
-A row, the id and the prompt as the other task gives them:
+A row, with id and prompt of another task:
 
     {"id": "3 7 8 > 53", "prompt": "use 8 7 3 make 53 ."}
 
-`task.source=task` takes the prompts, the splits and what is left out from another task, `task@task.of=countdown`,
-whose own keys are `task.of.low`, `task.of.source`, ...; `task.source=file` reads a JSONL file (files.py). There is no
-right answer, so nothing is graded: accuracy is not measured, the reward is.
+`task.source=task` takes prompts and splits from another task, `task@task.of=countdown`, whose keys are `task.of.low`,
+`task.of.source`, ...; `task.source=file` reads a JSONL file (files.py). There are no right answers, so the reward is
+measured, but no accuracy.
 """
 
 import re
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 NOT_SHARED = re.compile(r"\btask([.:=])(?!(train_rows|data_seed|prompt)\b)")
-"""Keys that the other task does not take from ours: in its lines about them, task is task.of."""
+"""Keys that only the other task has: messages about them must say task.of, not task."""
 
 
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:

@@ -6,12 +6,12 @@ A row:
 
 Rows are generated (seeded, each proven solvable), or read from a local JSONL file with `nums` and `target`, or from
 the hub. A problem is its sorted numbers and its target. A hash of the problem alone puts it into one of four splits,
-so no seed and no source can carry a problem from one split to another:
+so no seed and no source can move a problem from one split to another:
 
-    sft         what demonstrations, and with them the shipped model, are made of
+    sft         problems of the demonstrations, on which the shipped model was trained
     train       prompts for learning from own samples
-    validation  to choose settings by
-    test        for reported figures: used for no choice
+    validation  for choosing settings
+    test        for reported figures; never for choosing anything
 """
 
 import json
@@ -45,10 +45,11 @@ SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 8
 """Percent of all problems."""
 
 MOST_DRAWN = 200_000
-"""Rows to train on that are drawn at most: 20 s of drawing. What made the shipped model took 160,000."""
+"""The most rows to train on that are drawn, which takes 20 s. The shipped model was trained on 160,000."""
 
 COUNTED_FROM, MOST_COUNTED = 1_000, 20_000
-"""Held-out problems are counted where more than so many are asked for, and at most so many sets of numbers to list."""
+"""Held-out problems are counted first if more than this many are asked for, by listing at most this many sets of
+numbers."""
 
 CHAT_PROMPT = (
     "Using the numbers {numbers}, write an expression that equals {target}. You may use + - * / and parentheses, and"
@@ -58,8 +59,8 @@ CHAT_PROMPT = (
 
 
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
-    """Load the rows of both sides. sft learns from written search traces, everything else from prompts; `train` is
-    empty where it is made of samples (tasks/sampled.py)."""
+    """Load the rows to train on and the held-out rows. sft learns from synthetic search traces, other algorithms from
+    prompts; `train` is empty if it will be made from samples (tasks/sampled.py)."""
     check_template(cfg, tokenizer)
     task, notes = cfg.task, []
     chat, sampled = wants_chat(cfg, tokenizer), learns_from_samples(cfg)
@@ -100,7 +101,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 
 
 def count_rows(cfg: "Config") -> tuple[int, int]:
-    """How many rows to train on are drawn, and how many training uses: beyond MOST_DRAWN they come again.
+    """How many rows to train on are drawn, and how many training uses: beyond MOST_DRAWN they are repeated.
 
     Raises:
         ConfigError: more are asked for than are drawn, or than there are held-out problems, of all checked at once.
@@ -121,7 +122,7 @@ def count_rows(cfg: "Config") -> tuple[int, int]:
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
-    """`n` different prompts of the train split, to sample completions of that are learned from.
+    """`n` different prompts of the train split, for sampling completions to learn from.
 
     Raises:
         ConfigError: there are fewer.
@@ -144,16 +145,16 @@ def grade_row(completion: str, row: Row) -> Grade:
 
 
 def rows_needed(cfg: "Config") -> int:
-    """How many rows training uses when it sees none twice.
+    """How many rows training uses if none is repeated.
 
     Raises:
-        ConfigError: training goes by epochs, which says nothing about rows.
+        ConfigError: the length of training is given in epochs, from which no number of rows follows.
     """
     args = cfg.algo.args
     if args.get("max_steps", -1) < 1:
         raise ConfigError(["task.train_rows=null: means as many as algo.args.max_steps uses, and that is not set"])
     per_step = args["per_device_train_batch_size"] * args.get("gradient_accumulation_steps", 1)
-    rows = prompts_per_rollout(cfg)  # of algorithms without rollouts: those of a step
+    rows = prompts_per_rollout(cfg)  # for algorithms without rollouts: the rows of a step
     learned = rows * args.get("num_generations", 1) * args.get("num_iterations", 1)
     return -(-args["max_steps"] * per_step // learned) * rows
 
@@ -200,7 +201,7 @@ def draw_problems(
 
 
 def _refuse_many(task: "Keys", key: str, n: int, split: str) -> str | None:
-    """Why `n` different problems of the split cannot be had, where that is known without drawing them."""
+    """Why there are not `n` different problems in the split, if that is known without drawing them."""
     most, what = MOST_DRAWN, ""
     sets = sum(comb(task.high - task.low + k, k) for k in task.numbers)
     if n > COUNTED_FROM and max(task.numbers) <= 3 and sets <= MOST_COUNTED:
@@ -212,7 +213,7 @@ def _refuse_many(task: "Keys", key: str, n: int, split: str) -> str | None:
 
 @cache
 def _count_problems(counts: tuple[int, ...], low: int, high: int, target_low: int, target_high: int, split: str) -> int:
-    """How many different problems the split has, by listing all."""
+    """How many different problems the split has, by listing all of them."""
     return sum(
         target_low <= target <= target_high and target not in numbers and split_of(list(numbers), target) == split
         for k in set(counts)
@@ -241,10 +242,10 @@ def _row(numbers: list[int], target: int, chat: bool) -> Row:
 def _list_alike(
     cfg: "Config", held_out: list[tuple[list[int], int]], counts: list[int] | None
 ) -> list[tuple[list[int], int]]:
-    """Distinct held-out problems to demonstrate, on as many numbers as those of training, so that the two losses can be
-    compared: drawn on `counts` numbers, or where there are none (a file) those that are sampled on."""
+    """Distinct held-out problems to demonstrate, with as many numbers as in training, so that the two losses can be
+    compared: drawn with `counts` numbers, or without `counts` (rows of a file) those of the evaluation."""
     if counts is None:
-        return [problem for problem in held_out if len(problem[0]) <= 3]  # no written search goes further
+        return [problem for problem in held_out if len(problem[0]) <= 3]  # traces have at most three numbers
     drawn = draw_problems(cfg.task, counts, cfg.eval.split, cfg.eval.rows, cfg.eval.seed)
     return list({problem_id(*problem): problem for problem in drawn}.values())
 

@@ -1,12 +1,12 @@
-"""Countdown search: which values a set of numbers can reach, and written traces of a search for one.
+"""Countdown search: finds which values a set of numbers can reach, and writes traces of a search for one of them.
 
     reachable([8, 7, 3]) >= {53}                              # exact, over the rationals
     write_trace([8, 7, 3], 53, Traces(), random.Random(0))    # "<think> 7 - 3 = 4 * 8 = 32 no ... </answer>"
 
-A trace holds no error: every equation is right, every `no` and `yes` is true, and an answer after `yes` is correct.
-The searcher has two habits that cost it: after a failed attempt it gives up with probability `give_up` and answers
-with its closest attempt, and before a correct answer it writes the solution again with probability `check`. Both are
-designed, so that a policy trained on the traces has something to unlearn.
+A trace has no errors: every equation is right, every `no` and `yes` is true, and an answer after `yes` is correct. The
+searcher has two bad habits: after a failed attempt it gives up with probability `give_up` and answers with its closest
+attempt, and before a correct answer it writes the solution again with probability `check`. Both are designed, so that a
+policy trained on the traces has something to unlearn.
 """
 
 from collections.abc import Iterator
@@ -31,10 +31,9 @@ class Attempt(NamedTuple):
 
 
 def reachable(numbers: list[int]) -> frozenset[int]:
-    """All positive integers that some expression over all of `numbers`, each used once, equals.
+    """All positive integers that equal some expression over all of `numbers`, each used once.
 
-    Exact: every pair of partial results is combined by + - * / over the rationals, to the end. 2 to 6 numbers; six
-    take seconds.
+    Exact: all pairs of partial results are combined by + - * / over the rationals. 2 to 6 numbers; six take seconds.
     """
     return frozenset(int(v) for v in _values(tuple(sorted(numbers))) if v.denominator == 1 and v > 0)
 
@@ -45,7 +44,7 @@ def _values(numbers: tuple[int, ...]) -> frozenset[int | Fraction]:
     if len(numbers) == 1:
         return frozenset(numbers)
     found: set[int | Fraction] = set()
-    for mask in range(1, 2 ** (len(numbers) - 1)):  # the last number stays on the right: each split in two once
+    for mask in range(1, 2 ** (len(numbers) - 1)):  # the last number stays on the right: each division once
         left = tuple(n for i, n in enumerate(numbers) if mask >> i & 1)
         right = tuple(n for i, n in enumerate(numbers) if not mask >> i & 1)
         for a in _values(left):
@@ -59,7 +58,7 @@ def _values(numbers: tuple[int, ...]) -> frozenset[int | Fraction]:
 
 
 def _divide(a: int | Fraction, b: int | Fraction) -> int | Fraction:
-    """a / b, exact; an integer stays one, for arithmetic on fractions is many times slower."""
+    """a / b, exact; as an integer if possible, since arithmetic on fractions is many times slower."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if a % b == 0 else Fraction(a, b)
     return Fraction(a) / b
@@ -109,7 +108,7 @@ def write_trace(numbers: list[int], target: int, habits: "Traces", rng: Random) 
 
 
 def _extend(first: Attempt, c: int) -> Iterator[Attempt]:
-    """The attempts that go on from a first step to the last number."""
+    """The attempts that continue a first step with the last number."""
     steps, v, expression = first
     for op in "+-*/":
         if (value := _step(v, op, c, ordered=False)) is not None:
@@ -119,8 +118,8 @@ def _extend(first: Attempt, c: int) -> Iterator[Attempt]:
 
 
 def _step(a: int, op: str, b: int, ordered: bool = True) -> int | None:
-    """`a op b`, or None where a trace does not write it: a sum or product with the smaller number first (if `ordered`),
-    a negative or fractional result, or one above LARGEST_STEP."""
+    """`a op b`, or None if a trace must not hold it: a sum or product with the smaller number first (if `ordered`), a
+    negative or fractional result, or one above LARGEST_STEP."""
     if op in "+*" and ordered and a < b:
         return None
     if op == "/" and (b == 0 or a % b):

@@ -1,10 +1,10 @@
-"""Word problems as they lie on the disk, on the hub or in our own generator, checked and divided into splits.
+"""Reads word problems from files, the hub or the package's generator, checks them and divides them into splits.
 
     splits, facts = read_splits(cfg.task)
     splits["test"][0].question, splits["test"][0].answer    # "Ann has 12 pens. ...?", "...\\n#### 17"
     facts["duplicates"]                                     # how many were dropped
 
-A file holds one JSON object a line, `{"question": text, "answer": text}`.
+A file holds one JSON object per line, `{"question": text, "answer": text}`.
 """
 
 from collections import Counter, defaultdict
@@ -41,7 +41,7 @@ class Problem(NamedTuple):
 
 
 def read_splits(task: "Keys") -> tuple[dict[str, list[Problem]], dict[str, Any]]:
-    """The problems of train, validation and test, no question twice; and the counts of what was read and dropped.
+    """The problems of train, validation and test, without repeated questions; and how many were read and dropped.
 
     Raises:
         ConfigError: a file or a row that cannot be read.
@@ -69,7 +69,7 @@ def read_splits(task: "Keys") -> tuple[dict[str, list[Problem]], dict[str, Any]]
 
 
 def _read_rows(task: "Keys") -> Iterator[tuple[str, str, Any]]:
-    """Every row with the source's part (train, test, or `all` where it has none) and its place."""
+    """Every row with its part of the source (train, test, or `all` if there are no parts) and its place."""
     path = Path(task.path or "")
     if task.source == "generated":
         for number, (question, answer) in enumerate(write_problems(WRITTEN, WRITTEN_SEED), 1):

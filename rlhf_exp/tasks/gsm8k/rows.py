@@ -6,15 +6,15 @@ A row as it is read, and the prompt and demonstration made of it (in chat form a
     {"id": "53b0c5e2a1f94d77", "prompt": "Question: Ann has 12 pens. ...?\\nAnswer:", "answer": as it was read}
     {"prompt": "Question: Ann has 12 pens. ...?\\nAnswer:", "completion": " Ann has 12 + 5 = 17 pens.\\n#### 17"}
 
-A demonstration has the calculator's annotations `<<12+5=17>>` taken out: they served a tool that nobody runs here.
+The calculator's annotations `<<12+5=17>>` are removed from demonstrations, since no calculator is used here.
 
-Rows come from the hub (config main), from a folder with train.jsonl and test.jsonl, from one JSONL file, or are written
-by us (written.py). Splits: the source's test part is `test`, and 8 of 100 of its train part, by a hash of the
-question, are `validation`. Where there is one file only, the hash makes all three, the same questions validating.
-Questions that repeat are dropped, and so is a question of the train part that stands in the test part.
+Rows come from the hub (config main), from a folder with train.jsonl and test.jsonl, from one JSONL file, or from a
+generator (synthetic.py). Splits: the source's test part is `test`, and 8 of 100 of its train part, by a hash of the
+question, are `validation`. With a single file the hash makes all three splits, with the same validation questions.
+Repeated questions are dropped, and so are questions of the train part that are in the test part.
 
-Rows that the model's context is too short for are left out and counted: of a prompt with max_tokens behind it, of a
-demonstration as a whole. Only as many rows are tokenized as are needed, so the count is of those looked at.
+Rows for which the model's context is too short are dropped and counted: prompts together with max_tokens, and whole
+demonstrations. Only as many rows as needed are tokenized, so the count covers only these.
 """
 
 import math
@@ -42,12 +42,12 @@ CHAT_PROMPT = (
     " example: #### 42"
 )
 ANNOTATION = re.compile("<<[^<>]*>>")
-BATCH = 1024  # rows tokenized at once
+BATCH = 1024  # rows that are tokenized together
 
 
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
-    """Load the rows of both sides: sft learns from the gold answers, grpo and ppo from prompts. `train` is empty where
-    it is made of samples."""
+    """Load the rows to train on and the held-out rows: sft learns from the gold answers, grpo and ppo from prompts.
+    `train` is empty if it will be made from samples."""
     task, (splits, facts) = cfg.task, read_splits(cfg.task)
     demonstrate, over_long = ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS, {}
     train: list[Row] = []
@@ -68,7 +68,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
-    """`n` different prompts of the train split, to sample completions of that are learned from.
+    """`n` different prompts of the train split, for sampling completions to learn from.
 
     Raises:
         ConfigError: there are fewer.
@@ -92,9 +92,9 @@ def _choose(
     seed: int,
     build: Callable[[Problem, bool], Row],
 ) -> tuple[list[Row], int]:
-    """The first `n` rows (None: all) that fit the model's context, and how many were passed over since they do not.
+    """The first `n` rows (None: all) that fit the model's context, and how many before them did not fit.
 
-    Their order is that of the seed alone, not of the files. `key` is the setting that `n` comes from.
+    Their order depends on the seed alone, not on the files. `key` is the setting that `n` comes from.
 
     Raises:
         ConfigError: there are fewer.
@@ -133,12 +133,12 @@ def _refuse_all(cfg: "Config", split: str, shortest: int, limit: int, prompts: b
 
 
 def _count_tokens(rows: list[Row], tokenizer: "PreTrainedTokenizerBase") -> list[int]:
-    """Of each row the tokens of its prompt and, in a demonstration, of its completion with the end token."""
+    """For each row the tokens of its prompt and, in a demonstration, of its completion with the end token."""
     demonstrate, chat = "completion" in rows[0], not isinstance(rows[0]["prompt"], str)
     texts = [row["prompt"] + row["completion"] if demonstrate else row["prompt"] for row in rows]
     if chat:
         texts = tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=not demonstrate)
-    # verbose=False: longer than the model's context is what is being found out, no reason for a warning.
+    # verbose=False: texts longer than the model's context are counted here, and need no warning.
     encoded = tokenizer(texts, add_special_tokens=not chat, return_attention_mask=False, verbose=False)
     return [len(ids) + (demonstrate and not chat) for ids in encoded["input_ids"]]
 
@@ -162,7 +162,7 @@ def _write_completion(answer: str, chat: bool) -> str | list[dict[str, str]]:
 
 
 def _demonstrate_held_out(rows: list[Row], tokenizer: "PreTrainedTokenizerBase") -> list[Row]:
-    """The gold answers of held-out prompts, of which the model's context may be too short for some."""
+    """Demonstrations with the gold answers of held-out prompts, without those that do not fit the model's context."""
     chat = not isinstance(rows[0]["prompt"], str)
     given = [{"prompt": row["prompt"], "completion": _write_completion(row["answer"], chat)} for row in rows]
     lengths = _count_tokens(given, tokenizer)

@@ -1,11 +1,11 @@
-"""Word problems written by us in the form of GSM8K: to learn and to test on where the real data cannot be had.
+"""Generates word problems in the form of GSM8K, for training and testing without the real data.
 
     for question, answer in write_problems(10_000, seed=0): ...
     # "Ann has 12 pens. Tom gives Ann 5 more. How many pens does Ann have now?"
     # "Ann has 12 + 5 = <<12+5=17>>17 pens now.\\n#### 17"
 
-One step or two of + - * / over whole numbers, every result a whole number of at least 2. They are far simpler and
-shorter than people's (a model that reads bytes has to read them): use them to see that a pipeline works.
+Each has one or two steps of + - * / over whole numbers, and every result is a whole number of at least 2. They are much
+simpler and shorter than the real ones (byte-level models have to read them): use them to test a pipeline.
 """
 
 import operator
@@ -105,9 +105,9 @@ TEMPLATES = (
 
 
 def write_problems(n: int, seed: int) -> Iterator[tuple[str, str]]:
-    """`n` problems as (question, gold answer), every question a new one, the templates in turn.
+    """`n` problems as (question, gold answer), without repeated questions, the templates in turn.
 
-    A longer list begins with the shorter one of the same seed. There is room for hundreds of thousands.
+    A longer list begins with the shorter one of the same seed. Hundreds of thousands are possible.
     """
     rng, seen = Random(seed), set()
     while len(seen) < n:
@@ -134,7 +134,7 @@ def _write(template: Template, rng: Random) -> tuple[str, str]:
 
 
 def _calculate(template: Template, numbers: dict[str, int]) -> list[tuple[int, str, int, int]]:
-    """The calculation of each step with its result; none where a result is below 2 (`1 apples`) or not whole."""
+    """The calculation of each step with its result; empty if a result is below 2 (`1 apples`) or not whole."""
     values, calculations = dict(numbers), []
     for _, calculation in template.steps:
         left, sign, right = calculation.split()

@@ -1,10 +1,10 @@
-"""Preference pairs as they lie on the disk, on the hub or in our own generator, before anything is judged.
+"""Reads preference pairs from files, the hub or the package's generator, before pairs.py parses them.
 
     for raw in read_raw(cfg.task):
         raw.subset, raw.part, raw.chosen, raw.rejected     # "harmless-base", "test", "\\n\\nHuman: ...", ...
 
-A file holds one JSON object a line, `{"chosen": text, "rejected": text}`, and may be gzipped. Its subset and its part
-(train or test) stand in its name or its folder's: `harmless-base-test.jsonl.gz`, `harmless-base/test.jsonl.gz`.
+A file holds one JSON object per line, `{"chosen": text, "rejected": text}`, and may be gzipped. Its name or its
+folder's gives its subset and its part (train or test): `harmless-base-test.jsonl.gz`, `harmless-base/test.jsonl.gz`.
 """
 
 import re
@@ -65,7 +65,7 @@ def find_pair_files(path: Path, subsets: list[str]) -> list[tuple[Path, str, str
     """The files to read, each with its subset and its part. A lone file that names no subset is subset `file`.
 
     Raises:
-        ConfigError: a subset that is asked for and not there.
+        ConfigError: a subset that is asked for but missing.
     """
     if path.is_file():
         subset = _subset_of(path) or "file"

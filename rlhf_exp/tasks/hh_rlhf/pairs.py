@@ -1,4 +1,4 @@
-"""From two dialogues to a prompt with two answers, by the rules that hh_rlhf.py states; no tokenizer needed.
+"""Turns two dialogues into a prompt with two answers, by the rules in rows.py; needs no tokenizer.
 
 pairs, read, odd = read_pairs(cfg)
 pairs[0].prompt, pairs[0].chosen      # "\\n\\nHuman: Hi!\\n\\nAssistant:", "Hello."
@@ -32,10 +32,10 @@ DROPPED = (
     "equal_answers",
     "duplicate",
 )
-"""Odd pairs that are left out, each counted under the first kind that fits."""
+"""Kinds of odd pairs that are dropped; each pair counts under the first kind that fits."""
 
 KEPT = ("inline_speaker", "same_speaker_twice", "empty_turn")
-"""Odd pairs that stay, each counted under every kind that fits."""
+"""Kinds of odd pairs that are kept; each pair counts under every kind that fits."""
 
 TURN = re.compile(r"\n\n(Human|Assistant):")
 INLINE = re.compile(r"\b(?:Human|Assistant):")
@@ -48,9 +48,9 @@ class Pair:
 
     Attributes:
         id: the subset and a hash of prompt and answers: the same in every source and order.
-        part: the split that the source put it in, train or test; None where it says nothing.
+        part: the source's own split, train or test; None if it has none.
         history: (speaker, text) in turn, Human first and last, never the same speaker twice in a row.
-        prompt: the history as plain text, ending on "\\n\\nAssistant:".
+        prompt: the history as plain text, which ends with "\\n\\nAssistant:".
     """
 
     id: str
@@ -67,10 +67,10 @@ class Pair:
 
 
 def read_pairs(cfg: "Config") -> tuple[list[Pair], Counter[str], dict[str, Counter[str]]]:
-    """Read `cfg.task` whole.
+    """Read all pairs of `cfg.task`.
 
     Returns:
-        the pairs that stay, how many were read of each subset, and for each kind of odd pair (DROPPED and KEPT) how
+        the pairs that are kept, how many were read of each subset, and for each kind of odd pair (DROPPED and KEPT) how
         many there are of each subset.
 
     Raises:
@@ -82,7 +82,7 @@ def read_pairs(cfg: "Config") -> tuple[list[Pair], Counter[str], dict[str, Count
         read[raw.subset] += 1
         pair, kinds = parse_pair(raw)
         if pair is not None:
-            # A pair that the source puts into both of its parts is no duplicate: split_pairs takes it out of train.
+            # A pair in both parts of the source is not a duplicate: split_pairs removes it from train.
             name = (pair.part, pair.id.removeprefix(pair.subset))
             if name in seen:
                 pair, kinds = None, ["duplicate"]
@@ -95,7 +95,7 @@ def read_pairs(cfg: "Config") -> tuple[list[Pair], Counter[str], dict[str, Count
 
 
 def parse_pair(raw: RawPair) -> tuple[Pair | None, list[str]]:
-    """The pair, None where it is dropped, and the kinds in which it is odd."""
+    """The pair, None if it is dropped, and the kinds in which it is odd."""
     opening, chosen_turns = _parse_turns(raw.chosen, f'{raw.where}: "chosen"')
     other_opening, rejected_turns = _parse_turns(raw.rejected, f'{raw.where}: "rejected"')
     (speaker, chosen), (other_speaker, rejected) = chosen_turns.pop(), rejected_turns.pop()
@@ -119,10 +119,10 @@ def parse_pair(raw: RawPair) -> tuple[Pair | None, list[str]]:
 
 
 def split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]]:
-    """Train, validation and test, no prompt in two of them.
+    """Train, validation and test, with no prompt in two of them.
 
     Returns:
-        the pairs of each split, in their order, and of each subset how many were left out of train and validation
+        the pairs of each split, in their order, and for each subset how many were removed from train and validation
         because their prompt is in test.
     """
     parts = defaultdict(set)
@@ -140,14 +140,14 @@ def split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]]
 
 
 def _divide(pair: Pair) -> str:
-    """The split where the source has a test part. The same buckets validate as elsewhere: no prompt can be in both."""
+    """The split if the source has a test part. Validation takes the same buckets as without one."""
     if pair.part == "test":
         return "test"
     return "validation" if bucket(pair.prompt) in SHARES["validation"] else "train"
 
 
 def _parse_turns(text: str, where: str) -> tuple[str, list[tuple[str, str]]]:
-    """What stands before the first turn, and the turns."""
+    """The text before the first turn, and the turns."""
     opening, *parts = TURN.split(f"\n\n{text.strip()}")
     speakers = parts[::2]
     if "Human" not in speakers:
@@ -156,7 +156,7 @@ def _parse_turns(text: str, where: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _join_turns(turns: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The turns with those of one speaker in a row made one, as chat templates want them."""
+    """The turns, with consecutive turns of one speaker joined, as chat templates need them."""
     return tuple(
         (speaker, "\n\n".join(text for _, text in several if text))
         for speaker, several in groupby(turns, itemgetter(0))

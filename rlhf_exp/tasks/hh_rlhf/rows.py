@@ -6,36 +6,37 @@ A row as it is read, and the pair made of it (in chat form a text is a list of m
     {"id": "helpful-base 53b0...", "subset": "helpful-base", "prompt": "\\n\\nHuman: Hi!\\n\\nAssistant:",
      "chosen": " Hello.", "rejected": " What?"}
 
-The prompt is what both dialogues share up to their last "\\n\\nAssistant:"; the answers are what follows it. White
-space around a turn is no part of it. reward_model and dpo learn from pairs, sft from the chosen answers, ppo and grpo
+The prompt is what both dialogues share up to their last "\\n\\nAssistant:"; the answers follow it. White space around a
+turn is removed. reward_model and dpo learn from pairs, sft from the chosen answers, ppo and grpo
 from the prompts.
 
-Odd pairs, each counted by kind and subset into the run's data.json. Dropped, under the first that fits:
+Odd pairs are counted by kind and subset in the run's data.json. Dropped, under the first kind that fits:
 
-    not_ending_on_assistant  a dialogue ends on a turn of the human: there is no answer to compare
-    histories_differ         up to the last "Assistant:": these are not answers to one prompt
-    not_asked_by_human       the history does not begin and end on a turn of the human
+    not_ending_on_assistant  a dialogue ends with a turn of the human: there is no answer to compare
+    histories_differ         up to the last "Assistant:", so these are not answers to one prompt
+    not_asked_by_human       the history does not begin and end with a turn of the human
     empty_chosen, empty_rejected
     equal_answers            nothing is preferred
     duplicate                the same prompt and answers in the same order were read before
-    prompt_in_test           in train or validation, where the source's test part has the prompt
-    over_long                more tokens than task.max_length or the model's context: cut, it is not what was judged
+    prompt_in_test           in train or validation, but the source's test part has the same prompt
+    over_long                more tokens than task.max_length or the model's context: truncated, it would not be what
+                             people judged
 
 Kept:
 
-    inline_speaker           "Human:" or "Assistant:" inside a turn: people judged the answer with it, and no rule tells
-                             a slip from a quotation
-    same_speaker_twice       two turns of one speaker in a row become one, as chat templates want them
+    inline_speaker           "Human:" or "Assistant:" inside a turn: people judged the answer with it, and no rule can
+                             distinguish a mistake from a quotation
+    same_speaker_twice       two consecutive turns of one speaker are joined, as chat templates need them
     empty_turn               a turn without text in the history
 
 Lengths: a pair (also for sft) counts its prompt and the longer answer with its end token; a prompt to sample on counts
-max_tokens for the completion. Only as many rows are tokenized as are needed, so `over_long` is of those looked at.
+max_tokens for the completion. Only as many rows as needed are tokenized, so `over_long` covers only these.
 
-Splits: by a hash of the prompt, 80 train, 8 validation, 12 test of 100. A subset that has a train and a test part keeps
-the test part, and of the train part the same 8 of 100 validate. No prompt is in two splits.
+Splits: by a hash of the prompt, 80 train, 8 validation, 12 test of 100. A subset with a train and a test part keeps its
+test part; the same 8 of 100 of its train part are validation. No prompt is in two splits.
 
-The held-out rows are the same pairs for every algorithm that samples: one of each prompt, and both the pair and a
-completion have to fit; for reward_model the pair alone.
+The held-out rows are the same pairs for every algorithm that samples: one per prompt, where both the pair and a
+completion must fit; for reward_model only the pair.
 """
 
 from collections import Counter
@@ -60,7 +61,7 @@ BATCH = 1024  # pairs tokenized at once
 
 
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
-    """Load the rows that `cfg.algo` learns from, and the held-out ones.
+    """Load the rows that `cfg.algo` learns from, and the held-out rows.
 
     Raises:
         ConfigError: rows that cannot be read, or too few of them, all lines at once.
@@ -116,7 +117,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 def _choose(
     pairs: list[Pair], n: int | None, seed: int, fit: Callable[[list[Pair]], list[bool]], distinct: bool
 ) -> tuple[list[Pair], dict[str, int]]:
-    """The first `n` pairs (None: all) that fit, of a shuffled list; if `distinct` with a prompt only once."""
+    """The first `n` pairs (None: all) that fit, from a shuffled list; with `distinct` each prompt only once."""
     pairs = sorted(pairs, key=lambda pair: pair.id)  # the order of files must not matter
     Random(seed).shuffle(pairs)
     unique = list({pair.prompt: pair for pair in reversed(pairs)}.values())[::-1] if distinct else pairs
@@ -133,7 +134,7 @@ def _choose(
 
 
 def build_row(pair: Pair, form: str, chat: bool) -> Row:
-    """The pair as `form` (of combinations.py) wants it."""
+    """The pair as a row of `form`: prompts, demonstrations or preference pairs (algorithms.py)."""
     prompt: Any = pair.messages() if chat else pair.prompt
     chosen, rejected = (as_completion(text, chat) for text in (pair.chosen, pair.rejected))
     if form == DEMONSTRATIONS:
@@ -143,7 +144,7 @@ def build_row(pair: Pair, form: str, chat: bool) -> Row:
 
 
 def _refuse_few(key: str, wanted: int | None, split: str, facts: dict[str, int], source: str, limit: int) -> list[str]:
-    """The line that says that a split is empty or holds fewer than `wanted`; none where it holds enough."""
+    """The line for a split that is empty or has fewer rows than `wanted`; empty if it has enough."""
     have, looked_at = facts["rows"], facts["looked_at"]
     if not looked_at:
         return [f"{source}: its {split} split is empty"]
@@ -157,7 +158,7 @@ def _refuse_few(key: str, wanted: int | None, split: str, facts: dict[str, int],
 
 
 def _write_notes(facts: dict[str, Any], split: str) -> tuple[str, ...]:
-    """What was read, left out and kept, in two lines."""
+    """What was read, dropped and kept, in two lines."""
 
     def list_kinds(kinds: dict[str, dict[str, int]]) -> str:
         counts = {kind.replace("_", " "): sum(by_subset.values()) for kind, by_subset in kinds.items()}

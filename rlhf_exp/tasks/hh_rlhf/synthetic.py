@@ -1,14 +1,14 @@
-"""Dialogues written by us in the form of HH-RLHF: to learn and to test on where the real data cannot be had.
+"""Generates dialogues in the form of HH-RLHF, for training and testing without the real data.
 
     for subset, chosen, rejected in write_pairs(8000, seed=0): ...
     # "helpful-base", "\\n\\nHuman: How do I bake bread?\\n\\nAssistant: Mix flour, ...", "...\\n\\nAssistant: No idea."
 
-helpful-base asks for help: chosen is the advice for what was asked; rejected is curt, rude, evasive, or the advice for
-something else. harmless-base wants something unwise: chosen gives a reason against it and a better way; rejected goes
-along, or refuses without a word of help. They are far simpler than people's: use them to see that a pipeline works.
+In helpful-base a person asks for help: chosen is the right advice; rejected is curt, rude, evasive, or advice for
+something else. In harmless-base a person wants something unwise: chosen gives a reason against it and an alternative;
+rejected agrees, or refuses without any help. They are much simpler than real dialogues: use them to test a pipeline.
 
-Answers of both sides are short and long, so that the longer one wins only somewhat more often than half the time,
-and in MISLABELLED of the pairs the labels are exchanged: no model is right on all of them, as on the real ones.
+Both chosen and rejected answers are short or long, so that the longer one wins only somewhat more often than half the
+time. In a share MISLABELLED of the pairs the labels are swapped, so that no model can be right on all of them.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ WRITTEN_SUBSETS = ("helpful-base", "harmless-base")
 MISLABELLED = 0.06
 TWO_TURNS = 0.2  # share of the dialogues with an exchange before the question
 
-# What is asked for, a tip in one sentence, and another one.
+# What the person asks for, a tip in one sentence, and another one.
 TOPICS = (
     ("bake bread", "Mix flour, water, salt and yeast, let it rise, and bake it hot.", "A warm bowl helps it rise."),
     ("learn to swim", "Take lessons in shallow water and practise floating first.", "Breathe out under water."),
@@ -72,7 +72,7 @@ HELP_WHENS = (
     *(" at home", " on my own", " in spring", " this month", " with a friend", " for fun", " on Sundays"),
 )
 
-# What is wanted, what speaks against it, and a better way.
+# What the person wants, a reason against it, and an alternative.
 UNWISE = (
     ("read my sister's diary", "it is private and she would feel hurt", "ask her how she is"),
     ("copy my friend's homework", "you would learn nothing from it", "ask your friend to explain it"),
@@ -148,9 +148,9 @@ COLD = ("No.", "I will not answer that.", "No. You should be ashamed to ask me s
 
 
 def write_pairs(n: int, seed: int) -> Iterator[tuple[str, str, str]]:
-    """`n` pairs as (subset, chosen, rejected), every prompt a new one, half of each subset.
+    """`n` pairs as (subset, chosen, rejected), without repeated prompts, half of each subset.
 
-    A longer list begins with the shorter one of the same seed. Room is for 48,000.
+    A longer list begins with the shorter one of the same seed. At most 48,000 are possible.
     """
     rng, seen = Random(seed), set()
     while len(seen) < n:
