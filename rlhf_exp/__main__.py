@@ -33,12 +33,13 @@ from rlhf_exp.errors import SIGNALLED, ConfigError, say
 from rlhf_exp.runs.lock import make_new_once
 from rlhf_exp.runs.stopping import Stop
 
-TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user wants Hydra's traceback
+TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user asks for Hydra's traceback
 SETS_MODE = ("hydra.mode", "hydra.searchpath", "hydra/", "hydra=", "experiment")
 
 
 class SweepRefused(BaseException):
-    """A job of the sweep cannot run, so none does. Hydra keeps an Exception and calls the next job."""
+    """A job of the sweep cannot run, so none is started. Not an Exception, after which Hydra would call the next
+    job."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -58,7 +59,7 @@ def _work(arguments: list[str]) -> int:
 
 
 def _run_jobs(overrides: list[str]) -> int:
-    """Hand over to Hydra, which composes one job or many and calls `job` for each."""
+    """Call Hydra, which composes one job or many and calls `job` for each."""
     register_resolvers()
     make_new_once.cache_clear()
     OmegaConf.register_new_resolver("rlhf_exp.new_folder", make_new_once, replace=True)
@@ -95,11 +96,11 @@ def _run_jobs(overrides: list[str]) -> int:
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
     for folder in studies:
         report_study(Path(folder))
-    return min(bad, default=0)  # a failure before a refusal
+    return min(bad, default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 
 def _check_sweep(jobs: list[list[str]]) -> None:
-    """Check every job before the first starts, and say so: it takes the seconds that TRL's import takes."""
+    """Check every job before the first starts. Prints a line, since importing TRL takes seconds."""
     if jobs:
         print(f"checking {len(jobs)} jobs", flush=True)
     if problems := refuse_jobs(jobs):
@@ -108,8 +109,8 @@ def _check_sweep(jobs: list[list[str]]) -> None:
 
 @contextmanager
 def _compose_once(args: Namespace) -> Iterator[None]:
-    """Keep Hydra from composing the config an extra time to look for `hydra.mode` in it, where only a study, an
-    experiment or an override could set that: it takes a fifth of the time of a refusal."""
+    """Keep Hydra from composing the config an extra time to look for `hydra.mode`, unless a study, an experiment or an
+    override may set it: that takes a fifth of the time of a refusal."""
     get_mode = Hydra.get_mode
     elsewhere = args.config_path or args.config_name or args.config_dir
     if not elsewhere and not any(text.lstrip("+").startswith(SETS_MODE) for text in sys.argv[1:]):

@@ -1,6 +1,6 @@
-"""The command line before Hydra sees it: flags in one-line errors, and three conveniences.
+"""Prepares the command line before Hydra reads it: one-line errors for flags, and three conveniences.
 
-`-cd sweeps` finds the shipped studies from any folder, `output_dir=` holds for a whole sweep, and `resume=`
+`-cd sweeps` finds the shipped studies from any folder, `output_dir=` applies to a whole sweep, and `resume=`
 brings the overrides of the run that it resumes.
 """
 
@@ -36,8 +36,8 @@ def prepare_arguments() -> Namespace:
         flags, kept = recall(folder, typed=set(values))
         overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
         overrides = [*kept, *overrides, f"output_dir={text}"]
-    if overrides:  # the parser wants them side by side
+    if overrides:  # the parser needs them to be adjacent
         start = sys.argv.index(args.overrides[0])
         sys.argv[start : start + len(args.overrides)] = overrides
-    sys.argv += flags  # the last of a flag counts
+    sys.argv += flags  # the last occurrence of a flag counts
     return args

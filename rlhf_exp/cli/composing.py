@@ -43,8 +43,8 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
 
 @contextmanager
 def claim_output(cfg: Config, arguments: list[str]) -> Iterator[Config]:
-    """`claim` the command's output folder; yields the config with the folder's name, which gets a number where it was
-    not typed and is taken."""
+    """`claim` the command's output folder; yields the config with the folder's name, which gets a number if it was not
+    typed and exists."""
     numbered = not any(text.startswith("output_dir=") for text in arguments)
     with claim(cfg.output_dir, numbered) as folder:
         yield replace(cfg, output_dir=str(folder))

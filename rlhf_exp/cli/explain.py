@@ -1,4 +1,4 @@
-"""What Hydra and OmegaConf refuse, in one line: the override, what is allowed, the nearest valid name.
+"""Explains in one line what Hydra and OmegaConf refuse: the override, what is allowed, the nearest valid name.
 
 explain(exception, ["leraning_rate=1"])  ->  "leraning_rate=1: no such key; did you mean ...?"
 """
@@ -16,7 +16,7 @@ from rlhf_exp.config.values import HIDDEN, is_secret, suggest
 
 _UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
 _AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<override>.+)'")
-# Lines of Hydra's messages that help only someone who configures Hydra.
+# Lines of Hydra's messages that only help to configure Hydra itself.
 _NOISE = re.compile(
     r"See https|Config search path|\tprovider=|Error parsing override|LexerNoViableAlt"
     r"|^\s*(\^|full_key\b|object_type\b|reference_type\b)"
@@ -24,7 +24,7 @@ _NOISE = re.compile(
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> str:
-    """One line for what Hydra or OmegaConf raised while it composed the config from `overrides`."""
+    """One line for an error of Hydra or OmegaConf while composing the config from `overrides`."""
     if isinstance(error, MissingConfigException):
         return _explain_missing(error)
     if isinstance(error, OverrideParseException):
@@ -35,13 +35,15 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
         return f"{error.filename}: cannot be written, {error.strerror}"
     message = str(error) or str(error.__cause__)
     if unknown := _UNKNOWN_KEY.match(message):
-        key = getattr(error.__cause__, "full_key", None) or unknown["key"]  # inside a mapping that was given whole
+        key = getattr(error.__cause__, "full_key", None) or unknown["key"]  # within a mapping that was typed as a whole
         if key.rpartition(".")[0] in ("reward.weights", "reward.functions"):
             return f"{(text := _find_override(key, overrides))}: not there yet; add it with a plus: +{text}"
         algo, text = _find_algo(overrides), _find_override(key, overrides)
         place, _, end = key.rpartition(".")
         if place == "algo.args" and end in load_arguments(algo):
-            steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # a number of steps has precedence
+            steps = (
+                " algo.args.max_steps=-1" if end == "num_train_epochs" else ""
+            )  # else steps take precedence
             return f"{text}: not there yet; add it with a plus: +{text}{steps}"
         return f"{text}: {refuse_key(key, algo)}"
     if ambiguous := _AMBIGUOUS.match(message):
@@ -62,14 +64,14 @@ def _explain_missing(error: MissingConfigException) -> str:
 
 
 def _find_override(key: str, overrides: Sequence[str]) -> str:
-    """The override as it was typed, a secret hidden."""
+    """The override as it was typed, with a secret hidden."""
     if is_secret(key):
         return f"{key}={HIDDEN}"
     return next((text for text in overrides if text.lstrip("+~").split("=")[0] == key), key)
 
 
 def _find_algo(overrides: Sequence[str]) -> str:
-    """The algorithm that the overrides choose, themselves or by an experiment; grpo without a choice."""
+    """The algorithm that the overrides choose, directly or by an experiment; grpo by default."""
     chosen = dict(text.split("=", 1) for text in overrides if "=" in text)
     algo = chosen.get("algo")
     if algo is None and (file := ROOT / "conf" / "experiment" / f"{chosen.get('experiment')}.yaml").is_file():

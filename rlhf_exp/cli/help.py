@@ -1,4 +1,4 @@
-"""The text of `--help`, from the folder of configs alone: Hydra's own composes first and takes 0.3 s more."""
+"""Writes the text of `--help` from the names of the config files; Hydra's own help composes first, 0.3 s more."""
 
 import re
 
@@ -14,10 +14,10 @@ Groups (* is the default):
 {groups}
 
 Keys:
-  seed, max_tokens (a completion's budget, in training and evaluation), train_tokens (training ends once so many
-  have been trained on), dry_run, output_dir, resume (a run's folder), skip_finished (a job that is done is left alone)
+  seed, max_tokens (a completion's budget, in training and evaluation), train_tokens (training ends after that many
+  tokens), dry_run, output_dir, resume (a run's folder), skip_finished (finished jobs are skipped)
   any key of a group, such as eval.rows=1024 or model.path=ORG/NAME; `--cfg job` shows them all
-  any argument of TRL's config: algo.args.beta=0.1, or with a plus where the config does not set it
+  any argument of TRL's config: algo.args.beta=0.1, or with a plus if the config does not set it
 
 Examples:
   python -m rlhf_exp algo=grpo task=countdown

@@ -27,7 +27,7 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0) -> int:
 
     Args:
         settings: Hydra's own part of the config.
-        jobs: how many the sweep has, 0 where that is not known.
+        jobs: the number of jobs in the sweep, 0 if not known.
     """
     where = ""
     if settings.mode == RunMode.MULTIRUN:
@@ -39,7 +39,7 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0) -> int:
 
 
 def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
-    by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]  # nobody has named the folder
+    by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]  # the user has not named the folder
     config = parse(cfg, settings.overrides.task, [check_run_folder])
     if problems := find_missing_weights(config):
         raise ConfigError(problems)
@@ -84,8 +84,8 @@ def _describe(config: Config) -> str:
 
 
 def _settle(config: Config, cfg: DictConfig, plan: Plan, folder: Path) -> Config:
-    """Check once more what the folder holds, now that nobody else can write there, and remove what a run that is not
-    resumed has left; returns the config with the folder's name."""
+    """Check the folder again, now that no other process can write there, and remove what a run that is not resumed
+    has left; returns the config with the folder's name."""
     cfg.output_dir = str(folder)
     config = replace(parse(cfg, further=[check_run_folder]), resume=config.resume)
     if cfg.skip_finished and cfg.resume is None and plan_job(config) != plan:

@@ -1,9 +1,9 @@
-"""What `python -m rlhf_exp` and the commands beside it share: --help, exit statuses, a line on stderr for each error.
+"""The frame of `python -m rlhf_exp` and of its other commands: --help, exit statuses, a line on stderr for each error.
 
     def main(arguments=None):
         return run_command(_work, arguments, lambda: USAGE, "describe")
 
-`_work(arguments)` raises what goes wrong, and claims its output folder with `claim`, so that a traceback is kept there.
+`_work(arguments)` raises its errors, and claims its output folder with `claim`, so that a traceback is written there.
 """
 
 import errno
@@ -20,11 +20,11 @@ from rlhf_exp.errors import FAILED, REFUSED, ConfigError, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
 from rlhf_exp.runs.stopping import Stop
 
-FULL_BYTES = 2**20  # with less than this free, an error is put down to the disk
+FULL_BYTES = 2**20  # with less free space than this, the disk counts as the cause of an error
 
 
 class Failed(Exception):
-    """Something broke while a folder was claimed: a line that says what, and where the traceback is."""
+    """An error while a folder was claimed: one line that says which, and where the traceback is."""
 
 
 def run_command(
@@ -33,7 +33,7 @@ def run_command(
     """Print the usage for --help, else do the work; returns the exit status.
 
     Args:
-        arguments: of the command line, which None stands for.
+        arguments: None takes those of the command line.
         command: the name after `rlhf_exp.`, for messages.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -45,8 +45,8 @@ def run_command(
 
 
 def guard(work: Callable[[], int | None], command: str = "", where: str = "") -> int:
-    """The exit status of `work`. What it raises is said on stderr with `where` before it: a user's mistake in a line
-    for each problem (status 2), a failure in a line (1); the status of a signal is 128 and its number."""
+    """The exit status of `work`. Its errors are printed on stderr, with `where` before them: one line for each mistake
+    of the user (status 2), one line for a failure (1); the status of a signal is 128 plus its number."""
     try:
         return work() or 0
     except ConfigError as error:
@@ -57,14 +57,14 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return Stop.of(error).status
     except Failed as error:
         say(f"{where}{error}", command)
-    except (Exception, SystemExit) as error:  # before there was a folder
+    except (Exception, SystemExit) as error:  # before a folder was claimed
         traceback.print_exc()
         say(f"{where}failed: {_name_error(error)}", command)
     return FAILED
 
 
 def parse_flags(parser: ArgumentParser, arguments: list[str] | None = None) -> Namespace:
-    """`parser.parse_args`, with a ConfigError in place of its usage and exit."""
+    """`parser.parse_args`, which raises a ConfigError instead of printing its usage and exiting."""
 
     def refuse(message: str) -> None:
         raise ConfigError([f"{message}; see --help"])
@@ -75,11 +75,11 @@ def parse_flags(parser: ArgumentParser, arguments: list[str] | None = None) -> N
 
 @contextmanager
 def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
-    """Keep every other process out of a folder; yields its path, which gets a number where `numbered` and it is there.
+    """Lock a folder for this process; yields its path, which gets a number if `numbered` and it exists.
 
     Raises:
-        ConfigError: another process runs in it, or it cannot be written.
-        Failed: for any other error inside, whose traceback is then in the folder.
+        ConfigError: another process uses it, or it cannot be written.
+        Failed: any other error inside, whose traceback is then in the folder.
     """
     with ExitStack() as stack:
         try:
@@ -97,7 +97,7 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
 
 
 def is_full(folder: Path, error: BaseException) -> bool:
-    """Whether an error comes from a full disk or a spent quota; torch's own error does not say so."""
+    """Whether an error comes from a full disk or an exhausted quota; torch's own error does not say so."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
     try:
@@ -107,12 +107,12 @@ def is_full(folder: Path, error: BaseException) -> bool:
 
 
 def flush(status: int) -> int:
-    """The exit status once everything printed has been written; a failure where stdout is a file on a full disk."""
+    """The exit status after flushing stdout; a failure if that cannot be written, such as to a full disk."""
     try:
         sys.stdout.flush()
     except OSError as error:
         say(f"what was printed cannot be written, {error.strerror}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try again when it exits
         return status or FAILED
     return status
 
@@ -138,5 +138,5 @@ def _keep_traceback(error: BaseException, folder: Path) -> str:
 
 
 def _name_error(error: BaseException) -> str:
-    """RuntimeError: boom, the first line of its message alone."""
+    """`RuntimeError: boom`, with only the first line of its message."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

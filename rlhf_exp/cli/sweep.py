@@ -1,10 +1,10 @@
-"""The jobs of a sweep, known before the first of them starts.
+"""Lists and checks the jobs of a sweep before the first of them starts, and names their folders.
 
 jobs = list_jobs()                      # inside the first job that Hydra calls: the overrides of every job
-refuse_jobs(jobs)                       # the problems of all, a line each; [] where every job may run
+refuse_jobs(jobs)                       # the problems of all, a line each; [] if every job may run
 
-Hydra composes one job after the other and hands each over only when its turn has come. A job that is refused after the
-others have run for a night costs that night.
+Hydra composes each job only when its turn comes, so without this check a mistake in the last job would show only after
+all others have run.
 """
 
 import re
@@ -27,12 +27,12 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.plan import plan_job
 
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-MOST_LETTERS = 100  # of a job's folder; what is cut is told apart by a hash
+MOST_LETTERS = 100  # in the name of a job's folder; a longer one is shortened and ends with a hash
 
 
 def list_jobs() -> list[list[str]]:
-    """The overrides of every job of the sweep that is running, in Hydra's order; empty where its sweeper chooses them
-    as it goes (optuna)."""
+    """The overrides of every job of the running sweep, in Hydra's order; empty if its sweeper chooses them one after
+    the other (optuna)."""
     sweeper = HydraConfig.get().sweeper
     if sweeper._target_ != SWEEPER:
         return []
@@ -42,8 +42,8 @@ def list_jobs() -> list[list[str]]:
 
 
 def refuse_jobs(jobs: list[list[str]]) -> list[str]:
-    """Compose each job as Hydra will and check it as `run_job` will, its weights apart; returns the problems, each
-    after its job. What is wrong with every job is said once."""
+    """Compose each job as Hydra will, and check it as `run_job` will, except for its weights; returns the problems with
+    their jobs. A problem of all jobs is listed once."""
     found: dict[str, list[int]] = {}
     folders: dict[str, int] = {}
     for number, overrides in enumerate(jobs):
@@ -59,19 +59,20 @@ def refuse_jobs(jobs: list[list[str]]) -> list[str]:
 
 
 def name_job(number: int, total: int, overrides: list[str]) -> str:
-    """job 3 of 18 (seed=0 max_tokens=64); `number` counts from 0, `total` is 0 where it is not known."""
+    """job 3 of 18 (seed=0 max_tokens=64); `number` counts from 0, `total` is 0 if not known."""
     return f"job {number + 1}{f' of {total}' if total else ''} ({' '.join(overrides)})"
 
 
 def place_job(cfg: DictConfig, settings: DictConfig) -> None:
-    """Give a sweep's job its folder. Numbers move when a study grows, and what is finished must be found again."""
+    """Set the folder of a sweep's job. With skip_finished its name has no number, since numbers change when the study
+    grows, and finished jobs must be found again."""
     name = _name_folder(settings)
     name = name if cfg.skip_finished and name else f"{settings.job.num:02d}_{name}"
     cfg.output_dir = str(Path(settings.sweep.dir) / name)
 
 
 def report_study(folder: Path) -> Path | None:
-    """Write the report over every run below `folder` and print its figures; None where there are fewer than two."""
+    """Write the report on all runs below `folder` and print its figures; None if there are fewer than two."""
     from rlhf_exp.report import NotARun, find_runs, study_table, write_report
 
     try:
@@ -86,9 +87,9 @@ def report_study(folder: Path) -> Path | None:
 
 
 def _name_folder(settings: DictConfig) -> str:
-    """The overrides that were swept over as a folder's name, in letters that `resume=` takes without quotes.
+    """A folder's name from the overrides that the sweep varies, in letters that `resume=` takes without quotes.
 
-    Swept over is what the study names, and what was typed with several values: `seed=0,1`, `seed=range(3)`.
+    These are the study's parameters, and overrides that were typed with several values: `seed=0,1`, `seed=range(3)`.
     """
     typed = {text.input_line.partition("=")[0]: text.is_sweep_override() for text in _parse_typed()}
     swept = {key for key, several in typed.items() if several} | set(settings.sweeper.params or {})
@@ -119,7 +120,7 @@ def _check_job(number: int, overrides: list[str], folders: dict[str, int]) -> li
         if (first := folders.setdefault(job.output_dir, number)) != number:
             way = "use skip_finished=false, which numbers them"
             return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
-        config: Config = parse(job, overrides)  # a run that is already there costs only its own job
+        config: Config = parse(job, overrides)  # an existing run in the folder concerns only its own job
         if problems := find_missing_weights(config):
             return problems
         prepare_hub(config)

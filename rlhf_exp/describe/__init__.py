@@ -1,4 +1,4 @@
-"""What is in a task's data: lengths, splits, duplicates, odd rows, and whether the longer answer is preferred.
+"""Describes a task's data: lengths, splits, duplicates, odd rows, and whether the longer answer is preferred.
 
     python -m rlhf_exp.describe task=hh_rlhf task.source=file task.path=FOLDER model.path=TOKENIZER
 
@@ -18,13 +18,13 @@ __all__ = ["describe"]
 
 
 def describe(cfg: "Config", out: Path) -> dict[str, Any]:
-    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write it all into `out`, return the figures.
+    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write the figures into `out` and return them.
 
     Raises:
         ConfigError: rows or a tokenizer that cannot be read.
     """
     start = time.perf_counter()
-    # Here, since a mistake on the command line shows before they are imported: transformers takes seconds.
+    # Imported here, after the command line was checked: transformers takes seconds.
     from rlhf_exp.describe.examples import read_examples
     from rlhf_exp.describe.figures import measure
     from rlhf_exp.describe.page import describe_data

@@ -59,7 +59,7 @@ def _work(arguments: list[str]) -> None:
 
 
 def _compose(arguments: list[str]) -> Config:
-    """The checked config. As for sft: that algorithm fits every task and needs no reward."""
+    """The checked config, of algo=sft, since that algorithm needs no reward."""
     folder = _find_tokenizer_folder(arguments)
     checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
     cfg = compose_command("describe", ["algo=sft", f"output_dir={FOLDER}"], checked)
@@ -67,7 +67,7 @@ def _compose(arguments: list[str]) -> Config:
 
 
 def _find_tokenizer_folder(arguments: list[str]) -> str | None:
-    """The folder of `model.path=`, where it holds a tokenizer and no model: refused for a run, it serves here."""
+    """The folder of `model.path=` if it holds only a tokenizer: that is refused for a run, but suffices here."""
     typed = [text.partition("=")[2].strip("'\"") for text in arguments if text.startswith("model.path=")]
     folder = Path(typed[-1]).expanduser() if typed else Path("")
     has_tokenizer = any((folder / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json"))

@@ -42,7 +42,7 @@ GSM8K_RULES = {
 
 
 class Example(NamedTuple):
-    """One row. `prompt_words` leaves out what a template or a speaker's name adds; `answers` may be empty."""
+    """One row. `prompt_words` counts no words of a template or speakers' names; `answers` may be empty."""
 
     subset: str
     split: str
@@ -53,7 +53,7 @@ class Example(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """A kind of odd row: the rule that makes it one, what becomes of it, and how many there are of each part."""
+    """A kind of odd row: its rule, whether it is kept, and how many there are in each part."""
 
     kind: str
     rule: str
@@ -63,7 +63,7 @@ class Odd(NamedTuple):
 
 @dataclass(frozen=True)
 class Data:
-    """What a task has. `answers` names the answers of a row; `read` counts rows as they were read, by part."""
+    """The data of a task. `answers` names the answers of a row; `read` counts the rows that were read, by part."""
 
     source: str
     answers: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Figures of a task's rows. Pure: examples and token counts in, plain numbers out.
+"""Computes the figures of a task's rows. Pure: examples and token counts in, plain numbers out.
 
 figures = measure(data, tokens)
 figures["subsets"]["all"]["tokens"]["chosen"]["mean"]
@@ -20,11 +20,11 @@ BUDGETS = (64, 128, 256, 512, 1024)
 BINS = 40
 
 Lengths = dict[str, list[int]]
-"""One list for each text of a row: prompt, and the answers by their names."""
+"""One list for each text of a row: the prompt, and the answers by name."""
 
 
 def measure(data: Data, tokens: list[Tokens] | None) -> dict[str, Any]:
-    """All figures; what is counted in tokens is absent where `tokens` is None."""
+    """All figures; those in tokens are missing if `tokens` is None."""
     members: dict[str, list[int]] = defaultdict(list)
     for place, example in enumerate(data.examples):
         members[example.subset].append(place)
@@ -58,7 +58,7 @@ def _measure_part(data: Data, places: list[int], counts: dict[str, list[Tokens]]
 
 
 def _list_lengths(data: Data, of_unit: list[Tokens]) -> Lengths:
-    """Where rows have answers of several names, those of one name side by side."""
+    """The lengths of each text over the rows; answers are grouped by name."""
     lengths: Lengths = {"prompt": [row.prompt for row in of_unit]}
     for place, name in enumerate(data.answers):
         lengths[name] = [row.answers[place] for row in of_unit if row.answers]
@@ -78,7 +78,7 @@ def _summarise(values: list[int]) -> dict[str, Any]:
 
 
 def _compare_lengths(chosen: list[int], rejected: list[int]) -> dict[str, Interval]:
-    """How often the chosen answer is the longer one, ties half, and by how much; the intervals are over rows."""
+    """How often the chosen answer is the longer one (a tie is a half), and by how much; intervals are over rows."""
     differences = np.subtract(chosen, rejected)
     return {
         "longer_wins": share_interval(((np.sign(differences) + 1) / 2).tolist()),
@@ -87,7 +87,7 @@ def _compare_lengths(chosen: list[int], rejected: list[int]) -> dict[str, Interv
 
 
 def _share_truncated(rows: list[Tokens]) -> dict[str, dict[str, float]]:
-    """For each budget the share of rows whose prompt with the longer answer exceeds it, and of the answers alone."""
+    """For each budget, the share of rows whose prompt plus longer answer exceeds it, and of answers that exceed it."""
     wholes = np.array([row.prompt + max(row.answers) for row in rows if row.answers])
     answers = np.array([n for row in rows for n in row.answers])
     return {
@@ -97,12 +97,12 @@ def _share_truncated(rows: list[Tokens]) -> dict[str, dict[str, float]]:
 
 
 def _draw_histograms(lengths: Lengths) -> dict[str, dict[str, Any]]:
-    """Counts in bins of equal width up to the 99th percentile, and how many lie beyond; answers share their bins."""
+    """Counts in bins of equal width up to the 99th percentile, and how many are beyond; answers have common bins."""
     answers = [name for name in lengths if name != "prompt" and lengths[name]]
     histograms = {}
     for names in filter(None, (["prompt"], answers)):
         end = np.percentile(np.concatenate([lengths[name] for name in names]), 99)
-        width = max(1, int(np.ceil(end / BINS)))  # whole, so that every bin holds equally many lengths
+        width = max(1, int(np.ceil(end / BINS)))  # an integer, so that every bin has the same number of lengths
         edges = np.arange(0, end + width + 1, width)
         for name in names:
             counts, beyond = np.histogram(lengths[name], edges)[0], (np.asarray(lengths[name]) > edges[-1]).sum()
@@ -126,7 +126,7 @@ def _count_overlap(examples: list[Example]) -> dict[str, int]:
 
 
 def _count_repeats(examples: list[Example]) -> dict[str, int]:
-    """What stands more than once among the rows that are kept."""
+    """Counts of prompts and rows that are repeated among the rows that are kept."""
     prompts = Counter(map(_read_prompt, examples))
     subsets: dict[str, set[str]] = defaultdict(set)
     for example in examples:

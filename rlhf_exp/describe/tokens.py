@@ -1,4 +1,4 @@
-"""How many tokens each text has, as the trainers see it: through the chat template where there is one, with its end.
+"""Counts the tokens of each text as the trainers see it: with the chat template if there is one, and the end token.
 
 tokenizer = load_tokenizer(cfg)
 counts, why_not = count_tokens(cfg, tokenizer, data.examples)
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.describe.examples import Example
 
-LOOKED_AT = 200  # prompts by which a tokenizer is judged
+LOOKED_AT = 200  # prompts on which a tokenizer is tested
 UNKNOWN = 0.01  # share of unknown tokens above which counts would mean nothing
 NO_LIMIT = 2**31
 
 
 def load_tokenizer(cfg: "Config") -> "PreTrainedTokenizerBase":
-    """The tokenizer of `cfg.model`, without the limit of a model's context: rows are counted, none is left out.
+    """The tokenizer of `cfg.model`, without the limit of a model's context, so that no row is left out.
 
     Raises:
-        ConfigError: it cannot be had.
+        ConfigError: it cannot be loaded.
     """
-    # Here, since they bring torch and peft, which take seconds, and the rest of this module wants neither.
+    # Imported here, since they import torch and peft, which take seconds.
     from rlhf_exp.models.loading import read_tokenizer, set_thinking
     from rlhf_exp.models.source import locate_start_model
     from rlhf_exp.models.untrained import build_tokenizer
@@ -41,14 +41,14 @@ def load_tokenizer(cfg: "Config") -> "PreTrainedTokenizerBase":
 def count_tokens(
     cfg: "Config", tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]"
 ) -> tuple[list[Tokens] | None, str | None]:
-    """The counts in the order of `examples`; or None, and a line that says why and what to choose instead."""
+    """The counts in the order of `examples`; or None, and a line with the reason and what to choose instead."""
     if why_not := _refuse_unknown(cfg, tokenizer, examples):
         return None, why_not
     return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples]), None
 
 
 def _refuse_unknown(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]") -> str | None:
-    """Why a closed vocabulary cannot count these texts; None for one that reads them."""
+    """Why the tokenizer's closed vocabulary cannot encode these texts; None if it can."""
     if tokenizer.unk_token_id is None or not isinstance(examples[0].prompt, str):
         return None
     looked_at = examples[:: max(1, len(examples) // LOOKED_AT)]

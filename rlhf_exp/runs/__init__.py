@@ -1,1 +1,1 @@
-"""The run folder: writing it, locking it, reading it back, resuming in it; nothing here imports torch."""
+"""The run folder: writing, locking and reading it, and resuming a run in it; nothing here imports torch."""

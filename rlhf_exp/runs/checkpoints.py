@@ -1,12 +1,12 @@
-"""Checkpoints that are whole or not there: saved aside, listed in a manifest, then renamed. Imports no ML library.
+"""Makes checkpoints atomic: written to a staging folder, listed in a manifest, then renamed. Imports no ML library.
 
     with staged(run_dir / "checkpoints", "checkpoint-40") as staging:
         save_into(staging / "checkpoint-40")
     rotate(run_dir / "checkpoints", keep=1)
     find_checkpoint(run_dir)         # Found(path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
 
-A process may be killed, and a machine lose its power, between any two lines here: a whole checkpoint that was there
-before is then still there.
+A process may be killed, or a machine lose its power, between any two lines here: an earlier whole checkpoint is then
+still there.
 """
 
 import errno
@@ -23,13 +23,13 @@ FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 STAGING, REMOVING, UNUSABLE = ".saving", ".removing-", "unusable-"
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
-"""What file systems of a network or of the user's own answer that cannot bring a folder to the disk."""
+"""Errors of network and user-space file systems that cannot sync a folder to the disk."""
 NAME = re.compile(r"checkpoint-(\d+)")
 
 
 @dataclass
 class Found:
-    """The newest whole checkpoint, and a line about each newer one that is not whole."""
+    """The newest whole checkpoint, and a line about each newer one that is incomplete."""
 
     path: Path | None = None
     broken: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ def find_checkpoint(run_dir: Path) -> Found:
 
 
 def explain_broken(path: Path) -> str | None:
-    """Why a checkpoint is not whole: a file of its manifest is missing or of another size. None where it is."""
+    """Why a checkpoint is incomplete: a file of its manifest is missing or has another size. None if it is whole."""
     try:
         files = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
     except FileNotFoundError:
@@ -70,11 +70,11 @@ def read_step(path: Path) -> int:
 
 @contextmanager
 def staged(folder: Path, name: str) -> Iterator[Path]:
-    """Save into the folder `name` of what is yielded. At the end it is put into `folder`, on disk and with its
-    manifest; where saving fails, nothing of it stays.
+    """Yields a staging folder; save into its folder `name`. At the end that is synced, gets its manifest, and is moved
+    into `folder`; if saving fails, nothing of it remains.
 
     Raises:
-        OSError: `folder` holds a checkpoint of that name already; or the disk is full.
+        OSError: `folder` already holds a checkpoint of that name, or the disk is full.
     """
     staging = folder / STAGING
     shutil.rmtree(staging, ignore_errors=True)
@@ -89,17 +89,17 @@ def staged(folder: Path, name: str) -> Iterator[Path]:
 
 
 def rotate(folder: Path, keep: int | None) -> None:
-    """Remove all checkpoints but the newest `keep`, or none where that is None or 0.
+    """Remove all checkpoints except the newest `keep`; none if that is None or 0.
 
-    Each gets another name first, since a removal that is cut off leaves some of its files.
+    Each is renamed first, since an interrupted removal leaves some of its files.
     """
     for path in _list_checkpoints(folder)[: -keep if keep else 0]:
         shutil.rmtree(path.rename(folder / f"{REMOVING}{path.name}"))
 
 
 def tidy(folder: Path, newest: Path | None) -> None:
-    """Before training goes on from `newest`, or from the start: remove what a killed process left half done, and
-    rename newer checkpoints, which are not whole, to `unusable-checkpoint-80`; theirs are names to save under."""
+    """Clean up before training resumes from `newest`, or starts: remove what a killed process left unfinished, and
+    rename newer, incomplete checkpoints to `unusable-checkpoint-80`, since their names will be needed again."""
     for left in (*folder.glob(STAGING), *folder.glob(f"{REMOVING}*")):
         shutil.rmtree(left)
     for path in _list_checkpoints(folder):
@@ -115,7 +115,7 @@ def _list_checkpoints(folder: Path) -> list[Path]:
 
 
 def _seal(path: Path) -> None:
-    """Bring every file to the disk, and then the manifest, which says that they are complete."""
+    """Sync every file to the disk, and then the manifest, which says that they are complete."""
     files = sorted(found for found in path.rglob("*") if found.is_file())
     for found in files:
         _sync(found)
@@ -128,7 +128,7 @@ def _seal(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Bring a file, or a folder's list of names, to the disk."""
+    """Sync a file, or a folder's list of names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The run folder: what joins a run to its reports. Every file is whole at every moment.
+"""Writes the run folder, the interface between a run and its reports. Every file is complete at every moment.
 
 folder = RunFolder.create(Path("outputs/x"), command=..., facts={"algo": "grpo", ...})
 with folder.phase("train"):
@@ -33,17 +33,17 @@ STAGES = {
     "evaluate": "measures the trained model on the same rows",
     "report": "draws the curves and writes the report",
 }
-"""What a phase does, as it is said when it begins."""
+"""What a phase does; printed when it begins."""
 
 PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
 
 FIRST_KEY = '{"step":'  # of each line in metrics.jsonl
-# Given back when the run ends: on a full disk there is then space for saying so in run.json and error.log.
+# Freed when the run ends, so that run.json and error.log can be written even if the disk is full.
 RESERVE, RESERVE_BYTES = ".reserve", 2**16
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in one step: a reader sees the old one or the new one, never a part."""
+    """Write a file atomically: a reader sees the old one or the new one, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -59,19 +59,19 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write one JSON object a line, atomically."""
+    """Write one JSON object per line, atomically."""
     write_text(path, "".join(json.dumps(_finite(row), ensure_ascii=False) + "\n" for row in rows))
 
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:
-    """Append one line; a crash can cut only the last one."""
+    """Append one line; a crash can damage only the last one."""
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(_finite(row), ensure_ascii=False) + "\n")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl; [] where there is none. A line that a crash or a full disk cut is left out, and one
-    that was appended to it is kept; how many were cut is said once."""
+    """The rows of metrics.jsonl; [] if there is none. A line that a crash or a full disk cut off is left out, while one
+    that was appended to it is kept; how many were cut off is printed once."""
     if not path.exists():
         return []
     rows, torn = [], 0
@@ -80,7 +80,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if row is None and FIRST_KEY in line:
             torn += 1
             row = _parse_metrics(line[line.rindex(FIRST_KEY) :])
-        elif row is None and line.strip("\0 \r"):  # a power cut can leave zeros
+        elif row is None and line.strip("\0 \r"):  # a power failure can leave zeros
             torn += 1
         if row is not None:
             rows.append(row)
@@ -103,7 +103,7 @@ def _say_once(line: str) -> None:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """run.json; {} where there is none, and {"status": "broken"} where it is torn."""
+    """run.json; {} if there is none, and {"status": "broken"} if it is damaged."""
     try:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -114,17 +114,17 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 class RunFolder:
-    """`run.json` of one run: status, facts, and the seconds of each phase."""
+    """Writes `run.json` of one run: status, facts, and the seconds of each phase."""
 
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
         self.path = path
         self.record = record
-        self.before: dict[str, Any] = {}  # the record of the run that is gone on with
+        self.before: dict[str, Any] = {}  # the record of the run that is resumed
         self._announced: set[str] = set()
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
-        """Open `path` as a running run. A resumed run keeps the seconds it has already spent."""
+        """Open `path` with the status running. A resumed run keeps the seconds that it has already spent."""
         path.mkdir(parents=True, exist_ok=True)
         before = read_record(path)
         if before.get("status") == "broken":
@@ -149,8 +149,8 @@ class RunFolder:
                 "baseline_cached": False,
             },
         )
-        folder.before = copy.deepcopy(before)  # phases count on in the record
-        (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random: a file system may compress zeros away
+        folder.before = copy.deepcopy(before)  # phases add to the record
+        (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random, since a file system may compress zeros
         folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
         return folder
@@ -162,8 +162,8 @@ class RunFolder:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the seconds spent inside to `seconds[name]`, and keep its peak memory, on success and on failure. What
-        begins is said once."""
+        """Add the seconds spent inside to `seconds[name]`, and record the peak memory, on success and on failure. The
+        beginning of a phase is printed once."""
         if name not in self._announced:
             print(f"[{name}] {STAGES[name]}", flush=True)
             self._announced.add(name)
@@ -185,13 +185,13 @@ class RunFolder:
         self.save()
 
     def put_back(self) -> None:
-        """Leave the record of the run that was to be gone on with as it was."""
+        """Restore the record of the run that was to be resumed."""
         (self.path / RESERVE).unlink(missing_ok=True)
         self.record = self.before
         write_json(self.path / "run.json", self.record)
 
     def give_up(self, status: str, error: str) -> None:
-        """`finish`, where something else has gone wrong already, which an error of this one must not hide."""
+        """`finish` after an error, which a further error here must not hide."""
         try:
             self.finish(status, error)
         except OSError as problem:
@@ -199,8 +199,8 @@ class RunFolder:
 
 
 def peak_memory_mb() -> float:
-    """The largest memory held since `reset_peak_memory`, in MB (10^6 bytes): on the GPU where torch used one, else
-    resident. Without Linux's /proc it is since the process began, whatever was reset."""
+    """The peak memory since `reset_peak_memory`, in MB (10^6 bytes): on the GPU if torch used one, else resident.
+    Without Linux's /proc it is the peak since the process began."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 1e6, 1)
@@ -213,10 +213,9 @@ def peak_memory_mb() -> float:
 
 
 def reset_peak_memory() -> bool:
-    """Begin a new peak: the jobs of a sweep share one process, and the peak of an earlier one is not theirs. False
-    where the machine has no way to.
+    """Reset the peak memory, since the jobs of a sweep share one process. False if the machine cannot.
 
-    Memory that earlier work freed is first given back to the system, where glibc would keep it.
+    Freed memory is first returned to the system, which glibc would otherwise keep.
 
     Source: proc(5), /proc/pid/clear_refs, value 5 (Linux 4.0).
     """
@@ -240,13 +239,13 @@ def _read_module() -> str:
 
 
 def list_versions() -> dict[str, str]:
-    """Of Python and of the packages that decide what a run computes."""
+    """The versions of Python and of the packages that determine what a run computes."""
     found = {name: find_version(name) for name in PACKAGES}
     return {"python": sys.version.split()[0], **{name: number for name, number in found.items() if number}}
 
 
 def _read_commit() -> str | None:
-    """The commit of the source checkout, with `-dirty` where files differ from it; None for an installed package."""
+    """The commit of the source checkout, with `-dirty` if files differ from it; None for an installed package."""
     root = Path(__file__).parent.parent.parent
     if not (root / ".git").exists():
         return None

@@ -1,9 +1,9 @@
-"""What a run is made from, as hashes: it is never gone on with from other rows, rewards or weights.
+"""Hashes the inputs of a run, so that it is never resumed with other rows, rewards or weights.
 
     hash_inputs(cfg)          # {"task.path": "9f86d081...", "reward.functions.short": "60303ae2...:short"}
     hash_rows(task.train)
 
-run.json holds them as `inputs`. A module that a reward's file imports is not among them.
+run.json holds them as `inputs`. Modules that a reward's file imports are not included.
 """
 
 import json
@@ -24,7 +24,7 @@ SHOWN = 8  # digits of a hash in a message
 
 
 def hash_inputs(cfg: "Config") -> dict[str, str]:
-    """For each key that names a file or folder of this machine, a hash of what is there now."""
+    """For each key that names a local file or folder, a hash of its present content."""
     found = {}
     for key, task in cfg.task.list_sources():
         if task.source == "file":
@@ -44,7 +44,7 @@ def hash_inputs(cfg: "Config") -> dict[str, str]:
 
 
 def list_changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """task.path 9f86d081, here 60303ae2; of what both have."""
+    """Lines such as `task.path 9f86d081, here 60303ae2`, for inputs that both have."""
     return [
         f"{name} {before[name][:SHOWN]}, here {now[name][:SHOWN]}"
         for name in now
@@ -61,7 +61,7 @@ def hash_rows(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def hash_path(path: Path) -> str:
-    """A hash of a file's content, or of every file below a folder with its name."""
+    """A hash of a file's content, or of the names and contents of all files below a folder."""
     if not path.is_dir():
         return _hash_file(path).hex()
     files = sorted(file for file in path.rglob("*") if file.is_file())
@@ -94,6 +94,6 @@ def _hash_file(path: Path) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _hash_unchanged(path: Path, size: int, mtime_ns: int) -> bytes:
-    """Weights are read once by the jobs of a sweep, which share a process."""
+    """The hash of a file, cached until it changes: the jobs of a sweep share a process, and read weights once."""
     with path.open("rb") as content:
         return file_digest(content, "sha256").digest()

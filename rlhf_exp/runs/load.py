@@ -1,4 +1,4 @@
-"""Reads run folders. A run that failed, or has not got far, loads too: what is absent is empty.
+"""Reads run folders. A run that failed or is not finished can be read too: missing files are empty.
 
 run = load_run(Path("outputs/2026-01-01/12-00-00"))
 run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy"]
@@ -26,7 +26,7 @@ class NotARun(ValueError):
 
 @dataclass(frozen=True)
 class Run:
-    """What one run folder holds; files that are absent are empty here."""
+    """The content of one run folder; missing files are empty here."""
 
     path: Path
     info: dict  # run.json
@@ -50,7 +50,7 @@ class Run:
 
     @property
     def trains_scorer(self) -> bool:
-        """Whether it trained a reward model, which scores answers and writes none."""
+        """Whether it trained a reward model, which scores answers and generates none."""
         return self.algorithm is not None and self.algorithm.scores
 
     def series(self, key: str) -> tuple[list[int], list[float]]:
@@ -68,7 +68,7 @@ class Run:
         return [(row, trained[row["id"]]) for row in kept if row["which"] == "baseline" and row["id"] in trained]
 
     def preference(self, which: str) -> dict:
-        """What was measured on the held-out pairs: a reward model's whole section, a part of a policy's; or {}."""
+        """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's; or {}."""
         section = self.evaluation.get(which, {})
         return section if self.trains_scorer else section.get("preference", {})
 
@@ -98,7 +98,7 @@ def load_run(path: Path) -> Run:
     """Read one run folder.
 
     Raises:
-        NotARun: run.json is absent, or a file that is there cannot be read.
+        NotARun: run.json is missing, or another file cannot be read.
     """
     info = _read_json(path / "run.json")
     if "status" not in info:
@@ -150,7 +150,7 @@ def _read_json(path: Path) -> dict:
 
 
 def _read_lines(path: Path) -> list[dict]:
-    """JSON lines; a last line without its newline was cut off by a crash and is left out."""
+    """The values of JSON lines; a last line without a newline was cut off by a crash and is left out."""
     rows = []
     # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028.
     for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), start=1):

@@ -1,13 +1,13 @@
-"""Which process a run folder belongs to: a lock that is held while its run lives, and that no dead process holds.
+"""Locks a run folder for one process while its run is going on; a dead process holds no lock.
 
-    with claim_folder(Path("outputs/x"), numbered=True) as folder:     # outputs/x, or outputs/x_2 where that is taken
+    with claim_folder(Path("outputs/x"), numbered=True) as folder:     # outputs/x, or outputs/x_2 if that exists
         ...
     find_owner(Path("outputs/x"))                                      # "process 71 on node3", or None
 
-The lock is flock(2) on `.lock` in the folder: for Linux and macOS, and for NFS, whose clients pass it to the server. It
-ends with its process however that ends. Children made by fork() close it, so that a worker that outlives its parent
-holds nothing. Where a file system has no locks, a folder named by the time is still made by one process alone; of two
-that name one folder at once nothing is known then, and a line says so.
+The lock is flock(2) on `.lock` in the folder, which works on Linux, macOS and NFS, whose clients pass it to the server.
+It ends with its process in any case. Children made by fork() close it, so that a worker that outlives its parent does
+not keep it. On a file system without locks, a folder with a new name is still made by only one process; two processes
+that name the same folder are not detected, and a line says so.
 """
 
 import errno
@@ -27,23 +27,23 @@ LOCK = ".lock"
 OUTPUTS = Path("outputs")
 LATEST = "latest"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-TRIES, PAUSE_S = 10, 0.02  # `find_owner` of another process holds the lock for a moment too
+TRIES, PAUSE_S = 10, 0.02  # `find_owner` in another process also holds the lock for a moment
 
 _held: dict[Path, int] = {}
 
 
 class FolderTaken(Exception):
-    """Another living process runs in the folder; the message names the process."""
+    """Another running process uses the folder; the message names the process."""
 
 
 @contextmanager
 def claim_folder(path: Path, numbered: bool = False) -> Iterator[Path]:
-    """Make the folder and keep every other process out of it inside the `with`; yields the folder.
+    """Make the folder and lock it for this process inside the `with`; yields the folder.
 
-    `numbered`: the name is free to choose, so it becomes the first of path, path_2, path_3, ... that does not exist.
+    `numbered`: the name may change, and becomes the first of path, path_2, path_3, ... that does not exist.
 
     Raises:
-        FolderTaken: a living process has claimed it.
+        FolderTaken: another running process has locked it.
         OSError: the folder cannot be written.
     """
     there = path.is_dir() and not numbered
@@ -66,7 +66,7 @@ def claim_folder(path: Path, numbered: bool = False) -> Iterator[Path]:
 
 
 def make_new(path: Path) -> Path:
-    """Make the first of path, path_2, path_3, ... that does not exist: of two processes at once each gets its own."""
+    """Make the first of path, path_2, path_3, ... that does not exist; two processes at once get different ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         folder = path if number == 1 else path.with_name(f"{path.name}_{number}")
@@ -80,12 +80,12 @@ def make_new(path: Path) -> Path:
 
 @cache
 def make_new_once(name: str) -> str:
-    """`make_new` for a sweep, whose config asks for the same name again with every job."""
+    """`make_new` for a sweep, whose config asks for the name again with every job."""
     return str(make_new(Path(name)))
 
 
 def find_owner(folder: Path) -> str | None:
-    """The living process that has claimed the folder, other than this one; None where there is none."""
+    """The other running process that has locked the folder; None if there is none."""
     if folder.resolve() in _held:
         return None
     try:
@@ -104,7 +104,7 @@ def find_owner(folder: Path) -> str | None:
 
 
 def link_latest(folder: Path) -> None:
-    """Point outputs/latest at a run's folder below outputs/, in one step; where links are impossible it is left out."""
+    """Point outputs/latest at a run's folder below outputs/, atomically; skipped if links are impossible."""
     if OUTPUTS.resolve() not in folder.resolve().parents:
         return
     temporary = OUTPUTS / f".{LATEST}.{os.getpid()}"
@@ -116,7 +116,7 @@ def link_latest(folder: Path) -> None:
 
 
 def follow_link(folder: str) -> str:
-    """outputs/countdown/grpo/x for outputs/latest, which points elsewhere once the next run starts."""
+    """The folder that outputs/latest points to now, since it will point to the next run once that starts."""
     path = Path(folder)
     return os.path.normpath(path.parent / os.readlink(path)) if path.is_symlink() else folder
 
@@ -149,7 +149,7 @@ def _read_owner(lock: int) -> str:
     try:
         owner = json.loads(os.pread(lock, 1000, 0))
         return f"process {owner['pid']} on {owner['host']}"
-    except (ValueError, KeyError, TypeError):  # it has locked and not yet written
+    except (ValueError, KeyError, TypeError):  # it has the lock but has not written its name yet
         return "a process that has just begun"
 
 

@@ -1,6 +1,6 @@
-"""Whether a run may start in its folder, and whether it starts there, resumes or is skipped; imports no ML library.
+"""Decides whether a run may start in its folder, and whether it starts, resumes or is skipped; imports no ML library.
 
-check_run_folder(config)         # refuses a folder in which another run lies or is running
+check_run_folder(config)         # refuses a folder that holds another run, or in which one is running
 plan_job(config)                 # with skip_finished=true: Plan.START, RESUME or SKIP
 check_resume(config)             # with resume=RUN_DIR: refuses other settings, data, rewards and weights
 """
@@ -22,8 +22,8 @@ from rlhf_exp.runs.inputs import hash_inputs, list_changes
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.settings import MAY_CHANGE, Differing, list_differing, list_settings
 
-# What a run leaves in its folder, and that part of it which depends on the settings alone. Checkpoints that are not
-# whole are put aside by checkpoints.py: an older version wrote none that it can tell to be.
+# What a run leaves in its folder, and the part of it that depends only on the settings. checkpoints.py renames
+# incomplete checkpoints, among them all of older versions, which wrote no manifest.
 WRITTEN = ("run.json", "metrics.jsonl", "evaluation.json", "samples.jsonl", "preferences.jsonl", "errors.json",
            "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model",
            "wandb_id", "tensorboard")  # fmt: skip
@@ -46,8 +46,8 @@ def check_run_folder(cfg: Config) -> list[str]:
 
 
 def plan_job(cfg: Config) -> Plan:
-    """What is left to do in `cfg.output_dir`. An unfinished run resumes from its last whole checkpoint, or starts anew
-    where it has none.
+    """What to do in `cfg.output_dir`. An unfinished run resumes from its last whole checkpoint, or starts anew if it
+    has none.
 
     Raises:
         ConfigError: the folder holds a run of other settings, which would be lost.
@@ -64,10 +64,10 @@ def plan_job(cfg: Config) -> Plan:
 
 
 def check_resume(cfg: Config) -> list[str]:
-    """Refuse to resume a run with settings or inputs that it did not begin with; returns what differs and may, a line
-    each.
+    """Refuse to resume a run with other settings or inputs than it began with; returns a line for each setting that
+    differs but may.
 
-    The length of training may not: the learning rate falls over it.
+    The length of training may not differ, since the learning rate depends on it.
 
     Raises:
         ConfigError: other settings, or other files behind the same names.
@@ -85,8 +85,8 @@ def check_resume(cfg: Config) -> list[str]:
 
 
 def start_anew(folder: Path, cfg: Config) -> None:
-    """Remove what a run that is not resumed has left in `folder`, if it holds one. The start model that it made and the
-    samples that it drew are kept where they are those of this run too."""
+    """Remove what a run that is not resumed has left in `folder`, if there is one. Its start model and its samples are
+    kept if they are the same as this run's."""
     record = read_record(folder)
     if not record:
         return
@@ -114,8 +114,8 @@ def _check_resume(folder: Path) -> list[str]:
 
 
 def _check_output(folder: Path, skip_finished: bool) -> list[str]:
-    """Whether a run is there to be lost; one that was refused, or ended before its first checkpoint, has nothing. With
-    `skip_finished`, `plan_job` looks closer at what can be skipped or resumed."""
+    """Whether a run in the folder would be lost; a run that was refused, or ended before its first checkpoint, has
+    nothing to lose. With `skip_finished`, `plan_job` decides what can be skipped or resumed."""
     status, checkpoint = read_record(folder).get("status"), find_checkpoint(folder).path
     if status in (None, "refused"):
         return []
@@ -127,13 +127,13 @@ def _check_output(folder: Path, skip_finished: bool) -> list[str]:
 
 
 def _list_permitted(folder: Path, cfg: Config, where: str, use_settings: str, use_inputs: str) -> list[Differing]:
-    """The settings of `cfg` that are not those of the run in `folder` and may change.
+    """The settings of `cfg` that differ from those of the run in `folder` and may change.
 
     Raises:
-        ConfigError: others differ, or its inputs do; the line begins with `where` and ends with what to use instead.
+        ConfigError: others differ, or the inputs do; the line begins with `where` and ends with what to use instead.
     """
     before, inputs = read_record(folder).get("inputs") or {}, hash_inputs(cfg)
-    # A path of another name at which the same content lies is the same setting.
+    # Another path with the same content is the same setting.
     differing = _compare(folder, cfg, [name for name in inputs if before.get(name) == inputs[name]])
     if refused := [item for item in differing if item.name not in MAY_CHANGE]:
         more = f" and {len(refused) - SHOWN} more" if len(refused) > SHOWN else ""
@@ -144,7 +144,7 @@ def _list_permitted(folder: Path, cfg: Config, where: str, use_settings: str, us
 
 
 def _compare(folder: Path, cfg: Config, same: Collection[str] = ()) -> list[Differing]:
-    """The settings of `cfg` that are not those of the run in `folder`, but for the names in `same`.
+    """The settings of `cfg` that differ from those of the run in `folder`, except the names in `same`.
 
     Raises:
         ConfigError: its settings cannot be read.

@@ -1,11 +1,11 @@
-"""Signals that end a run, and what is said then. Imports no ML library.
+"""Handles the signals that end a run. Imports no ML library.
 
     with StopSignals() as signals:
-        signals.may_wait = True      # a step is running that a checkpoint can follow: a first signal is only noted
+        signals.may_wait = True      # a checkpoint can follow the running step, so the first signal is only recorded
         signals.received             # None, or for example signal.SIGTERM
 
 A signal that need not wait raises `Stop` wherever the program is. SIGTERM comes from `kill`, Slurm and container
-services, SIGUSR1 from Slurm ahead of a time limit (`sbatch --signal=USR1@120`), SIGHUP from a closed terminal.
+services, SIGUSR1 from Slurm before a time limit (`sbatch --signal=USR1@120`), SIGHUP from a closed terminal.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 AGAIN = (signal.SIGINT, signal.SIGTERM)
 """Signals that end the wait for a checkpoint."""
 ECHO_S = 1.0
-"""`timeout` and wrappers around Ctrl-C send a signal to a process and to its group, which is one request."""
+"""Signals within this time are one request: `timeout` and others send a signal to a process and to its group."""
 
 
 class Stop(KeyboardInterrupt):
-    """A signal asks the run to end. As KeyboardInterrupt, it passes every `except Exception`."""
+    """A signal asks the run to end. Being a KeyboardInterrupt, it passes every `except Exception`."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -42,13 +42,13 @@ class Stop(KeyboardInterrupt):
 
     @classmethod
     def of(cls, error: KeyboardInterrupt) -> "Stop":
-        """Where no handler of ours is in place, Python raises KeyboardInterrupt on SIGINT."""
+        """The Stop for a KeyboardInterrupt, which Python itself raises on SIGINT if StopSignals is not active."""
         return error if isinstance(error, Stop) else cls(signal.SIGINT)
 
 
 class StopSignals:
-    """Handles `SIGNALS` inside its `with`, and puts back the handlers from before. A signal that is ignored, as SIGHUP
-    is under nohup, stays ignored; outside the main thread nothing is handled."""
+    """Handles `SIGNALS` inside its `with`, and then restores the earlier handlers. A signal that is ignored, as SIGHUP
+    is under nohup, stays ignored; outside the main thread no signal is handled."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -88,7 +88,7 @@ def tell(line: str) -> None:
 
 
 def _write(text: str) -> None:
-    """To stderr, as a signal handler may: `print` cannot be entered twice."""
+    """Write to stderr in a way that is allowed in a signal handler; `print` is not reentrant."""
     try:
         os.write(2, text.encode())
     except OSError:
@@ -96,8 +96,7 @@ def _write(text: str) -> None:
 
 
 def _mute(descriptors: Iterable[int]) -> None:
-    """Send what is printed from now on nowhere: on a terminal that is gone every line, even the progress bar's, would
-    raise."""
+    """Discard all further output: after the terminal has gone, every line, even the progress bar's, would raise."""
     with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
         for descriptor in descriptors:
             os.dup2(nowhere.fileno(), descriptor)

@@ -1,1 +1,1 @@
-"""Sampling completions of training prompts from the start model, to make pairs and demonstrations of."""
+"""Samples completions of training prompts from the start model, from which pairs and demonstrations are made."""

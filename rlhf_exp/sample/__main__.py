@@ -1,11 +1,11 @@
-"""Samples completions of a task's training prompts from the start model, to make pairs and demonstrations of.
+"""Samples completions of a task's training prompts from the start model, for making pairs and demonstrations.
 
     python -m rlhf_exp.sample task=countdown task.sampling.rows=1024 output_dir=outputs/samples/x
     python -m rlhf_exp algo=dpo task=countdown task.samples=outputs/samples/x
 
-The folder it makes is a run folder: run.json, .hydra/config.yaml, samples.jsonl (`which` is baseline), data.json with
-what there is to learn from, and evaluation.json, whose baseline is marked as of the train split. A run of dpo or
-reward_model with `task.samples=self` calls `sample`; both find the completions in the cache where they are there.
+Its folder is a run folder: run.json, .hydra/config.yaml, samples.jsonl (`which` is baseline), data.json with counts of
+what can be learned from, and evaluation.json, whose baseline is of the train split. A run of dpo or reward_model with
+`task.samples=self` calls `sample`. Both use cached completions if there are any.
 """
 
 import sys
@@ -49,7 +49,7 @@ def _work(arguments: list[str]) -> None:
 
 
 def _compose(arguments: list[str]) -> Config:
-    """The checked config. As for dpo: that algorithm needs no reward, and no other rows to learn from."""
+    """The checked config, of algo=dpo, since that algorithm needs no reward and no other rows to learn from."""
     cfg = compose_command("sample", ["algo=dpo", f"output_dir={FOLDER}"], arguments)
     if not cfg.task.graded:
         fitting = " or ".join(f"task={name}" for name in GRADED)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def sample(cfg: Config, folder: Path, model: "ModelSource", tokenizer: "PreTrainedTokenizerBase") -> Path:
-    """Sample into `folder`, from `cfg.seed`, and return it; one that is finished already stays as it is.
+    """Sample into `folder`, from `cfg.seed`, and return it; a finished one is not changed.
 
     Raises:
         ConfigError: too few prompts, or prompts that the model cannot read.
     """
-    # Here, since a mistake on the command line shows before they are imported: torch takes seconds.
+    # Imported here, after the command line was checked: torch takes seconds.
     from rlhf_exp.evaluation.cache import sample_start_model
     from rlhf_exp.evaluation.completions import describe_samples
     from rlhf_exp.evaluation.metrics import summarise
