@@ -41,9 +41,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
         algo, text = _find_algo(overrides), _find_override(key, overrides)
         place, _, end = key.rpartition(".")
         if place == "algo.args" and end in load_arguments(algo):
-            steps = (
-                " algo.args.max_steps=-1" if end == "num_train_epochs" else ""
-            )  # else steps take precedence
+            steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # else steps take precedence
             return f"{text}: not there yet; add it with a plus: +{text}{steps}"
         return f"{text}: {refuse_key(key, algo)}"
     if ambiguous := _AMBIGUOUS.match(message):

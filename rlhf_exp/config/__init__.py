@@ -1,10 +1,10 @@
-"""From YAML to a checked `Config`; nothing here imports torch, except trl_args.py in its functions.
+"""From YAML to a checked `Config`; nothing here imports torch, except trl_args.py inside its functions.
 
-compose.py is where to start; schema.py has our own keys, trl_arguments.py TRL's, rules/ what they must be together.
+Start with compose.py. schema.py has this package's own keys, trl_arguments.py TRL's, rules/ the rules between keys.
 """
 
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-# An installed wheel carries conf/ and sweeps/ inside the package; a checkout has them beside it.
+# conf/ and sweeps/ are inside the package in an installed wheel, and next to it in a checkout.
 ROOT = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent

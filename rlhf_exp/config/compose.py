@@ -3,7 +3,7 @@
     cfg = compose_config(["algo=grpo", "task=countdown", "max_tokens=64"])
     cfg.eval.rows, cfg.algo.args["beta"]
 
-The keys stand in schema.py; TRL's arguments, under `algo.args`, in trl_arguments.py, which needs no import of TRL.
+schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo.args`, without importing TRL.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,13 +45,13 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
 
     Args:
         typed: the overrides that the config was composed with.
-        further: checks of the caller's, such as whether a run may start in the output folder.
+        further: the caller's own checks, such as whether a run may start in the output folder.
 
     Raises:
-        ConfigError: unknown keys, then wrong types, then values out of range; where there are none, values that
-            cannot be combined, then files that are missing or cannot be written, then what `further` finds.
+        ConfigError: unknown keys, then wrong types, then values out of range; if there are none, values that cannot be
+            combined, then files that are missing or cannot be written, then what `further` finds.
     """
-    # First what was typed: what follows from a wrong value is not said beside it, and may not even resolve.
+    # Typed values first: values derived from a wrong one would only repeat the problem, or fail to resolve.
     derived = _list_derived(cfg)
     if found := _check(OmegaConf.to_container(cfg, resolve=False), derived)[1]:
         raise ConfigError(found)
@@ -59,7 +59,7 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
-    # Null is a default that is not known; find_conflicts says why.
+    # A default that is not known is null; find_conflicts then says why.
     config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
     if not found:
         found = find_unread_rates(cfg, typed) + find_conflicts(config)
@@ -70,16 +70,16 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
 
 
 def check_values(values: dict[str, Any]) -> list[str]:
-    """What is wrong with a resolved config as plain dicts, one line each; it looks at no file."""
+    """The problems of a resolved config as plain dicts, one line each, without looking at any file."""
     config, found = _check(values, [])
     return found or find_conflicts(config)
 
 
 def _check(values: dict[str, Any], skipped: list[str]) -> tuple[Config | None, list[str]]:
-    """The config where every key is known and every value fits, else None and a line for each problem.
+    """The config if every key is known and every value fits, else None; and a line for each problem.
 
     Args:
-        values: of the config; one that is not resolved yet is passed over, and the config is then of no use.
+        values: of the config. A value that is not resolved yet is not checked, and the config must not be used then.
         skipped: names in `algo.args` that are not checked.
     """
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
@@ -91,7 +91,7 @@ def _check(values: dict[str, Any], skipped: list[str]) -> tuple[Config | None, l
 
 
 def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], algo: str = "grpo") -> Any:
-    """Fill the dataclass from `values`; what does not fit goes to `problems` and leaves None."""
+    """Fill the dataclass from `values`; a value that does not fit is noted in `problems` and left out as None."""
     if not isinstance(values, dict):
         problems["type"].append(f"{path.rstrip('.')}={show(values)}: must be a mapping")
         return None
@@ -127,7 +127,7 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], 
 
 
 def _is_reference(value: Any) -> bool:
-    """Whether a value, or one in a list, is still to be resolved."""
+    """Whether a value, or one in a list, is not resolved yet."""
     return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
 
 
@@ -136,30 +136,30 @@ def _drop_references(value: Any) -> Any:
 
 
 def _list_derived(cfg: DictConfig) -> list[str]:
-    """The arguments of TRL that the config takes from other keys."""
+    """TRL's arguments whose values the config derives from other keys."""
     args = OmegaConf.select(cfg, "algo.args")
     return [name for name in args if OmegaConf.is_interpolation(args, name)] if isinstance(args, DictConfig) else []
 
 
 def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
-    """Problems of `algo.args` by their kind, as far as the arguments of TRL tell."""
+    """Problems of `algo.args` by kind: unknown names, wrong types, values out of range."""
     if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in ALGORITHMS:
         return {}
     known = load_arguments(algo["name"])
     own = [name for name in algo if name in known and name not in ("name", "args")]
     args = {name: value for name, value in algo["args"].items() if name not in skipped}
     problems = find_argument_problems(algo["name"], args, own, known, refuse_key)
-    if not are_losses(algo["name"], args.get("loss_type")):  # another algorithm's brings arguments of that one
+    if not are_losses(algo["name"], args.get("loss_type")):  # its file may set arguments of another algorithm
         problems["unknown"] = []
     return problems
 
 
 def _refuse_option(options: list[type], value: Any, key: str) -> str | None:
-    """The line for a group that is none of its options: another name, or a name alone."""
+    """The line for a group that is not one of its options: another name, or only a name; None if it is one."""
     if len(options) == 1:
         return None
     names = [name for schema in options for name in get_args(get_type_hints(schema)["name"])]
-    if value in names:  # inside a group, the choice of an option is written with the place it goes to
+    if value in names:  # within a group, an option is chosen as OPTION@PLACE
         return f"{key}={value}: must be a mapping; did you mean {key.partition('.')[0]}@{key}={value}?"
     if not isinstance(value, dict):
         return None
@@ -168,7 +168,7 @@ def _refuse_option(options: list[type], value: Any, key: str) -> str | None:
 
 
 def _choose(options: list[type], values: Any) -> type:
-    """Of several dataclasses the one that `name` means."""
+    """The dataclass that the value of `name` selects."""
     name = values.get("name") if isinstance(values, dict) else None
     named = [schema for schema in options if name in get_args(get_type_hints(schema).get("name"))]
     return (named or options)[0]

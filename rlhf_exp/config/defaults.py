@@ -1,6 +1,6 @@
 """Default values that depend on the algorithm, the task, the model's size, peft and the device.
 
-    ${rlhf_exp.default:max_tokens}          # in conf/, wherever the value hangs on other choices
+    ${rlhf_exp.default:max_tokens}          # in conf/, where a value depends on other choices
     list_defaults(settings)["max_tokens"]   # Default(value=512, reason="...")
 
 Learning rates are in the table of algorithms (algorithms.py). With LoRA they are ten times those of full fine-tuning
@@ -19,7 +19,7 @@ from rlhf_exp.config.schema import TASKS
 from rlhf_exp.config.trl_arguments import load_arguments
 
 ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (ANY, 1))
-"""Up to so many parameters, rows of one forward and backward pass; the rest of a step is accumulated."""
+"""(parameters, rows): up to that size, the rows of one forward and backward pass; the rest of a step is accumulated."""
 
 EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (ANY, 16))
 
@@ -43,11 +43,11 @@ class Settings(NamedTuple):
     shape: Shape
     use_cpu: bool
     finite_rows: bool
-    args: Mapping[str, Any]  # algo.args; unresolved, an entry is resolved when it is read
+    args: Mapping[str, Any]  # algo.args; an unresolved entry is resolved when it is read
 
 
 def read_settings(cfg: Any) -> Settings:
-    """From a composed config or a checked one, alike."""
+    """From a composed or a checked config."""
     model, task = cfg.model, cfg.task
     init = OmegaConf.to_container(model.init, resolve=True) if isinstance(model.init, DictConfig) else model.init
     shape = find_shape(model.path, model.base, init, model.name)
@@ -59,7 +59,7 @@ def read_settings(cfg: Any) -> Settings:
 
 
 def list_defaults(of: Settings) -> dict[str, Default]:
-    """Every default by its key, in the order in which a reader wants them."""
+    """Every default by its key, in the order in which a dry run shows them."""
     keys = {key: find(of) for key, find in _FIND.items()}
     row = ALGORITHMS[of.algo]
     left_out = () if row.learns_from == DEMONSTRATIONS else _OF_DEMONSTRATIONS
@@ -68,7 +68,7 @@ def list_defaults(of: Settings) -> dict[str, Default]:
 
 
 def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
-    """The learning rate of an algorithm, or of a critic; `own` is that of the option, of its own small weights."""
+    """The learning rate of an algorithm or a critic; `own` is the rate in conf/model/, if any."""
     size = of.shape.parameters
     if own is not None and size is not None and size < SMALL:
         return Default(own, "the model's own, conf/model/")
@@ -113,7 +113,7 @@ def _budget(of: Settings) -> Default:
 
 
 def _read_argument(of: Settings, name: str) -> Any:
-    """As the run has it: the user's own, ours, or TRL's default."""
+    """The value in the run: the user's, the config's, or TRL's default."""
     return of.args[name] if name in of.args else load_arguments(of.algo)[name].default
 
 
@@ -131,7 +131,7 @@ def _accumulation(of: Settings) -> Default:
     if rows is None:
         return Default(None, of.shape.source)
     row = ALGORITHMS[of.algo]
-    steps = 1 if _is_small(of) else max(1, row.batch // rows)  # a small model takes the steps that are typed
+    steps = 1 if _is_small(of) else max(1, row.batch // rows)  # a small model is not accumulated further
     unit = "completions" if row.online else "rows"
     return Default(steps, f"{steps * rows} {unit} a step, {rows} of them at once")
 

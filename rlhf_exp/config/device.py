@@ -1,4 +1,4 @@
-"""What the machine can do, found out without importing torch, for `device=auto` and the attention that fits.
+"""Finds out without importing torch what the machine can do, for `device=auto` and the choice of attention.
 
 ${rlhf_exp.use_cpu:}     # in conf/device/auto.yaml
 """
@@ -10,14 +10,14 @@ from importlib.util import find_spec
 from rlhf_exp.config.versions import find_version
 
 _MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h; a device's handle is its number
-_AMPERE = 8  # the first with bfloat16
+_AMPERE = 8  # major compute capability; the first with bfloat16
 
 
 @cache
 def cuda_major() -> int:
     """Major compute capability of the first visible GPU; 0 if torch is a CPU build or the driver shows none.
 
-    The driver itself honours CUDA_VISIBLE_DEVICES.
+    The driver itself takes CUDA_VISIBLE_DEVICES into account.
     """
     if (find_version("torch") or "+cpu").endswith("+cpu"):
         return 0
@@ -44,5 +44,5 @@ def has_flash_attention() -> bool:
 
 
 def choose_attention(dtype: str, use_cpu: bool) -> str:
-    """flash_attention_2 where it can run, which needs half precision; else sdpa."""
+    """flash_attention_2 if it can run, which also needs half precision; else sdpa."""
     return "flash_attention_2" if not use_cpu and dtype != "float32" and has_flash_attention() else "sdpa"

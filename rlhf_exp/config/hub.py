@@ -1,10 +1,10 @@
-"""Goes offline at once where the hub cannot be reached, so that what is cached loads and what is not is refused.
+"""Works offline if the hub cannot be reached: files in the cache load, and others are refused at once.
 
-    prepare_hub(cfg)      # before huggingface_hub is imported: it reads its settings then
+    prepare_hub(cfg)      # before huggingface_hub is imported, since it then reads its settings
     find_cached("org/name", "config.json")      # a file in its cache, or None; no network
-    fetch("org/name", "config.json")            # asked of the hub, where it answers
+    fetch("org/name", "config.json")            # downloaded, if the hub answers
 
-Left alone, the hub's client tries again for most of a minute, with a warning each time.
+The hub's own client would retry for most of a minute, with a warning each time.
 """
 
 import os
@@ -26,26 +26,26 @@ PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 def is_hub_id(path: str) -> bool:
-    """`org/name` or `name`, unless its first part is a local folder: then a local path is meant."""
+    """Whether it is `org/name` or `name`, and its first part is not a local folder, which would make it a path."""
     return bool(HUB_ID.fullmatch(path)) and not os.path.isdir(path.split("/")[0])
 
 
 def prepare_hub(cfg: "Config") -> None:
-    """Set HF_HUB_OFFLINE where `cfg` names something on the hub and its server does not answer.
+    """Set HF_HUB_OFFLINE if `cfg` names something on the hub and its server does not answer.
 
-    A user's own setting stays, and behind a proxy nothing is tried: only the proxy knows.
+    A user's own setting stays. Behind a proxy nothing is tried, since a direct connection would fail anyway.
     """
     if uses_hub(cfg):
         go_offline_without_answer()
 
 
 def is_offline() -> bool:
-    """Whether nothing is asked of the hub: by the user's setting, or since it did not answer."""
+    """Whether the hub is not used: by the user's setting, or because it did not answer."""
     return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def find_cached(hub_id: str, file: str) -> Path | None:
-    """A file of a model in the hub's cache, of the commit that its main branch was at."""
+    """A file of a model in the hub's cache, at the last known commit of its main branch; or None."""
     cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or _find_home() / "hub")
     folder = cache.expanduser() / f"models--{hub_id.replace('/', '--')}"
     try:
@@ -58,7 +58,7 @@ def find_cached(hub_id: str, file: str) -> Path | None:
 
 @cache
 def fetch(hub_id: str, file: str) -> Path | None:
-    """A file of a model, from the hub into its cache; None where the hub does not answer or does not give it."""
+    """A file of a model, downloaded into the hub's cache; None if the hub does not answer or refuses it."""
     go_offline_without_answer()
     if is_offline() or not is_hub_id(hub_id):
         return None
@@ -66,12 +66,12 @@ def fetch(hub_id: str, file: str) -> Path | None:
 
     try:
         return Path(hf_hub_download(hub_id, file, etag_timeout=TIMEOUT_S))
-    except Exception:  # the hub's errors share no base class; each means that the file cannot be had
+    except Exception:  # the hub's errors have no common base class; each means that the file is not available
         return None
 
 
 def has_token() -> bool:
-    """Whether the hub's client finds a token: in the environment, or where `hf auth login` puts it."""
+    """Whether the hub's client finds a token: in the environment, or where `hf auth login` writes it."""
     if any(os.environ.get(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")):
         return True
     return Path(os.environ.get("HF_TOKEN_PATH") or _find_home() / "token").expanduser().is_file()
@@ -82,7 +82,7 @@ def _find_home() -> Path:
 
 
 def go_offline_without_answer() -> None:
-    """Set HF_HUB_OFFLINE where the server does not answer; a user's own setting stays, and so does a proxy's work."""
+    """Set HF_HUB_OFFLINE if the server does not answer; not if the user set it or uses a proxy."""
     if "HF_HUB_OFFLINE" in os.environ or any(name in os.environ for name in PROXIES):
         return
     address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
@@ -98,7 +98,7 @@ def uses_hub(cfg: "Config") -> bool:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Whether a connection opens. In a thread of its own: looking up a name can hang longer than any timeout."""
+    """Whether a connection opens. In a thread of its own, since looking up a name can take longer than any timeout."""
     opened = []
 
     def connect() -> None:

@@ -18,7 +18,7 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.trl_ranges import RENAMED
 from rlhf_exp.config.values import is_slip, list_names, nearest
 
-# Other words for what we have, by the last part of a key; of several keys the first that the algorithm has.
+# Other names of existing keys, by the last part of a key; of several keys the first that the algorithm has.
 SYNONYMS = {
     "lr": ("algo.args.learning_rate",),
     "epochs": ("algo.args.num_train_epochs",),
@@ -63,7 +63,7 @@ _NOTES = {"warmup_ratio": ", of which a value below 1 is a share of all steps"}
 
 
 def known_keys(algo: str = "grpo") -> list[str]:
-    """Every key that the command line can override with `algo=`, dotted, and the groups without keys of their own."""
+    """Every dotted key that the command line can override with this `algo=`, and the groups without their own keys."""
     keys = [key for key in _list_keys(Config, "") if not key.startswith("algo.") or key in _list_option("algo", algo)]
     at = keys.index("algo.args") + 1
     args = [f"algo.args.{name}" for name in load_arguments(algo) if name not in RENAMED]
@@ -72,7 +72,7 @@ def known_keys(algo: str = "grpo") -> list[str]:
 
 
 def refuse_key(key: str, algo: str = "grpo") -> str:
-    """Why `key` is refused, with the nearest that exists: among its neighbours, then among all."""
+    """Why `key` is refused, with the nearest existing key: among those of the same group, then among all."""
     place, _, end = key.rpartition(".")
     if owners := _list_owners(key):
         group = owners[0].partition("=")[0]
@@ -87,7 +87,7 @@ def refuse_key(key: str, algo: str = "grpo") -> str:
 
 
 def schemas(hint: Any) -> list[type]:
-    """The dataclasses that a key may hold: one, several (a task's), or none."""
+    """The dataclasses that a key may hold: one, several (for `task`), or none."""
     return [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
 
 
@@ -101,7 +101,7 @@ def _list_keys(schema: type, path: str) -> list[str]:
 
 
 def _list_owners(key: str) -> list[str]:
-    """`group=option` for each option that has the key; a task that another task lends is chosen in its place."""
+    """`group=option` for each option that has the key; the task inside another task is chosen as task@task.of."""
     if key.startswith("algo.args."):
         end = key.removeprefix("algo.args.")
         return [f"algo={algo}" for algo in ALGORITHMS if end in load_arguments(algo) and end not in RENAMED]

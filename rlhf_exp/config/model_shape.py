@@ -1,11 +1,11 @@
-"""What is known of the start model before anything loads: its shape, from its config.json alone, and its parameters.
+"""Finds the start model's shape and number of parameters before anything loads, from its config.json alone.
 
     shape = find_shape("Qwen/Qwen3-1.7B", None, None, None)
     shape.parameters, shape.source      # 1720574976, "the shape of Qwen/Qwen3-1.7B that ships with the package"
 
-The shape of a folder is that of its config.json, or of the base of its adapter, and where that does not
-tell the parameters exactly they are counted in the headers of its safetensors; that of a hub id stands in the hub's
-cache, or is one of the four that ship (KNOWN), or is asked of the hub, where it answers.
+For a folder, the shape is that of its config.json or of its adapter's base; if that does not determine the parameters
+exactly, they are counted in the headers of its safetensors. For a hub id, it comes from the hub's cache, else from the
+four shapes in KNOWN, else from the hub if it answers.
 """
 
 import json
@@ -68,14 +68,14 @@ GPT2_NAMES = {
     "intermediate_size": "n_inner",
     "max_position_embeddings": "n_positions",
 }
-COUNTED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3")  # exactly, by config.json
+COUNTED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3")  # exactly, from config.json
 ASSETS = Path(__file__).parent.parent / "assets"
 _FLOATS = ("F64", "F32", "F16", "BF16")
-MOST_HEADER = 100_000_000  # bytes, safetensors' own bound
+MOST_HEADER = 100_000_000  # bytes; the limit of safetensors itself
 
 
 class Shape(NamedTuple):
-    """`parameters` and `context` are None where they are not known; `source` says where they are from, or why not."""
+    """`parameters` and `context` are None if not known; `source` says where they come from, or why they are not."""
 
     parameters: int | None
     context: int | None
@@ -84,7 +84,7 @@ class Shape(NamedTuple):
 
 
 def find_shape(path: str | None, base: str | None, init: dict | None, name: str | None) -> Shape:
-    """The shape of a model that is named as cfg.model names it: `path` null is an option that ships, `name`."""
+    """The shape of a model; arguments as in cfg.model. `path` null means the shipped option `name`."""
     if init is not None:
         values = dict(init) | {"model_type": init.get("architecture")}
         values["vocab_size"] = INIT_VOCABULARY.get(init.get("tokenizer"))
@@ -126,9 +126,9 @@ def count_parameters(config: dict[str, Any]) -> int | None:
 
 
 def count_weights(folder: Path) -> int | None:
-    """Values in the folder's safetensors, by the headers alone; None where it has none, or they are packed.
+    """The number of values in the folder's safetensors, from the headers alone; None without any, or if packed.
 
-    A tied head is stored once or not at all, and packed weights (4 and 8 bits) are shorter than what they stand for.
+    A tied head is stored once or not at all; packed weights (4 and 8 bits) have fewer values than parameters.
     """
     counts = [_count_file(str(file), file.stat().st_mtime_ns) for file in sorted(folder.glob("model*.safetensors"))]
     return sum(counts) if counts and None not in counts else None
@@ -136,7 +136,8 @@ def count_weights(folder: Path) -> int | None:
 
 @cache
 def _count_file(file: str, changed: int) -> int | None:
-    """Of one file, as it was when it last changed. It begins with eight bytes of length, then JSON of the tensors."""
+    """The count for one file; `changed` makes the cache forget an older version. The header is eight bytes of length,
+    then a JSON of the tensors."""
     try:
         with open(file, "rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
@@ -149,8 +150,8 @@ def _count_file(file: str, changed: int) -> int | None:
 
 
 def find_start_model(adapter: Path, recorded: str) -> str | None:
-    """The start model beside an adapter whose run made it in its own folder, so that a run can be moved; None where
-    its recorded base is another."""
+    """The start model in the run folder of an adapter, so that a run can be moved; None if the run did not make its
+    start model itself, by the base that the adapter recorded."""
     if Path(recorded).name != "start_model":
         return None
     beside = [folder / "start_model" for folder in adapter.resolve().parents[:2]]  # of RUN/model, RUN/checkpoints/x
@@ -158,12 +159,12 @@ def find_start_model(adapter: Path, recorded: str) -> str | None:
 
 
 def common_names(config: dict[str, Any]) -> dict[str, Any]:
-    """The config with GPT-2's own names under the common ones beside."""
+    """The config with GPT-2's values also under the names that other models use."""
     return config | {name: config[own] for name, own in GPT2_NAMES.items() if own in config}
 
 
 def _find_base(adapter: Path, base: str | None) -> Shape:
-    """Of an adapter's base, as models/adapters.py finds it."""
+    """The shape of an adapter's base, which is found as in models/."""
     named = base or _load(adapter / "adapter_config.json").get("base_model_name_or_path")
     if base is None and named is not None:
         named = find_start_model(adapter, str(named)) or named
@@ -222,7 +223,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 @cache
 def _parse(path: str, changed: int) -> dict[str, Any]:
-    """The JSON of the file as it was when it last changed: every default of a run asks for it."""
+    """The JSON of the file, cached until it changes, since every default of a run asks for it."""
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What is refused of the command line before Hydra reads it: secrets, and what Hydra takes and does nothing with.
+"""Refuses overrides before Hydra reads them: secrets, and overrides that Hydra accepts without any effect.
 
 check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without the value
 """
@@ -17,7 +17,7 @@ _OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
 
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
-    """One line a problem. Hydra writes what is typed into a sweep's folder, and a secret would stand there."""
+    """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
     secrets = [key for text in overrides for key in _list_keys(text) if is_secret(key)]
     return [refuse_secret(key) for key in secrets] + [
         line for text in overrides for line in (_refuse_empty(text), _refuse_option(text)) if line
@@ -25,7 +25,7 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
 
 
 def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """A line for a rate of the model that was typed where the algorithm's own does not follow it."""
+    """A line for a typed learning rate of the model that has no effect, since the algorithm's own rate is set."""
     args = OmegaConf.to_container(cfg.algo.args)
     if "model.learning_rate" in str(args.get("learning_rate", "")):
         return []
@@ -38,7 +38,7 @@ def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
 
 
 def _list_keys(text: str) -> list[str]:
-    """The key of an override, and those of a mapping that is its value; other values are the user's own texts."""
+    """The key of an override, and the keys in its value if that is a mapping; other values are the user's texts."""
     key, _, value = text.partition("=")
     key = key.strip().lstrip("+~")
     inside = _NAMED.findall(value) if value.lstrip().startswith(("{", "[")) else []
@@ -55,7 +55,7 @@ def _refuse_empty(text: str) -> str | None:
 
 
 def _refuse_option(text: str) -> str | None:
-    """The name says which option of a group was chosen; changed alone it would contradict the rest."""
+    """Refuse to change only the name of a group's option, which would contradict its other keys."""
     found = _OPTION.fullmatch(text)
     if found is None:
         return None

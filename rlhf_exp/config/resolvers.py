@@ -1,4 +1,4 @@
-"""What conf/ uses that is not YAML: the resolvers, `${rlhf_exp.NAME:...}`, and what the table of algorithms gives."""
+"""Defines for conf/ the resolvers `${rlhf_exp.NAME:...}`, and the configs that come from the table of algorithms."""
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
@@ -8,7 +8,7 @@ from rlhf_exp.config import defaults, device
 
 
 def register_resolvers() -> None:
-    """Make them known to OmegaConf and Hydra; a second call changes nothing."""
+    """Register them with OmegaConf and Hydra; a second call changes nothing."""
     resolvers = {
         "default": defaults.resolve_default,
         "rate": defaults.resolve_rate,

@@ -1,6 +1,6 @@
-"""The experiment's own keys: one dataclass a group, each key with its type and its range.
+"""The keys of an experiment: one dataclass per group, each key with its type and its range.
 
-TRL's arguments are not here: they go through `algo.args` untouched.
+TRL's arguments are not here: `algo.args` passes them on unchanged.
 """
 
 from bisect import bisect_right
@@ -25,7 +25,7 @@ class Hybrid:
 
 @dataclass(frozen=True)
 class Curriculum:
-    """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first being 0; empty is off."""
+    """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first is 0. Empty: off."""
 
     budgets: list[int] = within(TOKENS)
     from_steps: list[int] = within(STEPS)
@@ -64,7 +64,7 @@ class Ppo:
 
 @dataclass(frozen=True)
 class Plain:
-    """Every other algorithm: it has no keys of its own beside TRL's."""
+    """Every other algorithm: it has no keys except TRL's."""
 
     name: Literal[tuple(name for name in ALGORITHMS if name not in ("grpo", "ppo"))]
     args: dict[str, Any]

@@ -2,7 +2,7 @@
 
     args = build_args(cfg)     # a GRPOConfig, SFTConfig, ...
 
-config.py has checked names, types and ranges by then, without an import where it can. Here the installed TRL decides.
+compose.py has checked names, types and ranges before, without importing TRL. Here the installed TRL itself decides.
 """
 
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_args(cfg: Config) -> list[str]:
-    """One line for each of `algo.args` that the installed TRL does not know or that cannot be right."""
+    """One line for each of `algo.args` that the installed TRL does not know or does not accept."""
     known = inspect_arguments(cfg.algo.name)
     problems = find_problems(cfg.algo.name, cfg.algo.args, _own_keys(cfg, known), known, refuse_key)
     found = [line for lines in problems.values() for line in lines]
@@ -43,12 +43,12 @@ def build_args(cfg: Config) -> "TrainingArguments":
 
 
 def _own_keys(cfg: Config, known: dict[str, Any]) -> dict[str, Any]:
-    """The algorithm's own keys, where they are its config's arguments too: PPO's config is ours."""
+    """The algorithm's own keys that its config class also has as arguments, as PPOConfig has."""
     return {name: value for name, value in vars(cfg.algo).items() if name in known.keys() - {"name", "args"}}
 
 
 def _check_machine(cfg: Config) -> list[str]:
-    """What `device=auto` could only guess at, and packages that TRL looks for late."""
+    """Check what `device=auto` could only guess, and packages that TRL would look for later."""
     import torch
 
     problems = []

@@ -1,13 +1,14 @@
-"""The arguments of TRL's config classes, and what is wrong with those that a config gives; needs no TRL to say so.
+"""Knows the arguments of TRL's config classes, and finds problems in those of a config, without importing TRL.
 
     known = load_arguments("grpo")
     known["beta"]                                     # Argument(annotation=float, default=0.0)
     find_problems("grpo", {"beta": -1}, [], known, refuse_key)     # {..., "range": ["algo.args.beta=-1: ..."]}
 
-Importing TRL takes seconds, so names, types and defaults stand in assets/trl_arguments.json, of the versions named
-there. Where others are installed, the import decides. After a change of either version, or of PPOConfig:
+Importing TRL takes seconds, so assets/trl_arguments.json records names, types and defaults for the versions named
+there. With other versions installed, TRL is imported instead. After a change of a version, of PPOConfig, or of the
+algorithms:
 
-    python -m rlhf_exp.config.trl_arguments      # writes the file anew
+    python -m rlhf_exp.config.trl_arguments      # rewrites the file
 """
 
 import ast
@@ -47,14 +48,14 @@ def load_config_class(algo: str) -> type:
 
 
 def load_arguments(algo: str) -> dict[str, Argument]:
-    """The arguments of the installed TRL: from the file where it is of the installed versions, else imported."""
+    """The arguments of the installed TRL: from the file if its versions are the installed ones, else by import."""
     recorded = _read_file()
     return _parse_arguments(algo) if recorded["versions"] == read_versions() else inspect_arguments(algo)
 
 
 @cache
 def inspect_arguments(algo: str) -> dict[str, Argument]:
-    """The arguments as the installed TRL declares them; a type is narrowed to the choices that TRL names."""
+    """The arguments as the installed TRL declares them; a type is narrowed to the choices that TRL lists."""
     config_class = load_config_class(algo)
     hints, found = get_type_hints(config_class), {}
     for item in fields(config_class):
@@ -70,11 +71,11 @@ def find_problems(
     known: Mapping[str, Argument],
     refuse: Callable[[str, str], str],
 ) -> dict[str, list[str]]:
-    """Lines by their kind: `unknown`, `type`, `range`.
+    """Problems by kind: `unknown`, `type`, `range`; one line each.
 
     Args:
-        own: the algorithm's own keys, which stand beside args.
-        refuse: of a key and an algorithm, why there is no such key (keys.refuse_key).
+        own: the algorithm's own keys, which are set beside args, not in it.
+        refuse: takes a key and an algorithm, and says why there is no such key (keys.refuse_key).
     """
     ranges = RANGES | ({} if ALGORITHMS[algo].compares_groups else {"num_generations": RANGES["steps_per_generation"]})
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
@@ -97,7 +98,7 @@ def find_problems(
 
 
 def are_losses(algo: str, value: Any) -> bool:
-    """Whether a loss, or each of a list, is one of the algorithm's; true where it has no name for its loss."""
+    """Whether a loss, or each one in a list, is one of the algorithm's; true if the algorithm's loss has no name."""
     losses = ALGORITHMS[algo].losses
     return not losses or all(loss in losses for loss in (value if isinstance(value, list) else [value]))
 
@@ -108,12 +109,12 @@ def refuse_secret(key: str) -> str:
 
 
 def read_versions() -> dict[str, str | None]:
-    """The installed versions that decide which arguments there are."""
+    """The installed versions of the packages that declare the arguments."""
     return {name: find_version(name) for name in PACKAGES}
 
 
 def write_file() -> None:
-    """Write the file from the installed TRL, one argument a line."""
+    """Write the file from the installed TRL, one argument per line."""
     blocks = []
     for algo in ALGORITHMS:
         lines = [
@@ -167,7 +168,7 @@ def _read_type(node: ast.expr) -> Any:
 
 
 def _narrow(choices: Any, hint: Any) -> Any:
-    """The annotation as a Literal where the choices are known."""
+    """The annotation, as a Literal if the choices are known."""
     if not choices:
         return hint
     closed = Literal[tuple(choices)]

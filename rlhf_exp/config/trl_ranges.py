@@ -1,7 +1,7 @@
-"""What TRL's arguments may be, beyond their types: ranges, closed choices, old names, secrets. Tables only.
+"""Tables of what TRL's arguments may be, beyond their types: ranges, closed choices, old names, secrets.
 
-TRL accepts `learning_rate=1e9`, `beta=-1` and `scale_rewards="nope"` and fails late or never. An upper bound is where
-a value is a typing mistake, far above what anybody trains with.
+TRL accepts `learning_rate=1e9`, `beta=-1` and `scale_rewards="nope"` and fails late or never. Upper bounds are far
+above any value in use, so that a value beyond them is a typing mistake.
 """
 
 _COUNT, _SHARE, _WEIGHT, _STEPS = ">= 1, <= 65536", ">= 0, <= 1", ">= 0, <= 1000", ">= 1, <= 10000000"
@@ -97,7 +97,7 @@ RANGES = {
     "torch_empty_cache_steps": _STEPS,
 }
 
-# Closed choices that TRL annotates as plain text and looks at only while it trains. Losses: algorithms.py.
+# Closed choices that TRL annotates as plain text and checks only during training. For losses see algorithms.py.
 CHOICES = {
     "scale_rewards": ("group", "batch", "none", True, False),
     "importance_sampling_level": ("token", "sequence"),
@@ -106,13 +106,13 @@ CHOICES = {
     "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
 }
 
-# TRL takes these as text too, which is JSON, or else fails late: in YAML a mapping is written as one.
+# TRL also accepts these as JSON text, and fails late for any other text; in YAML write a mapping.
 MAPPINGS = (
     *("model_init_kwargs", "generation_kwargs", "chat_template_kwargs", "lr_scheduler_kwargs", "dataset_kwargs"),
     *("activation_checkpointing_kwargs", "transformers_continuous_batching_config"),
 )
 
-# transformers 5 takes the new name where both are set, and ours is set: the old one would be ignored in silence.
+# transformers 5 silently ignores the old name if the new one is set too, and the configs set the new one.
 RENAMED = {
     "gradient_checkpointing": "activation_checkpointing",
     "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",

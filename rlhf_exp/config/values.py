@@ -1,4 +1,4 @@
-"""Does a value fit: its type, its range, its name. Pure functions; an annotation is a field's type hint.
+"""Checks whether a value fits: its type, its range, its name. Pure functions; an annotation is a field's type hint.
 
     >>> find_problem("max_tokens", 0, int, ">= 1")
     ('range', 'max_tokens=0: must be a whole number >= 1')
@@ -17,11 +17,11 @@ from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 HIDDEN = "(hidden)"
-MANY = 12  # a message lists at most so many valid names
+MANY = 12  # the most valid names in a message
 
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _SECRET = re.compile(r"(^|_)(token|secrets?|passwords?|passwd|api_?keys?|access_?keys?)$", re.IGNORECASE)
-_NO_SECRETS = ("eos_token", "pad_token", "bos_token", "unk_token")  # texts of a tokenizer
+_NO_SECRETS = ("eos_token", "pad_token", "bos_token", "unk_token")  # plain texts for a tokenizer
 _NO_SECRETS_IN = ("reward.functions", "reward.weights")  # names that the user gives to rewards
 _WORDS = {
     int: "a whole number",
@@ -39,14 +39,14 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     >>> nearest("bta", ["seed", "algo.args.beta"])
     'algo.args.beta'
 
-    One typing mistake comes before a name that only begins alike, that before one that is alike on the whole; of equal
-    ones the first whose place is most alike, then the first.
+    A name with one typing mistake is preferred to one with the same beginning, and that to one with a similar spelling;
+    of equally near names the one in the most similar place, then the first.
     """
     ends: dict[str, list[str]] = {}
     for known in names:
         ends.setdefault(known.rpartition(".")[2], []).append(known)
     place, _, end = name.rpartition(".")
-    # Letters that are all there, in another order or number, before another letter: pf16 is fp16 rather than bf16.
+    # The same letters in another order or number are nearer than another letter: pf16 is fp16 rather than bf16.
     slips = sorted(
         (known for known in ends if is_slip(end, known)),
         key=lambda known: len(known) == len(end) and sorted(known) != sorted(end),
@@ -58,7 +58,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def is_slip(typed: str, meant: str) -> bool:
-    """Whether one letter is too many, missing, another, or two neighbours have changed places."""
+    """Whether one letter is added, missing or wrong, or two neighbouring letters are swapped."""
     shorter, longer = sorted((typed, meant), key=len)
     if len(longer) - len(shorter) == 1:
         return any(longer[:i] + longer[i + 1 :] == shorter for i in range(len(longer)))
@@ -82,7 +82,7 @@ def suggest(name: Any, names: Iterable[str]) -> str:
 
 
 def find_problem(key: str, value: Any, annotation: Any, bounds: str | None = None) -> tuple[str, str] | None:
-    """(kind, line) where `value` does not fit, else None. Kind is "type" or "range"."""
+    """(kind, line) if `value` does not fit, else None. The kind is "type" or "range"."""
     if not fits(value, annotation):
         kind = "type"
     elif bounds and not all(in_range(number, bounds) for number in _numbers(value)):
@@ -97,7 +97,7 @@ def find_problem(key: str, value: Any, annotation: Any, bounds: str | None = Non
 
 
 def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = None) -> list[tuple[str, str]]:
-    """As `find_problem`; of a mapping, each entry that does not fit has a line of its own."""
+    """As `find_problem`, but each entry of a mapping that does not fit has a line of its own."""
     entry = next((part for part in (annotation, *typing.get_args(annotation)) if typing.get_origin(part) is dict), None)
     if entry is None or not isinstance(value, dict):
         found = [find_problem(key, value, annotation, bounds)]
@@ -108,7 +108,7 @@ def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = No
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether a value from YAML is of the type. True is not a number; 1 is a float, NaN and infinity are none."""
+    """Whether a value from YAML is of the type. True is not a number; 1 is also a float; NaN and infinity are not."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is Any:
         return True
@@ -141,7 +141,7 @@ def choices(annotation: Any) -> list[str]:
 
 
 def list_names(annotation: Any) -> list[str]:
-    """The names that a mapping may hold; none where it may hold any, or is none."""
+    """The names that a mapping may hold; empty if it may hold any name, or if it is not a mapping."""
     return choices(typing.get_args(annotation)[0]) if typing.get_origin(annotation) is dict else []
 
 
@@ -200,7 +200,7 @@ def assign(key: str, value: Any) -> str:
 
 
 def is_secret(key: Any) -> bool:
-    """Whether a key, dotted or not, is named as what holds a secret."""
+    """Whether the name of a key, dotted or not, is that of a secret."""
     place, _, end = str(key).rpartition(".")
     return bool(_SECRET.search(end)) and end not in _NO_SECRETS and place not in _NO_SECRETS_IN
 
@@ -210,7 +210,7 @@ def _alike(one: str, other: str) -> float:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether no number in it, however deep, is NaN or infinite."""
+    """Whether no number in it, at any depth, is NaN or infinite."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -231,6 +231,6 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _closed(parts: tuple) -> list:
-    """The parts of a union. Beside an enum `str` only spells its members, as in `SchedulerType | str`."""
+    """The parts of a union, without the `str` of `SchedulerType | str`, which only spells the enum's members."""
     has_enum = any(isinstance(part, type) and issubclass(part, enum.Enum) for part in parts)
     return [part for part in parts if not (has_enum and part is str)]

@@ -1,4 +1,4 @@
-"""Refuses a task that lacks what the algorithm learns from, a loss of another algorithm, and what TRL refuses late."""
+"""Refuses a task without the data that the algorithm needs, a wrong loss, and what TRL would refuse only later."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_algo(cfg: "Config") -> list[str]:
-    """Whether the task gives what the algorithm learns from, and the loss is one of its own."""
+    """Whether the task provides the data that the algorithm needs, and the loss is one of the algorithm's."""
     algo, task, problems = cfg.algo.name, cfg.task.name, []
     row, gives = ALGORITHMS[algo], cfg.task.provides
     need = row.learns_from
@@ -38,7 +38,7 @@ def check_algo(cfg: "Config") -> list[str]:
 
 
 def _check_sync(cfg: "Config") -> list[str]:
-    """Whether there is a reference of its own that could follow the policy; TRL asks only after the baseline."""
+    """Whether there is a separate reference that could follow the policy; TRL would refuse it late."""
     args = cfg.algo.args
     if not args.get("sync_ref_model"):
         return []

@@ -1,4 +1,4 @@
-"""Calls every rule on values that each fit their type; compose.py calls it, and paths.py then looks at the disk.
+"""Calls every rule on values that each fit their type and range; compose.py calls it, then paths.py.
 
 find_conflicts(cfg)  ->  ["reward=model: needs reward.path, ..."]
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def find_conflicts(cfg: "Config") -> list[str]:
-    """Values that are each allowed and do not go together, one line each."""
+    """Values that are allowed alone but not together, one line each."""
     if found := check_size(cfg):
         return found
     checks = (

@@ -1,4 +1,4 @@
-"""Refuses steps without whole groups: their completions must be a multiple of `num_generations`."""
+"""Refuses a number of completions per step that is not a multiple of `num_generations`, the size of a group."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_groups(cfg: "Config", known: "Mapping[str, Argument] | None" = None) -> list[str]:
-    """Whether a step holds whole groups; `known` gives the defaults of what the config leaves to TRL."""
+    """Whether a step consists of whole groups; `known` gives TRL's defaults for arguments that the config lacks."""
     if not ALGORITHMS[cfg.algo.name].compares_groups:
         return []
     known = known or load_arguments(cfg.algo.name)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def check_grpo(cfg: "Config") -> list[str]:
-    """Whether a share is given for a loss that mixes, and a curriculum rises, from step 0, within budget and steps."""
+    """Whether `alpha` is set only for the hybrid loss, and a curriculum rises from step 0, within budget and steps."""
     if not isinstance(cfg.algo, Grpo):
         return []
     problems, alpha, loss = [], cfg.algo.hybrid.alpha, cfg.algo.args.get("loss_type")

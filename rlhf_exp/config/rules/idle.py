@@ -1,4 +1,4 @@
-"""Refuses arguments of TRL's that would have no effect, or that belong to another choice than the one made."""
+"""Refuses TRL's arguments that would have no effect, or only with another value of another argument."""
 
 from typing import TYPE_CHECKING
 
@@ -27,9 +27,9 @@ IDLE = {
     "run_name": "a run is named by output_dir, and in W&B by logging.name",
     "local_rank": "the launcher says it; leave it out",
 }
-"""Whatever value differs from TRL's default is refused."""
+"""Any value other than TRL's default is refused."""
 
-# Arguments by how their names begin (or their whole name), and what they are read with.
+# Arguments by the beginning of their names (or the whole name), and the argument and values with which they are read.
 READ_WITH = {
     "vllm_": ("use_vllm", (True,)),
     "sapo_": ("loss_type", ("sapo",)),
@@ -70,7 +70,7 @@ def check_idle(cfg: "Config") -> list[str]:
 
 
 def _check_order(algo: str, order: str) -> list[str]:
-    """TRL's sampler of prompts does not read the order; transformers groups rows by the length of one `input_ids`."""
+    """TRL's sampler of prompts ignores the order; transformers groups rows by the length of a single `input_ids`."""
     line = f"algo.args.train_sampling_strategy={order}"
     if ALGORITHMS[algo].online and order != "random":
         way = "leave it out: algo.args.shuffle_dataset says whether rows are shuffled"

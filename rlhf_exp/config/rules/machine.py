@@ -1,4 +1,4 @@
-"""What this machine has not."""
+"""Checks that required packages and hardware are present."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_machine(cfg: "Config") -> list[str]:
-    """Whether packages and hardware are there for what is asked."""
+    """Whether the packages and the hardware for this config are present."""
     problems = []
     if cfg.device.name == "cuda" and not device.cuda_major():
         problems.append("device=cuda: no usable GPU, or a CPU build of torch; use device=cpu or device=auto")

@@ -1,4 +1,4 @@
-"""Where a model cannot come from."""
+"""Rejects a model config without a usable source of weights, or of unknown size."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulatio
 
 
 def check_model(cfg: "Config") -> list[str]:
-    """Whether it is said where the weights come from."""
+    """Whether the config names one source of weights."""
     model = cfg.model
     if model.path is not None and model.init is not None:
         return [f"model.path={model.path}: not with model={model.name}, which starts from random weights"]
@@ -29,7 +29,7 @@ def check_model(cfg: "Config") -> list[str]:
 
 
 def check_size(cfg: "Config") -> list[str]:
-    """Whether the model's size is known where a default depends on it."""
+    """Whether the model's size is known if a default depends on it."""
     model = cfg.model
     unknown = [f"algo.args.{name}" for name in BY_SIZE if name in cfg.algo.args and cfg.algo.args[name] is None]
     shape = find_shape(model.path, model.base, model.init, model.name)

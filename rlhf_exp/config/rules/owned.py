@@ -1,8 +1,8 @@
-"""Refuses another value for an argument of TRL's that follows from a key of ours, and names that key.
+"""Refuses a TRL argument that contradicts the config key from which it is set, and names that key.
 
     owned_arguments(cfg)["seed"]     # Owned(value=0, instead="seed")
 
-Two values that differ would train with one and measure, name or record with the other.
+With two different values, the run would train with one, and measure, name or record the other.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Owned:
 
 
 def owned_arguments(cfg: "Config") -> dict[str, Owned]:
-    """What each argument must be, given our keys."""
+    """The value that each argument must have, by the config's own keys."""
     found = {
         "output_dir": Owned(f"{cfg.output_dir}/checkpoints", "output_dir"),
         "seed": Owned(cfg.seed, "seed"),
@@ -40,7 +40,7 @@ def owned_arguments(cfg: "Config") -> dict[str, Owned]:
 
 
 def owned_model_arguments(cfg: "Config") -> dict[str, Owned]:
-    """The same of `model_init_kwargs`: TRL loads the policy with them, and we what is measured."""
+    """The same for `model_init_kwargs`, with which TRL loads the policy, so that what is measured loads equally."""
     return {
         "dtype": Owned(cfg.model.dtype, "model.dtype"),
         "attn_implementation": Owned(cfg.model.attn_implementation, "model.attn_implementation"),
@@ -49,7 +49,7 @@ def owned_model_arguments(cfg: "Config") -> dict[str, Owned]:
 
 
 def check_owned(cfg: "Config") -> list[str]:
-    """Whether each argument is what our own key says."""
+    """Whether each argument has the value of its config key."""
     args = cfg.algo.args
     problems = _compare("algo.args", args, owned_arguments(cfg))
     given, wanted = args.get("model_init_kwargs"), owned_model_arguments(cfg)

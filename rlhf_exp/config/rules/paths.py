@@ -1,4 +1,4 @@
-"""Refuses missing files and folders that cannot be written; compose.py calls it beside conflicts.py.
+"""Refuses missing files and folders that cannot be written; compose.py calls it after conflicts.py.
 
 find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def find_missing_files(cfg: "Config") -> list[str]:
-    """Files that must be there and are not, folders that cannot be written."""
+    """Required files that are missing, and folders that cannot be written."""
     problems = [*find_missing_models(cfg), *_check_task(cfg)]
     if Path(cfg.output_dir).resolve() == Path("/"):
         problems.append(f"output_dir={cfg.output_dir}: is the root of the file system; use a folder of its own")
@@ -25,7 +25,7 @@ def find_missing_files(cfg: "Config") -> list[str]:
 
 
 def find_missing_models(cfg: "Config") -> list[str]:
-    """Folders that a key of model or reward names and that hold none."""
+    """Folders that a key of model or reward names but that hold no model."""
     problems = []
     for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base)):
         if path is None or is_hub_id(path):
@@ -46,7 +46,7 @@ def find_missing_models(cfg: "Config") -> list[str]:
 
 
 def find_missing_weights(cfg: "Config") -> list[str]:
-    """Folders of models without weights, which a run needs; other commands may read a tokenizer alone."""
+    """Model folders without weights, which a run needs; other commands may need only the tokenizer."""
     return [
         f"{key}={path}: holds no weights; must hold safetensors beside its config.json"
         for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base))
@@ -73,7 +73,7 @@ def _check_task(cfg: "Config") -> list[str]:
 
 
 def _refuse_folder(folder: Path) -> str | None:
-    """Why `folder` cannot be made or written, judged by the nearest parent that exists."""
+    """Why `folder` cannot be created or written, judged by its nearest existing parent; None if it can."""
     parent = folder
     while not os.path.lexists(parent):
         parent = parent.parent

@@ -1,4 +1,4 @@
-"""Whether the adapter is what `peft=` says."""
+"""Refuses keys of peft that contradict the chosen `peft=`."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def check_peft(cfg: "Config") -> list[str]:
-    """Whether lora and quantization are there where `peft=` names them, and only there."""
+    """Whether lora and quantization are set exactly if the chosen `peft=` has them."""
     peft = cfg.peft
     problems = []
     if peft.lora is None and peft.name != "none":

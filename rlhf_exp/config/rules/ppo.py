@@ -1,4 +1,4 @@
-"""Refuses arguments of TRL's that PPO does not have, and values of its own keys that contradict each other."""
+"""Refuses TRL's arguments that PPO does not have, and values of PPO's own keys that contradict each other."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,11 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (None, 1),
     "generation_kwargs": (None, {}),
 }
-"""Values of sampling arguments that leave the distribution as temperature, top_p and top_k make it."""
+"""Values of other sampling arguments with which only temperature, top_p and top_k shape the distribution."""
 
 
 def check_ppo(cfg: "Config") -> list[str]:
-    """Whether TRL's arguments are ones that PPO has, and its own keys fit each other."""
+    """Whether PPO has the given arguments of TRL, and its own keys fit together."""
     if not isinstance(cfg.algo, Ppo):
         return []
     args = cfg.algo.args

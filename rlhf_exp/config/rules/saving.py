@@ -1,4 +1,4 @@
-"""Refuses arguments of TRL's with which a resumed run would differ from a run that never stopped."""
+"""Refuses TRL's arguments with which a resumed run would differ from an uninterrupted one."""
 
 from typing import TYPE_CHECKING
 

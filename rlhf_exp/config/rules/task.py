@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def check_task(cfg: "Config") -> list[str]:
-    """Whether a task's own keys fit each other, and the algorithm may have its samples."""
+    """Whether a task's own keys fit together, and the algorithm can learn from its samples."""
     problems = [problem for key, task in cfg.task.list_sources() for problem in task.find_problems(key)]
     samples = getattr(cfg.task, "samples", None)
     if samples is not None and ALGORITHMS[cfg.algo.name].online:
