@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
-from rlhf_exp.models.sampled_kl import CompletionKL, measure_completions
+from rlhf_exp.models.kl import CompletionKL, measure_completions
 from rlhf_exp.models.scoring import completion_logits
 from rlhf_exp.rewards import score_completions
 
@@ -34,7 +34,7 @@ class HeldOut:
         completion_ids: (rows * k) lists of token ids, including the end token.
         truncated: (rows * k) whether the budget cut it off.
         kl: (rows * k) the sum over its tokens of KL(policy || start), in nats, at temperature 1.
-        kl_sampled: (rows * k) the same for the distributions that are sampled from (sampled_kl.py); None if these are
+        kl_sampled: (rows * k) the same for the distributions that are sampled from (kl.py); None if these are
             the models' own, or nothing is drawn.
         kl_outside: (rows * k) the probability that the policy draws a token which the start model, sampled in the same
             way, cannot draw: the mean over its tokens. None if `kl_sampled` is.
@@ -88,7 +88,7 @@ def measure_kl(
     pad_id: int,
     sampling: Sampling,
 ) -> list[CompletionKL]:
-    """KL(policy || start) of each (prompt ids, completion ids) row, in nats per completion (sampled_kl.py)."""
+    """KL(policy || start) of each (prompt ids, completion ids) row, in nats per completion (kl.py)."""
     policy, start = (partial(completion_logits, network, pad_id=pad_id) for network in (model, start_model))
     return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
 

@@ -11,7 +11,7 @@ from rlhf_exp.evaluation.completions import HeldOut, describe_samples, measure_k
 from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.sampled_kl import CompletionKL
+from rlhf_exp.models.kl import CompletionKL
 from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.rewards import build_rewards

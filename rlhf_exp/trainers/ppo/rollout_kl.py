@@ -12,7 +12,7 @@ import torch
 from trl.trainer.utils import use_adapter
 
 from rlhf_exp.models.generation import Sampling
-from rlhf_exp.models.sampled_kl import Row, measure_completions
+from rlhf_exp.models.kl import Row, measure_completions
 from rlhf_exp.models.scoring import completion_logits
 
 if TYPE_CHECKING:

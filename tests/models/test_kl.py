@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlhf_exp.models.generation import Sampling
-from rlhf_exp.models.sampled_kl import compare_sampled, measure_completions
+from rlhf_exp.models.kl import compare_sampled, measure_completions
 from rlhf_exp.models.scoring import token_kl
 
 PLAIN = Sampling(8)
@@ -165,8 +165,8 @@ def test_a_completion_is_the_sum_of_its_tokens_whatever_the_batch(monkeypatch, s
         return token_kl(logps, reference_logps)
 
     monkeypatch.setattr("rlhf_exp.models.scoring.BATCH_ELEMENTS", batch)
-    monkeypatch.setattr("rlhf_exp.models.sampled_kl.CHUNK_VALUES", chunk)
-    monkeypatch.setattr("rlhf_exp.models.sampled_kl.token_kl", watch)
+    monkeypatch.setattr("rlhf_exp.models.kl.CHUNK_VALUES", chunk)
+    monkeypatch.setattr("rlhf_exp.models.kl.token_kl", watch)
     found = measure_completions(score(logps), score(reference), rows, 11, sampling)
     assert sum(compared) == 27 and max(compared) <= max(1, chunk // 11)
     assert max(scored) <= max(batch, 9 * 11)
