@@ -4,38 +4,34 @@ probe = Probe.from_samples(start_model, rows, max_tokens=2048, pad_id=0)
 probe.measure(policy)     # {"probe/kl": 0.1, "probe/entropy": 1.2}
 """
 
+from collections.abc import Iterator
+
 import torch
 from transformers import PreTrainedModel
 
-from rlhf_exp.models.scoring import completion_logps, token_kl
+from rlhf_exp.models.kl import token_kl
+from rlhf_exp.models.scoring import Row, completion_logps, evaluating, split_rows
 
 
 class Probe:
     """Completions of the start model, fixed for a run, at whose tokens the policy's distributions are measured."""
 
-    def __init__(self, rows: list[tuple[list[int], list[int]]], batch_size: int, pad_id: int) -> None:
-        self._batches = [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
+    def __init__(self, rows: list[Row], vocabulary: int, pad_id: int) -> None:
+        self._batches = [[rows[i] for i in batch] for batch in split_rows(rows, vocabulary)]
         self._pad_id = pad_id
         self._start_logps: list[torch.Tensor] = []
 
     @classmethod
-    def from_samples(
-        cls,
-        start_model: PreTrainedModel,
-        rows: list[tuple[list[int], list[int]]],
-        max_tokens: int,
-        pad_id: int,
-        batch_size: int = 16,
-    ) -> "Probe":
-        """Take rows of (prompt ids, completion ids) until there are `max_tokens` completion tokens, and keep the start
-        model's log-probabilities at them: max_tokens x vocabulary float32 values in main memory."""
+    def from_samples(cls, start_model: PreTrainedModel, rows: list[Row], max_tokens: int, pad_id: int) -> "Probe":
+        """Take rows until there are `max_tokens` completion tokens, and keep the start model's log-probabilities at
+        them: max_tokens x vocabulary float32 values in main memory."""
         kept, left = [], max_tokens
         for prompt, completion in rows:
             if left <= 0:
                 break
             kept.append((prompt, completion[:left]))
             left -= len(completion)
-        probe = cls(kept, batch_size, pad_id)
+        probe = cls(kept, start_model.config.get_text_config().vocab_size, pad_id)
         probe._start_logps = [logps.cpu() for logps in probe._logps(start_model)]
         return probe
 
@@ -51,10 +47,8 @@ class Probe:
         return {"probe/kl": kl / tokens, "probe/entropy": entropy / tokens}
 
     @torch.no_grad()
-    def _logps(self, model: PreTrainedModel) -> list[torch.Tensor]:
+    def _logps(self, model: PreTrainedModel) -> Iterator[torch.Tensor]:
         """For each batch (tokens, vocabulary) float32: the log-probabilities at every completion position."""
-        training = model.training
-        model.eval()
-        found = [completion_logps(model, batch, self._pad_id) for batch in self._batches]
-        model.train(training)
-        return found
+        with evaluating(model):
+            for batch in self._batches:
+                yield completion_logps(model, batch, self._pad_id)

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
 from rlhf_exp.models.kl import CompletionKL, measure_completions
-from rlhf_exp.models.scoring import completion_logits
+from rlhf_exp.models.scoring import Row, completion_logits, evaluating
 from rlhf_exp.rewards import score_completions
 
 if TYPE_CHECKING:
@@ -84,13 +84,14 @@ def sample_held_out(
 def measure_kl(
     model: PreTrainedModel,
     start_model: PreTrainedModel,
-    rows: list[tuple[list[int], list[int]]],
+    rows: list[Row],
     pad_id: int,
     sampling: Sampling,
 ) -> list[CompletionKL]:
-    """KL(policy || start) of each (prompt ids, completion ids) row, in nats per completion (kl.py)."""
+    """KL(policy || start) of each row, in nats per completion (kl.py)."""
     policy, start = (partial(completion_logits, network, pad_id=pad_id) for network in (model, start_model))
-    return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
+    with evaluating(model):
+        return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
 
 
 def describe_samples(which: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:
@@ -119,10 +120,9 @@ def _sample(
     eos_ids = list_eos_ids(model, tokenizer)
     order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
     completions: list[list[int]] = [[] for _ in prompt_ids]
-    training = model.training
-    model.eval()
     devices = [] if model.device.type == "cpu" else [model.device]
     with (
+        evaluating(model),
         torch.random.fork_rng(devices),
         tqdm(total=len(order), desc=title, unit="row", leave=False, disable=None) as bar,
     ):
@@ -140,7 +140,6 @@ def _sample(
     if start_model is not None:
         rows, compared = list(zip(prompt_ids, completions, strict=True)), Sampling(1) if plain else sampling
         kl = measure_kl(model, start_model, rows, tokenizer.pad_token_id, compared)
-    model.train(training)
     truncated = [ids[-1] not in eos_ids for ids in completions]
     held_out = HeldOut(completions, truncated, [found.kl for found in kl])
     if plain:

@@ -23,6 +23,7 @@ from transformers.generation.logits_process import (
 
 from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.errors import NonFiniteLoss
+from rlhf_exp.models.scoring import evaluating
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer, RLOOTrainer
@@ -126,18 +127,13 @@ def sample_rollout(trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[i
 
     config = trainer.generation_config
     sampling = Sampling(config.max_new_tokens, trainer.temperature, trainer.top_p, trainer.top_k or 0)
-    training = trainer.model.training
-    with unwrap_model_for_generation(
+    gathered = unwrap_model_for_generation(
         trainer.model_wrapped,
         trainer.accelerator,
         gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
-    ) as model:
-        model.eval()
-        completion_ids = sample_completions(
-            model, prompt_ids, sampling, trainer.eos_token_ids, trainer._tokenizer.pad_token_id
-        )
-        model.train(training)
-    return completion_ids
+    )
+    with gathered as model, evaluating(model):
+        return sample_completions(model, prompt_ids, sampling, trainer.eos_token_ids, trainer._tokenizer.pad_token_id)
 
 
 def build_warpers(sampling: Sampling) -> LogitsProcessorList:

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 import torch
 
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.scoring import split_rows, token_kl
+from rlhf_exp.models.scoring import Row, split_rows
 
 CHUNK_VALUES = 2**22
 """Positions times vocabulary that are compared at once: about ten arrays of this size are in memory, in addition to the
 logits of one batch from both models."""
 
-Row = tuple[list[int], list[int]]
-Scorer = Callable[[list[Row]], torch.Tensor]
-"""(prompt ids, completion ids) rows -> (all completion tokens, vocabulary) logits at temperature 1."""
+Scorer = Callable[[list[Row]], list[torch.Tensor]]
+"""Rows -> the logits of each, (completion tokens, vocabulary) at temperature 1."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +46,29 @@ def measure_completions(
 ) -> list[CompletionKL]:
     """KL of each row's completion, in batches of rows of similar length; the sampling's temperature must be above 0."""
     found: dict[int, CompletionKL] = {}
+    n = max(1, CHUNK_VALUES // vocabulary_size)
     for batch in split_rows(rows, vocabulary_size):
         picked = [rows[i] for i in batch]
-        n = max(1, CHUNK_VALUES // vocabulary_size)
-        chunks = zip(policy(picked).split(n), reference(picked).split(n), strict=True)
-        parts = [_compare(*chunk, sampling) for chunk in chunks]
-        lengths = [len(completion) for _, completion in picked]
-        columns = [torch.cat(part).split(lengths) for part in zip(*parts, strict=True)]
-        for i, kl, sampled, outside in zip(batch, *columns, strict=True):
+        for i, *sides in zip(batch, policy(picked), reference(picked), strict=True):
+            chunks = zip(*(logits.split(n) for logits in sides), strict=True)
+            columns = zip(*(_compare(*chunk, sampling) for chunk in chunks), strict=True)
+            kl, sampled, outside = map(torch.cat, columns)
             found[i] = CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
     return [found[i] for i in range(len(rows))]
+
+
+def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor:
+    """KL(policy || reference) at each position, in nats, exact over the vocabulary.
+
+    Args:
+        logps, reference_logps: (tokens, vocabulary) float32, normalised.
+
+    Returns:
+        (tokens,) float32, at least 0: each term is p (r - 1 - log r) with r = q / p, which gives the same sum without
+        negative terms, so that rounding cannot make it negative (Schulman's k3, summed instead of sampled).
+    """
+    log_ratio = reference_logps - logps
+    return (logps.exp() * (torch.expm1(log_ratio) - log_ratio)).sum(-1)
 
 
 def compare_sampled(

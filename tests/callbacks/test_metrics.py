@@ -11,7 +11,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerS
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.scoring import completion_logits, completion_logps, token_kl
+from rlhf_exp.models import scoring
+from rlhf_exp.models.kl import token_kl
+from rlhf_exp.models.scoring import completion_logits, completion_logps
 
 ROWS = [([3, 4, 5], [6, 7, 1]), ([3], [8, 9, 10, 11, 1]), ([4, 4], [1])]
 
@@ -57,12 +59,14 @@ def test_logits_are_made_of_no_position_before_the_first_that_predicts_a_complet
     model.lm_head.register_forward_hook(lambda module, inputs, output: shapes.append(tuple(output.shape)))
     logits = completion_logits(model, [([3] * 40, [5, 1]), ([3] * 38, [6, 7, 8])], pad_id=0)
     assert shapes == [(2, 5, 16)]  # of the 42 positions those from the shorter prompt's last token on
-    assert logits.shape == (5, 16)
+    assert [row.shape for row in logits] == [(2, 16), (3, 16)]
 
 
-def test_the_probe_measures_zero_for_the_start_model_and_the_exact_mean_for_another():
+def test_the_probe_measures_zero_for_the_start_model_and_the_exact_mean_for_another(monkeypatch):
     start, policy = make_model(0), make_model(1)
-    probe = Probe.from_samples(start, ROWS, max_tokens=100, pad_id=0, batch_size=2)
+    monkeypatch.setattr(scoring, "BATCH_ELEMENTS", 1)  # each row is a batch
+    probe = Probe.from_samples(start, ROWS, max_tokens=100, pad_id=0)
+    assert len(probe._batches) == len(ROWS)
     assert probe.measure(start)["probe/kl"] == 0
     with torch.no_grad():
         p, q = completion_logps(policy, ROWS, 0).double(), completion_logps(start, ROWS, 0).double()

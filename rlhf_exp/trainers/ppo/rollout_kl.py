@@ -12,8 +12,8 @@ import torch
 from trl.trainer.utils import use_adapter
 
 from rlhf_exp.models.generation import Sampling
-from rlhf_exp.models.kl import Row, measure_completions
-from rlhf_exp.models.scoring import completion_logits
+from rlhf_exp.models.kl import measure_completions
+from rlhf_exp.models.scoring import Row, completion_logits, evaluating
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer
@@ -29,21 +29,19 @@ def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling
     ]
     policy = trainer.accelerator.unwrap_model(trainer.model)
 
-    def score(rows: list[Row]) -> torch.Tensor:
+    def score(rows: list[Row]) -> list[torch.Tensor]:
         with trainer.accelerator.autocast():
             return completion_logits(policy, rows, trainer._tokenizer.pad_token_id)
 
-    def score_reference(rows: list[Row]) -> torch.Tensor:
+    def score_reference(rows: list[Row]) -> list[torch.Tensor]:
         if trainer.ref_model is None:  # as in TRL: of an adapter, the base, or the adapter that training began with
             with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
                 return score(rows)
         with trainer.accelerator.autocast():
             return completion_logits(trainer.ref_model, rows, trainer._tokenizer.pad_token_id)
 
-    training = policy.training
-    policy.eval()
     size = policy.config.get_text_config().vocab_size
-    found = measure_completions(score, score_reference, list(zip(*sides, strict=True)), size, sampling)
-    policy.train(training)
+    with evaluating(policy):
+        found = measure_completions(score, score_reference, list(zip(*sides, strict=True)), size, sampling)
     columns = {"kl_exact": [one.sampled for one in found], "kl_outside": [one.outside for one in found]}
     return {name: torch.tensor(values, device=rollout["completion_ids"].device) for name, values in columns.items()}
