@@ -24,6 +24,12 @@ from rlhf_exp.config import compose
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
 
 
+def pytest_collection_modifyitems(items):
+    """Files with slow tests first: the worker that ends early takes over the quick ones, which share no fixture."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_collection_finish():
     gc.collect()
     gc.freeze()  # a run collects before each of its phases: 0.1 s and more over all that the libraries hold

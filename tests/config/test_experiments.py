@@ -235,6 +235,7 @@ def test_every_experiment_passes_its_dry_run(name, folders, capsys):
     assert capsys.readouterr().out.endswith("all checks passed\n")
 
 
+@pytest.mark.slow
 def test_every_study_has_a_dry_run_without_the_network(capsys, monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", lambda *args, **kwargs: pytest.fail("asked"))
     for name in EXPERIMENTS:
@@ -273,6 +274,7 @@ def run(command_line, tmp_path):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.endswith("_tiny") and name not in LONGER_BELOW])
 def test_every_twin_takes_two_steps(name, tmp_path, run):
     few = ["task.train_rows=64"] if name.startswith("hh_rlhf") else []

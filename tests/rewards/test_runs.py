@@ -43,6 +43,7 @@ def read_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_training_and_evaluation_record_every_reward_by_name(tmp_path, launch):
     done = launch(*(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
     assert done.returncode == 0, done.stderr

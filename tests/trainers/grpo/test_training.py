@@ -67,6 +67,7 @@ def test_what_changes_nothing_is_grpo_bit_for_bit(make_trainer):
         assert {row[metric] for row in read_log(ours)} <= {1.0, 0.0, 40.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [["loss_type=hybrid", "algo.hybrid.alpha=0.3", "algo.advantage_clip=0.6"], STAGES],
