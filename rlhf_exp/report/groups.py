@@ -17,11 +17,12 @@ REJECTION = "rejection sampling"
 
 
 def name_method(run: Run) -> str:
-    """ppo; grpo and its loss types by the loss; sft on the policy's own correct samples is rejection sampling."""
-    row, loss_type = run.algorithm, run.info.get("loss_type")
+    """The algorithm's name; the loss's where the algorithm is called by one of its losses (grpo); sft on the policy's
+    own correct samples is rejection sampling."""
+    row, algo, loss_type = run.algorithm, run.info.get("algo"), run.info.get("loss_type")
     if row and row.learns_from == DEMONSTRATIONS and run.config.get("task", {}).get("samples") is not None:
         return REJECTION
-    return str(loss_type if row and row.losses and not row.loss and loss_type else run.info.get("algo"))
+    return str(loss_type if row and algo in row.losses and loss_type else algo)
 
 
 def sort_runs(runs: list[Run]) -> list[Run]:

@@ -13,8 +13,8 @@ SUMMARY_NOTE = (
     "those of shares are in percentage points."
 )
 SEVERAL_NOTE = (
-    "Each row has {completions} completions, and counts once, by its mean over them; pass@k and majority@k are of draws"
-    " from them (Chen et al. 2021), counts of all of them."
+    "Each row has {completions} completions and counts once, by their mean; pass@k and majority@k are over draws from"
+    " them (Chen et al. 2021), the counts of outcomes over all of them."
 )
 LOSS_NOTES = {
     DEMONSTRATIONS: "Held-out loss is on held-out demonstrations, in nats per completion token",
