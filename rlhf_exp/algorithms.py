@@ -179,9 +179,6 @@ CRITIC_RATES: dict[str, Rates] = {
 TRL_SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
 """Arguments of GRPOConfig that generation=compact does not have."""
 
-ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
-TOKENIZERS = ("words", "bytes")
-
 
 def load_object(place: str) -> Any:
     """What stands at `module:name`; imports the module."""

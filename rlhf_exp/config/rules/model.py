@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from rlhf_exp.algorithms import ARCHITECTURES, TOKENIZERS
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.rules.paths import find_missing_models
 from rlhf_exp.config.values import suggest
@@ -10,6 +9,9 @@ from rlhf_exp.config.values import suggest
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
+
+ARCHITECTURES, TOKENIZERS = ("gpt2", "qwen2", "qwen3"), ("words", "bytes")
+"""Of models with random weights (models/untrained.py)."""
 
 BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
 """Arguments whose defaults depend on the model's size."""
