@@ -121,13 +121,11 @@ def _bias_table(figures: dict[str, Any]) -> Table:
 
 def _splits_table(figures: dict[str, Any]) -> Table:
     subsets = [name for name in figures["subsets"] if name != "all"]
-    if len(figures["splits"]) == len(subsets):  # the parts are the splits
-        rows = [part for part in _list_parts(figures) if part["subset"] != "all"]
-        return fill([Column("split", SUBSET), Column("rows", at("n"), count)], rows)
+    shown = [] if len(figures["splits"]) == len(subsets) else subsets  # the subsets may be the splits
     columns = [
         Column("split", lambda item: item[0]),
-        *(Column(name, lambda item, name=name: item[1].get(name, 0), count) for name in subsets),
-        Column("all", lambda item: sum(item[1].values()), count),
+        *(Column(name, lambda item, name=name: item[1].get(name, 0), count) for name in shown),
+        Column("all" if shown else "rows", lambda item: sum(item[1].values()), count),
     ]
     return fill(columns, figures["splits"].items())
 
