@@ -17,7 +17,6 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
@@ -47,7 +46,7 @@ def main() -> None:
     for name, chat in TOKENIZERS.items():
         tokenizer = AutoTokenizer.from_pretrained(args.tokenizers / name)
         title = f"{name}: chat template" if chat else f"{name}: plain text"
-        rows = [build_row(pair, PAIRS, chat) for pair in pairs]
+        rows = [build_row(pair, chat) for pair in pairs]
         prompts, answers = [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
         texts = report(title, n, lambda tokenizer=tokenizer, texts=(prompts, answers): render(tokenizer, *texts))
         report(

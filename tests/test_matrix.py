@@ -69,7 +69,7 @@ def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
     folders, algo, model, task, peft, capsys, monkeypatch
 ):
     for files in (gsm8k_files, hh_rlhf_files):
-        monkeypatch.setattr(files, "WRITTEN", 200)
+        monkeypatch.setattr(files, "SYNTHETIC_ROWS", 200)
     overrides = [f"algo={algo}", f"task={task}", f"model={model}", f"peft={peft}", "device=cpu", *FEW[task]]
     overrides += [f"model.path={folders[model]}"] if model in folders else []
     if ALGORITHMS[algo].minibatches > 1:

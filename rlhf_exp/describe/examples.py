@@ -84,7 +84,6 @@ def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 
 def _read_hh_rlhf(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
-    from rlhf_exp.algorithms import PAIRS
     from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, read_pairs, split_pairs
     from rlhf_exp.tasks.hh_rlhf.rows import build_row
 
@@ -93,7 +92,7 @@ def _read_hh_rlhf(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
     chat, examples = wants_chat(cfg, tokenizer), []
     for split, members in splits.items():
         for pair in members:
-            row = build_row(pair, PAIRS, chat)
+            row = build_row(pair, chat)
             turns, words = len(pair.history) + 1, sum(len(text.split()) for _, text in pair.history)
             answers = (row["chosen"], row["rejected"])
             examples.append(Example(pair.subset, split, turns, words, row["prompt"], answers))

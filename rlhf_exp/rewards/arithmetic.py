@@ -1,6 +1,7 @@
 r"""Computes the exact value of a short piece of arithmetic, in plain text or LaTeX.
 
-    evaluate(r"2 \times \frac{3}{4}")    # Fraction(3, 2)
+    >>> evaluate(r"2 \times \frac{3}{4}"), evaluate(r"\sqrt{2}")
+    (Fraction(3, 2), None)
 
 It reads decimals, `+ - *` and `/` with their signs and commands, parentheses, `\frac`, `\sqrt` (with an index), a power
 with an exponent below 100, a product without a sign (`2\sqrt{9}`, `(1/2)3`) and a mixed number (`1\frac{1}{2}`,

@@ -1,6 +1,7 @@
 r"""Reads the arithmetic that a thought claims, for the process reward: `expression = value`, in either order.
 
-    [claim.value for claim in read_claims("8 * 7 = 56 - 3 = 53 yes")]    # ["56", "53"]
+    >>> [(claim.expression.strip(), claim.value) for claim in read_claims("8 * 7 = 56 - 3 = 53 yes")]
+    [('8 * 7', '56'), ('56 - 3', '53')]
 
 A **step** is the longest sequence of numbers, operators and parentheses before an equal sign, with at least two
 numbers, together with the whole number or decimal after the sign. In a chain, `7 - 3 = 4 * 8 = 32`, that value begins

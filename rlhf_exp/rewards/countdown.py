@@ -4,7 +4,10 @@ In: the completion's text, of which the end is read (`keep_end`), the given numb
 `Grade`. Pure, exact, and linear in the length of any text: nothing is evaluated as code, there is no
 recursion, and only numbers that are available are ever converted.
 
-    grade("<think> 8 * 7 = 56 </think> <answer> ( 8 * 7 ) - 3 </answer>", [3, 7, 8], 53).score   # 1.0
+    >>> grade("<think> 8 * 7 = 56 </think> <answer> ( 8 * 7 ) - 3 </answer>", [3, 7, 8], 53)
+    Grade(outcome='correct', score=1.0, extracted='( 8 * 7 ) - 3')
+    >>> grade("<answer> 8 * 7 - 3 = 53 </answer>", [3, 7, 8], 50).outcome
+    'partial'
 
 How an answer is read:
 

@@ -1,4 +1,4 @@
-"""What a grader returns: Grade("partial", 0.1, "8 * 7 - 3")."""
+"""What a grader returns, such as `Grade("partial", 0.1, "8 * 7 - 3")`, and how much of a text it reads."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,6 +1,7 @@
 """Countdown in steps: rewards how near an answer is to the target, while the outcome rewards only right answers.
 
-    score("<answer> 8 * 7 + 3 </answer>", [8, 7, 3], 56)    # 0.2: 59 is within 10% of 56
+    >>> score("<answer> 8 * 7 + 3 </answer>", [8, 7, 3], 56)  # 59 is within 10% of 56
+    0.2
 
 | score | the answer |
 |---|---|

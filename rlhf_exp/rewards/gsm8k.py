@@ -3,7 +3,10 @@ r"""Grades a completion of a GSM8K word problem: its answer is one number, compa
 In: the completion's text, of which the end is read (`keep_end`), and the gold answer. Out: a `Gsm8kGrade`. Pure, and
 linear in the length of any text: nothing is evaluated as code, and there is no timeout.
 
-    grade("48 / 2 = 24 and 48 + 24 = 72.\n#### 72", "72")  ->  correct, score 1.0, strict, lenient
+    >>> grade("48 / 2 = 24 and 48 + 24 = 72. #### 72", "72")
+    Gsm8kGrade(outcome='correct', score=1.0, extracted='72', strict=True, lenient=True)
+    >>> grade("48 + 24 = 72 clips", "72").outcome
+    'partial'
 
 Strict reading: the last marker in the text that begins an answer.
 

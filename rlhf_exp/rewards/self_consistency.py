@@ -1,6 +1,7 @@
 """Rewards agreement with the majority: 1.0 for an answer that no other answer of its group outvotes, else 0.0.
 
-    agree(["a prompt"] * 4, ["1 + 2", "1 + 2", "3", None])    # [1.0, 1.0, 0.0, 0.0]
+    >>> agree(["a prompt"] * 4, ["1 + 2", "1 + 2", "3", None])
+    [1.0, 1.0, 0.0, 0.0]
 
 No gold answer is used (Zuo et al. 2025, arXiv:2504.16084): the policy's most frequent answer is rewarded, right or
 wrong.

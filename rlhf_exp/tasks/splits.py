@@ -1,6 +1,7 @@
 """Decides to which split a row belongs, by a hash of its text alone, so that no seed and no source can move it.
 
-split_of("a prompt", SHARES)  ->  "train"
+>>> split_of("a prompt", SHARES), bucket("a prompt")
+('train', 2)
 """
 
 from hashlib import blake2b

@@ -7,7 +7,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.overrides import check_overrides
 from rlhf_exp.config.values import HIDDEN, assign
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.jsonl import read_lines
+from rlhf_exp.tasks.sources import read_lines
 
 SECRET = "a secret would stand in the run's files; use the environment variable HF_TOKEN"
 NOT_EVALUATED = "has no effect, nothing is evaluated while training; eval.* is measured before and after"

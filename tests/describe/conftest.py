@@ -1,4 +1,4 @@
-"""Small HH-RLHF files written by us, and configs that read them."""
+"""Small synthetic HH-RLHF files, and configs that read them."""
 
 import json
 

@@ -2,12 +2,11 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config import ROOT
 from rlhf_exp.tasks.hh_rlhf.files import RawPair
 from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
 from rlhf_exp.tasks.hh_rlhf.rows import build_row
-from rlhf_exp.tasks.hh_rlhf.synthetic import write_pairs
+from rlhf_exp.tasks.hh_rlhf.synthetic import generate_pairs
 from rlhf_exp.tasks.lengths import measure, render
 
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"
@@ -15,7 +14,7 @@ CHATML = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>THINK{% endif %}"
 )
-WRITTEN = [parse_pair(RawPair("", subset, None, *texts))[0] for subset, *texts in write_pairs(60, seed=0)]
+PAIRS = [parse_pair(RawPair("", subset, None, *texts))[0] for subset, *texts in generate_pairs(60, seed=0)]
 
 
 def build_byte_tokenizer(chat_template=None):
@@ -27,12 +26,12 @@ def build_byte_tokenizer(chat_template=None):
 
 def list_texts(chat):
     """The prompts of the pairs, and their answers, in one form."""
-    rows = [build_row(pair, PAIRS, chat) for pair in WRITTEN]
+    rows = [build_row(pair, chat) for pair in PAIRS]
     return [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
 
 
 def test_a_plain_answer_counts_with_its_end_token():
-    for pair, (prompt, answers) in zip(WRITTEN, measure(build_byte_tokenizer(), *list_texts(chat=False)), strict=True):
+    for pair, (prompt, answers) in zip(PAIRS, measure(build_byte_tokenizer(), *list_texts(chat=False)), strict=True):
         assert prompt == len(pair.prompt)
         assert answers == tuple(1 + len(text) + 1 for text in (pair.chosen, pair.rejected))
 
@@ -41,11 +40,9 @@ def test_a_plain_answer_counts_with_its_end_token():
 def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(think):
     tokenizer, texts = build_byte_tokenizer(CHATML.replace("THINK", think)), list_texts(chat=True)
     prompts, wholes = render(tokenizer, *texts)
-    question = WRITTEN[0].history[0][1]
+    question = PAIRS[0].history[0][1]
     assert prompts[0] == f"<user>{question}</s><assistant>{think}"
-    assert wholes[0] == [
-        f"<user>{question}</s><assistant>{text}</s>" for text in (WRITTEN[0].chosen, WRITTEN[0].rejected)
-    ]
+    assert wholes[0] == [f"<user>{question}</s><assistant>{text}</s>" for text in (PAIRS[0].chosen, PAIRS[0].rejected)]
     for (prompt, answers), alone, both in zip(measure(tokenizer, *texts), prompts, wholes, strict=True):
         assert prompt == len(alone)
         assert [prompt + answer for answer in answers] == [len(whole) for whole in both]

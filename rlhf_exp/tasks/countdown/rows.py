@@ -15,7 +15,7 @@ so no seed and no source can move a problem from one split to another:
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import combinations_with_replacement
 from math import comb
@@ -31,9 +31,9 @@ from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, check_template, prompts_per_rollout, splits, wants_chat
 from rlhf_exp.tasks.countdown.traces import reachable, write_trace
-from rlhf_exp.tasks.hub_rows import read_hub
-from rlhf_exp.tasks.jsonl import read_lines
+from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few
 from rlhf_exp.tasks.sampled import learns_from_samples
+from rlhf_exp.tasks.sources import read_hub, read_lines
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -79,13 +79,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         notes.append(f"{count} distinct problems: {len(train)} to train on, {len(held_out)} held out")
         Random(task.data_seed).shuffle(train)
         Random(cfg.eval.seed).shuffle(held_out)
-        if not train or len(held_out) < cfg.eval.rows:
-            raise ConfigError(
-                [
-                    f"eval.rows={cfg.eval.rows}: {task.path or task.hub_id} has {len(train)} problems to train on and"
-                    f" {len(held_out)} in its {cfg.eval.split} split; allowed is 1 to {len(held_out)}"
-                ]
-            )
+        check_sides(cfg, {cfg.eval.split: Taken(held_out)} | ({} if sampled else {"train": Taken(train)}))
         train, held_out = [] if sampled else train[: task.train_rows], held_out[: cfg.eval.rows]
     given: list[Row] = []
     if demonstrate:
@@ -132,9 +126,8 @@ def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) ->
         problems = draw_problems(task, task.numbers, "train", n, task.data_seed, distinct=True)
     else:
         problems = _read_splits(task)["train"]
-        if len(problems) < n:
-            where = f"{task.path or task.hub_id} has {len(problems)} problems in its train split"
-            raise ConfigError([f"task.sampling.rows={n}: {where}; allowed is 1 to {len(problems)}"])
+        if refused := refuse_few(cfg, Taken(problems), "train", "task.sampling.rows", n):
+            raise ConfigError(refused)
         Random(task.data_seed).shuffle(problems)
     return [_row(*p, wants_chat(cfg, tokenizer)) for p in problems[:n]]
 
@@ -257,20 +250,17 @@ def _demonstrate(numbers: list[int], target: int, task: "Keys", rng: Random, cha
 
 def _read_splits(task: "Keys") -> dict[str, list[tuple[list[int], int]]]:
     """The distinct problems of the file or the hub, by split."""
-    problems = list(_read_file(task) if task.source == "file" else _read_hub(task))
-    return {name: [p for p in problems if split_of(*p) == name] for name in SPLITS}
+    distinct: dict[str, tuple[list[int], int]] = {}
+    for where, row in _read_rows(task):
+        problem = _check_row(row, where)
+        distinct.setdefault(problem_id(*problem), problem)
+    return {name: [p for p in distinct.values() if split_of(*p) == name] for name in SPLITS}
 
 
-def _distinct(rows: Iterable[tuple[list[int], int]]) -> Iterator[tuple[list[int], int]]:
-    seen = set()
-    for numbers, target in rows:
-        if (name := problem_id(numbers, target)) not in seen:
-            seen.add(name)
-            yield numbers, target
-
-
-def _read_file(task: "Keys") -> Iterator[tuple[list[int], int]]:
-    return _distinct(_check_row(row, where) for where, row in read_lines(Path(task.path)))
+def _read_rows(task: "Keys") -> Iterator[tuple[str, Any]]:
+    if task.source == "file":
+        return read_lines(Path(task.path))
+    return ((where, row) for _, where, row in read_hub(task.hub_id, parts=("train",), local="FILE.jsonl"))
 
 
 def _check_row(row: Any, where: str) -> tuple[list[int], int]:
@@ -281,8 +271,3 @@ def _check_row(row: Any, where: str) -> tuple[list[int], int]:
         form = '{"nums": [2 to 6 positive integers], "target": positive integer}'
         raise ConfigError([f"{where}: expected {form}, got {json.dumps(row)[:80]}"])
     return numbers, target
-
-
-def _read_hub(task: "Keys") -> Iterator[tuple[list[int], int]]:
-    rows = read_hub(task.hub_id, parts=("train",), local="FILE.jsonl")
-    return _distinct((list(row["nums"]), int(row["target"])) for _, _, row in rows)

@@ -1,7 +1,9 @@
 """Countdown search: finds which values a set of numbers can reach, and writes traces of a search for one of them.
 
-    reachable([8, 7, 3]) >= {53}                              # exact, over the rationals
-    write_trace([8, 7, 3], 53, Traces(), random.Random(0))    # "<think> 7 - 3 = 4 * 8 = 32 no ... </answer>"
+    >>> 53 in reachable([8, 7, 3]), 54 in reachable([8, 7, 3])
+    (True, False)
+    >>> write_trace([8, 3], 24, Traces([2], give_up=0.0, check=0.0, max_attempts=8), Random(0))
+    '<think> 8 + 3 = 11 no 8 * 3 = 24 yes </think> <answer> 8 * 3 </answer>'
 
 A trace has no errors: every equation is right, every `no` and `yes` is true, and an answer after `yes` is correct. The
 searcher has two bad habits: after a failed attempt it gives up with probability `give_up` and answers with its closest
@@ -14,12 +16,9 @@ from fractions import Fraction
 from functools import cache
 from itertools import permutations
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from rlhf_exp.tasks.countdown.schema import LARGEST_STEP
-
-if TYPE_CHECKING:
-    from rlhf_exp.tasks.countdown.schema import Traces
+from rlhf_exp.tasks.countdown.schema import LARGEST_STEP, Traces
 
 
 class Attempt(NamedTuple):
@@ -81,7 +80,7 @@ def list_attempts(numbers: list[int]) -> list[Attempt]:
     return list(found.values())
 
 
-def write_trace(numbers: list[int], target: int, habits: "Traces", rng: Random) -> str:
+def write_trace(numbers: list[int], target: int, habits: Traces, rng: Random) -> str:
     """Write one search: attempts in uniform random order without replacement, until one hits or the searcher stops.
 
     The searcher stops after `habits.max_attempts` attempts, or after a failed one with probability `habits.give_up`.

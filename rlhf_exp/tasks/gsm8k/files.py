@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import read_gold
-from rlhf_exp.tasks.gsm8k.synthetic import write_problems
-from rlhf_exp.tasks.hub_rows import read_hub
-from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
+from rlhf_exp.tasks.gsm8k.synthetic import generate_problems
+from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 if TYPE_CHECKING:
     from rlhf_exp.tasks.gsm8k.schema import Keys
 
-FORM = '{"question": text, "answer": text}'
-
-WRITTEN, WRITTEN_SEED = 10_000, 0
+SYNTHETIC_ROWS, SYNTHETIC_SEED = 10_000, 0
 """How many problems source=generated has. One fixed set: task.data_seed must not move what is held out."""
 
 
@@ -72,8 +69,8 @@ def _read_rows(task: "Keys") -> Iterator[tuple[str, str, Any]]:
     """Every row with its part of the source (train, test, or `all` if there are no parts) and its place."""
     path = Path(task.path or "")
     if task.source == "generated":
-        for number, (question, answer) in enumerate(write_problems(WRITTEN, WRITTEN_SEED), 1):
-            yield "all", f"written problem {number}", {"question": question, "answer": answer}
+        for number, (question, answer) in enumerate(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
+            yield "all", f"generated problem {number}", {"question": question, "answer": answer}
     elif task.source == "hub":
         yield from read_hub(task.hub_id, name="main", parts=("train", "test"))
     elif path.is_dir():
@@ -81,26 +78,15 @@ def _read_rows(task: "Keys") -> Iterator[tuple[str, str, Any]]:
             if not (path / f"{part}.jsonl").is_file():
                 form = "a folder with train.jsonl and test.jsonl, or one JSONL file"
                 raise ConfigError([f"task.path={path}: holds no {part}.jsonl; must be {form}"])
-            yield from _read_file(path / f"{part}.jsonl", part)
+            yield from ((part, *found) for found in read_lines(path / f"{part}.jsonl"))
     else:
-        yield from _read_file(path, "all")
-
-
-def _read_file(path: Path, part: str) -> Iterator[tuple[str, str, Any]]:
-    where = None
-    for where, row in read_lines(path):
-        yield part, where, row
-    if where is None:
-        raise ConfigError([f"{path}: holds no rows; expected {FORM} on each line"])
+        yield from (("all", *found) for found in read_lines(path))
 
 
 def _check_row(row: Any, where: str) -> Problem:
-    texts = [row.get(key) for key in ("question", "answer")] if isinstance(row, dict) else []
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise ConfigError([f"{where}: expected {FORM}, got {str(row)[:80]!r}"])
-    if any(map(HALF_CHARACTER.search, texts)):
-        raise ConfigError([f"{where}: holds half a character (a lone surrogate), which is no text"])
-    question, answer = map(str.strip, texts)
+    question, answer = map(str.strip, read_texts(row, where, "question", "answer"))
+    if not question:
+        raise ConfigError([f'{where}: "question" is empty'])
     try:
         if "####" not in answer:
             raise ValueError

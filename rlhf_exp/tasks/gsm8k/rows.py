@@ -17,18 +17,15 @@ Rows for which the model's context is too short are dropped and counted: prompts
 demonstrations. Only as many rows as needed are tokenized, so the count covers only these.
 """
 
-import math
 import re
-from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
-
-from tqdm.auto import tqdm
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
-from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, check_template, wants_chat
+from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few, take_fitting, write_notes
 from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
 from rlhf_exp.tasks.sampled import learns_from_samples
 
@@ -42,28 +39,27 @@ CHAT_PROMPT = (
     " example: #### 42"
 )
 ANNOTATION = re.compile("<<[^<>]*>>")
-BATCH = 1024  # rows that are tokenized together
 
 
 def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows to train on and the held-out rows: sft learns from the gold answers, grpo and ppo from prompts.
     `train` is empty if it will be made from samples."""
+    check_template(cfg, tokenizer)
     task, (splits, facts) = cfg.task, read_splits(cfg.task)
-    demonstrate, over_long = ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS, {}
-    train: list[Row] = []
-    if not learns_from_samples(cfg):
-        build = build_demonstration if demonstrate else _build_row
-        train, over_long["train"] = _choose(
-            cfg, tokenizer, splits, "train", "task.train_rows", task.train_rows, task.data_seed, build
-        )
-    held_out, over_long[cfg.eval.split] = _choose(
-        cfg, tokenizer, splits, cfg.eval.split, "eval.rows", cfg.eval.rows, cfg.eval.seed, _build_row
-    )
-    given = []
-    if demonstrate and not learns_from_samples(cfg):
-        given = _demonstrate_held_out(held_out, tokenizer)
-    facts |= {"over_long": over_long, "rows": {"train": len(train), cfg.eval.split: len(held_out)}}
-    notes = _write_notes(facts, tokenizer.model_max_length)
+    demonstrate, sampled = ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS, learns_from_samples(cfg)
+    sides: dict[str, Taken] = {}
+    if not sampled:
+        sides["train"] = _take(cfg, tokenizer, splits["train"], task.train_rows, task.data_seed, demonstrate)
+    sides[cfg.eval.split] = _take(cfg, tokenizer, splits[cfg.eval.split], cfg.eval.rows, cfg.eval.seed)
+    check_sides(cfg, sides)
+    train, held_out, given = [] if sampled else sides["train"].rows, sides[cfg.eval.split].rows, []
+    if demonstrate and not sampled:
+        whole = [_demonstrate(row["prompt"], row["answer"]) for row in held_out]
+        given = take_fitting(tokenizer, whole, None, tokenizer.model_max_length).rows
+    facts["over_long"] = {split: taken.over_long for split, taken in sides.items()}
+    facts["rows"] = {"train": len(train), cfg.eval.split: len(held_out)}
+    dropped = {"repeated": facts["duplicates"], "of train that are in test": facts["in_both_parts"]}
+    notes = write_notes("problems", sum(facts["read"].values()), {"dropped": dropped}, facts["splits"], sides)
     return Task("gsm8k", train, held_out, grade_row, demonstrations=given, notes=notes, facts=facts)
 
 
@@ -73,8 +69,11 @@ def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) ->
     Raises:
         ConfigError: there are fewer.
     """
-    splits, _ = read_splits(cfg.task)
-    return _choose(cfg, tokenizer, splits, "train", "task.sampling.rows", n, cfg.task.data_seed, _build_row)[0]
+    check_template(cfg, tokenizer)
+    taken = _take(cfg, tokenizer, read_splits(cfg.task)[0]["train"], n, cfg.task.data_seed)
+    if problems := refuse_few(cfg, taken, "train", "task.sampling.rows", n):
+        raise ConfigError(problems)
+    return taken.rows
 
 
 def grade_row(completion: str, row: Row) -> Gsm8kGrade:
@@ -82,98 +81,34 @@ def grade_row(completion: str, row: Row) -> Gsm8kGrade:
     return grade(completion, row["answer"])
 
 
-def _choose(
+def build_demonstration(problem: Problem, chat: bool) -> Row:
+    """The question as a prompt and its gold answer as the completion."""
+    return _demonstrate(_build_row(problem, chat)["prompt"], problem.answer)
+
+
+def _take(
     cfg: "Config",
     tokenizer: "PreTrainedTokenizerBase",
-    splits: dict[str, list[Problem]],
-    split: str,
-    key: str,
+    problems: list[Problem],
     n: int | None,
     seed: int,
-    build: Callable[[Problem, bool], Row],
-) -> tuple[list[Row], int]:
-    """The first `n` rows (None: all) that fit the model's context, and how many before them did not fit.
-
-    Their order depends on the seed alone, not on the files. `key` is the setting that `n` comes from.
-
-    Raises:
-        ConfigError: there are fewer.
-    """
-    chat, limit, source = wants_chat(cfg, tokenizer), tokenizer.model_max_length, name_source(cfg.task)
-    check_template(cfg, tokenizer)
-    if not splits[split]:
-        raise ConfigError([f"{source}: its {split} split is empty"])
-    problems, room = sorted(splits[split]), limit - cfg.max_tokens * (build is _build_row)
+    demonstrate: bool = False,
+) -> Taken:
+    """The first `n` rows (None: all) that fit the model's context, in an order that the seed alone decides, not the
+    files: demonstrations, or prompts with room for a completion."""
+    problems, chat = sorted(problems), wants_chat(cfg, tokenizer)
     Random(seed).shuffle(problems)
-    rows, seen, shortest = [], 0, math.inf
-    with tqdm(total=n or len(problems), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
-        while seen < len(problems) and (n is None or len(rows) < n):
-            batch = [build(p, chat) for p in problems[seen:][: BATCH if n is None else min(BATCH, n - len(rows))]]
-            lengths = _count_tokens(batch, tokenizer)
-            rows += [row for row, length in zip(batch, lengths, strict=True) if length <= room]
-            seen, shortest = seen + len(batch), min(shortest, *lengths)
-            bar.update(len(batch))
-    if not rows:
-        raise ConfigError([_refuse_all(cfg, split, shortest, limit, build is _build_row)])
-    if n is not None and len(rows) < n:
-        fit = f"{len(rows)} rows in its {split} split" + f" that fit {limit} tokens" * (len(rows) < seen)
-        raise ConfigError([f"{key}={n}: {source} has {fit}; allowed is 1 to {len(rows)}"])
-    return rows, seen - len(rows)
-
-
-def _refuse_all(cfg: "Config", split: str, shortest: int, limit: int, prompts: bool) -> str:
-    key = f"max_tokens={cfg.max_tokens}" if prompts else f"algo={cfg.algo.name}"
-    what = "prompt" if prompts else "prompt with its answer"
-    has = f"{key}: the shortest {what} of the {split} split has {shortest} tokens"
-    if shortest < limit:
-        return (
-            f"{has}, which leaves too few in the model's context of {limit} tokens; allowed is 1 to {limit - shortest}"
-        )
-    return f"{has}, too many for the model's context of {limit} tokens; use a model with a longer one"
-
-
-def _count_tokens(rows: list[Row], tokenizer: "PreTrainedTokenizerBase") -> list[int]:
-    """For each row the tokens of its prompt and, in a demonstration, of its completion with the end token."""
-    demonstrate, chat = "completion" in rows[0], not isinstance(rows[0]["prompt"], str)
-    texts = [row["prompt"] + row["completion"] if demonstrate else row["prompt"] for row in rows]
-    if chat:
-        texts = tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=not demonstrate)
-    # verbose=False: texts longer than the model's context are counted here, and need no warning.
-    encoded = tokenizer(texts, add_special_tokens=not chat, return_attention_mask=False, verbose=False)
-    return [len(ids) + (demonstrate and not chat) for ids in encoded["input_ids"]]
-
-
-def _build_prompt(problem: Problem, chat: bool) -> str | list[dict[str, str]]:
-    if chat:
-        return [{"role": "user", "content": CHAT_PROMPT.format(question=problem.question)}]
-    return f"Question: {problem.question}\nAnswer:"
+    rows = [build_demonstration(p, chat) if demonstrate else _build_row(p, chat) for p in problems]
+    return take_fitting(tokenizer, rows, n, tokenizer.model_max_length, 0 if demonstrate else cfg.max_tokens)
 
 
 def _build_row(problem: Problem, chat: bool) -> Row:
-    return {"id": problem.name(), "prompt": _build_prompt(problem, chat), "answer": problem.answer}
+    prompt: Any = f"Question: {problem.question}\nAnswer:"
+    if chat:
+        prompt = [{"role": "user", "content": CHAT_PROMPT.format(question=problem.question)}]
+    return {"id": problem.name(), "prompt": prompt, "answer": problem.answer}
 
 
-def build_demonstration(problem: Problem, chat: bool) -> Row:
-    return {"prompt": _build_prompt(problem, chat), "completion": _write_completion(problem.answer, chat)}
-
-
-def _write_completion(answer: str, chat: bool) -> str | list[dict[str, str]]:
-    return as_completion(f" {ANNOTATION.sub('', answer)}", chat)
-
-
-def _demonstrate_held_out(rows: list[Row], tokenizer: "PreTrainedTokenizerBase") -> list[Row]:
-    """Demonstrations with the gold answers of held-out prompts, without those that do not fit the model's context."""
-    chat = not isinstance(rows[0]["prompt"], str)
-    given = [{"prompt": row["prompt"], "completion": _write_completion(row["answer"], chat)} for row in rows]
-    lengths = _count_tokens(given, tokenizer)
-    return [row for row, length in zip(given, lengths, strict=True) if length <= tokenizer.model_max_length]
-
-
-def _write_notes(facts: dict[str, Any], limit: int) -> tuple[str, ...]:
-    splits = ", ".join(f"{n:,} {name}" for name, n in facts["splits"].items())
-    long = ", ".join(f"{n:,} of {name}" for name, n in facts["over_long"].items() if n)
-    return (
-        f"{sum(facts['read'].values()):,} problems read; dropped: {facts['duplicates']:,} repeated,"
-        f" {facts['in_both_parts']:,} of train that are in test; splits: {splits}",
-        *([f"longer than the model's context of {limit:,} tokens and left out: {long}"] if long else []),
-    )
+def _demonstrate(prompt: Any, answer: str) -> Row:
+    chat = not isinstance(prompt, str)
+    return {"prompt": prompt, "completion": as_completion(f" {ANNOTATION.sub('', answer)}", chat)}

@@ -1,6 +1,6 @@
 """Generates word problems in the form of GSM8K, for training and testing without the real data.
 
-    for question, answer in write_problems(10_000, seed=0): ...
+    for question, answer in generate_problems(10_000, seed=0): ...
     # "Ann has 12 pens. Tom gives Ann 5 more. How many pens does Ann have now?"
     # "Ann has 12 + 5 = <<12+5=17>>17 pens now.\\n#### 17"
 
@@ -104,7 +104,7 @@ TEMPLATES = (
 )
 
 
-def write_problems(n: int, seed: int) -> Iterator[tuple[str, str]]:
+def generate_problems(n: int, seed: int) -> Iterator[tuple[str, str]]:
     """`n` problems as (question, gold answer), without repeated questions, the templates in turn.
 
     A longer list begins with the shorter one of the same seed. Hundreds of thousands are possible.

@@ -10,22 +10,20 @@ folder's gives its subset and its part (train or test): `harmless-base-test.json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf.schema import SUBSETS
-from rlhf_exp.tasks.hh_rlhf.synthetic import WRITTEN_SUBSETS, write_pairs
-from rlhf_exp.tasks.hub_rows import read_hub
-from rlhf_exp.tasks.jsonl import HALF_CHARACTER, read_lines
+from rlhf_exp.tasks.hh_rlhf.synthetic import SYNTHETIC_SUBSETS, generate_pairs
+from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
 
 if TYPE_CHECKING:
     from rlhf_exp.tasks.hh_rlhf.schema import Keys
 
 ENDINGS = (".jsonl", ".jsonl.gz")
-FORM = '{"chosen": text, "rejected": text}'
 PART = re.compile(r"(?<![a-z])(train|test)(?![a-z])")
 
-WRITTEN, WRITTEN_SEED = 8000, 0
+SYNTHETIC_ROWS, SYNTHETIC_SEED = 8000, 0
 """How many pairs source=generated has. One fixed set: task.data_seed must not move what is held out."""
 
 
@@ -46,19 +44,21 @@ def read_raw(task: "Keys") -> Iterator[RawPair]:
         ConfigError: a file, a line or a subset that cannot be read.
     """
     if task.source == "generated":
-        if not {*task.subsets} & {*WRITTEN_SUBSETS}:
-            raise ConfigError([f"task.subsets={task.subsets}: task.source=generated has {', '.join(WRITTEN_SUBSETS)}"])
-        for number, (subset, chosen, rejected) in enumerate(write_pairs(WRITTEN, WRITTEN_SEED), 1):
+        if not {*task.subsets} & {*SYNTHETIC_SUBSETS}:
+            raise ConfigError(
+                [f"task.subsets={task.subsets}: task.source=generated has {', '.join(SYNTHETIC_SUBSETS)}"]
+            )
+        for number, (subset, chosen, rejected) in enumerate(generate_pairs(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
             if subset in task.subsets:
-                yield RawPair(f"written pair {number}", subset, None, chosen, rejected)
+                yield RawPair(f"generated pair {number}", subset, None, chosen, rejected)
     elif task.source == "file":
         for path, subset, part in find_pair_files(Path(task.path), task.subsets):
             for where, row in read_lines(path):
-                yield RawPair(where, subset, part, *_check_texts(row, where))
+                yield RawPair(where, subset, part, *read_texts(row, where, "chosen", "rejected"))
     else:
         for subset in task.subsets:
             for part, where, row in read_hub(task.hub_id, data_dir=subset):
-                yield RawPair(where, subset, part, *_check_texts(row, where))
+                yield RawPair(where, subset, part, *read_texts(row, where, "chosen", "rejected"))
 
 
 def find_pair_files(path: Path, subsets: list[str]) -> list[tuple[Path, str, str | None]]:
@@ -79,19 +79,6 @@ def find_pair_files(path: Path, subsets: list[str]) -> list[tuple[Path, str, str
         endings = " or ".join(ENDINGS)
         raise ConfigError([f"task.subsets: no {endings} file of {', '.join(missing)} in task.path={path}; {has}"])
     return [(file, subset, _part_of(file)) for file in files if (subset := _subset_of(file)) in subsets]
-
-
-def _check_texts(row: Any, where: str) -> tuple[str, str]:
-    if not isinstance(row, dict):
-        raise ConfigError([f"{where}: expected {FORM}, got {str(row)[:40]}"])
-    for key in ("chosen", "rejected"):
-        if key not in row:
-            raise ConfigError([f'{where}: has no "{key}"; expected {FORM}'])
-        if not isinstance(row[key], str):
-            raise ConfigError([f'{where}: "{key}" is a {type(row[key]).__name__}; expected {FORM}'])
-        if HALF_CHARACTER.search(row[key]):
-            raise ConfigError([f'{where}: "{key}" holds half a character (a lone surrogate), which is no text'])
-    return row["chosen"], row["rejected"]
 
 
 def _subset_of(file: Path) -> str | None:

@@ -1,6 +1,6 @@
 """Generates dialogues in the form of HH-RLHF, for training and testing without the real data.
 
-    for subset, chosen, rejected in write_pairs(8000, seed=0): ...
+    for subset, chosen, rejected in generate_pairs(8000, seed=0): ...
     # "helpful-base", "\\n\\nHuman: How do I bake bread?\\n\\nAssistant: Mix flour, ...", "...\\n\\nAssistant: No idea."
 
 In helpful-base a person asks for help: chosen is the right advice; rejected is curt, rude, evasive, or advice for
@@ -14,7 +14,7 @@ time. In a share MISLABELLED of the pairs the labels are swapped, so that no mod
 from collections.abc import Iterator
 from random import Random
 
-WRITTEN_SUBSETS = ("helpful-base", "harmless-base")
+SYNTHETIC_SUBSETS = ("helpful-base", "harmless-base")
 MISLABELLED = 0.06
 TWO_TURNS = 0.2  # share of the dialogues with an exchange before the question
 
@@ -147,14 +147,14 @@ GOES_ALONG = (
 COLD = ("No.", "I will not answer that.", "No. You should be ashamed to ask me such a thing, and I will not help you.")
 
 
-def write_pairs(n: int, seed: int) -> Iterator[tuple[str, str, str]]:
+def generate_pairs(n: int, seed: int) -> Iterator[tuple[str, str, str]]:
     """`n` pairs as (subset, chosen, rejected), without repeated prompts, half of each subset.
 
     A longer list begins with the shorter one of the same seed. At most 48,000 are possible.
     """
     rng, seen = Random(seed), set()
     while len(seen) < n:
-        subset = WRITTEN_SUBSETS[len(seen) % 2]
+        subset = SYNTHETIC_SUBSETS[len(seen) % 2]
         question, good, bad = (_write_help if subset == "helpful-base" else _write_care)(rng)
         opening = "\n\nHuman: {}\n\nAssistant: {}".format(*rng.choice(OPENINGS)) if rng.random() < TWO_TURNS else ""
         prompt = f"{opening}\n\nHuman: {question}\n\nAssistant:"

@@ -57,9 +57,10 @@ def test_repeated_and_over_long_prompts_are_dropped_and_counted(tmp_path, tokeni
     assert len(task.train) == facts["splits"]["train"] - facts["over_long"]["train"]
     assert all("x" not in row["prompt"] for row in task.train)
     assert task.notes[0] == (
-        "85 prompts read; dropped: 5 repeated; splits: {train} train, {validation} validation, {test} test; too long"
-        " for max_tokens behind them and left out: {a} of train, {b} of test"
-    ).format(**facts["splits"], a=facts["over_long"]["train"], b=facts["over_long"]["test"])
+        "85 prompts read; dropped: 5 repeated; splits: {train} train, {validation} validation, {test} test"
+    ).format(**facts["splits"])
+    left_out = ", ".join(f"{n} of {split}" for split, n in facts["over_long"].items() if n)
+    assert task.notes[1].endswith(f"longer than 128 tokens and left out: {left_out}")
 
 
 def test_a_prompt_that_just_leaves_room_is_kept(tmp_path, tokenizer):
@@ -92,7 +93,7 @@ FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}
         ({"prompt": [1]}, f'expected {FORM}, got {{"prompt": [1]}}'),
         ({"prompt": [{"role": "user"}]}, f'expected {FORM}, got {{"prompt": [{{"role": "user"}}]}}'),
         ({"prompt": MESSAGES}, "holds messages, and prompts are plain text here; use task.prompt=chat"),
-        ('{"prompt": "\\ud800"}', "holds half a character (a lone surrogate), which is no text"),
+        ('{"prompt": "\\ud800"}', '"prompt" holds half a character (a lone surrogate), which is no text'),
         ("nope", "not JSON (Expecting value: line 1 column 1 (char 0))"),
     ],
 )
@@ -116,15 +117,13 @@ def test_chat_without_a_template_is_refused(tmp_path, tokenizer):
 def test_too_few_prompts_are_refused_on_both_sides_at_once(tmp_path, tokenizer):
     rows = write(40)
     counts = load(tmp_path, rows, tokenizer).facts["splits"]
-    room = "split that leave room for max_tokens; allowed is 1 to"
+    room = "split; allowed is 1 to"
     assert refuse(tmp_path, rows, tokenizer, "task.train_rows=90", "eval.rows=91") == [
-        f"task.train_rows=90: DIR/prompts.jsonl has {counts['train']} prompts in its train {room} {counts['train']}",
-        f"eval.rows=91: DIR/prompts.jsonl has {counts['test']} prompts in its test {room} {counts['test']}",
+        f"task.train_rows=90: DIR/prompts.jsonl has {counts['train']} rows in its train {room} {counts['train']}",
+        f"eval.rows=91: DIR/prompts.jsonl has {counts['test']} rows in its test {room} {counts['test']}",
     ]
-    none = "split that leave room for max_tokens; use a file with more of them, or a lower max_tokens"
     assert refuse(tmp_path, [], tokenizer) == [
-        f"task.train_rows=null: DIR/prompts.jsonl has 0 prompts in its train {none}",
-        f"eval.rows=2: DIR/prompts.jsonl has 0 prompts in its test {none}",
+        f"DIR/prompts.jsonl: its {split} split is empty" for split in ("train", "test")
     ]
 
 

@@ -150,7 +150,7 @@ def test_prompts_to_sample_from_come_from_the_file_too(tmp_path):
     assert {row["id"] for row in draw_prompts(cfg, PLAIN, 20)} == {problem_id(*p) for p in problems[20:40]}
     with pytest.raises(ConfigError) as error:
         draw_prompts(cfg, PLAIN, 21)
-    where = f"{path} has 20 problems in its train split"
+    where = f"{path} has 20 rows in its train split"
     assert error.value.problems == [f"task.sampling.rows=21: {where}; allowed is 1 to 20"]
 
 
@@ -190,7 +190,12 @@ def test_a_broken_local_row_is_refused_with_its_line_number(tmp_path, line, reas
 def test_too_few_local_rows_are_refused_with_their_number(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"nums": [1, 2, 3], "target": 6}\n')
-    with pytest.raises(ConfigError, match=r"eval\.rows=512: .* has \d problems to train on and \d in its test split"):
+    with pytest.raises(ConfigError) as error:
+        load("task.source=file", f"task.path={path}")
+    assert error.value.problems == [f"{path}: its test split is empty"]
+    rows = [{"nums": [1, 2, n], "target": n + 3} for n in range(3, 60)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(ConfigError, match=r"eval\.rows=512: .* has \d rows in its test split; allowed is 1 to \d$"):
         load("task.source=file", f"task.path={path}")
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.gsm8k.files import read_splits
-from rlhf_exp.tasks.gsm8k.synthetic import write_problems
+from rlhf_exp.tasks.gsm8k.synthetic import generate_problems
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
-PROBLEMS = [{"question": question, "answer": answer} for question, answer in write_problems(300, seed=5)]
+PROBLEMS = [{"question": question, "answer": answer} for question, answer in generate_problems(300, seed=5)]
 GOOD = '{"question": "How many?", "answer": "#### 18"}'
 
 
@@ -73,7 +73,7 @@ def test_repeated_questions_and_those_of_the_test_part_are_dropped_and_counted(t
     assert kept.answer == PROBLEMS[0]["answer"]
 
 
-def test_the_written_problems_are_in_one_split_each_and_an_id_names_the_question_alone():
+def test_the_synthetic_problems_are_in_one_split_each_and_an_id_names_the_question_alone():
     splits, _ = read("", source="generated")
     problems = [problem for split in splits.values() for problem in split]
     assert len({problem.name() for problem in problems}) == len(problems) == 10_000
@@ -84,16 +84,11 @@ def test_the_written_problems_are_in_one_split_each_and_an_id_names_the_question
     ("line", "problem"),
     [
         ('{"question": 1', "not JSON (Expecting ',' delimiter: line 2 column 1 (char 15))"),
-        ("[1, 2]", 'expected {"question": text, "answer": text}, got \'[1, 2]\''),
-        ('{"question": "a"}', 'expected {"question": text, "answer": text}, got "{\'question\': \'a\'}"'),
-        (
-            '{"question": " ", "answer": "#### 1"}',
-            "expected {\"question\": text, \"answer\": text}, got \"{'question': ' ', 'answer': '#### 1'}\"",
-        ),
-        (
-            '{"question": "a", "answer": 18}',
-            "expected {\"question\": text, \"answer\": text}, got \"{'question': 'a', 'answer': 18}\"",
-        ),
+        ("[1, 2]", 'expected {"question": text, "answer": text}, got [1, 2]'),
+        ('{"question": "a"}', 'has no "answer"; expected {"question": text, "answer": text}'),
+        ('{"question": " ", "answer": "#### 1"}', '"question" is empty'),
+        ('{"question": "a", "answer": " "}', "the answer must end with \"#### number\", got ''"),
+        ('{"question": "a", "answer": 18}', '"answer" is a int; expected {"question": text, "answer": text}'),
         ('{"question": "a", "answer": "18"}', "the answer must end with \"#### number\", got '18'"),
         (
             '{"question": "a", "answer": "So\\n#### many"}',
@@ -104,7 +99,10 @@ def test_the_written_problems_are_in_one_split_each_and_an_id_names_the_question
             '{"question": "a", "answer": "#### 18\\nI think"}',
             "the answer must end with \"#### number\", got '#### 18\\nI think'",
         ),
-        ('{"question": "\\ud800", "answer": "#### 1"}', "holds half a character (a lone surrogate), which is no text"),
+        (
+            '{"question": "\\ud800", "answer": "#### 1"}',
+            '"question" holds half a character (a lone surrogate), which is no text',
+        ),
     ],
 )
 def test_a_broken_row_is_refused_with_its_file_and_line(tmp_path, line, problem):
@@ -124,12 +122,6 @@ def test_a_folder_without_a_part_is_refused(tmp_path):
     assert refuse(tmp_path) == f"task.path={tmp_path}: holds no train.jsonl; {form}"
     write(tmp_path / "train.jsonl", PROBLEMS[:3])
     assert refuse(tmp_path) == f"task.path={tmp_path}: holds no test.jsonl; {form}"
-
-
-def test_a_file_without_rows_is_refused(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n\n")
-    assert refuse(path) == f'{path}: holds no rows; expected {{"question": text, "answer": text}} on each line'
 
 
 def test_the_hub_out_of_reach_names_the_local_ways(monkeypatch):

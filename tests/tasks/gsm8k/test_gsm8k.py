@@ -12,7 +12,7 @@ from rlhf_exp.rewards.gsm8k import grade
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.gsm8k.files import read_splits
 from rlhf_exp.tasks.gsm8k.rows import draw_prompts
-from rlhf_exp.tasks.gsm8k.synthetic import write_problems
+from rlhf_exp.tasks.gsm8k.synthetic import generate_problems
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
 TEMPLATE = (
@@ -37,7 +37,7 @@ def rows(tmp_path_factory):
 
 
 def write_rows(path, n):
-    problems = [{"question": question, "answer": answer} for question, answer in write_problems(n, seed=9)]
+    problems = [{"question": question, "answer": answer} for question, answer in generate_problems(n, seed=9)]
     path.write_text("".join(json.dumps(row) + "\n" for row in problems))
     return ["task.source=file", f"task.path={path}"]
 
@@ -55,10 +55,11 @@ def load(source, *overrides, tokenizer=PLAIN):
     return load_task(configure(source, *overrides), tokenizer)
 
 
-def refuse(source, *overrides, tokenizer=PLAIN):
+def refuse(source, *overrides, tokenizer=PLAIN, lines=1):
+    """The first line, of so many."""
     with pytest.raises(ConfigError) as error:
         load(source, *overrides, tokenizer=tokenizer)
-    assert len(error.value.problems) == 1
+    assert len(error.value.problems) == lines
     return error.value.problems[0]
 
 
@@ -105,7 +106,7 @@ def test_pairs_are_sampled_elsewhere(algo, rows):
     assert (task.train, task.pairs, len(task.eval)) == ([], [], 20)
 
 
-def test_the_written_problems_serve_without_a_file():
+def test_the_synthetic_problems_serve_without_a_file():
     task = load(["task.source=generated"], "eval.split=validation", "eval.rows=512", "task.train_rows=512")
     held = {row["id"] for row in task.eval}
     assert len(held) == len(task.train) == 512 and not held & {row["id"] for row in task.train}
@@ -157,7 +158,9 @@ def test_an_empty_split_is_refused(tmp_path):
     source = write_rows(tmp_path / "rows.jsonl", 1)
     held = next(s for s, n in read_splits(configure(source).task)[1]["splits"].items() if n)
     empty = "train" if held != "train" else "test"
-    assert refuse(source) == f"{tmp_path / 'rows.jsonl'}: its {empty} split is empty"
+    assert refuse(source, lines=1 + (held == "test")) == f"{tmp_path / 'rows.jsonl'}: its {empty} split is empty"
+    (tmp_path / "rows.jsonl").write_text("\n\n")
+    assert refuse(source, lines=2) == f"{tmp_path / 'rows.jsonl'}: its train split is empty"
 
 
 def test_rows_longer_than_the_context_are_left_out_and_counted(rows):
@@ -169,9 +172,9 @@ def test_rows_longer_than_the_context_are_left_out_and_counted(rows):
     assert len(task.eval) == 20 and all(len(row["prompt"].encode()) + 100 <= 230 for row in task.eval)
     over_long = task.facts["over_long"]
     assert over_long["train"] == len(whole.train) - len(fitting)
-    assert whole.facts["over_long"] == {"train": 0, "test": 0} and len(whole.notes) == 1
+    assert whole.facts["over_long"] == {"train": 0, "test": 0} and whole.notes[1].endswith(": none")
     assert task.notes[1] == (
-        "longer than the model's context of 230 tokens and left out:"
+        f"rows: {len(fitting)} of train, 20 of test; longer than 230 tokens and left out:"
         f" {over_long['train']} of train, {over_long['test']} of test"
     )
 
@@ -197,18 +200,20 @@ def measure(row):
 
 def test_a_budget_that_leaves_no_row_is_refused_with_what_is_allowed(rows):
     shortest = min(len(row["prompt"].encode()) for row in load(rows).train)
-    assert refuse(rows, "max_tokens=230", tokenizer=build_tokenizer(context=240)) == (
-        f"max_tokens=230: the shortest prompt of the train split has {shortest} tokens, which leaves too few in the"
-        f" model's context of 240 tokens; allowed is 1 to {240 - shortest}"
+    assert refuse(rows, "max_tokens=230", tokenizer=build_tokenizer(context=240), lines=2) == (
+        f"max_tokens=230: the shortest row of the train split has {shortest} tokens, which leaves too few of 240;"
+        f" allowed is 1 to {240 - shortest}"
     )
-    assert refuse(rows, "max_tokens=10", tokenizer=build_tokenizer(context=20)) == (
-        f"max_tokens=10: the shortest prompt of the train split has {shortest} tokens, too many for the model's context"
-        " of 20 tokens; use a model with a longer one"
+    none = (
+        f"{rows[1].partition('=')[2]}: none of the {{}} rows of its train split fits into 20 tokens, the shortest has"
+    )
+    train = load(rows).facts["splits"]["train"]
+    assert refuse(rows, "max_tokens=10", tokenizer=build_tokenizer(context=20), lines=2) == (
+        f"{none.format(train)} {shortest}; take a model with a longer context"
     )
     shortest = min(map(measure, load(rows, "algo=sft").train))
-    assert refuse(rows, "algo=sft", tokenizer=build_tokenizer(context=20)) == (
-        f"algo=sft: the shortest prompt with its answer of the train split has {shortest} tokens, too many for the"
-        " model's context of 20 tokens; use a model with a longer one"
+    assert refuse(rows, "algo=sft", tokenizer=build_tokenizer(context=20), lines=2) == (
+        f"{none.format(train)} {shortest}; take a model with a longer context"
     )
 
 
@@ -220,7 +225,7 @@ def test_too_few_rows_that_fit_are_refused_with_their_number(rows):
     have = int(line.partition(" has ")[2].split()[0])
     assert 20 <= have <= fitting < wanted
     assert line == (
-        f"eval.rows={wanted}: {path} has {have} rows in its test split that fit 230 tokens; allowed is 1 to {have}"
+        f"eval.rows={wanted}: {path} has {have} rows in its test split that fit into 230 tokens; allowed is 1 to {have}"
     )
 
 
@@ -234,8 +239,9 @@ def test_the_counts_are_told_in_a_line(rows):
     task = load(rows)
     splits = task.facts["splits"]
     assert task.notes == (
-        "400 problems read; dropped: 0 repeated, 0 of train that are in test; splits:"
-        f" {splits['train']:,} train, {splits['validation']:,} validation, {splits['test']:,} test",
+        f"400 problems read; dropped: none; splits: {splits['train']:,} train, {splits['validation']:,} validation,"
+        f" {splits['test']:,} test",
+        f"rows: {splits['train']:,} of train, 20 of test; longer than 2,048 tokens and left out: none",
     )
     assert task.facts["rows"] == {"train": splits["train"], "test": 20}
 

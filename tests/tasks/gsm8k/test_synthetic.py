@@ -4,11 +4,11 @@ from fractions import Fraction
 from itertools import islice
 
 from rlhf_exp.rewards.gsm8k import grade
-from rlhf_exp.tasks.gsm8k.files import WRITTEN, WRITTEN_SEED
-from rlhf_exp.tasks.gsm8k.synthetic import BOXES, NAMES, TEMPLATES, THINGS, WARES, write_problems
+from rlhf_exp.tasks.gsm8k.files import SYNTHETIC_ROWS, SYNTHETIC_SEED
+from rlhf_exp.tasks.gsm8k.synthetic import BOXES, NAMES, TEMPLATES, THINGS, WARES, generate_problems
 from rlhf_exp.tasks.splits import SHARES, split_of
 
-PROBLEMS = list(write_problems(WRITTEN, WRITTEN_SEED))
+PROBLEMS = list(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED))
 
 # What a question asks for, by words of its own: written apart from the templates that made it.
 SOLUTIONS = {
@@ -39,7 +39,7 @@ def test_every_gold_answer_is_right_by_an_evaluation_of_the_question_alone():
         value = SOLUTIONS[kind](*read_numbers(question))
         assert grade(answer, str(value)).score == 1.0, (question, answer)
         assert value == int(value) >= 2
-    assert len(kinds) == len(TEMPLATES) == 12 and min(kinds.values()) == WRITTEN // 12
+    assert len(kinds) == len(TEMPLATES) == 12 and min(kinds.values()) == SYNTHETIC_ROWS // 12
 
 
 def test_every_step_is_annotated_with_its_own_right_calculation():
@@ -60,8 +60,10 @@ def test_questions_are_distinct_short_and_seeded():
     questions = [question for question, _ in PROBLEMS]
     assert len(set(questions)) == len(questions) == 10_000
     assert max(len(q) for q in questions) <= 130 and max(len(answer) for _, answer in PROBLEMS) <= 130
-    assert list(islice(write_problems(10_000, WRITTEN_SEED), 50)) == PROBLEMS[:50] == list(write_problems(50, 0))
-    assert list(write_problems(50, 1)) != PROBLEMS[:50]
+    assert (
+        list(islice(generate_problems(10_000, SYNTHETIC_SEED), 50)) == PROBLEMS[:50] == list(generate_problems(50, 0))
+    )
+    assert list(generate_problems(50, 1)) != PROBLEMS[:50]
 
 
 def test_numbers_reach_from_one_digit_to_thousands_with_commas():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.hh_rlhf.files import WRITTEN, find_pair_files, read_raw
+from rlhf_exp.tasks.hh_rlhf.files import SYNTHETIC_ROWS, find_pair_files, read_raw
 from rlhf_exp.tasks.hh_rlhf.schema import SUBSETS
 
 ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
@@ -160,13 +160,13 @@ def test_a_hub_that_cannot_be_reached_names_the_local_options(monkeypatch):
     )
 
 
-def test_the_written_set_is_one_and_is_read_by_subset():
+def test_the_synthetic_set_is_one_and_is_read_by_subset():
     whole, half = (read(None, subsets, source="generated") for subsets in (SUBSETS, ["helpful-base"]))
-    assert len(whole) == WRITTEN and len(half) == WRITTEN // 2
+    assert len(whole) == SYNTHETIC_ROWS and len(half) == SYNTHETIC_ROWS // 2
     assert half == [raw for raw in whole if raw.subset == "helpful-base"]
 
 
-def test_a_subset_that_is_not_written_is_refused():
+def test_a_subset_that_is_not_synthetic_is_refused():
     assert refuse(None, ["helpful-online"], source="generated") == (
         "task.subsets=['helpful-online']: task.source=generated has helpful-base, harmless-base"
     )

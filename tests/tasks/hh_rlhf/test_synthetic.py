@@ -1,18 +1,18 @@
 from rlhf_exp.tasks.hh_rlhf.files import RawPair
 from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
-from rlhf_exp.tasks.hh_rlhf.synthetic import COLD, CURT, EVASIVE, GOES_ALONG, RUDE, write_pairs
+from rlhf_exp.tasks.hh_rlhf.synthetic import COLD, CURT, EVASIVE, GOES_ALONG, RUDE, generate_pairs
 
 N = 4000
-ROWS = list(write_pairs(N, seed=0))
+ROWS = list(generate_pairs(N, seed=0))
 PAIRS = [parse_pair(RawPair("", subset, None, chosen, rejected)) for subset, chosen, rejected in ROWS]
 
 
 def test_a_longer_list_begins_with_the_shorter_and_another_seed_gives_another():
-    assert list(write_pairs(50, seed=0)) == ROWS[:50]
-    assert list(write_pairs(50, seed=1)) != ROWS[:50]
+    assert list(generate_pairs(50, seed=0)) == ROWS[:50]
+    assert list(generate_pairs(50, seed=1)) != ROWS[:50]
 
 
-def test_every_written_pair_is_well_formed_with_a_prompt_of_its_own():
+def test_every_synthetic_pair_is_well_formed_with_a_prompt_of_its_own():
     assert [kinds for _, kinds in PAIRS] == [[]] * N
     assert len({pair.prompt for pair, _ in PAIRS}) == N
     assert [pair.subset for pair, _ in PAIRS[:2]] == ["helpful-base", "harmless-base"]

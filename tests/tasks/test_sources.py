@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.hub_rows import read_hub
+from rlhf_exp.tasks.sources import read_hub
 
 
 @pytest.fixture

@@ -1,0 +1,106 @@
+"""Takes the rows that fit a number of tokens, and says what was left out and why there are too few.
+
+    taken = take_fitting(tokenizer, rows, 512, limit=1024, room=256)
+    taken.rows, taken.over_long
+    check_sides(cfg, {"train": taken, "test": other})     # refuses too few
+
+A row takes the tokens of its prompt and of its longest answer with the end token, or of `room` for a completion.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tqdm.auto import tqdm
+
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.tasks import Row, name_source
+from rlhf_exp.tasks.lengths import measure
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from rlhf_exp.config.schema import Config
+
+ANSWERS = ("completion", "chosen", "rejected")
+BATCH = 1024  # rows tokenized at once
+
+
+class Taken(NamedTuple):
+    """The rows that fit into `limit` tokens, and how many were passed over since they do not; `shortest`: the
+    tokens of the shortest row that was looked at, without room for a completion."""
+
+    rows: list[Any]
+    over_long: int = 0
+    limit: int = 0
+    shortest: float = 0
+
+
+def take_fitting(
+    tokenizer: "PreTrainedTokenizerBase", rows: list[Row], n: int | None, limit: int, room: int = 0
+) -> Taken:
+    """The first `n` rows (None: all) of at most `limit` tokens. No more of them are tokenized than is necessary."""
+    answers = [key for key in ANSWERS if rows and key in rows[0]]
+    taken, looked_at, shortest = [], 0, math.inf
+    with tqdm(total=n or len(rows), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
+        while looked_at < len(rows) and (n is None or len(taken) < n):
+            batch = rows[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
+            prompts, several = [row["prompt"] for row in batch], [tuple(row[key] for key in answers) for row in batch]
+            for row, tokens in zip(batch, measure(tokenizer, prompts, several), strict=True):
+                longest = max(tokens.answers, default=0)
+                shortest = min(shortest, tokens.prompt + longest)
+                if tokens.prompt + max(room, longest) <= limit:
+                    taken.append(row)
+            looked_at += len(batch)
+            bar.update(len(batch))
+    return Taken(taken, looked_at - len(taken), limit, shortest)
+
+
+def check_sides(cfg: "Config", sides: dict[str, Taken]) -> None:
+    """Refuse fewer rows than the config asks for, in the train split and in the held-out one.
+
+    Raises:
+        ConfigError: too few, a line per split.
+    """
+    wanted = {"train": ("task.train_rows", cfg.task.train_rows), cfg.eval.split: ("eval.rows", cfg.eval.rows)}
+    lines = [line for split, taken in sides.items() for line in refuse_few(cfg, taken, split, *wanted[split])]
+    if lines:
+        raise ConfigError(lines)
+
+
+def refuse_few(cfg: "Config", taken: Taken, split: str, key: str, wanted: int | None) -> list[str]:
+    """The line that says that a split is empty, or holds fewer rows than `key` asks for; none where it holds enough."""
+    have, source = len(taken.rows), name_source(cfg.task)
+    if not have and not taken.over_long:
+        return [f"{source}: its {split} split is empty"]
+    if not have and (left := taken.limit - taken.shortest) > 0:
+        few = (
+            f"the shortest row of the {split} split has {taken.shortest} tokens, which leaves too few of {taken.limit}"
+        )
+        return [f"max_tokens={cfg.max_tokens}: {few}; allowed is 1 to {left}"]
+    if not have:
+        none = f"{source}: none of the {taken.over_long} rows of its {split} split fits into {taken.limit} tokens"
+        remedy = "raise task.max_length, or take" if hasattr(cfg.task, "max_length") else "take"
+        return [f"{none}, the shortest has {taken.shortest}; {remedy} a model with a longer context"]
+    if wanted is not None and have < wanted:
+        fit = f" that fit into {taken.limit} tokens" if taken.over_long else ""
+        return [f"{key}={wanted}: {source} has {have} rows in its {split} split{fit}; allowed is 1 to {have}"]
+    return []
+
+
+def write_notes(
+    what: str, read: int, odd: dict[str, dict[str, int]], splits: dict[str, int], sides: dict[str, Taken]
+) -> tuple[str, ...]:
+    """Two lines for the user: what was read, with the counts of what is `odd`, such as {"dropped": {"repeated": 3}};
+    and what is taken of each split."""
+
+    def list_counts(counts: dict[str, int]) -> str:
+        return ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n) or "none"
+
+    ways = [f"{way}: {list_counts(counts)}" for way, counts in {**odd, "splits": splits}.items()]
+    taken = list_counts({f"of {split}": len(side.rows) for split, side in sides.items()})
+    long = list_counts({f"of {split}": side.over_long for split, side in sides.items()})
+    limit = next(iter(sides.values())).limit
+    return (
+        f"{read:,} {what} read; {'; '.join(ways)}",
+        f"rows: {taken}; longer than {limit:,} tokens and left out: {long}",
+    )
