@@ -1,4 +1,4 @@
-"""What one experiment is made of: run.py makes it once, and every later stage takes it.
+"""The parts of one experiment: run.py makes the object once, and every later stage takes it.
 
 experiment = Experiment(cfg, folder, model, tokenizer, task, rewards, args)
 evaluator = PolicyEvaluator(experiment)
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The checked config and what it stands for.
+    """The checked config and what was loaded for it.
 
     Attributes:
-        folder: where the run is written.
+        folder: the run folder.
         model: where the start model's full weights are.
         task: the rows to train on and the held-out rows.
         rewards: in the order of `cfg.reward.weights`.
-        args: TRL's arguments; None where nothing is trained (rlhf_exp.sample).
+        args: TRL's arguments; None if nothing is trained (rlhf_exp.sample).
     """
 
     cfg: "Config"

@@ -13,7 +13,7 @@ from rlhf_exp.errors import ConfigError
 PARSER = ArgumentParser(prog="python -m rlhf_exp.merge", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("adapter", type=Path, metavar="ADAPTER", help="an adapter's folder, or a run's with peft=lora")
 PARSER.add_argument("out", type=Path, metavar="OUT", help="where the model goes: a new or empty folder")
-PARSER.add_argument("--base", metavar="FOLDER", help="the base, where it is not where the adapter says")
+PARSER.add_argument("--base", metavar="FOLDER", help="the base, if it is not at the place that the adapter records")
 PARSER.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="float32")
 
 

@@ -2,7 +2,7 @@
 
     status = run(cfg, Path("outputs/x"))     # 0: the folder holds a finished run
 
-Whatever ends it early, the folder says so in run.json and holds all that was measured until then.
+However the run ends, run.json says how, and the folder holds all that was measured until then.
 """
 
 import os
@@ -46,8 +46,8 @@ def run(cfg: Config, run_dir: Path) -> int:
     """Run the experiment into `run_dir`; returns the exit status.
 
     Raises:
-        ConfigError: a mistake of the user's that shows only with TRL, the data or the model at hand.
-        BaseException: whatever broke; run.json already says so.
+        ConfigError: a user's mistake that shows only with TRL, the data or the model loaded.
+        BaseException: any other error, which is already recorded in run.json.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(["WORLD_SIZE: several processes are not supported yet; start one, without torchrun"])
@@ -69,13 +69,13 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
             _report_what_there_is(folder)
         return stop.status
     except ConfigError as error:
-        # Another run may write over a refused one, but never over one that was resumed.
+        # A refused run may be overwritten by another one, but not one that was to be resumed.
         if cfg.resume:
             folder.put_back()
         else:
             folder.give_up("refused", "; ".join(error.problems))
         raise
-    except BaseException as error:  # SystemExit too: a run that a reward ends has not finished
+    except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
         folder.give_up("failed", f"{type(error).__name__}: {error}")
         _report_what_there_is(folder)
         raise
@@ -84,7 +84,7 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
 
 
 def _report(folder: RunFolder) -> int:
-    """Write the report of a finished run and print its figures; the run stays finished where that fails."""
+    """Write the report of a finished run and print its figures; if that fails the run still counts as finished."""
     try:
         with folder.phase("report"):
             _write_report(folder)
@@ -116,11 +116,11 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
 
 
 def _set_up_libraries(cfg: Config) -> None:
-    """Silence what the libraries print of themselves, and set torch's threads."""
+    """Silence messages of the libraries, and set torch's threads."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL's own use of old names
-    warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft, of GPT-2, as it should be
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL uses old names
+    warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft corrects it for GPT-2
     if cfg.device.threads:
         torch.set_num_threads(cfg.device.threads)
     if not cfg.device.use_cpu and cfg.model.attn_implementation != "flash_attention_2":
@@ -128,7 +128,7 @@ def _set_up_libraries(cfg: Config) -> None:
 
 
 def _load(cfg: Config, folder: RunFolder) -> Experiment:
-    """Load what the experiment is made of, and check that it fits together; a resumed run must find the same."""
+    """Load the parts of the experiment, and check that they fit together, and that a resumed run has the same."""
     with folder.phase("load"):
         args = build_args(cfg)
         model = resolve_model(cfg, folder.path)
@@ -142,7 +142,7 @@ def _load(cfg: Config, folder: RunFolder) -> Experiment:
 
 
 def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: "PreTrainedTokenizerBase") -> Task:
-    """The task's rows; those to learn from are sampled from the start model first where the task gives none."""
+    """The task's rows. If the task has none to learn from, they are first sampled from the start model."""
     with folder.phase("load"):
         task = load_task(cfg, tokenizer)
         check_vocabulary(tokenizer, task)
@@ -163,11 +163,11 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: "P
 
 
 def _check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None:
-    """Record what rows and weights are; refuse to go on with others, as the hub or another version of this package has
-    them.
+    """Record the hashes of rows and weights; refuse to resume with others, which the hub or another version of this
+    package may have.
 
     Raises:
-        ConfigError: they are not those that the resumed run began with.
+        ConfigError: they differ from those that the resumed run began with.
     """
     if cfg.resume and (changed := list_changes(folder.before.get("inputs", {}), inputs)):
         line = f"resume={cfg.resume}: is a run of other inputs ({', '.join(changed)})"
@@ -191,7 +191,7 @@ def _list_facts(cfg: Config) -> dict[str, Any]:
 
 
 def _write_report(folder: RunFolder) -> None:
-    """Findings and report from what the folder holds; a failed run has one too."""
+    """Write the findings and the report from what the folder holds, also for a failed run."""
     run = load_run(folder.path)
     room = run.info.get("context_room")
     write_json(folder.path / "diagnosis.json", diagnose(run.metrics, run.evaluation, run.config, room))
@@ -199,7 +199,7 @@ def _write_report(folder: RunFolder) -> None:
 
 
 def _report_what_there_is(folder: RunFolder) -> None:
-    """The report of a run that did not finish. What goes wrong with it does not hide what ended the run."""
+    """Write the report of a run that did not finish. An error here must not hide the error that ended the run."""
     try:
         _write_report(folder)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The training stage: TRL's trainer under our callbacks, from the first step or from a checkpoint.
+"""The training stage: TRL's trainer with this package's callbacks, from the first step or from a checkpoint.
 
 train(experiment, probe, signals)       # the trained model is then in run_dir/model
 """
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def train(experiment: "Experiment", probe: "Probe | None", signals: StopSignals) -> None:
-    """Train the start model, and save what came of it.
+    """Train the start model, and save the result.
 
     Raises:
-        Stop: a signal asked for it; the checkpoint that it asks for is written.
+        Stop: a signal asked the run to end; its checkpoint is written.
     """
     folder, trainer = experiment.folder, build_trainer(experiment)
     meter = add_callbacks(trainer, experiment, probe, signals)
@@ -42,8 +42,8 @@ def train(experiment: "Experiment", probe: "Probe | None", signals: StopSignals)
 def add_callbacks(
     trainer: "Trainer", experiment: "Experiment", probe: "Probe | None", signals: StopSignals
 ) -> ComputeMeter:
-    """Add our callbacks. The meter comes before the writer, and that before all others: each sees what those before it
-    have added to the logs."""
+    """Add this package's callbacks. The meter comes before the writer, and the writer before all others, since each
+    sees only what earlier ones have added to the logs."""
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
     track_training(trainer)
@@ -70,5 +70,5 @@ def train_from_checkpoint(trainer: "Trainer", folder: "RunFolder", meter: Comput
     finally:
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:
-                callback.training_bar.close()  # left open by an error, it would be drawn over the message
+                callback.training_bar.close()  # after an error it would be drawn over the message
         folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)

@@ -122,7 +122,7 @@ def _rows(of: Settings) -> Default:
         return Default(None, of.shape.source)
     batch = ALGORITHMS[of.algo].batch
     rows = min(batch, _up_to(ROWS_AT_ONCE, of.shape.parameters) or batch)
-    whole = "a whole step at once" if rows == batch else "so many of a step at once"
+    whole = "a whole step at once" if rows == batch else "a part of a step at once"
     return Default(rows, f"{_say_size(of)}: {whole}")
 
 

@@ -105,7 +105,7 @@ def are_losses(algo: str, value: Any) -> bool:
 
 def refuse_secret(key: str) -> str:
     """The line for a secret; it does not hold the value."""
-    return f"{key}: a secret would stand in the run's files; use the environment variable HF_TOKEN"
+    return f"{key}: a secret would be saved in the run's files; use the environment variable HF_TOKEN"
 
 
 def read_versions() -> dict[str, str | None]:

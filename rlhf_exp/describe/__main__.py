@@ -55,7 +55,7 @@ def _work(arguments: list[str]) -> None:
     if figures["tokens_left_out"]:
         print(figures["tokens_left_out"])
     page = Path(cfg.output_dir) / "describe.html"
-    print(f"written: {page}, with describe.md, describe.json and plots beside it ({time.perf_counter() - start:.1f} s)")
+    print(f"written: {page}, describe.md, describe.json and plots ({time.perf_counter() - start:.1f} s)")
 
 
 def _compose(arguments: list[str]) -> Config:

@@ -1,4 +1,4 @@
-"""What a run will take, worked out beforehand by the model's shape: bytes of memory and of disk, and seconds.
+"""Estimates from the model's shape what a run will need: bytes of memory and of disk, and seconds.
 
 memory, formula = estimate_memory(cfg, args, model, trained, length)
 disk, formula = estimate_disk(cfg, args, model, trained, steps)
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from rlhf_exp.config.schema import Config
 
-# Values that a layer keeps for the backward pass, per token and hidden unit, where attention does not keep its scores:
+# Values that a layer keeps for the backward pass, per token and hidden unit, if attention does not keep its scores:
 # torch.autograd.graph.saved_tensors_hooks counts 27 for the tiny model's Qwen3 and 35 for GPT-2.
 KEPT_PER_LAYER = 30
 OPTIMIZER_STATES = 2  # AdamW's two moments
-MEASURED_S = 0.2  # for so long matrices are multiplied to find this machine's rate
-MEASURED_ROWS = 1024  # of the left matrix: a batch of about so many tokens
-BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, its share of a block's 8-bit scale, and of that one's own
+MEASURED_S = 0.2  # how long matrices are multiplied to measure this machine's rate
+MEASURED_ROWS = 1024  # of the left matrix; about the number of tokens in a batch
+BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the scales of two levels
 
 
 def estimate_memory(
@@ -33,7 +33,7 @@ def estimate_memory(
     """Bytes at the peak of a training step, and the formula. `length`: tokens of a row, prompt and completions.
 
     An estimate: it leaves out generation's cache and fragmentation, and the logits, which TRL computes in chunks. The
-    tiny model's default run on a CPU took 1.6 GB beside the 0.6 GB of the libraries, for an estimate of 1.2.
+    tiny model's default run on a CPU took 1.6 GB in addition to the 0.6 GB of the libraries; the estimate was 1.2.
     """
     shape, parameters = model.config, model.num_parameters()
     width = torch.finfo(model.dtype).bits // 8
@@ -68,10 +68,10 @@ def _keeps_reference(cfg: "Config", args: "TrainingArguments") -> bool:
 def estimate_disk(
     cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, steps: int
 ) -> tuple[float, str]:
-    """Bytes that checkpoints and the final model take at most, and the formula.
+    """The most bytes that checkpoints and the final model take, and the formula.
 
-    One checkpoint more than are kept: the next is written before the oldest goes. Logs, samples and a critic of its own
-    are left out.
+    It counts one checkpoint more than are kept, since the next is written before the oldest is removed. Logs, samples
+    and a separate critic are left out.
     """
     width = torch.finfo(model.dtype).bits // 8
     written = trained if cfg.peft.lora else model.num_parameters()
@@ -90,11 +90,11 @@ def estimate_disk(
 def estimate_time(
     cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, tokens: float, steps: int
 ) -> tuple[float, str]:
-    """Seconds of training by its matrix products alone, at the rate that this machine has now, and the formula.
+    """Seconds of training for its matrix products alone, at this machine's present rate, and the formula.
 
-    A pass forward takes 2 operations a weight and token (Kaplan et al. 2020, arXiv:2001.08361, section 2.1), one
-    backward twice that, or once where nearly all weights are frozen. Attention, decoding token by token, padding and
-    everything that is no matrix product come on top; completions that end before the budget take less.
+    A forward pass takes 2 operations per weight and token (Kaplan et al. 2020, arXiv:2001.08361, section 2.1), a
+    backward pass twice as many, or as many if nearly all weights are frozen. Attention, decoding token by token,
+    padding and all other operations add to it; completions that end before the budget take less.
 
     Args:
         tokens: of an optimizer step, prompts and completions.
@@ -105,7 +105,7 @@ def estimate_time(
         passes += (1 + scored + _keeps_reference(cfg, args)) / args.num_iterations
     embedded = model.get_input_embeddings().weight.numel()
     tied = model.config.get_text_config().tie_word_embeddings
-    weights = model.num_parameters() - (0 if tied else embedded)  # looking a row up multiplies nothing
+    weights = model.num_parameters() - (0 if tied else embedded)  # looking up an embedding multiplies nothing
     rate = _measure_rate(cfg, args, model)
     seconds = steps * tokens * passes * 2 * weights / rate
     formula = (
@@ -116,13 +116,13 @@ def estimate_time(
 
 
 def _measure_rate(cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel") -> float:
-    """Operations a second of a matrix product of the model's width."""
+    """Operations per second in a matrix product of the model's width."""
     device = "cpu" if cfg.device.use_cpu else "cuda"
     half = args.bf16 or model.dtype == torch.bfloat16
     width = model.config.get_text_config().hidden_size
     left = torch.ones(MEASURED_ROWS, width, device=device, dtype=torch.bfloat16 if half else torch.float32)
     right = torch.ones(width, 4 * width, device=device, dtype=left.dtype)
-    left @ right  # the first takes the time of loading kernels
+    left @ right  # the first product also loads kernels
     products, start = 0, time.perf_counter()
     while time.perf_counter() - start < MEASURED_S:
         left @ right

@@ -1,4 +1,4 @@
-"""What a run sets otherwise than its groups do, and which of its values are chosen defaults, each with the reason.
+"""Lists what a run sets differently from its groups, and which of its values are chosen defaults, with their reasons.
 
 changed, chosen = compare_with_defaults(cfg)
 changed     # ["max_tokens=10 (default 96)"]
@@ -24,17 +24,17 @@ SAID_ELSEWHERE = ("output_dir", "dry_run", "resume", "model.path", "model.base",
 
 
 def compare_with_defaults(cfg: Config) -> tuple[list[str], list[str]]:
-    """Lines for what differs from the groups' own values, and for the defaults that this run takes."""
+    """Lines for values that differ from the groups' own, and for the defaults that this run takes."""
     base, values = _compose_groups(cfg), flatten(asdict(cfg))
     changed = _set_plain_values(base, values)
     by_size = {key for key in values if key not in changed and _is_default(base, key)}
-    for of_size in (True, False):  # first what others follow, such as max_tokens
+    for of_size in (True, False):  # first those from which others follow, such as max_tokens
         defaults = flatten(OmegaConf.to_container(base, resolve=True))
         for key in values:
             if key in defaults and key not in changed and values[key] != defaults[key] and (key in by_size) == of_size:
                 changed[key] = defaults[key]
                 OmegaConf.update(base, key, values[key])
-                # What follows from it, such as the accumulation from the batch, is no difference of its own.
+                # A value that follows from it, as the accumulation from the batch, is not listed separately.
                 defaults = flatten(OmegaConf.to_container(base, resolve=True)) if of_size else defaults
     lines = [
         f"{key}={show(values[key])}{'' if default is _ABSENT else f' (default {show(default)})'}"
@@ -48,13 +48,13 @@ _ABSENT = object()
 
 
 def _compose_groups(cfg: Config) -> DictConfig:
-    """The config of the same groups with nothing set, and of the same model."""
+    """The config of the same groups and the same model, with nothing else set."""
     groups = [f"{group}={getattr(cfg, group).name}" for group in ("algo", "task", "peft", "device")]
     groups += [f"task@task.of={cfg.task.of.name}"] if hasattr(cfg.task, "of") else []
     if (ROOT / "conf" / "model" / f"{cfg.model.name}.yaml").is_file():  # else an option of the user's own folder
         groups.append(f"model={cfg.model.name}")
     register_resolvers()
-    loader = ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))  # beside the command line's own Hydra
+    loader = ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))  # the command line's own is in use
     base = loader.load_configuration("config", groups, run_mode=RunMode.RUN)
     OmegaConf.set_struct(base, False)
     OmegaConf.set_readonly(base, False)
@@ -66,7 +66,7 @@ def _compose_groups(cfg: Config) -> DictConfig:
 
 
 def _set_plain_values(base: DictConfig, values: dict[str, Any]) -> dict[str, Any]:
-    """Give `base` every value that does not follow from others; returns those that differ, with their default."""
+    """Set in `base` every value that does not follow from others; returns those that differ, with their default."""
     changed = {}
     for key, value in values.items():
         parent, _, name = key.rpartition(".")
@@ -87,7 +87,7 @@ def _set_plain_values(base: DictConfig, values: dict[str, Any]) -> dict[str, Any
 
 
 def _is_default(base: DictConfig, key: str) -> bool:
-    """Whether a value is a resolver's of defaults.py; the learning rate goes by way of model.learning_rate."""
+    """Whether a value comes from a resolver of defaults.py; the learning rate does by way of model.learning_rate."""
     parent, _, name = key.rpartition(".")
     node = OmegaConf.select(base, parent) if parent else base
     raw = OmegaConf.to_container(node).get(name) if isinstance(node, DictConfig) else None
@@ -95,7 +95,7 @@ def _is_default(base: DictConfig, key: str) -> bool:
 
 
 def _follows(base: DictConfig, parent: str) -> bool:
-    """Whether a mapping is another's by interpolation, so that nothing can be set in it."""
+    """Whether a mapping is interpolated from another one, so that nothing can be set in it."""
     owner, _, name = parent.rpartition(".")
     node = OmegaConf.select(base, owner) if owner else base
     return bool(name) and isinstance(node, DictConfig) and OmegaConf.is_interpolation(node, name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def load_shape(cfg: Config, unchecked: list[str]) -> "PretrainedConfig | None":
-    """The model's config; None, and a line in `unchecked`, where only the network has it."""
+    """The model's config; None, and a line in `unchecked`, if it is only available from the network."""
     if cfg.model.init is not None:
         return build_config(cfg.model.init, build_tokenizer(cfg.model.init))
     source = locate_start_model(cfg)
@@ -34,7 +34,7 @@ def load_shape(cfg: Config, unchecked: list[str]) -> "PretrainedConfig | None":
 
 
 def find_tokenizer(cfg: Config, unchecked: list[str]) -> "PreTrainedTokenizerBase | None":
-    """The model's tokenizer; None, and a line in `unchecked`, where only the network has it."""
+    """The model's tokenizer; None, and a line in `unchecked`, if it is only available from the network."""
     if cfg.model.init is not None:
         return build_tokenizer(cfg.model.init)
     source = locate_start_model(cfg)
@@ -48,7 +48,7 @@ def build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedMo
     if ALGORITHMS[cfg.algo.name].scores:
         kind, shape.num_labels = AutoModelForSequenceClassification, 1
     with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # peft's of GPT-2, and TRL's own use of old names
+        warnings.simplefilter("ignore")  # peft's about GPT-2, and TRL's about old names
         model = kind.from_config(shape, dtype=dtype, trust_remote_code=cfg.model.trust_remote_code)
         if (peft_config := build_peft_config(cfg)) is None:
             return model, model.num_parameters()
@@ -59,7 +59,7 @@ def build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedMo
 
 
 def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: list[str]) -> Any:
-    """What `load` returns; None, and a line in `unchecked`, where it is on the hub and the hub is not asked."""
+    """The result of `load`; None, and a line in `unchecked`, if it is on the hub and the program is offline."""
     try:
         return load()
     except ConfigError:

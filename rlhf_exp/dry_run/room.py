@@ -1,4 +1,4 @@
-"""Whether what a run is estimated to need is free on this machine."""
+"""Compares the estimated needs of a run with the free memory and disk of this machine."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ MEMORY = Path("/proc/meminfo")
 
 
 def warn_of_memory(cfg: Config, needed: float) -> str:
-    """What to add to the line about memory where so many bytes are not free: how many are, and a remedy."""
+    """A warning for the line about memory if `needed` bytes are not free: how many are, and a remedy; else empty."""
     free = _count_free_memory(cfg.device.use_cpu)
     if needed <= free:
         return ""
@@ -24,7 +24,7 @@ def warn_of_memory(cfg: Config, needed: float) -> str:
 
 
 def warn_of_disk(cfg: Config, needed: float) -> str:
-    """The same of the disk that the output folder is on."""
+    """The same for the disk of the output folder."""
     folder = Path(cfg.output_dir).absolute()
     while not folder.is_dir():
         folder = folder.parent
@@ -37,7 +37,7 @@ def say_bytes(n: float) -> str:
 
 
 def _count_free_memory(use_cpu: bool) -> int:
-    """Bytes that are free on the first visible GPU, or available on this machine, where it says so (Linux)."""
+    """Bytes that are free on the first visible GPU, or available on this machine, if it tells them (Linux)."""
     if not use_cpu:
         return torch.cuda.mem_get_info()[0]
     found = re.search(r"MemAvailable: +(\d+) kB", MEMORY.read_text()) if MEMORY.is_file() else None

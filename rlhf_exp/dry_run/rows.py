@@ -20,7 +20,7 @@ PROMPT_LINES, LINE_WIDTH = 12, 110
 
 
 class Rows(NamedTuple):
-    """The task with at most a sample of its drawn rows, and how many there are of each side."""
+    """The task, with only a sample of its rows if they are generated, and the numbers of training and held-out rows."""
 
     task: Task
     train: int
@@ -28,8 +28,8 @@ class Rows(NamedTuple):
 
 
 def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
-    """The rows, checked as a run checks them; of drawn rows only a sample, since they are all alike. None, and a line
-    in `unchecked`, where only the network has them."""
+    """The rows, checked as a run checks them; only a sample of generated rows, which all have the same form. None, and
+    a line in `unchecked`, if they are only available from the network."""
     if tokenizer is None:
         unchecked.append(f"task={cfg.task.name}: its rows, which are counted in tokens")
         return None
@@ -63,7 +63,7 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
 
 
 def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float | None, list[float], str]:
-    """Mean tokens of a prompt and of each answer in a training row; what is sampled counts as the whole budget."""
+    """Mean tokens of a prompt and of each answer in a training row; a sampled answer counts as the whole budget."""
     columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name != "prompt"]
     at_most = [float(cfg.max_tokens)] * max(1, len(columns))
     if rows is None:
@@ -76,7 +76,7 @@ def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float 
 
 
 def render_prompt(tokenizer: "PreTrainedTokenizerBase", task: Task) -> list[str]:
-    """The first prompt with the chat template applied, its first lines, each cut."""
+    """The first lines of the first prompt, with the chat template applied, each of limited length."""
     prompt = (task.train or task.eval or task.pairs)[0]["prompt"]
     if not isinstance(prompt, str):
         prompt = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
@@ -87,6 +87,6 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", task: Task) -> list[str]
 
 
 def _count_tokens(tokenizer: "PreTrainedTokenizerBase", text: Any) -> int:
-    """Tokens of a text, or of the contents of messages; the marks of a chat template are left out."""
+    """Tokens of a text, or of the contents of messages, without those of a chat template."""
     texts = [text] if isinstance(text, str) else [message["content"] for message in text]
     return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"])

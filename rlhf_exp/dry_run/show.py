@@ -29,7 +29,7 @@ def print_run(cfg: Config) -> None:
     lines += _describe_training(cfg, args, rows, tokenizer, model, trained)
     print("\n".join(lines))
     _print_list("chosen by default", chosen)
-    _print_list("set otherwise than the chosen groups say", changed)
+    _print_list("different from the chosen groups", changed)
     if rows is not None:
         _print_list("the first prompt, as the model reads it", render_prompt(tokenizer, rows.task))
     for line in (*(rows.task.notes if rows is not None else ()), *_list_incompatible(cfg)):
@@ -41,7 +41,7 @@ def print_run(cfg: Config) -> None:
 
 
 def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
-    """What runs: algorithm, task, model and device."""
+    """Lines on algorithm, task, model and device."""
     loss = cfg.algo.args.get("loss_type")
     loss = f" ({', '.join(loss) if isinstance(loss, list) else loss})" if loss else ""
     device = "the CPU" if cfg.device.use_cpu else "the GPU"
@@ -58,7 +58,7 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
 def _describe_training(
     cfg: Config, args: "TrainingArguments", rows: Rows | None, tokenizer: Any, model: Any, trained: int
 ) -> list[str]:
-    """On which rows, for how many steps and tokens, and what that takes."""
+    """Lines on rows, steps and tokens, and the estimated cost."""
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
     steps = args.max_steps
     if steps < 1 and rows is not None and rows.train:
@@ -69,10 +69,10 @@ def _describe_training(
     line, length = _describe_tokens(cfg, args, rows, tokenizer, batch)
     lines.append(line)
     if model is None:
-        return [*lines, "memory and disk: not estimated, for the model's shape is not known"]
+        return [*lines, "memory and disk: not estimated, since the model's shape is not known"]
     memory, formula = estimate_memory(cfg, args, model, trained, length)
     lines.append(
-        f"memory, estimated: {memory / 1e9:.2f} GB, beside the libraries, = {formula}{warn_of_memory(cfg, memory)}"
+        f"memory, estimated: {memory / 1e9:.2f} GB, without the libraries, = {formula}{warn_of_memory(cfg, memory)}"
     )
     if steps > 0:
         disk, formula = estimate_disk(cfg, args, model, trained, steps)

@@ -1,1 +1,1 @@
-"""Where models come from (source.py), how they are loaded, what they are sampled for and scored by."""
+"""Models: where they come from (source.py), loading, adapters, sampling and scoring."""

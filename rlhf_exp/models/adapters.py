@@ -1,4 +1,4 @@
-"""LoRA adapters: their configuration, which model one belongs to, how it is put on that, and merging.
+"""LoRA adapters: their configuration, loading the base of one, adding it to the base, and merging.
 
 peft_config = build_peft_config(cfg)                 # None for peft=none
 merge(ModelSource("outputs/x/model"), "merged")      # a model of full weights in safetensors
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 CLASSES = dict(zip(TASK_TYPES, (AutoModelForCausalLM, AutoModelForSequenceClassification), strict=True))
-"""By the task type that an adapter records: what it is put on."""
+"""The class of the base, by the task type that an adapter records."""
 
-MOST = 200  # characters of a library's error in one of our lines
+MOST = 200  # the most characters of a library's error in a message
 
 
 def build_peft_config(cfg: "Config") -> LoraConfig | None:
@@ -50,7 +50,7 @@ def build_peft_config(cfg: "Config") -> LoraConfig | None:
 
 
 def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model, or an adapter's; its base's where it brings none."""
+    """The tokenizer of a model or an adapter; for an adapter without one, its base's."""
     own = not source.is_adapter or (Path(source.path) / "tokenizer_config.json").is_file()
     at = source.path if own else source.weights
     return AutoTokenizer.from_pretrained(at, trust_remote_code=source.trust_remote_code)
@@ -70,11 +70,11 @@ def load_base(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel:
 
 
 def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
-    """The adapter on its base, not trained further.
+    """The base with the adapter added, for inference.
 
     Raises:
-        WrongBase: the adapter is for a model of other modules or sizes. (Other weights of the same shape cannot be
-            told, nor more layers of it.)
+        WrongBase: the adapter is for a model with other modules or sizes. (Other weights of the same shape cannot be
+            detected, nor additional layers.)
     """
     at = model.name_or_path
     try:
@@ -82,7 +82,7 @@ def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
             warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # GPT-2: peft corrects it
             warnings.filterwarnings("ignore", message="Found missing adapter keys")  # refused below
             warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft uses an old name
-            # As in training: TRL leaves adapters in float32, but in the base's dtype where that is quantised.
+            # As in training: TRL keeps adapters in float32, or in the base's dtype if that is quantised.
             adapted = PeftModel.from_pretrained(
                 model, str(adapter), autocast_adapter_dtype=not getattr(model, "is_quantized", False)
             )
@@ -116,7 +116,7 @@ def merge(source: ModelSource, out: str | Path) -> None:
     more.
 
     Raises:
-        AdapterError: it is no adapter that we know; as WrongBase, its base cannot be loaded, or does not fit.
+        AdapterError: it is not a known kind of adapter; as WrongBase, its base cannot be loaded, or does not fit.
     """
     scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
     numerics = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code}

@@ -1,10 +1,10 @@
-"""Loads tokenizers and models from where they are (source.py), with one line for what cannot be read.
+"""Loads tokenizers and models from their source (source.py), with a one-line error for what cannot be read.
 
     source = resolve_model(cfg, run_dir)     # the start model, of full weights
     tokenizer = load_tokenizer(source)
     model = load_policy(source)
 
-Of an adapter the base is loaded and the adapter put on it.
+For an adapter, the base is loaded and the adapter added to it.
 """
 
 import shutil
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 UNREADABLE = (OSError, ValueError, SafetensorError, AdapterError)
-"""What from_pretrained raises for a folder or hub id that it cannot read, and an adapter for one without its base."""
+"""Errors of from_pretrained for a folder or hub id that it cannot read, and of an adapter without its base."""
 
 
 def resolve_model(cfg: "Config", run_dir: Path) -> ModelSource:
-    """The start model, of full weights. One that is not there yet is made in the run folder, once: an untrained one,
-    seeded, or an adapter merged onto its base (unquantised, in cfg.model.dtype).
+    """The start model, with full weights. If it does not exist yet it is made once in the run folder: an untrained
+    model, seeded, or an adapter merged with its base (unquantised, in cfg.model.dtype).
 
     Raises:
         ConfigError: it cannot be made.
@@ -50,7 +50,7 @@ def resolve_model(cfg: "Config", run_dir: Path) -> ModelSource:
         return source
     path, part = run_dir / "start_model", run_dir / "start_model.part"
     if not path.exists():
-        shutil.rmtree(part, ignore_errors=True)  # of a run that ended while it was written
+        shutil.rmtree(part, ignore_errors=True)  # left by a run that ended while writing it
         if cfg.model.init is not None:
             create_untrained(cfg.model.init, cfg.seed, part)
         else:
@@ -60,12 +60,12 @@ def resolve_model(cfg: "Config", run_dir: Path) -> ModelSource:
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """Load the tokenizer, with a pad token (EOS where it has none, as TRL does), with the model's context as its
-    `model_max_length` where that is shorter, and with thinking as the source says.
+    """Load the tokenizer, with a pad token (EOS if it has none, as in TRL), with the model's context as its
+    `model_max_length` if that is shorter, and with thinking as the source says.
 
     Raises:
-        ConfigError: it cannot be had, with the local option to use; it has neither a pad nor an EOS token; or its
-            chat template does not know thinking.
+        ConfigError: it cannot be loaded (the message names the local option), it has neither a pad nor an EOS token, or
+            its chat template does not know thinking.
     """
     tokenizer = read_tokenizer(source)
     if tokenizer.pad_token is None and tokenizer.eos_token is None:
@@ -78,22 +78,22 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
 
 
 def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """The tokenizer as it lies there; of an adapter that brings none, its base's.
+    """The unchanged tokenizer; for an adapter without one, its base's.
 
     Raises:
-        ConfigError: it cannot be had, with the local option to use.
+        ConfigError: it cannot be loaded; the message names the local option.
     """
     try:
         tokenizer = adapters.read_tokenizer(source)
     except UNREADABLE as error:
         raise source.explain(error) from None
-    if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one of a folder without its files
+    if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one for a folder without a tokenizer
         raise source.refuse("holds no tokenizer; must have a tokenizer.json, or its older files")
     return tokenizer
 
 
 def set_thinking(source: ModelSource, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write thinking on or off into the chat template, so that TRL's every use of it and ours see the same prompt.
+    """Write thinking on or off into the chat template, so that every use of it, in TRL and here, sees the same prompt.
 
     Raises:
         ConfigError: the template does not know thinking.
@@ -113,7 +113,7 @@ def load_policy(source: ModelSource) -> PreTrainedModel | PeftModel:
     """Load a causal language model for measuring, in evaluation mode, on the run's device.
 
     Raises:
-        ConfigError: it cannot be had, with the local option to use, or is not a language model.
+        ConfigError: it cannot be loaded (the message names the local option), or is not a language model.
     """
     _refuse_classifier(source)
     return _load(AutoModelForCausalLM, source)
@@ -126,11 +126,11 @@ def load_scorer(source: ModelSource, seed: int | None = None) -> PreTrainedModel
     before EOS, in training and here.
 
     Args:
-        seed: a head that the weights lack is drawn after set_seed(seed), which makes it the one that RewardTrainer
-            starts from. Without a seed it must be there.
+        seed: if the weights have no head, one is drawn after set_seed(seed), which makes it the one with which
+            RewardTrainer starts. Without a seed there must be a head.
 
     Raises:
-        ConfigError: it cannot be had, with the local option to use, or is not a classifier with one label.
+        ConfigError: it cannot be loaded (the message names the local option), or is not a classifier with one label.
     """
     if seed is None and not source.is_classifier:
         held = (source.config.architectures or ["of no named class"])[0]
@@ -146,7 +146,7 @@ def load_scorer(source: ModelSource, seed: int | None = None) -> PreTrainedModel
 
 
 def free_memory() -> None:
-    """Give the GPU memory of deleted models back."""
+    """Free the GPU memory of deleted models."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
@@ -157,7 +157,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
         "attn_implementation": source.attn_implementation,
         "trust_remote_code": source.trust_remote_code,
         "quantization_config": BitsAndBytesConfig(**source.quantization) if source.quantization else None,
-        # On a GPU weights are quantised, and a missing head is drawn, there, as in TRL.
+        # As in TRL: if there is a GPU, weights are quantised and a missing head is drawn on it.
         "device_map": None if source.use_cpu else {"": "cuda"},
     }
     try:

@@ -1,4 +1,4 @@
-"""Where a model comes from, asked once and handed on to whatever loads it. Imports no ML library by itself.
+"""Finds out once where a model comes from; everything that loads it takes the result. Imports no ML library.
 
     source = locate_start_model(cfg)         # what cfg.model names
     source.path, source.name, source.is_adapter, source.is_classifier
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 TASK_TYPES = ("CAUSAL_LM", "SEQ_CLS")
-"""What an adapter records of what it is put on: a language model, or a sequence classifier."""
+"""What an adapter records about its base: a language model, or a sequence classifier."""
 
 OFFLINE = {
     "model.path": "; without a network use model=tiny, model=tiny_gpt2, or model.path=FOLDER",
@@ -40,25 +40,25 @@ HINTS = {
 
 
 class AdapterError(Exception):
-    """An adapter cannot be used. One line, led by the adapter's folder."""
+    """An adapter cannot be used. The message is one line that begins with the adapter's folder."""
 
 
 class WrongBase(AdapterError):
-    """An adapter's base cannot be had, or is not the model that it was trained on; another may be named."""
+    """An adapter's base cannot be loaded, or is not the model that it was trained on; the user may name another."""
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model's place, and how it is loaded.
+    """A model's path, and how it is loaded.
 
     Attributes:
         path: its folder or hub id.
-        key: the configuration's key that names it, for messages.
-        name: what records call it: the option's name, or the end of a path given instead of the option's own.
-        base: of an adapter, the model to put it on instead of the recorded one.
+        key: the config key that names it, for messages.
+        name: its name in records: the option's name, or the end of a path given instead of the option's own.
+        base: for an adapter, the model to load instead of the recorded base.
         quantization: arguments of BitsAndBytesConfig.
-        enable_thinking: what the chat template is told; null leaves that to the template.
-        algo: which algorithm it is for, in messages.
+        enable_thinking: what the chat template gets; None leaves it to the template.
+        algo: the algorithm it is used for, for messages.
     """
 
     path: str
@@ -85,8 +85,8 @@ class ModelSource:
     def weights(self) -> str:
         """The folder or hub id of full weights: its own, or an adapter's base.
 
-        An adapter of a run whose start model was made in the run's folder looks for it there first, so that a run can
-        be moved.
+        If the start model was made in a run's folder, the adapter of that run looks for it there first, so that the
+        folder can be moved.
 
         Raises:
             WrongBase: the base is an adapter too.
@@ -102,10 +102,10 @@ class ModelSource:
 
     @cached_property
     def config(self) -> "PreTrainedConfig":
-        """The model's configuration; of an adapter, its base's. It may be asked of the hub.
+        """The model's configuration, or that of an adapter's base. It may be downloaded from the hub.
 
         Raises:
-            ConfigError: it cannot be had, with the local option to use.
+            ConfigError: it cannot be loaded; the message names the local option.
         """
         from transformers import AutoConfig
 
@@ -116,10 +116,10 @@ class ModelSource:
 
     @cached_property
     def task_type(self) -> str:
-        """Of an adapter: CAUSAL_LM of a language model, SEQ_CLS of a reward model.
+        """For an adapter: CAUSAL_LM of a language model, SEQ_CLS of a reward model.
 
         Raises:
-            AdapterError: it is of another kind, or says nothing.
+            AdapterError: it is of another kind, or records none.
         """
         found = self._adapter_config.get("task_type")
         if found not in TASK_TYPES:
@@ -130,7 +130,7 @@ class ModelSource:
 
     @cached_property
     def is_classifier(self) -> bool:
-        """Whether it is a sequence classifier, as reward models are. It may be asked of the hub.
+        """Whether it is a sequence classifier, as reward models are. Its config may be downloaded from the hub.
 
         Raises:
             ConfigError: that cannot be read.
@@ -143,7 +143,7 @@ class ModelSource:
             raise self.explain(error) from None
 
     def identify(self) -> str:
-        """What the weights and the tokenizer are: a hash of the files, or the commit of a hub id."""
+        """The identity of weights and tokenizer: a hash of the files, or the commit of a hub id."""
         if Path(self.path).is_dir():
             return hash_weights(Path(self.path))
         from huggingface_hub import snapshot_download
@@ -155,7 +155,7 @@ class ModelSource:
         return ConfigError([f"{self.key}={self.path}: {problem}"])
 
     def explain(self, error: Exception) -> ConfigError:
-        """The error to raise where it cannot be read: why, and the local option to use."""
+        """The error to raise if it cannot be read: why, and the local option to use."""
         if isinstance(error, AdapterError):
             hint = f"; {HINTS[self.key]}" if isinstance(error, WrongBase) else ""
             return ConfigError([f"{self.key}={error}{hint}"])
@@ -171,7 +171,7 @@ class ModelSource:
 
 
 def locate_start_model(cfg: "Config") -> ModelSource:
-    """What cfg.model names, or what is to be made in the run's folder where that has `init` (loading.py)."""
+    """The model that cfg.model names; with `init` it will be made in the run's folder (loading.py)."""
     model, path, name = cfg.model, cfg.model.path, cfg.model.name
     if path is not None and not (is_hub_id(path) and name != "tiny"):
         name = "/".join(Path(path).parts[-2:])
@@ -190,8 +190,8 @@ def locate_start_model(cfg: "Config") -> ModelSource:
 
 
 def locate_reward_model(cfg: "Config") -> ModelSource:
-    """What cfg.reward.path names: of a run's folder what that run saved, in its dtype and quantised as there; else that
-    folder or hub id, in cfg.model.dtype.
+    """The reward model that cfg.reward.path names: for a run's folder the model that the run saved, in its dtype and
+    quantization; else that folder or hub id, in cfg.model.dtype.
 
     Raises:
         ConfigError: the run has saved no model.

@@ -109,9 +109,9 @@ def _read_values(values: Any, count: int, key: str) -> list[float]:
     """`values` as floats: a list, a tuple, or an array or tensor of one axis; `count` of them."""
     values = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(values, (list, tuple)):
-        raise RewardError(f"{key}: returned {_describe(values)}; must be a list of numbers, one a completion")
+        raise RewardError(f"{key}: returned {_describe(values)}; must be a list of numbers, one per completion")
     if len(values) != count:
-        raise RewardError(f"{key}: returned {len(values)} values for {count} completions; must be one a completion")
+        raise RewardError(f"{key}: returned {len(values)} values for {count} completions; must be one per completion")
     values = [value.item() if hasattr(value, "item") else value for value in values]
     for i, value in enumerate(values):
         if not isinstance(value, Real) or not math.isfinite(value):

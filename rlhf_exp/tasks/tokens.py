@@ -1,11 +1,11 @@
-"""Token ids of a prompt with its answer, exactly as TRL's RewardTrainer, DPOTrainer and SFTTrainer make them.
+"""Encodes prompts with their answers exactly as TRL's RewardTrainer, DPOTrainer and SFTTrainer do.
 
     encode_answers(tokenizer, ["2 + 2 ="], [" 4"])      # [ids of "2 + 2 = 4<eos>"]
     ids = encode_pair(tokenizer, {"prompt": "2 + 2 =", "chosen": " 4", "rejected": " 5"})
     ids.prompt, ids.chosen, ids.rejected                # "2 + 2 =", " 4<eos>", " 5<eos>"
 
-A text is a str, which ends with the EOS text as in training; or a list of messages, which the chat template ends. A
-reward model reads one token, the last that is not padding: without the same end, it would be asked about another.
+A text is a str, which gets the EOS text at its end as in training; or a list of messages, which the chat template
+ends. A reward model reads only the last token that is not padding, so the end must be the same as in training.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ Text = str | list[dict[str, str]]
 
 
 class PairIds(NamedTuple):
-    """Token ids of a pair; each answer goes on where the prompt stops."""
+    """Token ids of a pair; each answer continues after the prompt's ids."""
 
     prompt: list[int]
     chosen: list[int]
@@ -28,7 +28,7 @@ def encode_answers(tokenizer: PreTrainedTokenizerBase, prompts: list[Text], answ
     """Token ids of each prompt with its answer, of any length, as RewardTrainer makes them.
 
     Args:
-        prompts, answers: of one form throughout, both str or both lists of messages.
+        prompts, answers: all of the same form, str or lists of messages.
     """
     if not isinstance(prompts[0], str):
         return [_encode(tokenizer, prompt + answer) for prompt, answer in zip(prompts, answers, strict=True)]
@@ -38,7 +38,7 @@ def encode_answers(tokenizer: PreTrainedTokenizerBase, prompts: list[Text], answ
 
 def encode_demonstration(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any]) -> tuple[list[int], list[int]]:
     """Token ids of a demonstration's prompt and completion, as SFTTrainer makes them: the completion starts where the
-    texts of the prompt alone and of both diverge, as in `encode_pair`."""
+    ids of the prompt alone and of both together diverge, as in `encode_pair`."""
     prompt, completion = row["prompt"], row["completion"]
     if isinstance(prompt, str):
         completion = _end(tokenizer, completion)
@@ -49,10 +49,10 @@ def encode_demonstration(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any]
 
 
 def encode_pair(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any]) -> PairIds:
-    """Token ids of one pair, as DPOTrainer makes them: an answer starts where its text and the prompt's diverge.
+    """Token ids of one pair, as DPOTrainer makes them: an answer starts where its ids and the prompt's diverge.
 
-    That is not always at the end of the prompt: tokens can merge across it, and a chat template can write the prompt
-    alone otherwise than with an answer. Both answers start at the earlier of their two places.
+    That is not always the end of the prompt: tokens can merge across it, and a chat template can write a prompt without
+    an answer differently from one with an answer. Both answers start at the earlier of their two places.
     """
     prompt, chosen, rejected = row["prompt"], row["chosen"], row["rejected"]
     if isinstance(prompt, str):

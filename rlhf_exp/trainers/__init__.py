@@ -1,6 +1,6 @@
 """TRL trainers: `build(experiment)` of offline.py, and of a package per algorithm that samples.
 
-The policy is passed as a path: TRL loads it, and its reference, by itself.
+The policy is passed as a path, from which TRL loads both the policy and its reference.
 """
 
 import os
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def build_trainer(experiment: "Experiment") -> "Trainer":
-    """Build the trainer of `algo=`; its models score left-padded rows as they would score them unpadded, and 4-bit
-    weights keep their gradient."""
+    """Build the trainer of `algo=`. Its models are patched, so that left-padded rows get the scores of unpadded ones
+    and 4-bit weights keep their gradient."""
     name = experiment.cfg.algo.name
     module: Any = import_module(f"rlhf_exp.trainers.{'offline' if ALGORITHMS[name].trainer else name}")
     trainer = module.build(experiment)

@@ -1,7 +1,7 @@
-"""Training on rows that are given: TRL's trainer of the algorithm, untouched but that it resumes exactly.
+"""Training on given rows: TRL's own trainer for the algorithm, with one change: it resumes exactly.
 
-Which trainer, and which columns it reads, is in the table (algorithms.py). A reference is the start model, or with
-adapters the base with them switched off.
+algorithms.py says which trainer it is, and which columns it reads. The reference, if there is one, is the start model,
+or with adapters the base model without them.
 """
 
 from typing import TYPE_CHECKING

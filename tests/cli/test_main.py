@@ -67,7 +67,7 @@ def runs(monkeypatch):
         ("device.name=cuda", "device.name=cuda: does not choose; use device=cuda"),
         (
             "algo.args.hub_token=hf_x",
-            "algo.args.hub_token: a secret would stand in the run's files; use the environment variable HF_TOKEN",
+            "algo.args.hub_token: a secret would be saved in the run's files; use the environment variable HF_TOKEN",
         ),
         ("task=foo", "task=foo: no such option; must be one of brevity, countdown, gsm8k, hh_rlhf"),
         ("loss_type=nope", f"loss_type=nope: no such option; must be one of {LOSSES}"),
@@ -541,6 +541,7 @@ def test_a_model_without_weights_is_refused_before_anything_loads(command, runs,
     (tmp_path / "model" / "model.safetensors").unlink()
     status, lines = command(*more, "model.path=./model", "output_dir=there")
     assert (
-        status == 2 and "model.path=./model: holds no weights; must hold safetensors beside its config.json" in lines[0]
+        status == 2
+        and "model.path=./model: holds no weights; must hold safetensors next to its config.json" in lines[0]
     )
     assert runs == []

@@ -196,12 +196,12 @@ def test_what_the_user_says_wins(llama_7b):
 @pytest.mark.parametrize(
     ("overrides", "rows", "accumulated", "reason"),
     [
-        (["model=qwen3_1_7b"], 4, 32, "128 completions a step, 4 of them at once"),
-        (["model=qwen3_1_7b", "16"], 16, 8, "128 completions a step, 16 of them at once"),
-        (["model=gpt2", "task=gsm8k", "128"], 128, 1, "128 completions a step, 128 of them at once"),
-        (["model=tiny", "16"], 16, 1, "16 completions a step, 16 of them at once"),
-        (["model=gpt2", "256"], 256, 1, "256 completions a step, 256 of them at once"),
-        (["model=qwen3_1_7b", "algo=ppo", "8"], 8, 4, "32 completions a step, 8 of them at once"),
+        (["model=qwen3_1_7b"], 4, 32, "128 completions per step, 4 of them at once"),
+        (["model=qwen3_1_7b", "16"], 16, 8, "128 completions per step, 16 of them at once"),
+        (["model=gpt2", "task=gsm8k", "128"], 128, 1, "128 completions per step, 128 of them at once"),
+        (["model=tiny", "16"], 16, 1, "16 completions per step, 16 of them at once"),
+        (["model=gpt2", "256"], 256, 1, "256 completions per step, 256 of them at once"),
+        (["model=qwen3_1_7b", "algo=ppo", "8"], 8, 4, "32 completions per step, 8 of them at once"),
     ],
 )
 def test_a_batch_of_the_users_is_accumulated_to_the_same_step(overrides, rows, accumulated, reason):

@@ -9,7 +9,7 @@ from rlhf_exp.config.values import HIDDEN, assign
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.sources import read_lines
 
-SECRET = "a secret would stand in the run's files; use the environment variable HF_TOKEN"
+SECRET = "a secret would be saved in the run's files; use the environment variable HF_TOKEN"
 NOT_EVALUATED = "has no effect, nothing is evaluated while training; eval.* is measured before and after"
 
 SYNC = "+algo.args.sync_ref_model=true"

@@ -75,19 +75,19 @@ def test_good_arguments_build(overrides):
         (["algo.args.save_strategy=false"], "algo.args.save_strategy=false: must be one of no, steps, epoch, best"),
         (
             ["algo.args.per_device_train_batch_size=250"],
-            "algo.args.per_device_train_batch_size=250: makes 250 completions a step, not a multiple of"
+            "algo.args.per_device_train_batch_size=250: makes 250 completions per step, not a multiple of"
             " algo.args.num_generations=16; nearest: per_device_train_batch_size=240 or 256,"
             " or num_generations=10 or 25",
         ),
         (
             ["algo.args.per_device_train_batch_size=6", "algo.args.gradient_accumulation_steps=4"],
-            "algo.args.per_device_train_batch_size=6: makes 24 completions a step, not a multiple of"
+            "algo.args.per_device_train_batch_size=6: makes 24 completions per step, not a multiple of"
             " algo.args.num_generations=16; nearest: per_device_train_batch_size=4 or 8,"
             " or num_generations=8 or 12",
         ),
         (
             ["+algo.args.generation_batch_size=100"],
-            "algo.args.generation_batch_size=100: makes 100 completions a step, not a multiple of"
+            "algo.args.generation_batch_size=100: makes 100 completions per step, not a multiple of"
             " algo.args.num_generations=16; nearest: generation_batch_size=96 or 112,"
             " or num_generations=10 or 20",
         ),

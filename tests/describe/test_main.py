@@ -12,7 +12,7 @@ def test_the_command_writes_its_files_and_says_where(hh_overrides, tmp_path, cap
     out = tmp_path / "out"
     assert main([*hh_overrides, f"output_dir={out}"]) == 0
     printed = capsys.readouterr().out
-    assert f"written: {out / 'describe.html'}, with describe.md, describe.json and plots beside it (" in printed
+    assert f"written: {out / 'describe.html'}, describe.md, describe.json and plots (" in printed
     figures = json.loads((out / "describe.json").read_text())
     assert (figures["n"], figures["task"], figures["tokenizer"]) == (6, "hh_rlhf", "tiny_gpt2")
     assert figures["overlap"] == dict.fromkeys(figures["overlap"], 0)

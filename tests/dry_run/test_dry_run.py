@@ -50,7 +50,7 @@ def test_parameters_and_memory_are_worked_out_by_hand(no_weights, capsys):
     parameters = len(build_trace_tokenizer()) * 8 + 2 * layer + 8
     assert f"parameters: {parameters:,}, all trained\n" in text
     total = parameters * 4 * 4 + 256 * 17 * 8 * (2 * 30) * 4
-    assert f"estimated: {total / 1e9:.2f} GB, beside the libraries, = {parameters:,} parameters x 4 bytes + " in text
+    assert f"estimated: {total / 1e9:.2f} GB, without the libraries, = {parameters:,} parameters x 4 bytes + " in text
     assert f"{parameters:,} trained x 4 bytes x 3 (gradients, AdamW's two moments)" in text
     assert "256 rows x 17 tokens x 8 hidden x 60 values kept x 4 bytes" in text
 

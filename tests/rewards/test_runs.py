@@ -78,7 +78,7 @@ def test_a_wrong_length_is_refused_before_training_and_fails_a_run_in_it(tmp_pat
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         "rlhf_exp: failed: RewardError: reward.functions.late=mine.py:late: returned 1 values for 16 completions;"
-        " must be one a completion (traceback in run/error.log)"
+        " must be one per completion (traceback in run/error.log)"
     )
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
 

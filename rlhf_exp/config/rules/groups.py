@@ -35,7 +35,7 @@ def check_groups(cfg: "Config", known: "Mapping[str, Argument] | None" = None) -
     remedies = [f"{key}={_either(batches)}"]
     remedies += [f"num_generations={_either(sorted(groups))}"] if groups else []
     return [
-        f"algo.args.{key}={batch}: makes {total} completions a step, not a multiple of"
+        f"algo.args.{key}={batch}: makes {total} completions per step, not a multiple of"
         f" algo.args.num_generations={group}; nearest: {', or '.join(remedies)}"
     ]
 

@@ -48,7 +48,7 @@ def find_missing_models(cfg: "Config") -> list[str]:
 def find_missing_weights(cfg: "Config") -> list[str]:
     """Model folders without weights, which a run needs; other commands may need only the tokenizer."""
     return [
-        f"{key}={path}: holds no weights; must hold safetensors beside its config.json"
+        f"{key}={path}: holds no weights; must hold safetensors next to its config.json"
         for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base))
         if path is not None and not is_hub_id(path) and not any(Path(path).expanduser().glob("*.safetensors"))
     ]
