@@ -133,7 +133,7 @@ def _accumulation(of: Settings) -> Default:
     row = ALGORITHMS[of.algo]
     steps = 1 if _is_small(of) else max(1, row.batch // rows)  # a small model is not accumulated further
     unit = "completions" if row.online else "rows"
-    return Default(steps, f"{steps * rows} {unit} a step, {rows} of them at once")
+    return Default(steps, f"{steps * rows} {unit} per step, {rows} of them at once")
 
 
 def _rollout(of: Settings) -> Default:
