@@ -26,14 +26,8 @@ from rlhf_exp.evaluation.held_out_loss import (
     token_loss,
 )
 from rlhf_exp.evaluation.metrics import compare, summarise
-from rlhf_exp.evaluation.preferences import (
-    compare_preferences,
-    describe_pairs,
-    find_errors,
-    implicit_rewards,
-    score_pairs,
-    summarise_preferences,
-)
+from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.evaluation.preferences.scores import describe_pairs, implicit_rewards, score_pairs
 from rlhf_exp.evaluation.training_loss import explain_other_loss
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.source import ModelSource
