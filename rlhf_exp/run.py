@@ -6,13 +6,11 @@ However the run ends, run.json says how, and the folder holds all that was measu
 """
 
 import os
-import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
@@ -22,13 +20,13 @@ from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import FAILED, ConfigError, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import free_memory, load_tokenizer, resolve_model
+from rlhf_exp.models.loading import free_memory, load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_start_model
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.command import describe_stop
 from rlhf_exp.runs.folder import RunFolder, write_json
-from rlhf_exp.runs.inputs import hash_inputs, hash_rows, list_changes
+from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import Stop, StopSignals, tell
 from rlhf_exp.runs.unfit import check_newest
@@ -101,7 +99,7 @@ def _report(folder: RunFolder) -> int:
 
 
 def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
-    _set_up_libraries(cfg)
+    set_up_libraries(cfg)
     experiment = _load(cfg, folder)
     evaluator = (ScorerEvaluator if ALGORITHMS[cfg.algo.name].scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
@@ -115,18 +113,6 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
         evaluator.measure_trained_model()
 
 
-def _set_up_libraries(cfg: Config) -> None:
-    """Silence messages of the libraries, and set torch's threads."""
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL uses old names
-    warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft corrects it for GPT-2
-    if cfg.device.threads:
-        torch.set_num_threads(cfg.device.threads)
-    if not cfg.device.use_cpu and cfg.model.attn_implementation != "flash_attention_2":
-        print(f"attention: {cfg.model.attn_implementation}; flash_attention_2 needs flash-attn and half precision")
-
-
 def _load(cfg: Config, folder: RunFolder) -> Experiment:
     """Load the parts of the experiment, and check that they fit together, and that a resumed run has the same."""
     with folder.phase("load"):
@@ -137,7 +123,7 @@ def _load(cfg: Config, folder: RunFolder) -> Experiment:
     with folder.phase("load"):
         rewards = build_rewards(cfg, task)
         if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
-            _check_inputs(cfg, folder, {"reward model": locate_reward_model(cfg).identify()})
+            check_inputs(cfg, folder, {"reward model": locate_reward_model(cfg).identify()})
     return Experiment(cfg, folder, model, tokenizer, task, rewards, args)
 
 
@@ -155,25 +141,11 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: "P
                 samples = sample(cfg, folder.path / "samples", model, tokenizer)
         task = learn_from(cfg, task, Path(samples))
     inputs = {"start model": model.identify(), "rows to train on": hash_rows(task.train)}
-    _check_inputs(cfg, folder, {**inputs, "held-out rows": hash_rows([*task.eval, *task.pairs])})
+    check_inputs(cfg, folder, {**inputs, "held-out rows": hash_rows([*task.eval, *task.pairs])})
     for note in task.notes:
         print(note)
     write_json(folder.path / "data.json", task.facts)
     return task
-
-
-def _check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None:
-    """Record the hashes of rows and weights; refuse to resume with others, which the hub or another version of this
-    package may have.
-
-    Raises:
-        ConfigError: they differ from those that the resumed run began with.
-    """
-    if cfg.resume and (changed := list_changes(folder.before.get("inputs", {}), inputs)):
-        line = f"resume={cfg.resume}: is a run of other inputs ({', '.join(changed)})"
-        raise ConfigError([f"{line}; start a new run with another output_dir"])
-    folder.record["inputs"] |= inputs
-    folder.save()
 
 
 def _list_facts(cfg: Config) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     prompt_ids = encode_prompts(tokenizer, task.eval)
     held_out = sample_held_out(model, tokenizer, prompt_ids, cfg)
-    samples = describe_samples("baseline", experiment, held_out)     # samples.jsonl
+    samples = make_samples("baseline", experiment, held_out)     # samples.jsonl
     section = summarise(samples, cfg.max_tokens, held_out)            # metrics.py
 
 The baseline and the trained model have the same rows, budget and sampling, so that their difference is paired.
@@ -94,7 +94,7 @@ def measure_kl(
         return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
 
 
-def describe_samples(which: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:
+def make_samples(which: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:
     """The rows of samples.jsonl: each completion with its grade, every reward component, and the weighted reward.
 
     Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`, with plain

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.evaluation.cache import sample_start_model
-from rlhf_exp.evaluation.completions import describe_samples, sample_held_out
+from rlhf_exp.evaluation.completions import make_samples, sample_held_out
 from rlhf_exp.evaluation.held_out_loss import (
     LN_2,
     UNTRAINED_PAIRS,
@@ -54,7 +54,7 @@ class PolicyEvaluator:
         cfg, run_dir = self.experiment.cfg, self.experiment.folder.path
         start_model = load_policy(self.experiment.model)
         held_out = sample_start_model(self.experiment, self.prompt_ids, "baseline", start_model)
-        self.samples = describe_samples("baseline", self.experiment, held_out)
+        self.samples = make_samples("baseline", self.experiment, held_out)
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
         self.baseline |= self._measure_loss(start_model)
         if ALGORITHMS[cfg.algo.name].has_implicit_rewards:
@@ -72,12 +72,12 @@ class PolicyEvaluator:
         start_model = load_policy(self.experiment.model)
         policy = load_policy(replace(self.experiment.model.at(run_dir / "model"), dtype=start_model.dtype))
         held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model)
-        trained = describe_samples("trained", self.experiment, held_out)
+        trained = make_samples("trained", self.experiment, held_out)
         sections = {
             "baseline": self.baseline,
             "trained": summarise(trained, cfg.max_tokens, held_out),
+            "paired": compare(self.samples, trained, cfg.max_tokens, cfg.eval.seed),
         }
-        sections["paired"] = compare(self.samples, trained, cfg.max_tokens, cfg.eval.seed)
         if self.scored:
             scored = score_demonstrations(policy, tokenizer, task.demonstrations, cfg, "loss, trained")
             sections["trained"]["loss"] = token_loss(scored)
@@ -91,13 +91,12 @@ class PolicyEvaluator:
                 sections["paired"]["loss"] = compare_pair_loss(sections["trained"]["loss"])
             write_jsonl(run_dir / "preferences.jsonl", rows)
             write_json(run_dir / "errors.json", find_errors(rows))
-        measured = {name: section for name, section in sections.items() if section}
-        write_json(run_dir / "evaluation.json", measured)
+        write_json(run_dir / "evaluation.json", sections)
         write_jsonl(run_dir / "samples.jsonl", [*self.samples, *trained])
 
     def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:
         """The start model's `loss`; or `loss_left_out`, a sentence why there is none, which is also printed."""
-        cfg, rows, reason = self.experiment.cfg, self.experiment.task.demonstrations, None
+        cfg, rows = self.experiment.cfg, self.experiment.task.demonstrations
         row = ALGORITHMS[cfg.algo.name]
         if not row.held_out_loss or (row.learns_from == DEMONSTRATIONS and not rows):
             return {}

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
 from safetensors import SafetensorError
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.values import show
@@ -47,13 +41,6 @@ def build_peft_config(cfg: "Config") -> LoraConfig | None:
         task_type="SEQ_CLS" if scores else "CAUSAL_LM",
         modules_to_save=["score"] if scores else None,
     )
-
-
-def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model or an adapter; for an adapter without one, its base's."""
-    own = not source.is_adapter or (Path(source.path) / "tokenizer_config.json").is_file()
-    at = source.path if own else source.weights
-    return AutoTokenizer.from_pretrained(at, trust_remote_code=source.trust_remote_code)
 
 
 def load_base(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel:
@@ -122,7 +109,7 @@ def merge(source: ModelSource, out: str | Path) -> None:
     numerics = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code}
     model = load_base(CLASSES[source.task_type], source, **numerics, **scores)
     try:
-        tokenizer = read_tokenizer(source)
+        tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
     except (OSError, ValueError) as error:
         raise AdapterError(f"{source.path}: its tokenizer cannot be loaded ({show(str(error), MOST)})") from None
     merged = put_on(model, source.path).merge_and_unload()

@@ -9,7 +9,7 @@ transformers' `generate`. `auto` is compact on a CPU, where it is faster (bench/
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +23,7 @@ from transformers.generation.logits_process import (
 
 from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.scoring import evaluating
+from rlhf_exp.models.scoring import evaluating, pad
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer, RLOOTrainer
@@ -81,27 +81,20 @@ def sample_completions(
     Returns:
         Token ids of each completion, including its EOS; one without EOS was cut off at `max_new_tokens`.
     """
-    ids, mask = _pad_left(prompt_ids, pad_id, model.device)
+    inputs = pad(prompt_ids, pad_id, model.device, left=True)
     if method == "trl":
-        width, drawn = ids.shape[1], {"do_sample": False}
-        if sampling.temperature > 0:
-            drawn = {
-                "do_sample": True,
-                "temperature": sampling.temperature,
-                "top_p": sampling.top_p,
-                "top_k": sampling.top_k,
-            }
+        greedy = {"do_sample": False, "max_new_tokens": sampling.max_new_tokens}
+        drawn = {"do_sample": True, **asdict(sampling)} if sampling.temperature > 0 else greedy
         output = model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            max_new_tokens=sampling.max_new_tokens,
+            **inputs,
+            **drawn,
             repetition_penalty=1.0,  # some checkpoints (Qwen2.5) set another one in their generation config
             eos_token_id=eos_ids,
             pad_token_id=pad_id,
-            **drawn,
         )
+        width = inputs["input_ids"].shape[1]
         return [_cut_at_eos(row, eos_ids) for row in output[:, width:].tolist()]
-    return _sample_compact(model, ids, mask, sampling, eos_ids)
+    return _sample_compact(model, *inputs.values(), sampling, eos_ids)
 
 
 def build_rollout(cfg: "Config") -> Callable[[list, "GRPOTrainer"], dict[str, Any]] | None:
@@ -195,14 +188,6 @@ def _sample_compact(
 def _require_finite(logits: torch.Tensor) -> None:
     if not logits.isfinite().all():
         raise NonFiniteLoss("the policy's logits are not finite; try a lower algo.args.learning_rate")
-
-
-def _pad_left(rows: list[list[int]], pad_id: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and attention mask, both (batch, longest) int64."""
-    width = max(map(len, rows))
-    ids = torch.tensor([[pad_id] * (width - len(row)) + row for row in rows], device=device)
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
-    return ids, mask
 
 
 def _cut_at_eos(row: list[int], eos_ids: list[int]) -> list[int]:

@@ -8,6 +8,7 @@ For an adapter, the base is loaded and the adapter added to it.
 """
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,13 @@ from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
+    AutoTokenizer,
     BitsAndBytesConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     set_seed,
 )
+from transformers.utils import logging
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
@@ -36,6 +39,18 @@ if TYPE_CHECKING:
 
 UNREADABLE = (OSError, ValueError, SafetensorError, AdapterError)
 """Errors of from_pretrained for a folder or hub id that it cannot read, and of an adapter without its base."""
+
+
+def set_up_libraries(cfg: "Config") -> None:
+    """Silence messages of the libraries, set torch's threads, and say if a faster attention exists for this GPU."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL uses old names
+    warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft corrects it for GPT-2
+    if cfg.device.threads:
+        torch.set_num_threads(cfg.device.threads)
+    if not cfg.device.use_cpu and cfg.model.attn_implementation != "flash_attention_2":
+        print(f"attention: {cfg.model.attn_implementation}; flash_attention_2 needs flash-attn and half precision")
 
 
 def resolve_model(cfg: "Config", run_dir: Path) -> ModelSource:
@@ -84,7 +99,7 @@ def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
         ConfigError: it cannot be loaded; the message names the local option.
     """
     try:
-        tokenizer = adapters.read_tokenizer(source)
+        tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
     except UNREADABLE as error:
         raise source.explain(error) from None
     if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one for a folder without a tokenizer

@@ -49,7 +49,7 @@ def score_sequences(
     with evaluating(model), _show_progress(len(sequences), title, "text") as bar:
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
-            inputs = _pad([sequences[i] for i in batch], pad_id, model.device)
+            inputs = pad([sequences[i] for i in batch], pad_id, model.device)
             for i, score in zip(batch, model(**inputs, use_cache=False).logits[:, 0].float().tolist(), strict=True):
                 scores[i] = score
             bar.update(len(batch))
@@ -84,7 +84,7 @@ def completion_logits(model: PreTrainedModel, rows: list[Row], pad_id: int) -> l
     """Next-token logits at the completion positions of each row: (completion tokens, vocabulary), in the model's
     precision; for a row without a prompt from the second token on, since the first has no prediction (TRL leaves
     it out too). Right-padded, with positions from 0, so that every architecture scores its own samples correctly."""
-    inputs = _pad([prompt + completion for prompt, completion in rows], pad_id, model.device)
+    inputs = pad([prompt + completion for prompt, completion in rows], pad_id, model.device)
     skipped = min(map(_start, rows)) - 1  # positions that predict only prompt tokens: their logits are not computed
     kept = inputs["input_ids"].shape[1] - skipped
     logits = model(**inputs, use_cache=False, logits_to_keep=kept).logits[:, -kept:]
@@ -110,11 +110,16 @@ def _start(row: Row) -> int:
     return max(len(row[0]), 1)
 
 
-def _pad(sequences: list[list[int]], pad_id: int, device: torch.device) -> dict[str, torch.Tensor]:
+def pad(sequences: list[list[int]], pad_id: int, device: torch.device, left: bool = False) -> dict[str, torch.Tensor]:
+    """`input_ids` and `attention_mask`, both (batch, longest) int64, padded on the right or on the left."""
     width = max(map(len, sequences))
-    ids = torch.tensor([ids + [pad_id] * (width - len(ids)) for ids in sequences], device=device)
-    lengths = torch.tensor([len(ids) for ids in sequences], device=device)
-    return {"input_ids": ids, "attention_mask": (torch.arange(width, device=device) < lengths[:, None]).long()}
+
+    def fill(values: list[int], value: int) -> list[int]:
+        padding = [value] * (width - len(values))
+        return padding + values if left else values + padding
+
+    ids, mask = [fill(ids, pad_id) for ids in sequences], [fill([1] * len(ids), 0) for ids in sequences]
+    return {"input_ids": torch.tensor(ids, device=device), "attention_mask": torch.tensor(mask, device=device)}
 
 
 def _show_progress(total: int, title: str | None, unit: str) -> tqdm:

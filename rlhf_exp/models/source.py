@@ -100,6 +100,11 @@ class ModelSource:
             raise WrongBase(f"{self.path}: is an adapter, and so is its base {recorded}; that must hold full weights")
         return expand(recorded)
 
+    @property
+    def tokenizer(self) -> str:
+        """Where its tokenizer is; an adapter that brings none has its base's."""
+        return self.path if (Path(self.path) / "tokenizer_config.json").is_file() else self.weights
+
     @cached_property
     def config(self) -> "PreTrainedConfig":
         """The model's configuration, or that of an adapter's base. It may be downloaded from the hub.

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.runs.folder import RunFolder
 
 WEIGHTS = re.compile(r"\.(safetensors|json|txt|model|jinja)$")
 SHOWN = 8  # digits of a hash in a message
@@ -50,6 +52,20 @@ def list_changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
         for name in now
         if name in before and before[name] != now[name]
     ]
+
+
+def check_inputs(cfg: "Config", folder: "RunFolder", inputs: dict[str, str]) -> None:
+    """Record hashes of rows and weights in run.json. The hub, or another version of this package, may have others than
+    a resumed run began with.
+
+    Raises:
+        ConfigError: they differ from those of the resumed run.
+    """
+    if cfg.resume and (changed := list_changes(folder.before.get("inputs", {}), inputs)):
+        line = f"resume={cfg.resume}: is a run of other inputs ({', '.join(changed)})"
+        raise ConfigError([f"{line}; start a new run with another output_dir"])
+    folder.record["inputs"] |= inputs
+    folder.save()
 
 
 def hash_rows(rows: Iterable[dict[str, Any]]) -> str:

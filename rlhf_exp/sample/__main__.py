@@ -60,19 +60,13 @@ def _compose(arguments: list[str]) -> Config:
 def _sample_and_show(cfg: Config, folder: Path) -> None:
     drawn = f"{cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
     print(f"{drawn} for {cfg.task.name}, model {cfg.model.name}, seed {cfg.seed}: {folder}", flush=True)
-    import torch
-    import transformers
-
-    from rlhf_exp.models.loading import load_tokenizer, resolve_model
+    from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
     from rlhf_exp.report.tables import duration, percent
     from rlhf_exp.runs.load import load_run
     from rlhf_exp.sample.draw import sample
     from rlhf_exp.tasks.sampled import describe_counts
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    if cfg.device.threads:
-        torch.set_num_threads(cfg.device.threads)
+    set_up_libraries(cfg)
     model = resolve_model(cfg, folder)
     run = load_run(sample(cfg, folder, model, load_tokenizer(model)))
     section, counts = run.evaluation["baseline"], run.facts["samples"]

@@ -26,7 +26,7 @@ def sample(cfg: Config, folder: Path, model: "ModelSource", tokenizer: "PreTrain
     """
     # Imported here, after the command line was checked: torch takes seconds.
     from rlhf_exp.evaluation.cache import sample_start_model
-    from rlhf_exp.evaluation.completions import describe_samples
+    from rlhf_exp.evaluation.completions import make_samples
     from rlhf_exp.evaluation.metrics import summarise
     from rlhf_exp.experiment import Experiment
     from rlhf_exp.tasks import Task, find_rows
@@ -49,7 +49,7 @@ def sample(cfg: Config, folder: Path, model: "ModelSource", tokenizer: "PreTrain
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
         with out.phase("sample"):
             held_out = sample_start_model(experiment, prompt_ids, title="sample")
-            samples = describe_samples("baseline", experiment, held_out)
+            samples = make_samples("baseline", experiment, held_out)
         section = {"split": "train", **summarise(samples, cfg.max_tokens, held_out)}
         write_jsonl(folder / "samples.jsonl", samples)
         write_json(folder / "data.json", {"samples": count_samples(samples)})

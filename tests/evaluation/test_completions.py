@@ -8,7 +8,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation import cache as baselines
-from rlhf_exp.evaluation.completions import HeldOut, describe_samples, measure_kl, sample_held_out
+from rlhf_exp.evaluation.completions import HeldOut, make_samples, measure_kl, sample_held_out
 from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, sample_completions
@@ -159,7 +159,7 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     greedy = list(zip(prompts, held_out.greedy.completion_ids, strict=True))
     assert held_out.greedy.kl == pytest.approx([one.kl for one in measure_kl(model, start, greedy, 0, Sampling(12))])
     assert held_out.greedy.kl_sampled is held_out.greedy.kl_outside is None
-    samples = describe_samples("trained", Experiment(cfg, None, "", TOKENIZER, task, []), held_out)
+    samples = make_samples("trained", Experiment(cfg, None, "", TOKENIZER, task, []), held_out)
     section = summarise(samples, 12, held_out)
     assert set(section["kl_sampled"]) == {"mean", "std", "outside"} and set(section["kl"]) == {"mean", "std"}
     assert section["kl_sampled"]["mean"]["value"] == pytest.approx(sum(held_out.kl_sampled) / len(prompts))
@@ -179,7 +179,7 @@ def describe(cfg, task=None, rewards=None):
     task = task or load_task(cfg, TOKENIZER)
     held_out = sample_held_out(make_model(), TOKENIZER, encode_prompts(TOKENIZER, task.eval), cfg)
     rewards = build_rewards(cfg, task) if rewards is None else rewards
-    return describe_samples("baseline", Experiment(cfg, None, "", TOKENIZER, task, rewards), held_out), held_out
+    return make_samples("baseline", Experiment(cfg, None, "", TOKENIZER, task, rewards), held_out), held_out
 
 
 def test_samples_hold_every_reward_component_and_their_weighted_sum():
@@ -223,7 +223,7 @@ def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last():
     messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": "use 8 7 3 make 53 ."}]
     chat = replace(task, eval=[{**row, "prompt": messages} for row in task.eval])
     held_out = sample_held_out(make_model(), TOKENIZER, load_prompts(cfg), cfg)
-    sample = describe_samples("baseline", Experiment(cfg, None, "", TOKENIZER, chat, []), held_out)[0]
+    sample = make_samples("baseline", Experiment(cfg, None, "", TOKENIZER, chat, []), held_out)[0]
     assert sample["prompt"] == "use 8 7 3 make 53 ." and sample["messages"] == messages
 
 

@@ -10,7 +10,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
 from rlhf_exp.runs.folder import RunFolder
-from rlhf_exp.runs.inputs import hash_inputs, hash_rows, hash_weights
+from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows, hash_weights
 from rlhf_exp.runs.plan import Plan, check_resume, plan_job
 
 
@@ -118,7 +118,7 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
     def stages(cfg, folder, signals):
         assert json.loads((folder.path / "run.json").read_text())["status"] == "running"
         with folder.phase("load"), folder.phase("train"):
-            run._check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
+            check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
 
     monkeypatch.setattr(run, "_run_stages", stages)
     with pytest.raises(
@@ -130,7 +130,7 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
 
 def test_a_run_records_its_inputs(tmp_path):
     folder = RunFolder.create(tmp_path, {"inputs": {"task.path": "a"}})
-    run._check_inputs(compose_config(), folder, {"start model": "b"})
+    check_inputs(compose_config(), folder, {"start model": "b"})
     assert json.loads((tmp_path / "run.json").read_text())["inputs"] == {"task.path": "a", "start model": "b"}
 
 
