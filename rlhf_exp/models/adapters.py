@@ -111,7 +111,8 @@ def merge(source: ModelSource, out: str | Path) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
     except (OSError, ValueError) as error:
-        raise AdapterError(f"{source.path}: its tokenizer cannot be loaded ({show(str(error), MOST)})") from None
+        reason = f"its tokenizer cannot be loaded from {source.tokenizer} ({show(str(error), MOST)})"
+        raise AdapterError(f"{source.path}: {reason}") from None
     merged = put_on(model, source.path).merge_and_unload()
     if scores:  # it pools at the last token that is not padding
         merged.config.pad_token_id = tokenizer.pad_token_id
