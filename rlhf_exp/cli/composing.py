@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp.cli.explain import explain
 from rlhf_exp.cli.subcommand import claim
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.rules.model import BY_SIZE
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
@@ -33,7 +34,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     for text in arguments:
         if text.startswith("-"):
             raise ConfigError([f"{text}: no such flag; see --help"])
-        if text.split("=")[0].lstrip("+") in ("resume", "dry_run"):
+        if name_key(text) in ("resume", "dry_run"):
             raise ConfigError([f"{text}: not with rlhf_exp.{command}, only with rlhf_exp"])
     try:
         return compose_config([*UNTRAINED, *defaults, *arguments], [check_run_folder])

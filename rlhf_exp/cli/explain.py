@@ -11,8 +11,9 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import refuse_key
+from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import HIDDEN, is_secret, suggest
+from rlhf_exp.config.values import assign, is_secret, one_of
 
 _UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
 _AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<override>.+)'")
@@ -58,14 +59,14 @@ def _explain_missing(error: MissingConfigException) -> str:
         studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
         return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
     options = [name for name in error.options or () if not name.startswith("_")]
-    return f"{group}={option}: no such option; must be one of {', '.join(options)}{suggest(option, options)}"
+    return f"{group}={option}: no such option; {one_of(option, options)}"
 
 
 def _find_override(key: str, overrides: Sequence[str]) -> str:
     """The override as it was typed, with a secret hidden."""
     if is_secret(key):
-        return f"{key}={HIDDEN}"
-    return next((text for text in overrides if text.lstrip("+~").split("=")[0] == key), key)
+        return assign(key, None)
+    return next((text for text in overrides if name_key(text) == key), key)
 
 
 def _find_algo(overrides: Sequence[str]) -> str:

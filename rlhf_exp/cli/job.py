@@ -40,9 +40,7 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0) -> int:
 
 def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
     by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]  # the user has not named the folder
-    config = parse(cfg, settings.overrides.task, [check_run_folder])
-    if problems := find_missing_weights(config):
-        raise ConfigError(problems)
+    config = parse(cfg, settings.overrides.task, [find_missing_weights, check_run_folder])
     print(f"{_describe(config)}: {config.output_dir}", flush=True)
     prepare_hub(config)
     if config.dry_run:

@@ -22,7 +22,6 @@ from omegaconf import DictConfig, open_dict
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
-from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.plan import plan_job
 
@@ -120,9 +119,9 @@ def _check_job(number: int, overrides: list[str], folders: dict[str, int]) -> li
         if (first := folders.setdefault(job.output_dir, number)) != number:
             way = "use skip_finished=false, which numbers them"
             return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
-        config: Config = parse(job, overrides)  # an existing run in the folder concerns only its own job
-        if problems := find_missing_weights(config):
-            return problems
+        config = parse(
+            job, overrides, [find_missing_weights]
+        )  # an existing run in the folder concerns only its own job
         prepare_hub(config)
         if config.skip_finished and not config.resume:
             plan_job(config)

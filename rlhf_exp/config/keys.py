@@ -18,45 +18,33 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.trl_ranges import RENAMED
 from rlhf_exp.config.values import is_slip, list_names, nearest
 
-# Other names of existing keys, by the last part of a key; of several keys the first that the algorithm has.
+# Other words for the last part of a key; of several keys with one word the first that the algorithm has.
 SYNONYMS = {
-    "lr": ("algo.args.learning_rate",),
-    "epochs": ("algo.args.num_train_epochs",),
-    "num_epochs": ("algo.args.num_train_epochs",),
-    "steps": ("algo.args.max_steps",),
-    "num_steps": ("algo.args.max_steps",),
-    "batch_size": ("algo.args.per_device_train_batch_size",),
-    "bs": ("algo.args.per_device_train_batch_size",),
-    "grad_accum": ("algo.args.gradient_accumulation_steps",),
-    "accumulation_steps": ("algo.args.gradient_accumulation_steps",),
-    "warmup": ("algo.args.warmup_steps",),
-    "warmup_ratio": ("algo.args.warmup_steps",),
-    "group_by_length": ("algo.args.train_sampling_strategy",),
-    "logging_dir": ("output_dir",),
-    "scheduler": ("algo.args.lr_scheduler_type",),
-    "max_length": ("algo.args.max_length", "max_tokens"),
-    "max_len": ("algo.args.max_length", "max_tokens"),
-    "max_seq_length": ("algo.args.max_length", "max_tokens"),
-    "max_new_tokens": ("max_tokens",),
-    "group_size": ("algo.args.num_generations",),
-    "kl_coef": ("algo.init_kl_coef", "algo.args.beta"),
-    "clip_range": ("algo.args.epsilon",),
-    "cliprange": ("algo.args.epsilon",),
-    "gradient_checkpointing": ("algo.args.activation_checkpointing",),
-    "rank": ("peft.lora.r",),
-    "lora_r": ("peft.lora.r",),
-    "lora": ("peft",),
-    "quantization": ("peft",),
-    "precision": ("model.dtype",),
-    "dataset": ("task",),
-    "algorithm": ("algo",),
-    "loss": ("loss_type",),
-    "wandb": ("logging",),
-    "report_to": ("logging",),
-    "gpu": ("device",),
-    "checkpoint": ("resume",),
-    "out": ("output_dir",),
-    "save_dir": ("output_dir",),
+    "algo.args.learning_rate": ("lr",),
+    "algo.args.num_train_epochs": ("epochs", "num_epochs"),
+    "algo.args.max_steps": ("steps", "num_steps"),
+    "algo.args.per_device_train_batch_size": ("batch_size", "bs"),
+    "algo.args.gradient_accumulation_steps": ("grad_accum", "accumulation_steps"),
+    "algo.args.warmup_steps": ("warmup", "warmup_ratio"),
+    "algo.args.train_sampling_strategy": ("group_by_length",),
+    "algo.args.lr_scheduler_type": ("scheduler",),
+    "algo.args.max_length": ("max_length", "max_len", "max_seq_length"),
+    "algo.args.num_generations": ("group_size",),
+    "algo.init_kl_coef": ("kl_coef",),
+    "algo.args.beta": ("kl_coef",),
+    "algo.args.epsilon": ("clip_range", "cliprange"),
+    "algo.args.activation_checkpointing": ("gradient_checkpointing",),
+    "max_tokens": ("max_length", "max_len", "max_seq_length", "max_new_tokens"),
+    "peft.lora.r": ("rank", "lora_r"),
+    "peft": ("lora", "quantization"),
+    "model.dtype": ("precision",),
+    "task": ("dataset",),
+    "algo": ("algorithm",),
+    "loss_type": ("loss",),
+    "logging": ("wandb", "report_to"),
+    "device": ("gpu",),
+    "resume": ("checkpoint",),
+    "output_dir": ("out", "save_dir", "logging_dir"),
 }
 
 _NOTES = {"warmup_ratio": ", of which a value below 1 is a share of all steps"}
@@ -80,7 +68,7 @@ def refuse_key(key: str, algo: str = "grpo") -> str:
     known = known_keys(algo if algo in ALGORITHMS else "grpo")
     neighbours = [name for name in known if name.rpartition(".")[0] == place]
     slips = [name for name in neighbours if place and is_slip(end, name.rpartition(".")[2])]
-    meant = next((name for name in SYNONYMS.get(end, ()) if name in known), None)
+    meant = next((name for name, words in SYNONYMS.items() if end in words and name in known), None)
     near = nearest(key, slips) or meant or nearest(key, neighbours if place else known) or nearest(key, known)
     note = _NOTES.get(end, "")
     return f"no such key{f'; did you mean {near}{note}?' if near else ''}"

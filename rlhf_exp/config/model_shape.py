@@ -4,8 +4,8 @@
     shape.parameters, shape.source      # 1720574976, "the shape of Qwen/Qwen3-1.7B that ships with the package"
 
 For a folder, the shape is that of its config.json or of its adapter's base; if that does not determine the parameters
-exactly, they are counted in the headers of its safetensors. For a hub id, it comes from the hub's cache, else from the
-four shapes in KNOWN, else from the hub if it answers.
+exactly, they are counted in the headers of its safetensors. For a hub id, it comes from the hub's cache, else from
+assets/shapes.json, else from the hub if it answers.
 """
 
 import json
@@ -15,48 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlhf_exp.config import hub
-
-_QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True, "max_position_embeddings": 32_768}
-
-KNOWN: dict[str, dict[str, Any]] = {
-    "openai-community/gpt2": {
-        "model_type": "gpt2",
-        "vocab_size": 50_257,
-        "n_positions": 1_024,
-        "n_embd": 768,
-        "n_layer": 12,
-        "n_head": 12,
-    },
-    "Qwen/Qwen2.5-0.5B-Instruct": _QWEN2
-    | {
-        "hidden_size": 896,
-        "intermediate_size": 4_864,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-    },
-    "Qwen/Qwen2.5-3B": _QWEN2
-    | {
-        "hidden_size": 2_048,
-        "intermediate_size": 11_008,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 2,
-    },
-    "Qwen/Qwen3-1.7B": {
-        "model_type": "qwen3",
-        "vocab_size": 151_936,
-        "tie_word_embeddings": True,
-        "max_position_embeddings": 40_960,
-        "hidden_size": 2_048,
-        "intermediate_size": 6_144,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-    },
-}
-"""The shapes of the shipped options, from the config.json of each."""
 
 INIT_VOCABULARY = {"words": 224, "bytes": 258}
 """Tokens of the tokenizers that model.init can name."""
@@ -70,6 +28,7 @@ GPT2_NAMES = {
 }
 COUNTED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3")  # exactly, from config.json
 ASSETS = Path(__file__).parent.parent / "assets"
+KNOWN = ASSETS / "shapes.json"
 _FLOATS = ("F64", "F32", "F16", "BF16")
 MOST_HEADER = 100_000_000  # bytes; the limit of safetensors itself
 
@@ -101,8 +60,8 @@ def find_shape(path: str | None, base: str | None, init: dict | None, name: str 
         return shape._replace(parameters=weights, source=f"the weights of {path}") if weights else shape
     if (cached := hub.find_cached(path, "config.json")) is not None:
         return _read(cached, f"the cached config.json of {path}")
-    if path in KNOWN:
-        return _measure(KNOWN[path], f"the shape of {path} that ships with the package")
+    if (known := _load(KNOWN).get(path)) is not None:
+        return _measure(known, f"the shape of {path} that ships with the package")
     if (fetched := hub.fetch(path, "config.json")) is not None:
         return _read(fetched, f"the config.json of {path}")
     return Shape(

@@ -16,6 +16,11 @@ _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
 _OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
 
 
+def name_key(override: str) -> str:
+    """max_tokens of `+max_tokens=8`"""
+    return override.partition("=")[0].strip().lstrip("+~")
+
+
 def check_overrides(overrides: Sequence[str]) -> list[str]:
     """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
     secrets = [key for text in overrides for key in _list_keys(text) if is_secret(key)]
@@ -33,14 +38,13 @@ def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
     return [
         f"{text}: has no effect, for {own} is set; use {own}={text.split('=', 1)[1]}"
         for text in overrides
-        if text.lstrip("+").split("=")[0] == key
+        if name_key(text) == key
     ]
 
 
 def _list_keys(text: str) -> list[str]:
     """The key of an override, and the keys in its value if that is a mapping; other values are the user's texts."""
-    key, _, value = text.partition("=")
-    key = key.strip().lstrip("+~")
+    key, value = name_key(text), text.partition("=")[2]
     inside = _NAMED.findall(value) if value.lstrip().startswith(("{", "[")) else []
     return [key] * bool(value) + [f"{key}.{name}" for name in inside]
 

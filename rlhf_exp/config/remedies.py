@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from rlhf_exp.config.rules.owned import COPIES
+
 
 def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | None:
     """The first of the overrides that the config's checks accept; None if they refuse all.
@@ -26,7 +28,7 @@ def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | No
 
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
-    """A copy of the resolved config with the override, and with the value that interpolates its key."""
+    """A copy of the resolved config with the override, which the arguments that are copies of its key follow."""
     changed = deepcopy(config)
     key, _, text = override.lstrip("+").partition("=")
     *place, name = key.split(".")
@@ -35,8 +37,7 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
         values = values[part]
     values[name] = _read_value(text)
     args = changed["algo"]["args"]
-    if key == "max_tokens" and "max_completion_length" in args:
-        args["max_completion_length"] = values[name]
+    args.update({copy: values[name] for copy, original in COPIES.items() if original == key and copy in args})
     return changed
 
 

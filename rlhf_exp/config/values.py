@@ -12,7 +12,7 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
@@ -79,6 +79,11 @@ def suggest(name: Any, names: Iterable[str]) -> str:
     """
     near = nearest(name, names) if isinstance(name, str) else None
     return f"; did you mean {near}?" if near else ""
+
+
+def one_of(name: Any, names: Collection[str]) -> str:
+    """`must be one of a, b; did you mean b?`"""
+    return f"must be one of {', '.join(names)}{suggest(name, names)}"
 
 
 def find_problem(key: str, value: Any, annotation: Any, bounds: str | None = None) -> tuple[str, str] | None:

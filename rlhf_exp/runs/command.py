@@ -12,6 +12,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from rlhf_exp.config.overrides import name_key
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
 from rlhf_exp.runs.stopping import Stop
 
@@ -23,7 +24,7 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[st
         return [], []
     overrides = OmegaConf.to_container(OmegaConf.load(saved / "overrides.yaml"))
     dropped = {*typed, "resume", "output_dir", "dry_run"}
-    kept = [text for text in overrides if text.partition("=")[0] not in dropped]
+    kept = [text for text in overrides if name_key(text) not in dropped]
     hydra = OmegaConf.load(saved / "hydra.yaml")
     studies = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
     if not studies:
@@ -55,7 +56,7 @@ def _repeat_command(run_dir: Path, folder: Path) -> str:
     """The command that starts the run in `run_dir` anew in `folder`. A sweep's job becomes one run, since what the
     sweep has finished would be refused; a study that skips that is repeated, unless its job needs another folder."""
     saved = run_dir / ".hydra"
-    typed = [text for text in sys.argv[1:] if text.split("=")[0] not in ("output_dir", "hydra.sweep.dir")]
+    typed = [text for text in sys.argv[1:] if name_key(text) not in ("output_dir", "hydra.sweep.dir")]
     if not (saved / "hydra.yaml").is_file() or OmegaConf.load(saved / "hydra.yaml").mode != "MULTIRUN":
         return _join(*typed, f"output_dir={folder}")
     if OmegaConf.load(saved / "config.yaml").skip_finished and folder == run_dir:

@@ -1,20 +1,14 @@
 """Writes the run folder, the interface between a run and its reports. Every file is complete at every moment.
 
-folder = RunFolder.create(Path("outputs/x"), command=..., facts={"algo": "grpo", ...})
+folder = RunFolder.create(Path("outputs/x"), {"algo": "grpo", ...})
 with folder.phase("train"):
     ...
 folder.finish("finished")
 """
 
 import copy
-import ctypes
-import gc
 import json
 import os
-import re
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,7 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rlhf_exp.config.versions import find_version
+from rlhf_exp.errors import say
+from rlhf_exp.runs.environment import list_versions, read_command, read_commit
+from rlhf_exp.runs.memory import peak_memory_mb, reset_peak_memory
 
 STAGES = {
     "load": "tokenizer, rows, rewards",
@@ -35,7 +31,9 @@ STAGES = {
 }
 """What a phase does; printed when it begins."""
 
-PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
+COUNTED = {"steps": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": {},
+           "peak_memory_mb": 0.0, "phase_memory_mb": {}}  # fmt: skip
+"""What a new run counts from; a resumed run counts on from its record."""
 
 FIRST_KEY = '{"step":'  # of each line in metrics.jsonl
 # Freed when the run ends, so that run.json and error.log can be written even if the disk is full.
@@ -85,7 +83,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if row is not None:
             rows.append(row)
     if torn:
-        _say_once(f"rlhf_exp: {path}: {torn} torn line{'s' if torn > 1 else ''} left out")
+        _say_once(f"{path}: {torn} torn line{'s' if torn > 1 else ''} left out")
     return rows
 
 
@@ -97,9 +95,7 @@ def _parse_metrics(line: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) and "step" in row else None
 
 
-@cache
-def _say_once(line: str) -> None:
-    print(line, file=sys.stderr)
+_say_once = cache(say)  # a report reads the same file several times
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -116,10 +112,10 @@ def read_record(folder: Path) -> dict[str, Any]:
 class RunFolder:
     """Writes `run.json` of one run: status, facts, and the seconds of each phase."""
 
-    def __init__(self, path: Path, record: dict[str, Any]) -> None:
+    def __init__(self, path: Path, record: dict[str, Any], before: dict[str, Any] | None = None) -> None:
         self.path = path
         self.record = record
-        self.before: dict[str, Any] = {}  # the record of the run that is resumed
+        self.before = before or {}  # the record of the run that is resumed
         self._announced: set[str] = set()
 
     @classmethod
@@ -128,28 +124,21 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         before = read_record(path)
         if before.get("status") == "broken":
-            print(f"rlhf_exp: {path}/run.json is torn; its seconds and counts begin anew", file=sys.stderr)
-        folder = cls(
-            path,
-            {
-                "status": "running",
-                "error": None,
-                "command": " ".join([Path(sys.executable).name, "-m", _read_module(), *sys.argv[1:]]),
-                **facts,
-                "steps": before.get("steps", 0),
-                "prompt_tokens": before.get("prompt_tokens", 0),
-                "completion_tokens": before.get("completion_tokens", 0),
-                "seconds": before.get("seconds", {}),
-                "peak_memory_mb": before.get("peak_memory_mb", 0.0),
-                "phase_memory_mb": before.get("phase_memory_mb", {}),
-                "versions": list_versions(),
-                "git_commit": _read_commit(),
-                "started": before.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
-                "finished": None,
-                "baseline_cached": False,
-            },
-        )
-        folder.before = copy.deepcopy(before)  # phases add to the record
+            say(f"{path}/run.json is torn; its seconds and counts begin anew")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        record = {
+            "status": "running",
+            "error": None,
+            "command": read_command(),
+            **facts,
+            **copy.deepcopy({name: before.get(name, start) for name, start in COUNTED.items()}),
+            "versions": list_versions(),
+            "git_commit": read_commit(),
+            "started": before.get("started") or now,
+            "finished": None,
+            "baseline_cached": False,
+        }
+        folder = cls(path, record, before)
         (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random, since a file system may compress zeros
         folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
@@ -180,8 +169,7 @@ class RunFolder:
     def finish(self, status: str, error: str | None = None) -> None:
         """Close the record: status is finished, failed, stopped or refused."""
         (self.path / RESERVE).unlink(missing_ok=True)
-        finished = datetime.now(UTC).isoformat(timespec="seconds")
-        self.record.update(status=status, error=error, finished=finished)
+        self.record.update(status=status, error=error, finished=datetime.now(UTC).isoformat(timespec="seconds"))
         self.save()
 
     def put_back(self) -> None:
@@ -195,65 +183,7 @@ class RunFolder:
         try:
             self.finish(status, error)
         except OSError as problem:
-            print(f"rlhf_exp: {self.path}/run.json cannot be written, {problem.strerror}", file=sys.stderr)
-
-
-def peak_memory_mb() -> float:
-    """The peak memory since `reset_peak_memory`, in MB (10^6 bytes): on the GPU if torch used one, else resident.
-    Without Linux's /proc it is the peak since the process began."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        return round(torch.cuda.max_memory_allocated() / 1e6, 1)
-    try:
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
-        return round(int(found[1]) * 1024 / 1e6, 1)
-    except (OSError, TypeError):
-        unit = 1 if sys.platform == "darwin" else 1024
-        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
-
-
-def reset_peak_memory() -> bool:
-    """Reset the peak memory, since the jobs of a sweep share one process. False if the machine cannot.
-
-    Freed memory is first returned to the system, which glibc would otherwise keep.
-
-    Source: proc(5), /proc/pid/clear_refs, value 5 (Linux 4.0).
-    """
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        return True
-    try:
-        gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except (OSError, AttributeError):  # another system; another C library
-        return False
-    return True
-
-
-def _read_module() -> str:
-    """The module that was started with `python -m`."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return spec.name.removesuffix(".__main__") if spec else "rlhf_exp"
-
-
-def list_versions() -> dict[str, str]:
-    """The versions of Python and of the packages that determine what a run computes."""
-    found = {name: find_version(name) for name in PACKAGES}
-    return {"python": sys.version.split()[0], **{name: number for name, number in found.items() if number}}
-
-
-def _read_commit() -> str | None:
-    """The commit of the source checkout, with `-dirty` if files differ from it; None for an installed package."""
-    root = Path(__file__).parent.parent.parent
-    if not (root / ".git").exists():
-        return None
-    try:
-        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
+            say(f"{self.path}/run.json cannot be written, {problem.strerror}")
 
 
 def _finite(value: Any) -> Any:

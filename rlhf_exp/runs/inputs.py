@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.config.rules.paths import list_local_models
 from rlhf_exp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ def hash_inputs(cfg: "Config") -> dict[str, str]:
     samples = getattr(cfg.task, "samples", None)
     if samples not in (None, "self"):
         found["task.samples"] = hash_path(Path(samples) / "samples.jsonl")
-    for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base)):
-        if path is not None and not is_hub_id(path):
-            found[key] = hash_weights(Path(path).expanduser())
+    found |= {key: hash_weights(Path(path).expanduser()) for key, path in list_local_models(cfg)}
     if cfg.reward.path is not None and not is_hub_id(cfg.reward.path):
         found["reward.path"] = _hash_reward_model(Path(cfg.reward.path).expanduser(), cfg.reward.normalize)
     for name, where in cfg.reward.functions.items():

@@ -15,13 +15,14 @@ import fcntl
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
+
+from rlhf_exp.errors import say
 
 LOCK = ".lock"
 OUTPUTS = Path("outputs")
@@ -136,7 +137,7 @@ def _lock(folder: Path) -> int:
             owner = _read_owner(lock)
         except OSError as error:
             if error.errno in NO_LOCKS:
-                print(f"rlhf_exp: {folder}: its file system has no locks; keep other runs out of it", file=sys.stderr)
+                say(f"{folder}: its file system has no locks; keep other runs out of it")
                 return lock
             os.close(lock)
             raise

@@ -17,7 +17,8 @@ from yaml import YAMLError
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
-from rlhf_exp.runs.folder import list_versions, read_record
+from rlhf_exp.runs.environment import list_versions
+from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.settings import MAY_CHANGE, Differing, list_differing, list_settings

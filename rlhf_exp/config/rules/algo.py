@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS, TRL_SAMPLING
 from rlhf_exp.config.schema import TASKS
-from rlhf_exp.config.values import show, suggest
+from rlhf_exp.config.values import one_of, show
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -25,8 +25,7 @@ def check_algo(cfg: "Config") -> list[str]:
     losses, chosen = row.losses, cfg.algo.args.get("loss_type")
     for loss in chosen if isinstance(chosen, list) else [chosen]:
         if losses and loss not in losses:
-            allowed = f"must be one of {', '.join(losses)}{suggest(loss, losses)}"
-            problems.append(f"loss_type={show(loss)}: not a loss of algo={algo}, {allowed}")
+            problems.append(f"loss_type={show(loss)}: not a loss of algo={algo}, {one_of(loss, losses)}")
     problems += _check_sync(cfg)
     if cfg.generation.method == "compact":
         problems += [

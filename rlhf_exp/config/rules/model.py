@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.rules.paths import find_missing_models
-from rlhf_exp.config.values import suggest
+from rlhf_exp.config.values import one_of
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -26,7 +26,7 @@ def check_model(cfg: "Config") -> list[str]:
         return [f"model.path=null: model={model.name} needs a hub id or a folder"]
     for key, known in (("architecture", ARCHITECTURES), ("tokenizer", TOKENIZERS)):
         if model.init is not None and (value := model.init.get(key)) not in known:
-            return [f"model.init.{key}={value}: must be one of {', '.join(known)}{suggest(value, known)}"]
+            return [f"model.init.{key}={value}: {one_of(value, known)}"]
     return []
 
 

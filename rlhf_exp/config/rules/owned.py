@@ -6,6 +6,7 @@ With two different values, the run would train with one, and measure, name or re
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS
@@ -21,21 +22,27 @@ class Owned:
     instead: str
 
 
+COPIES = {
+    "seed": "seed",
+    "use_cpu": "device.use_cpu",
+    "bf16": "device.bf16",
+    "report_to": "logging.report_to",
+    "trust_remote_code": "model.trust_remote_code",
+    "max_completion_length": "max_tokens",
+}
+"""Arguments that have the value of a key of ours."""
+
+_INSTEAD = {"use_cpu": "device=cpu or device=cuda", "report_to": "logging=wandb, tensorboard or file"}
+"""What to use where that key is chosen with others."""
+
+
 def owned_arguments(cfg: "Config") -> dict[str, Owned]:
     """The value that each argument must have, by the config's own keys."""
-    found = {
-        "output_dir": Owned(f"{cfg.output_dir}/checkpoints", "output_dir"),
-        "seed": Owned(cfg.seed, "seed"),
-        "use_cpu": Owned(cfg.device.use_cpu, "device=cpu or device=cuda"),
-        "bf16": Owned(cfg.device.bf16, "device.bf16"),
-        "report_to": Owned(cfg.logging.report_to, "logging=wandb, tensorboard or file"),
-        "trust_remote_code": Owned(cfg.model.trust_remote_code, "model.trust_remote_code"),
-    }
-    if ALGORITHMS[cfg.algo.name].online:
-        found |= {
-            "max_completion_length": Owned(cfg.max_tokens, "max_tokens"),
-            "reward_weights": Owned(list(cfg.reward.weights.values()), "reward.weights"),
-        }
+    found = {name: Owned(attrgetter(key)(cfg), _INSTEAD.get(name, key)) for name, key in COPIES.items()}
+    found["output_dir"] = Owned(f"{cfg.output_dir}/checkpoints", "output_dir")
+    found["reward_weights"] = Owned(list(cfg.reward.weights.values()), "reward.weights")
+    if not ALGORITHMS[cfg.algo.name].online:
+        del found["max_completion_length"], found["reward_weights"]
     return found
 
 

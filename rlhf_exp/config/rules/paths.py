@@ -24,21 +24,15 @@ def find_missing_files(cfg: "Config") -> list[str]:
     return problems
 
 
+def list_local_models(cfg: "Config") -> list[tuple[str, str]]:
+    """The keys of the start model that name a folder of this machine, with its path."""
+    named = (("model.path", cfg.model.path), ("model.base", cfg.model.base))
+    return [(key, path) for key, path in named if path is not None and not is_hub_id(path)]
+
+
 def find_missing_models(cfg: "Config") -> list[str]:
     """Folders that a key of model or reward names but that hold no model."""
-    problems = []
-    for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base)):
-        if path is None or is_hub_id(path):
-            continue
-        folder = Path(path).expanduser()
-        if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
-            what = "has no config.json" if folder.is_dir() else "no such folder"
-            problems.append(f"{key}={path}: {what}; must be a model's folder or a hub id like org/name")
-        elif (pickles := sorted(folder.glob("*.bin"))) and not any(folder.glob("*.safetensors")):
-            problems.append(
-                f"{key}={path}: holds its weights as a pickle, {pickles[0].name}, which can run code when it is read;"
-                " must hold safetensors: where you trust it, load it and call save_pretrained"
-            )
+    problems = [line for key, path in list_local_models(cfg) if (line := _refuse_model(key, path))]
     path = cfg.reward.path
     if path is not None and not is_hub_id(path) and not Path(path).expanduser().is_dir():
         problems.append(f"reward.path={path}: no such folder; must be the folder of a run of algo=reward_model")
@@ -49,9 +43,22 @@ def find_missing_weights(cfg: "Config") -> list[str]:
     """Model folders without weights, which a run needs; other commands may need only the tokenizer."""
     return [
         f"{key}={path}: holds no weights; must hold safetensors next to its config.json"
-        for key, path in (("model.path", cfg.model.path), ("model.base", cfg.model.base))
-        if path is not None and not is_hub_id(path) and not any(Path(path).expanduser().glob("*.safetensors"))
+        for key, path in list_local_models(cfg)
+        if not _refuse_model(key, path) and not any(Path(path).expanduser().glob("*.safetensors"))
     ]
+
+
+def _refuse_model(key: str, path: str) -> str | None:
+    folder = Path(path).expanduser()
+    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+        what = "has no config.json" if folder.is_dir() else "no such folder"
+        return f"{key}={path}: {what}; must be a model's folder or a hub id like org/name"
+    if (pickles := sorted(folder.glob("*.bin"))) and not any(folder.glob("*.safetensors")):
+        return (
+            f"{key}={path}: holds its weights as a pickle, {pickles[0].name}, which can run code when it is read;"
+            " must hold safetensors: where you trust it, load it and call save_pretrained"
+        )
+    return None
 
 
 def _check_task(cfg: "Config") -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import REWARDS, TASKS
-from rlhf_exp.config.values import suggest
+from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.rewards.schema import is_readable
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ def check_reward(cfg: "Config") -> list[str]:
     for name in rewards:
         known = (*REWARDS, *functions)
         if name not in known:
-            allowed = f"must be one of {', '.join(known)}{suggest(name, known)}"
-            problems.append(f"reward.weights.{name}: no such reward; {allowed}")
+            problems.append(f"reward.weights.{name}: no such reward; {one_of(name, known)}")
         elif name not in functions and not is_readable(REWARDS[name], cfg.task):
             problems.append(f"reward.weights.{name}: {_refuse_task(REWARDS[name], cfg.task)}")
         elif name not in functions and getattr(cfg.reward, name, "") is None:
