@@ -119,9 +119,7 @@ def _check_job(number: int, overrides: list[str], folders: dict[str, int]) -> li
         if (first := folders.setdefault(job.output_dir, number)) != number:
             way = "use skip_finished=false, which numbers them"
             return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
-        config = parse(
-            job, overrides, [find_missing_weights]
-        )  # an existing run in the folder concerns only its own job
+        config = parse(job, overrides, [find_missing_weights])  # a run that is there concerns its own job alone
         prepare_hub(config)
         if config.skip_finished and not config.resume:
             plan_job(config)

@@ -22,8 +22,8 @@ from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.rules.conflicts import find_conflicts
 from rlhf_exp.config.rules.paths import find_missing_files
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import are_losses, load_arguments
-from rlhf_exp.config.trl_arguments import find_problems as find_argument_problems
+from rlhf_exp.config.trl_arguments import load_arguments
+from rlhf_exp.config.trl_checks import are_losses, find_argument_problems
 from rlhf_exp.config.values import assign, find_problem, find_problems, list_names, show
 from rlhf_exp.errors import ConfigError
 
@@ -145,10 +145,8 @@ def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
     """Problems of `algo.args` by kind: unknown names, wrong types, values out of range."""
     if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in ALGORITHMS:
         return {}
-    known = load_arguments(algo["name"])
-    own = [name for name in algo if name in known and name not in ("name", "args")]
     args = {name: value for name, value in algo["args"].items() if name not in skipped}
-    problems = find_argument_problems(algo["name"], args, own, known, refuse_key)
+    problems = find_argument_problems(algo["name"], args, algo, load_arguments(algo["name"]))
     if not are_losses(algo["name"], args.get("loss_type")):  # its file may set arguments of another algorithm
         problems["unknown"] = []
     return problems

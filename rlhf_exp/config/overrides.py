@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlhf_exp.config.trl_arguments import refuse_secret
 from rlhf_exp.config.values import is_secret
 
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
@@ -27,6 +26,11 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
     return [refuse_secret(key) for key in secrets] + [
         line for text in overrides for line in (_refuse_empty(text), _refuse_option(text)) if line
     ]
+
+
+def refuse_secret(key: str) -> str:
+    """The line for a secret; it does not hold the value."""
+    return f"{key}: a secret would be saved in the run's files; use the environment variable HF_TOKEN"
 
 
 def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:

@@ -6,12 +6,12 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 """
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rlhf_exp.config.keys import refuse_key
 from rlhf_exp.config.rules.groups import check_groups
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import find_problems, inspect_arguments, load_config_class
+from rlhf_exp.config.trl_arguments import inspect_arguments, load_config_class
+from rlhf_exp.config.trl_checks import find_argument_problems
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def check_args(cfg: Config) -> list[str]:
     """One line for each of `algo.args` that the installed TRL does not know or does not accept."""
     known = inspect_arguments(cfg.algo.name)
-    problems = find_problems(cfg.algo.name, cfg.algo.args, _own_keys(cfg, known), known, refuse_key)
+    problems = find_argument_problems(cfg.algo.name, cfg.algo.args, vars(cfg.algo), known)
     found = [line for lines in problems.values() for line in lines]
     return found or [*check_groups(cfg, known), *_check_machine(cfg)]
 
@@ -35,16 +35,12 @@ def build_args(cfg: Config) -> "TrainingArguments":
     """
     if problems := check_args(cfg):
         raise ConfigError(problems)
-    config_class = load_config_class(cfg.algo.name)
+    # PPO's config class is ours, and has the algorithm's own keys too.
+    own = {name: value for name, value in vars(cfg.algo).items() if name in inspect_arguments(cfg.algo.name)}
     try:
-        return config_class(**cfg.algo.args, **_own_keys(cfg, inspect_arguments(cfg.algo.name)))
+        return load_config_class(cfg.algo.name)(**cfg.algo.args, **own)
     except (ValueError, TypeError, NotImplementedError, ImportError) as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
-
-
-def _own_keys(cfg: Config, known: dict[str, Any]) -> dict[str, Any]:
-    """The algorithm's own keys that its config class also has as arguments, as PPOConfig has."""
-    return {name: value for name, value in vars(cfg.algo).items() if name in known.keys() - {"name", "args"}}
 
 
 def _check_machine(cfg: Config) -> list[str]:

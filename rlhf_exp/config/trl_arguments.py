@@ -1,8 +1,7 @@
-"""Knows the arguments of TRL's config classes, and finds problems in those of a config, without importing TRL.
+"""The arguments of TRL's config classes: names, types and defaults; no import of TRL is needed to know them.
 
     known = load_arguments("grpo")
     known["beta"]                                     # Argument(annotation=float, default=0.0)
-    find_problems("grpo", {"beta": -1}, [], known, refuse_key)     # {..., "range": ["algo.args.beta=-1: ..."]}
 
 Importing TRL takes seconds, so assets/trl_arguments.json records names, types and defaults for the versions named
 there. With other versions installed, TRL is imported instead. After a change of a version, of PPOConfig, or of the
@@ -17,15 +16,13 @@ import json
 import os
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from rlhf_exp.algorithms import ALGORITHMS, load_object
-from rlhf_exp.config.trl_ranges import CHOICES, MAPPINGS, RANGES, RENAMED
-from rlhf_exp.config.values import find_problem, fits, is_secret, show
+from rlhf_exp.config.values import fits
 from rlhf_exp.config.versions import find_version
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
@@ -60,52 +57,8 @@ def inspect_arguments(algo: str) -> dict[str, Argument]:
     hints, found = get_type_hints(config_class), {}
     for item in fields(config_class):
         default = item.default_factory() if item.default_factory is not MISSING else item.default
-        found[item.name] = Argument(_narrow(item.metadata.get("choices"), hints[item.name]), default)
+        found[item.name] = Argument(narrow(item.metadata.get("choices"), hints[item.name]), default)
     return found
-
-
-def find_problems(
-    algo: str,
-    args: Mapping[str, Any],
-    own: Collection[str],
-    known: Mapping[str, Argument],
-    refuse: Callable[[str, str], str],
-) -> dict[str, list[str]]:
-    """Problems by kind: `unknown`, `type`, `range`; one line each.
-
-    Args:
-        own: the algorithm's own keys, which are set beside args, not in it.
-        refuse: takes a key and an algorithm, and says why there is no such key (keys.refuse_key).
-    """
-    ranges = RANGES | ({} if ALGORITHMS[algo].compares_groups else {"num_generations": RANGES["steps_per_generation"]})
-    problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
-    for name, value in args.items():
-        key = f"algo.args.{name}"
-        shown = f"{key}={show(value)}"
-        if is_secret(name):
-            problems["unknown"].append(refuse_secret(key))
-        elif name in own:
-            problems["unknown"].append(f"{shown}: not TRL's; use algo.{name}")
-        elif name in RENAMED:
-            problems["unknown"].append(f"{shown}: renamed; use algo.args.{RENAMED[name]}")
-        elif name not in known:
-            problems["unknown"].append(f"{shown}: {refuse(key, algo)}")
-        elif name != "loss_type" or are_losses(algo, value):  # rules/algo.py refuses the others
-            annotation = dict | None if name in MAPPINGS else _narrow(CHOICES.get(name), known[name].annotation)
-            if problem := find_problem(key, value, annotation, ranges.get(name)):
-                problems[problem[0]].append(problem[1])
-    return problems
-
-
-def are_losses(algo: str, value: Any) -> bool:
-    """Whether a loss, or each one in a list, is one of the algorithm's; true if the algorithm's loss has no name."""
-    losses = ALGORITHMS[algo].losses
-    return not losses or all(loss in losses for loss in (value if isinstance(value, list) else [value]))
-
-
-def refuse_secret(key: str) -> str:
-    """The line for a secret; it does not hold the value."""
-    return f"{key}: a secret would be saved in the run's files; use the environment variable HF_TOKEN"
 
 
 def read_versions() -> dict[str, str | None]:
@@ -167,7 +120,7 @@ def _read_type(node: ast.expr) -> Any:
     return _NAMES.get(node.id) or type(node.id, (), {})  # a class that no YAML value is of
 
 
-def _narrow(choices: Any, hint: Any) -> Any:
+def narrow(choices: Any, hint: Any) -> Any:
     """The annotation, as a Literal if the choices are known."""
     if not choices:
         return hint
