@@ -17,7 +17,7 @@ from rlhf_exp.config.values import find_problem, is_secret, show
 def find_argument_problems(
     algo: str, args: Mapping[str, Any], own: Collection[str], known: Mapping[str, Argument]
 ) -> dict[str, list[str]]:
-    """Problems by kind: `unknown`, `type`, `range`; one line each. `own`: the algorithm's keys, which stand beside args."""
+    """Problems by kind, one line each: `unknown`, `type`, `range`. `own`: the algorithm's keys beside args."""
     ranges = RANGES | ({} if ALGORITHMS[algo].compares_groups else {"num_generations": RANGES["steps_per_generation"]})
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     for name, value in args.items():
