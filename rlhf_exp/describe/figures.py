@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rlhf_exp.describe.examples import Data, Example, count_words
+from rlhf_exp.describe.examples import count_words
 from rlhf_exp.rewards import read_text
 from rlhf_exp.stats import Interval, mean_interval, share_interval
+from rlhf_exp.tasks.examples import Data, Example
 from rlhf_exp.tasks.lengths import Tokens
 
 QUANTILES = (5, 25, 50, 75, 95)

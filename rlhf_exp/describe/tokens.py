@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.describe.examples import Example
+    from rlhf_exp.tasks.examples import Example
 
 LOOKED_AT = 200  # prompts on which a tokenizer is tested
 UNKNOWN = 0.01  # share of unknown tokens above which counts would mean nothing

@@ -13,6 +13,8 @@ A task is a folder here and a file in conf/task, both named as in `task=`:
                      grade_row(completion, row) -> Grade
                  where `Keys.draws_rows` also:
                      count_rows(cfg) -> how many rows are drawn, and how many training uses
+                 where there is more to describe than what is loaded (tasks/examples.py):
+                     read_examples(cfg, tokenizer) -> Data
 
 Every other module calls these, and asks for a property of `Keys`; none names a task.
 """
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from rlhf_exp.tasks.schema import TaskKeys
 
 Row = dict[str, Any]
+Text = str | list[dict[str, str]]
+"""As plain text, or for chat models as a list of messages."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tqdm.auto import tqdm
 
+from rlhf_exp.tasks import Text
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-Text = str | list[dict[str, str]]
 
 BATCH = 2048
 

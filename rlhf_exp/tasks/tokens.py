@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedTokenizerBase
 from trl.data_utils import common_prefix_length
 
-Text = str | list[dict[str, str]]
+from rlhf_exp.tasks import Text
 
 
 class PairIds(NamedTuple):

@@ -4,9 +4,10 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe.examples import GSM8K_RULES, HH_RULES, count_words, read_examples
+from rlhf_exp.describe.examples import count_words, read_examples
 from rlhf_exp.describe.tokens import load_tokenizer
-from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT
+from rlhf_exp.tasks.gsm8k import files as gsm8k_files
+from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, IN_TEST, KEPT
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
 
@@ -21,6 +22,7 @@ def test_pairs_come_from_the_task_s_reader_with_its_odd_rows(hh_config, hh_folde
         str(hh_folder), ("chosen", "rejected"), {"harmless-base": 3, "helpful-base": 5},
     )  # fmt: skip
     assert len(data.examples) == 6
+    assert [odd.kind for odd in data.odd] == [*DROPPED, *IN_TEST, *KEPT]
     found = {odd.kind: (odd.kept, odd.counts) for odd in data.odd if odd.counts}
     assert found == {
         "empty_rejected": (False, {"helpful-base": 1}),
@@ -33,14 +35,10 @@ def test_pairs_come_from_the_task_s_reader_with_its_odd_rows(hh_config, hh_folde
     assert longest.answers == (" No.", " Yes, of course, go on.")
 
 
-def test_every_kind_that_the_task_counts_has_its_rule():
-    assert set(HH_RULES) == {*DROPPED, *KEPT, "prompt_in_test"}
-
-
 def test_word_problems_come_with_their_splits_and_answers():
     data = read(compose_config(["algo=sft", "task=gsm8k", "task.source=generated", "model=tiny_gpt2"]))
     assert {example.split for example in data.examples} == {"train", "validation", "test"}
-    assert {odd.kind for odd in data.odd} == set(GSM8K_RULES)
+    assert {odd.kind for odd in data.odd} == set(gsm8k_files.DROPPED)
     first = data.examples[0]
     assert count_words(first.prompt) == first.prompt_words + 2  # Question: ... Answer:
     assert "<<" not in first.answers[0]

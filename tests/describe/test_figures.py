@@ -1,7 +1,7 @@
 import pytest
 
-from rlhf_exp.describe.examples import Data, Example, Odd
 from rlhf_exp.describe.figures import measure
+from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.lengths import Tokens
 
 

@@ -2,9 +2,9 @@ import pytest
 
 from rlhf_exp.cli.composing import compose_command
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe.examples import Example
 from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.tasks.examples import Example
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}<eos>{% endfor %}"

@@ -22,6 +22,12 @@ from rlhf_exp.tasks.splits import SHARES, split_of
 if TYPE_CHECKING:
     from rlhf_exp.tasks.gsm8k.schema import Keys
 
+DROPPED = {
+    "duplicates": "the question was read before",
+    "in_both_parts": "a question of the source's train part that its test part has too",
+}
+"""Kinds of problems that are dropped, each with its rule."""
+
 SYNTHETIC_ROWS, SYNTHETIC_SEED = 10_000, 0
 """How many problems source=generated has. One fixed set: task.data_seed must not move what is held out."""
 

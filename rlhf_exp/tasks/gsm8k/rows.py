@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
-from rlhf_exp.tasks import Row, Task, as_completion, check_template, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
+from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few, take_fitting, write_notes
-from rlhf_exp.tasks.gsm8k.files import Problem, read_splits
+from rlhf_exp.tasks.gsm8k.files import DROPPED, Problem, read_splits
 from rlhf_exp.tasks.sampled import learns_from_samples
 
 if TYPE_CHECKING:
@@ -81,9 +82,17 @@ def grade_row(completion: str, row: Row) -> Gsm8kGrade:
     return grade(completion, row["answer"])
 
 
-def build_demonstration(problem: Problem, chat: bool) -> Row:
-    """The question as a prompt and its gold answer as the completion."""
-    return _demonstrate(_build_row(problem, chat)["prompt"], problem.answer)
+def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
+    """Every problem as a demonstration, whatever its length."""
+    splits, facts = read_splits(cfg.task)
+    chat, examples = wants_chat(cfg, tokenizer), []
+    for split, problems in splits.items():
+        for problem in problems:
+            row = _build_demonstration(problem, chat)
+            words = len(problem.question.split())
+            examples.append(Example(split, split, 2, words, row["prompt"], (row["completion"],)))
+    odd = [Odd(kind, rule, False, {"all": facts[kind]}) for kind, rule in DROPPED.items()]
+    return Data(name_source(cfg.task), ("answer",), examples, facts["read"], odd)
 
 
 def _take(
@@ -98,7 +107,7 @@ def _take(
     files: demonstrations, or prompts with room for a completion."""
     problems, chat = sorted(problems), wants_chat(cfg, tokenizer)
     Random(seed).shuffle(problems)
-    rows = [build_demonstration(p, chat) if demonstrate else _build_row(p, chat) for p in problems]
+    rows = [_build_demonstration(p, chat) if demonstrate else _build_row(p, chat) for p in problems]
     return take_fitting(tokenizer, rows, n, tokenizer.model_max_length, 0 if demonstrate else cfg.max_tokens)
 
 
@@ -107,6 +116,10 @@ def _build_row(problem: Problem, chat: bool) -> Row:
     if chat:
         prompt = [{"role": "user", "content": CHAT_PROMPT.format(question=problem.question)}]
     return {"id": problem.name(), "prompt": prompt, "answer": problem.answer}
+
+
+def _build_demonstration(problem: Problem, chat: bool) -> Row:
+    return _demonstrate(_build_row(problem, chat)["prompt"], problem.answer)
 
 
 def _demonstrate(prompt: Any, answer: str) -> Row:

@@ -23,19 +23,27 @@ from rlhf_exp.tasks.splits import SHARES, bucket, split_of
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
-DROPPED = (
-    "not_ending_on_assistant",
-    "histories_differ",
-    "not_asked_by_human",
-    "empty_chosen",
-    "empty_rejected",
-    "equal_answers",
-    "duplicate",
-)
-"""Kinds of odd pairs that are dropped; each pair counts under the first kind that fits."""
+DROPPED = {
+    "not_ending_on_assistant": "a dialogue ends on a turn of the human",
+    "histories_differ": "the dialogues differ before the last answer",
+    "not_asked_by_human": "the history does not begin and end on a turn of the human",
+    "empty_chosen": "the chosen answer is empty",
+    "empty_rejected": "the rejected answer is empty",
+    "equal_answers": "chosen and rejected are the same text",
+    "duplicate": "the same prompt and answers in the same order were read before",
+}
+"""Kinds of odd pairs that are dropped, each with its rule; a pair counts under the first kind that fits."""
 
-KEPT = ("inline_speaker", "same_speaker_twice", "empty_turn")
-"""Kinds of odd pairs that are kept; each pair counts under every kind that fits."""
+IN_TEST = {"prompt_in_test": "in train or validation, where the source's test part has the prompt"}
+"""What `split_pairs` drops."""
+
+KEPT = {
+    "inline_speaker": '"Human:" or "Assistant:" stands inside a turn',
+    "same_speaker_twice": "two turns of one speaker in a row, joined to one",
+    "empty_turn": "a turn without text in the history",
+}
+"""Kinds of odd pairs that are kept, each with its rule; a pair counts under every kind that fits. People judged an
+answer with the speaker inside it, and no rule can distinguish a mistake from a quotation."""
 
 TURN = re.compile(r"\n\n(Human|Assistant):")
 INLINE = re.compile(r"\b(?:Human|Assistant):")

@@ -7,27 +7,11 @@ A row as it is read, and the pair made of it (in chat form a text is a list of m
      "chosen": " Hello.", "rejected": " What?"}
 
 The prompt is what both dialogues share up to their last "\\n\\nAssistant:"; the answers follow it. White space around a
-turn is removed. reward_model and dpo learn from pairs, sft from the chosen answers, ppo and grpo
-from the prompts.
+turn is removed. reward_model and dpo learn from pairs, sft from the chosen answers, ppo and grpo from the prompts.
 
-Odd pairs are counted by kind and subset in the run's data.json. Dropped, under the first kind that fits:
-
-    not_ending_on_assistant  a dialogue ends with a turn of the human: there is no answer to compare
-    histories_differ         up to the last "Assistant:", so these are not answers to one prompt
-    not_asked_by_human       the history does not begin and end with a turn of the human
-    empty_chosen, empty_rejected
-    equal_answers            nothing is preferred
-    duplicate                the same prompt and answers in the same order were read before
-    prompt_in_test           in train or validation, but the source's test part has the same prompt
-    over_long                more tokens than task.max_length or the model's context: truncated, it would not be what
-                             people judged
-
-Kept:
-
-    inline_speaker           "Human:" or "Assistant:" inside a turn: people judged the answer with it, and no rule can
-                             distinguish a mistake from a quotation
-    same_speaker_twice       two consecutive turns of one speaker are joined, as chat templates need them
-    empty_turn               a turn without text in the history
+Odd pairs are counted by kind and subset in the run's data.json: pairs.py says which are dropped, and which are kept.
+Dropped too are pairs of more tokens than task.max_length or the model's context (`over_long`): truncated, they would
+not be what people judged.
 
 Lengths: a pair (also for sft) counts its prompt and the longer answer with its end token; a prompt to sample on counts
 max_tokens for the completion. Only as many rows as needed are tokenized, so `over_long` covers only these.
@@ -44,9 +28,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
-from rlhf_exp.tasks import Row, Task, as_completion, check_template, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
+from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, take_fitting, write_notes
-from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, IN_TEST, KEPT, Pair, read_pairs, split_pairs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -99,6 +84,26 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         notes=write_notes("pairs", sum(read.values()), counts, sizes, sides),
         facts=facts,
     )
+
+
+def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
+    """Every pair that is not dropped as odd, whatever its length."""
+    pairs, read, odd = read_pairs(cfg)
+    splits, in_test = split_pairs(pairs)
+    chat, examples = wants_chat(cfg, tokenizer), []
+    for split, members in splits.items():
+        for pair in members:
+            row = build_row(pair, chat)
+            turns, words = len(pair.history) + 1, sum(len(text.split()) for _, text in pair.history)
+            answers = (row["chosen"], row["rejected"])
+            examples.append(Example(pair.subset, split, turns, words, row["prompt"], answers))
+    counts = {**odd, "prompt_in_test": in_test}
+    kinds = [
+        Odd(kind, rule, rules is KEPT, dict(counts[kind]))
+        for rules in (DROPPED, IN_TEST, KEPT)
+        for kind, rule in rules.items()
+    ]
+    return Data(name_source(cfg.task), ("chosen", "rejected"), examples, dict(read), kinds)
 
 
 def build_row(pair: Pair, chat: bool) -> Row:
