@@ -4,7 +4,7 @@ trainer = build(experiment)
 
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
 the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Three variants are
-added in trainer.py: a hybrid of two losses (hybrid.py), a limit on advantages, and a rising budget (curriculum.py).
+added in trainer.py: a hybrid of two losses (hybrid.py), a limit on advantages, and a rising budget.
 """
 
 from rlhf_exp.experiment import Experiment
@@ -13,12 +13,5 @@ from rlhf_exp.trainers.grpo.trainer import VariantGRPOTrainer
 
 
 def build(experiment: Experiment) -> VariantGRPOTrainer:
-    """Build the trainer; each variant is off unless asked for."""
-    algo = experiment.cfg.algo
-    rises = algo.curriculum is not None and algo.curriculum.budgets
-    return VariantGRPOTrainer(
-        **list_arguments(experiment),
-        alpha=algo.hybrid.alpha,
-        advantage_clip=algo.advantage_clip,
-        curriculum=algo.curriculum if rises else None,
-    )
+    """Build the trainer."""
+    return VariantGRPOTrainer(**list_arguments(experiment), keys=experiment.cfg.algo)
