@@ -5,7 +5,7 @@ from itertools import islice
 
 from rlhf_exp.rewards.gsm8k import grade
 from rlhf_exp.tasks.gsm8k.files import SYNTHETIC_ROWS, SYNTHETIC_SEED
-from rlhf_exp.tasks.gsm8k.synthetic import BOXES, NAMES, TEMPLATES, THINGS, WARES, generate_problems
+from rlhf_exp.tasks.gsm8k.synthetic import PARTS, generate_problems
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 PROBLEMS = list(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED))
@@ -39,7 +39,7 @@ def test_every_gold_answer_is_right_by_an_evaluation_of_the_question_alone():
         value = SOLUTIONS[kind](*read_numbers(question))
         assert grade(answer, str(value)).score == 1.0, (question, answer)
         assert value == int(value) >= 2
-    assert len(kinds) == len(TEMPLATES) == 12 and min(kinds.values()) == SYNTHETIC_ROWS // 12
+    assert len(kinds) == len(PARTS["templates"]) == 12 and min(kinds.values()) == SYNTHETIC_ROWS // 12
 
 
 def test_every_step_is_annotated_with_its_own_right_calculation():
@@ -74,13 +74,14 @@ def test_numbers_reach_from_one_digit_to_thousands_with_commas():
 
 
 def test_nothing_is_singular_where_there_are_several_and_every_placeholder_is_filled():
-    nouns = "|".join([*THINGS, *BOXES, *(f"{ware}s" for ware in WARES)])
+    names, wares = PARTS["names"], PARTS["wares"]
+    nouns = "|".join([*PARTS["things"], *PARTS["boxes"], *(f"{ware}s" for ware in wares)])
     for question, answer in PROBLEMS:
         text = f"{question}\n{answer}"
         assert not re.search("[{}]", text)
         assert not re.search(rf"\b(1|0) ({nouns})\b", text)
         assert question.endswith("?") and question[0].isupper() and "  " not in text
-        assert re.search(rf"\b({'|'.join(NAMES)}|A shop|A ({'|'.join(WARES)}) costs)\b", question)
+        assert re.search(rf"\b({'|'.join(names)}|A shop|A ({'|'.join(wares)}) costs)\b", question)
 
 
 def test_every_split_has_thousands_or_hundreds():
