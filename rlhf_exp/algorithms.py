@@ -1,10 +1,10 @@
-"""What is known about each algorithm, one row each. Imports no ML library.
+"""The table of algorithms: one row with everything that the package knows about each. Imports no ML library.
 
     ALGORITHMS["dpo"].learns_from     # "preference pairs"
     ALGORITHMS["dpo"].rates           # learning rates by the model's size, each with its source
 
 A new algorithm is a row here and a file in conf/algo; `python -m rlhf_exp.config.trl_arguments` then records its
-arguments. Other modules ask for a property of the row, never for the name.
+arguments. Other modules read a property of the row, and never compare names.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from typing import Any
 PROMPTS, DEMONSTRATIONS, PAIRS = "prompts", "demonstrations", "preference pairs"
 
 SMALL = 10_000_000
-"""Parameters below which a model is one of those that are trained from scratch on a CPU."""
+"""Models with fewer parameters count as small: they can be trained from scratch on a CPU."""
 
 LARGE = 1_000_000_000
-"""Parameters from which activations are computed again in the backward pass."""
+"""From this many parameters on, activations are recomputed in the backward pass."""
 
 ANY = float("inf")
 MEASURED, BETWEEN = "as measured for model=tiny", "between the rates of a tiny and a large model"
 
 Rates = tuple[tuple[float, float, str], ...]
-"""Up to so many parameters, the learning rate of full fine-tuning, and where it is from."""
+"""(parameters, rate, source): up to that size, the learning rate of full fine-tuning, and where it comes from."""
 
 
 @dataclass(frozen=True)
@@ -32,37 +32,38 @@ class Algorithm:
     """One row of the table."""
 
     learns_from: str
-    """PROMPTS: it samples completions and asks rewards for their worth (online); else rows that the task provides."""
+    """PROMPTS: it samples completions, which rewards score (online); otherwise the kind of rows that it needs."""
     config_class: str
-    """Its arguments, `module:class`, of TRL or derived from TRL's."""
+    """The class of its arguments, `module:class`: TRL's, or derived from TRL's."""
     rates: Rates
     trainer: str | None = None
     """TRL's trainer for given rows, `module:class` (trainers/offline.py); None: trainers/<name> builds it."""
     columns: tuple[str, ...] = ()
     """What that trainer reads of a row."""
     losses: tuple[str, ...] = ()
-    """Allowed values of `loss_type`; empty: it has one loss and no name for it."""
+    """Allowed values of `loss_type`; empty: it has one loss, without a name."""
     loss: str | list[str] | None = None
-    """The default of `loss_type`; None of several losses: conf/loss_type has a file of each."""
+    """The default of `loss_type`; None if conf/loss_type has a file for each of its losses."""
     batch: int = 32
     """Rows or completions per optimizer step."""
     minibatches: int = 1
-    """Optimizer steps per rollout, of an online algorithm."""
+    """Optimizer steps per rollout, for an online algorithm."""
     compares_groups: bool = False
     """Whether an advantage compares the completions of one prompt, so that steps hold whole groups of them."""
     scores: bool = False
-    """Whether it trains a reward model, which scores answers and writes none."""
+    """Whether it trains a reward model, which scores answers and generates none."""
     kl_price: str | None = None
-    """The key of the price of KL to the reference; None: it has no reference and may leave the start model."""
+    """The key of the price of KL to the reference; None: it has no reference, and may move away from the start
+    model."""
     held_out_loss: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """TRL's arguments that change the training loss, and the values with which it is the loss that is measured on
-    held-out rows (evaluation/training_loss.py); empty: none is measured."""
+    """TRL's arguments that change the training loss, and their values with which it equals the loss that is measured on
+    held-out rows (evaluation/training_loss.py); empty: no loss is measured."""
     checkpoint_files: tuple[str, ...] = ()
-    """What a resumed run reads beside the policy."""
+    """Files that a resumed run reads in addition to the policy's."""
 
     @property
     def online(self) -> bool:
-        """Whether it learns from completions that it samples itself, by rewards."""
+        """Whether it learns from its own completions by rewards."""
         return self.learns_from == PROMPTS
 
     @property
@@ -181,6 +182,6 @@ TRL_SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
 
 
 def load_object(place: str) -> Any:
-    """What stands at `module:name`; imports the module."""
+    """The object at `module:name`; imports the module."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -1,14 +1,14 @@
-"""Ranges of our own keys: `within` gives a dataclass field its bounds, which values.py checks.
+"""Ranges of config keys: `within` gives a dataclass field its bounds, which values.py checks.
 
     seed: int = within(SEED)
 
-Upper bounds are where a value is a typing mistake, far above what anybody trains with.
+Upper bounds are far above any value in use, so that a value beyond them is a typing mistake.
 """
 
 from dataclasses import field
 from typing import Any
 
-SEED = ">= 0, <= 4294967295"  # what numpy takes
+SEED = ">= 0, <= 4294967295"  # the range that numpy accepts
 TOKENS, ROWS, BATCH, STEPS = ">= 1, <= 1000000", ">= 1, <= 10000000", ">= 1, <= 65536", ">= 0, <= 10000000"
 COMPLETIONS, PRICE, RATE = ">= 1, <= 1024", ">= 0, <= 1000", "> 0, <= 1"
 

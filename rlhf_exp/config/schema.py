@@ -116,7 +116,7 @@ class RewardKeys:
 
 
 REWARDS = find_rewards()
-"""The module of each reward; its own keys stand there, and in a config that does not name it they may be missing."""
+"""The module of each reward, which declares the reward's own keys; a config needs them only for rewards it names."""
 
 Reward = make_dataclass(
     "Reward",

@@ -1,4 +1,4 @@
-"""Versions of installed packages, without importing them."""
+"""Finds versions of installed packages without importing them."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @cache
 def find_version(package: str) -> str | None:
-    """The installed version; None where the package is not installed."""
+    """The installed version; None if the package is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

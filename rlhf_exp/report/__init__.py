@@ -1,4 +1,4 @@
-"""Run folders in, tables, plots, report.md and report.html out; imports no torch.
+"""Makes tables, plots, report.md and report.html from run folders; imports no torch.
 
 print(terminal_table(run_dir))
 print(study_table(run_dirs))
@@ -38,7 +38,7 @@ def write_report(run_dirs: list[Path], out: Path) -> Path:
         NotARun: a folder holds no readable run.json, or a file in it is broken.
         OSError: `out` cannot be written.
     """
-    # Matplotlib takes half a second to import, and the terminal table does without.
+    # Imported here, since matplotlib takes half a second and the terminal table does not need it.
     from rlhf_exp.report.compare import describe_runs
     from rlhf_exp.report.page import write_page
     from rlhf_exp.report.single import describe_run

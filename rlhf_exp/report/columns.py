@@ -1,4 +1,4 @@
-"""The figures that a comparison of runs has a column for.
+"""Declares the columns of a comparison of runs: one per figure.
 
 TRAINED.read(run)  ->  {"value": 0.38, "low": 0.34, "high": 0.43}, or None
 mean_over_seeds([run, run, run], TRAINED)
@@ -14,8 +14,8 @@ from rlhf_exp.stats import Interval, exact, mean_interval
 
 
 def _measured(*key: str, scorer: bool | None = None) -> Callable[[Run], Interval | None]:
-    """Reads a figure of a run that was measured to the end: with `scorer` only of runs that train a reward model, or
-    only of all others. A reward model's accuracy is of pairs, where chance is a half, and its rewards have no zero."""
+    """Reads a figure of a run whose trained model was measured. With `scorer` true only of runs that train a reward
+    model, with false only of all others: a reward model's accuracy is of pairs, and its rewards have no zero."""
 
     def read(run: Run) -> Interval | None:
         if "trained" not in run.evaluation or scorer not in (None, run.trains_scorer):
@@ -27,7 +27,7 @@ def _measured(*key: str, scorer: bool | None = None) -> Callable[[Run], Interval
 
 
 def _cost(*paths: str, per_update: bool = False) -> Callable[[Run], Interval | None]:
-    """Of a run that trained: what stands in run.json at the first of these paths that it has."""
+    """Reads the value in run.json at the first of these paths that it has, of a run that trained."""
 
     def read(run: Run) -> Interval | None:
         steps = run.info.get("steps")
@@ -76,7 +76,7 @@ REWARDS = (
     Column("KL std", _measured("trained", "kl", "std"), number(".2f"), "Std: over the held-out rows of a run."),
 )
 SECONDS = ("work.step_seconds", "seconds.train")
-"""Folders without `work` know only the whole phase."""
+"""Run folders without `work` have only the seconds of the whole phase."""
 
 COST = (
     Column("updates", _cost("steps"), number(".0f"), "An update is an optimizer step."),
@@ -107,12 +107,12 @@ PASSES = tuple(
 
 
 def read_start(run: Run, column: Column) -> Interval | None:
-    """A figure of the trained model, read of the start model instead (its KL to itself is 0)."""
+    """The same figure for the start model instead of the trained model (its KL to itself is 0)."""
     return column.read(replace(run, evaluation={"trained": run.evaluation.get("baseline", {})}))
 
 
 def list_columns(runs: list[Run], columns: tuple[Column, ...] = MEASURED) -> list[Column]:
-    """The figures that some of these runs have."""
+    """The columns for which some of these runs have a figure."""
     return [column for column in columns if any(column.read(run) for run in runs)]
 
 

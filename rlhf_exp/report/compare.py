@@ -1,9 +1,9 @@
 """The report over several runs: one row per run, one row per setting over its seeds, and their curves.
 
-describe_runs([load_run(path) for path in paths], out)  ->  blocks; the plots lie in out/plots
+describe_runs([load_run(path) for path in paths], out)  ->  blocks; the plots are in out/plots
 study_rows(runs)  ->  the table over seeds that the terminal shows
 
-A setting is everything in the config but the seed (groups.py).
+A setting is the config without the seed (groups.py).
 """
 
 import os
@@ -39,7 +39,7 @@ SEEDS_NOTE = (
 )
 ONE_SEED_NOTE = "One seed for each setting: no interval over seeds; the baseline's is over the held-out rows."
 SHORT = ("trained", "difference", "pairs, trained", "pairs, difference", "win rate", "reward", "KL")
-"""Of the columns over seeds, those that a terminal has room for."""
+"""The columns over seeds for which a terminal has room."""
 
 Groups = dict[str, list[Run]]
 
@@ -74,7 +74,7 @@ def describe_runs(runs: list[Run], out: Path) -> list[Block]:
 
 
 def study_rows(runs: list[Run]) -> list[list[str]]:
-    """Head and rows: one setting each, its seeds, and the main figures over them; empty where none was measured."""
+    """Header and rows: one per setting, with its seeds and the main figures over them; empty without measurements."""
     measured = _measured(group_runs(sort_runs(runs)))
     columns = [column for column in list_columns(_flatten(measured)) if column.name in SHORT]
     table = _table(measured, columns)
@@ -86,7 +86,7 @@ def _flatten(groups: Groups) -> list[Run]:
 
 
 def _measured(groups: Groups) -> Groups:
-    """The runs that were measured to the end, one for each seed, the latest."""
+    """The runs whose trained model was measured; for each seed the latest one."""
     kept: Groups = {}
     for label, group in groups.items():
         measured = sorted(
@@ -98,7 +98,7 @@ def _measured(groups: Groups) -> Groups:
 
 
 def _over_seeds(measured: Groups, runs: list[Run], out: Path) -> list[Block]:
-    """The graded task's table of outcomes, or whatever was measured; accuracies as dots."""
+    """The table of outcomes for a graded task, or of other measurements; accuracies as dots."""
     kept = _flatten(measured)
     graded = any("counts" in run.evaluation["trained"] and not run.trains_scorer for run in kept)
     columns = list_columns(kept, OUTCOME if graded else MEASURED)
@@ -115,7 +115,7 @@ def _over_seeds(measured: Groups, runs: list[Run], out: Path) -> list[Block]:
 
 
 def _rewards(measured: Groups, out: Path) -> list[Block]:
-    """Reward and KL with the start model beside the settings, and the plane of the two."""
+    """Reward and KL of the settings and the start model, as a table and as a plot of one against the other."""
     columns = list_columns(_flatten(measured), REWARDS)
     if REWARD not in columns or KL not in columns:
         return []
@@ -154,7 +154,7 @@ def _table(measured: Groups, columns: list[Column]) -> Table:
 
 
 def _names(runs: list[Run]) -> dict[Path, str]:
-    """Each run's folder, from where the paths part."""
+    """Each run's folder, without the part that all paths share."""
     common = os.path.commonpath([run.path.absolute().parent for run in runs])
     return {run.path: run.path.absolute().relative_to(common).as_posix() for run in runs}
 

@@ -77,17 +77,17 @@ STACKS = {
         "KL coef.": {"ppo/kl_coef": ""},
     }),
 }  # fmt: skip
-"""Plots that stand above each other over the same steps, in the report of one run: a caption, and for each unit the
-metrics with their labels."""
+"""Plots one above the other over the same steps, in the report of one run: a caption, and for each unit the metrics
+with their labels."""
 
 COMPONENT = re.compile("rewards/(.+)/mean")
 
 
 def draw_run(run: Run, out: Path) -> list[Picture]:
-    """The curves of one run; outcomes and length have plots of their own, with more in them."""
+    """The curves of one run; outcomes and length have more detailed plots."""
     curves = list_curves([run])
     components = {key: found[1] for row in run.metrics for key in row if (found := COMPONENT.fullmatch(key))}
-    if len(components) > 1:  # one alone is the reward
+    if len(components) > 1:  # a single component is the reward itself
         curves.append(Curve("components", "Rewards in training, each before its weight", "reward", components))
     special = {"correct": _draw_outcomes, "length": _draw_length}
     pictures = [special.get(curve.name, _draw_lines)(run, out, curve) for curve in curves]
@@ -105,7 +105,7 @@ def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
     for curve in list_curves(runs):
         series = {label: [_main_series(run, curve) for run in group] for label, group in groups.items()}
         drawn = sum(any(steps for steps, _ in group) for group in series.values())
-        if drawn < min(2, len(groups)):  # of one setting alone there is nothing to compare: its own report has it
+        if drawn < min(2, len(groups)):  # a single setting has the curve in its own report
             continue
         which = next(iter(curve.keys.values()))
         caption = f"{curve.caption} ({which})" if which else curve.caption
@@ -120,7 +120,7 @@ def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
 
 
 def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, int]]]:
-    """The step; or, between methods, whose steps are of different sizes, the tokens trained on until then."""
+    """The step; for several methods, whose steps differ in size, the tokens trained on up to the step."""
     places = {run.path: dict(zip(*run.series("trained_tokens"), strict=True)) for run in runs if run.metrics}
     if len({name_method(run) for run in runs}) > 1 and all(places.values()):
         return "tokens trained on", places
@@ -128,18 +128,18 @@ def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, int]]]:
 
 
 def list_curves(runs: list[Run]) -> list[Curve]:
-    """What may be drawn of these runs. Losses of different algorithms cannot be compared, so there is one or none."""
+    """The curves for these runs. The loss is left out for several algorithms, whose losses cannot be compared."""
     has_loss = len({run.info.get("algo") for run in runs}) == 1 and _loss_tells(runs[0])
     return [*([LOSS] if has_loss else []), *CURVES]
 
 
 def _loss_tells(run: Run) -> bool:
-    """Whether the loss shows how training goes; a policy gradient's stays near 0 whatever happens."""
+    """Whether the loss shows the progress of training; a policy gradient's loss always stays near 0."""
     return run.algorithm is not None and not run.algorithm.online
 
 
 def _main_series(run: Run, curve: Curve) -> tuple[list[int], list[float]]:
-    """What a comparison draws of a curve: its first metric, by the name that the run's trainer has for it."""
+    """The series that a comparison draws: the curve's first metric, under the name that the run's trainer uses."""
     first, *others = curve.keys
     named = [first, *(key for key in others if not curve.keys[key])]
     return next((series for key in named if (series := run.series(key))[0]), ([], []))
@@ -150,8 +150,8 @@ def _draw_lines(run: Run, out: Path, curve: Curve) -> Picture | None:
 
 
 def _draw_panels(run: Run, out: Path, name: str, caption: str, units: dict[str, dict[str, str]]) -> Picture | None:
-    """Plots above each other over the same steps, one for each unit, of the metrics that were logged; {} in `caption`
-    becomes the units that were."""
+    """Plots one above the other over the same steps, one for each unit, of the metrics that were logged; {} in
+    `caption` is replaced by their units."""
     logged = {unit: {key: label for key, label in keys.items() if run.series(key)[0]} for unit, keys in units.items()}
     panels = {unit: keys for unit, keys in logged.items() if keys}
     if not panels:
@@ -211,7 +211,7 @@ def _plot_group(
     style: dict,
 ) -> None:
     """`places` maps a run's steps to the axis; None: the steps themselves. The mean is over the runs that got nearly as
-    far as the furthest, up to where the first of them ends, so that it does not jump there."""
+    far as the longest, up to the end of the first of them, so that it has no jump there."""
     lines = [
         {step: (place[step] if place else step, value) for step, value in zip(steps, values, strict=True)}
         for (steps, values), place in zip(series, places, strict=True)

@@ -1,4 +1,4 @@
-"""What every plot shares: colours and style, dots with intervals, and a figure that is saved as out/plots/NAME.png.
+"""Draws what all plots share: colours and style, dots with intervals, and figures saved as out/plots/NAME.png.
 
 with open_figure(out, "kl", "KL to the start model") as (figure, picture):
     add_axes(figure, "step", "nats").plot([1, 2], [0.0, 0.1], color=BLUE)
@@ -36,7 +36,7 @@ RC = {
     "savefig.dpi": 160,
 }
 Picture = tuple[Path, str]
-"""Where a plot is, and its caption."""
+"""A plot's path and caption."""
 
 
 @contextmanager
@@ -72,14 +72,14 @@ def plot_intervals(
 
 
 def name_rows(axes: Axes, places: Sequence[float], names: Sequence[str], margin: float) -> None:
-    """Write a name beside each row of dots, the first at the top."""
+    """Write a name to the left of each row of dots, the first at the top."""
     axes.set_yticks(places, names)
     axes.set(ylim=(max(places) + margin, min(places) - margin))
     axes.grid(visible=False, axis="y")
 
 
 def measure_errors(intervals: Sequence[Interval], scale: float = 1) -> list[list[float]]:
-    """What `errorbar` takes: how far the bounds lie below and above the value, 0 where there is no interval."""
+    """The distances of the bounds below and above each value, for `errorbar`; 0 without an interval."""
     below = [0 if i["low"] is None else scale * (i["value"] - i["low"]) for i in intervals]
     above = [0 if i["high"] is None else scale * (i["high"] - i["value"]) for i in intervals]
     return [below, above]

@@ -1,4 +1,4 @@
-"""Runs grouped by setting, which is everything in the config but the seed, and the label of each group.
+"""Groups runs by setting, which is the config without the seed, and labels the groups.
 
 group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grpo beta=0.1": [...]}
 """
@@ -11,14 +11,14 @@ from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS, list_settings
 
 IDENTITY = ("task", "model", "max_tokens", "loss_type")
-"""The main settings beside the algorithm."""
+"""The main settings, besides the algorithm."""
 
 REJECTION = "rejection sampling"
 
 
 def name_method(run: Run) -> str:
-    """The algorithm's name; the loss's where the algorithm is called by one of its losses (grpo); sft on the policy's
-    own correct samples is rejection sampling."""
+    """The algorithm's name; the loss's name if the algorithm has the name of one of its losses (grpo); for sft on the
+    policy's own correct samples `rejection sampling`."""
     row, algo, loss_type = run.algorithm, run.info.get("algo"), run.info.get("loss_type")
     if row and row.learns_from == DEMONSTRATIONS and run.config.get("task", {}).get("samples") is not None:
         return REJECTION
@@ -26,14 +26,14 @@ def name_method(run: Run) -> str:
 
 
 def sort_runs(runs: list[Run]) -> list[Run]:
-    """By method: those that learn from given rows first, then those that sample, critics before groups; runs of one
-    method stay in their order."""
+    """Runs by method: first those that learn from given rows, then those that sample, of these first those with a
+    critic. Runs of one method keep their order."""
     return sorted(runs, key=_rank)
 
 
 def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
-    """Runs by label, which names the method and the settings that differ: first the main ones, between any two groups,
-    then all others, between groups of one method."""
+    """Runs by label, which names the method and the settings that differ: the main ones between all groups, and all
+    others between groups of one method."""
     groups: dict[tuple, list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(sorted(_settings(run).items())), []).append(run)

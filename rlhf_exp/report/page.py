@@ -1,4 +1,4 @@
-"""A report as a list of blocks, written as report.md and as report.html, one file with its pictures inside.
+"""Writes a report, a list of blocks, as report.md and as report.html, which contains its pictures.
 
 write_page([Heading("A run", 1), Text("It went well."), Figures([(out / "plots/kl.png", "KL")])], out)
 """
@@ -37,7 +37,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns whose cells all begin like numbers, or say - for none, stand to the right; never the first, of names."""
+    """Columns in which all cells are numbers, or - for none, are aligned to the right, except the first, of names."""
 
     head: list[str]
     rows: list[list[str]]
@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figures:
-    """Pictures with a caption each; the paths lie below the report's folder."""
+    """Pictures with a caption each; their paths are below the report's folder."""
 
     items: list[tuple[Path, str]]
 
@@ -122,9 +122,9 @@ class Callout:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts side by side, each under its caption, and above them the text that both answer.
+    """Two texts next to each other, each with a caption, below the text that both answer.
 
-    `folded`: the page shows the title alone until the reader opens it.
+    `folded`: the page shows only the title until the reader opens it.
     """
 
     title: str
@@ -169,13 +169,13 @@ def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
 
 
 def _escape_markdown(text: str) -> str:
-    """Keeps text from becoming markup: what could open a tag, a link, emphasis or a new cell."""
+    """Escapes what could open a tag, a link, emphasis or a new cell."""
     return re.sub(r"([\\|<*`]|\](?=\())", r"\\\1", " ".join(text.split()))
 
 
 def _let_break(text: str) -> str:
-    """Lets a name that is too long for a phone break after the marks that part it, never inside a word; `text` is
-    escaped already."""
+    """Allow a name that is too long for a phone to break after its separators, never inside a word; `text` is already
+    escaped."""
     return re.sub(r"\S{19,}", lambda name: re.sub(r"([/_,=])(?=\w)", r"\1<wbr>", name[0]), text)
 
 

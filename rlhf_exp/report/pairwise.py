@@ -1,4 +1,4 @@
-"""Which settings differ significantly over their seeds: each from the start model, and every two from each other.
+"""Tests which settings differ significantly over their seeds: from the start model, and from each other.
 
 describe_differences({"ppo": [...], "grpo": [...]}, {"held-out accuracy": TRAINED})  ->  [Heading(...), ...]
 compare_groups({"ppo": [...], "grpo": [...]}, TRAINED)  ->  [Pair("ppo", "start model", difference, p, adjusted), ...]
@@ -27,7 +27,7 @@ NOTE = (
 
 
 class Pair(NamedTuple):
-    """`difference` is the first's mean minus the second's; p is None where there are too few seeds for a test."""
+    """`difference` is the first's mean minus the second's; p is None if there are too few seeds for a test."""
 
     first: str
     second: str
@@ -41,8 +41,8 @@ class Pair(NamedTuple):
 
 
 def describe_differences(groups: dict[str, list[Run]], columns: dict[str, Column]) -> list[Block]:
-    """A sentence for each of `columns`, which are named by what they measure, and a table where it is an accuracy;
-    nothing where no group has two seeds."""
+    """A sentence for each of `columns`, whose names say what they measure, and a table for accuracies; empty if no
+    group has two seeds."""
     if len(groups) < 2 or max(map(len, groups.values())) < 2:
         return []
     blocks: list[Block] = []

@@ -1,4 +1,4 @@
-"""What was measured on held-out rows, with its intervals, as PNG files.
+"""Draws the measurements on held-out rows, with their intervals, as PNG files.
 
 draw_accuracy([("", baseline, trained)], out, "Held-out accuracy")  ->  (out/plots/accuracy.png, caption)
 draw_plane({"ppo": ((kl, reward), [(4.1, 0.4), (4.5, 0.42)])}, [start], out)  ->  (out/plots/plane.png, caption)
@@ -30,7 +30,7 @@ Accuracies = list[tuple[str, Interval | None, Interval | None]]  # label, baseli
 
 
 def draw_accuracy(rows: Accuracies, out: Path, name: str) -> Picture:
-    """Accuracy, whose `name` says of what, before and after with 95% intervals: two dots per row."""
+    """Accuracy before and after with 95% intervals, two dots per row; `name` says of what it is the accuracy."""
     sides = (("baseline", GREY, "s", -0.13), ("trained", BLUE, "o", 0.13))
     caption = f"{name} before and after training, with 95% intervals"
     with open_figure(out, "accuracy", caption, height=1.1 + 0.42 * len(rows)) as (figure, picture):
@@ -67,16 +67,16 @@ def draw_plane(points: Points, starts: list[Interval], out: Path) -> Picture:
 
 
 def draw_calibration(bins: list[dict], out: Path) -> Picture:
-    """Reliability: how often the answer ranked first was the chosen one, against how sure the model was; n beside each
-    dot.
+    """How often the answer ranked first was the chosen one, against the predicted probability of that; each dot is
+    labelled with n.
 
     Args:
-        bins: {"n", "predicted", "observed" with its interval} each, over the pairs whose predicted share is alike.
+        bins: {"n", "predicted", "observed" with its interval} each, over pairs with similar predicted probability.
     """
     predicted = [100 * entry["predicted"] for entry in bins]
     observed = [entry["observed"] for entry in bins]
     values = [100 * interval["value"] for interval in observed]
-    ends = (50, 100)  # the answer ranked first is never predicted to be the chosen one in less than half the cases
+    ends = (50, 100)  # the answer ranked first has a predicted probability of at least one half
     caption = "Calibration on the held-out pairs, against the diagonal"
     with open_figure(out, "calibration", caption, height=4.2) as (figure, picture):
         axes = add_axes(figure, "chosen answer first: predicted, %", "observed, %")

@@ -48,7 +48,7 @@ def describe_preferences(run: Run, out: Path) -> list[Block]:
 
 
 def _compare_with_length(section: dict) -> Callout:
-    """Whether the model ranks better than a rule that looks at the length alone."""
+    """Whether the model ranks better than a rule that knows only the lengths."""
     longer, accuracy, rule = section["longer_wins"], section["accuracy"], "longer"
     if longer["value"] < 0.5:
         longer, rule = _complement(longer), "shorter"
@@ -70,7 +70,7 @@ def _complement(share: Interval) -> Interval:
 
 
 def _accuracy_table(title: str, before: list[dict], after: list[dict]) -> Table:
-    """Accuracy by kind of pair; a policy has no baseline, whose implicit rewards are all 0."""
+    """Accuracy by kind of pair; without a baseline for a policy, since its implicit rewards are all 0 there."""
     baseline = {entry["label"]: entry["accuracy"] for entry in before}
     columns = [
         Column(title, at("label")),

@@ -34,7 +34,7 @@ UNSORTED, UNSORTED_NOTE = ("Before and after", 5), "Shown are the first five hel
 
 
 def describe_samples(run: Run) -> list[Block]:
-    """Of several completions of a row the first; a table of changes where the task grades them."""
+    """The first completion of each row, and a table of changes if the task grades them."""
     pairs = run.paired_samples()
     blocks: list[Block] = [Heading("Samples before and after training")]
     if not pairs:

@@ -1,6 +1,6 @@
 """The report of one run, as blocks.
 
-describe_run(load_run(run_dir), out)  ->  [Heading(...), Text(...), ...]; the plots lie in out/plots
+describe_run(load_run(run_dir), out)  ->  [Heading(...), Text(...), ...]; the plots are in out/plots
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
     *(Column(key.replace("_", " "), at(key), "{:,}".format) for key in ("steps", "prompt_tokens", "completion_tokens")),
 )
-"""Of run.json, after the time of each phase."""
+"""Figures of run.json that are shown after the time of each phase."""
 
 
 def describe_run(run: Run, out: Path) -> list[Block]:
@@ -34,7 +34,7 @@ def describe_run(run: Run, out: Path) -> list[Block]:
     blocks += [Heading("Health checks"), *_findings(run)]
     drawn = curves.draw_run(run, out)
     blocks += [Heading("Training curves"), Figures(drawn) if drawn else Text("No training metrics were logged.")]
-    if not run.trains_scorer:  # which writes nothing
+    if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
     if run.facts:
         blocks += [Heading("Data"), *fact_tables(run.facts)]

@@ -1,4 +1,4 @@
-"""What was measured before and after training, as rows of text that the terminal and the pages share.
+"""Writes the measurements before and after training as rows of text, for the terminal and the pages.
 
 summary_rows(run)  ->  [["accuracy", "25.2% [21.6, 29.1]", "46.1% [41.8, 50.4]", "+20.9 [+16.4, +25.4]"], ...]
 """
@@ -67,7 +67,7 @@ POLICY_FIGURES = (
         " the number of tokens: compare them only between equal numbers.",
     ),
 )
-"""Of a section of evaluation.json, after the accuracies."""
+"""The figures of a section of evaluation.json that follow the accuracies."""
 
 RANKING_FIGURES = (
     _share("accuracy", "accuracy"),
@@ -76,7 +76,7 @@ RANKING_FIGURES = (
     _mean("margin", "margin", "mean"),
     Column("calibration error", at("calibration_error"), number(".3f")),
 )
-"""Of held-out preference pairs, ranked by a reward model or by a policy's implicit reward."""
+"""The figures of held-out preference pairs, ranked by a reward model or by a policy's implicit reward."""
 
 SCORER_FIGURES = (
     *RANKING_FIGURES,
@@ -86,14 +86,14 @@ SCORER_FIGURES = (
 
 
 def list_figures(run: Run) -> list[Column]:
-    """The rows of the table: the figures that were measured on either side."""
+    """The rows of the table: the figures that were measured before or after training."""
     sides = _read_sides(run)
     figures = SCORER_FIGURES if run.trains_scorer else (*_accuracies(sides), *POLICY_FIGURES)
     return [figure for figure in figures if any(figure.cell(side) != "-" for side in sides)]
 
 
 def summary_rows(run: Run) -> list[list[str]]:
-    """Label, baseline, trained, difference; - for a side, or for a difference, that was not measured."""
+    """Label, baseline, trained, difference; - for a figure that was not measured."""
     paired = run.evaluation.get("paired", {})
     paired = {**paired, "accuracy": paired.get("difference")}
     return [
@@ -103,7 +103,7 @@ def summary_rows(run: Run) -> list[list[str]]:
 
 
 def loss_note(run: Run) -> str:
-    """What the held-out loss is of and what its intervals are, or why there is none; may be empty."""
+    """A note on what the held-out loss and its intervals are, or why there is none; may be empty."""
     baseline = run.evaluation["baseline"]
     if "loss_left_out" in baseline:
         return f"Held-out loss is left out: {baseline['loss_left_out']}."
@@ -120,7 +120,7 @@ def _read_sides(run: Run) -> list[dict]:
 
 
 def _accuracies(sides: list[dict]) -> list[Column]:
-    """Accuracy has two readings where the answer's form counts (gsm8k), and pass@k as many rows as there are k."""
+    """The accuracies: two readings if the answer's form counts (gsm8k), and a row of pass@k for each k."""
     readings = {"accuracy": "accuracy"}
     if any("lenient_accuracy" in side for side in sides):
         readings = {"accuracy": "accuracy, strict", "lenient_accuracy": "accuracy, lenient"}

@@ -1,4 +1,4 @@
-"""Figures as text, and the one type of column that every table is made of.
+"""Writes figures as text, and defines the type of column of which every table is made.
 
 >>> percent({"value": 0.252, "low": 0.216, "high": 0.291})
 '25.2% [21.6, 29.1]'
@@ -16,12 +16,12 @@ from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval, exact
 
 Figure = Interval | float | None
-"""A number with or without its interval; None where it was not measured."""
+"""A number with or without its interval; None if it was not measured."""
 
 
 class Column(NamedTuple):
-    """One figure: its name, where it is read, how it is written, a sentence that says what it is, and how a difference
-    of it is written, where one is shown."""
+    """One figure: its name, how it is read, how it is written, a sentence that explains it, and how a difference of it
+    is written, if one is shown."""
 
     name: str
     read: Callable[[Any], Any]
@@ -30,7 +30,7 @@ class Column(NamedTuple):
     write_difference: Callable[[Figure], str] = lambda figure: ""
 
     def cell(self, thing: Any) -> str:
-        """The figure of `thing` as text; - where there is none."""
+        """The figure of `thing` as text; - if there is none."""
         found = self.read(thing)
         return "-" if found is None else self.write(found)
 
@@ -41,12 +41,12 @@ def fill(columns: Sequence[Column], things: Iterable[Any]) -> Table:
 
 
 def join_notes(columns: Iterable[Column]) -> str:
-    """What the notes of `columns` say, one after the other."""
+    """The notes of `columns`, one after the other."""
     return " ".join(column.note for column in columns if column.note)
 
 
 def at(*key: str) -> Callable[[dict | None], Any]:
-    """Reads what stands at a path of nested mappings; None where the path ends early."""
+    """Returns a function that reads the value at a path of nested mappings; None if a key is missing."""
 
     def read(found: Any) -> Any:
         for name in key:
@@ -88,7 +88,7 @@ def duration(seconds: float | None) -> str:
 
 
 def seconds_per_step(info: dict) -> float | None:
-    """Of run.json; None of a run that did not train."""
+    """From run.json; None for a run that did not train."""
     seconds, steps = info.get("seconds", {}).get("train"), info.get("steps")
     return seconds / steps if seconds and steps else None
 
@@ -102,16 +102,16 @@ def title(run: Run) -> str:
 
 
 def write_name(value: Any) -> str:
-    """A setting as it is typed on the command line: empty for None, and several values (dpo's losses) joined."""
+    """A setting as on the command line: empty for None, several values (dpo's losses) joined."""
     if isinstance(value, list):
         return ",".join(map(str, value))
     return "" if value is None else str(value)
 
 
 def fact_tables(facts: dict) -> list[Table]:
-    """data.json as tables: counts by the parts that `read` names have a column each, the rest is a list.
+    """data.json as tables: one with a column for each of the parts that `read` names, and a list of the rest.
 
-    What was counted and never found is left out.
+    Counts of 0 are left out.
     """
     parts = list(facts.get("read", {}))
     by_part, plain = [], []
@@ -125,7 +125,7 @@ def fact_tables(facts: dict) -> list[Table]:
 
 
 def _flatten(facts: dict, parts: list[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(name, value), nested names joined by commas; a mapping from parts alone stays whole."""
+    """(name, value), with nested names joined by commas; a mapping whose keys are parts is one value."""
     for name, value in facts.items():
         label = f"{prefix}{name.replace('_', ' ')}"
         if isinstance(value, dict) and not (parts and set(value) <= set(parts)):
@@ -135,7 +135,7 @@ def _flatten(facts: dict, parts: list[str], prefix: str = "") -> Iterator[tuple[
 
 
 def _write(figure: Figure, scale: float, spec: str, unit: str = "") -> str:
-    """- for a value that is not finite (null in the files); no brackets around an interval without width."""
+    """The figure as text; - if it is not finite (null in the files), and no brackets for an interval without width."""
     if figure is None:
         return "-"
     value, low, high = (figure if isinstance(figure, dict) else exact(figure)).values()

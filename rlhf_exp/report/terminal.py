@@ -1,4 +1,4 @@
-"""The short plain-text table that a run prints at its end; ASCII, so that every terminal shows it.
+"""Writes the short plain-text table that a run prints at its end; in ASCII, so that every terminal shows it.
 
 print(terminal_table(Path("outputs/2026-01-01/12-00-00")))
 """
@@ -47,7 +47,7 @@ def terminal_table(run_dir: Path) -> str:
 
 
 def align(rows: list[list[str]]) -> list[str]:
-    """Lines of a table: the first column to the left, the others to the right."""
+    """Lines of a table: the first column aligned to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(

@@ -1,5 +1,5 @@
-"""What a run did, in a sentence, by the first of these that it measured: held-out accuracy, the win rate by reward,
-the accuracy of the implicit reward, KL.
+"""Says in a sentence what a run achieved, by the first of these that it measured: held-out accuracy, the win rate by
+reward, the accuracy of the implicit reward, KL.
 
 verdict(run)  ->  Verdict("ok", "Held-out accuracy rose: 22.1% before and 38.5% after, ...")
 """
@@ -19,7 +19,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(run: Run) -> Verdict:
-    """The sentence, and its weight: ok for better, warning for worse, info where the interval holds no change."""
+    """The sentence, and its kind: ok for better, warning for worse, info if the interval includes no change."""
     trained, paired = run.evaluation.get("trained", {}), run.evaluation.get("paired", {})
     if "difference" in paired:
         before, after = (100 * run.evaluation[side]["accuracy"]["value"] for side in ("baseline", "trained"))
@@ -50,7 +50,7 @@ def verdict(run: Run) -> Verdict:
 
 
 def accuracy_name(run: Run) -> str:
-    """What accuracy is of: of completions, or of a reward model's rankings."""
+    """The name of the accuracy: of completions, or of a reward model's rankings."""
     return "Held-out preference accuracy" if run.trains_scorer else "Held-out accuracy"
 
 
@@ -72,7 +72,7 @@ def preference_sentence(run: Run) -> str | None:
 
 
 def status_sentence(run: Run) -> str | None:
-    """What kept the run from finishing; None for a finished run."""
+    """Why the run has not finished; None for a finished run."""
     if run.status == "finished":
         return None
     error = " ".join(str(run.info.get("error") or "no reason was recorded").split())[:500].rstrip(".")
@@ -83,7 +83,7 @@ def status_sentence(run: Run) -> str | None:
 
 
 def _judge(interval: Interval, null: float, words: tuple[str, str, str], sentence: str) -> Verdict:
-    """The kind and the word for an interval that lies above `null`, holds it, or lies below."""
+    """The kind and the word for an interval that is above `null`, includes it, or is below."""
     low, high = interval["low"], interval["high"]
     place = 0 if low is not None and low > null else 2 if high is not None and high < null else 1
     return Verdict(KINDS[place], sentence.format(words[place]))

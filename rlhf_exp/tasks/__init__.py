@@ -16,7 +16,7 @@ A task is a folder here and a file in conf/task, both named as in `task=`:
                  where there is more to describe than what is loaded (tasks/examples.py):
                      read_examples(cfg, tokenizer) -> Data
 
-Every other module calls these, and asks for a property of `Keys`; none names a task.
+All other modules call these and read properties of `Keys`; none names a task.
 """
 
 from collections.abc import Callable

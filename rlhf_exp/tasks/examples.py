@@ -1,7 +1,7 @@
-"""The rows of a task in one form, to describe them, and the kinds of odd rows that it counts.
+"""The form of rows in which describe/ measures every task, and the kinds of odd rows that a task counts.
 
-A task's rows.py may have `read_examples(cfg, tokenizer) -> Data`; without it describe/examples.py describes what is
-loaded.
+A task's rows.py may have `read_examples(cfg, tokenizer) -> Data`; without it, describe/examples.py takes the loaded
+rows.
 """
 
 from dataclasses import dataclass

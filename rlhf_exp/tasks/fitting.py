@@ -1,10 +1,10 @@
-"""Takes the rows that fit a number of tokens, and says what was left out and why there are too few.
+"""Takes the rows that fit into a number of tokens, and reports what was left out and why there are too few.
 
     taken = take_fitting(tokenizer, rows, 512, limit=1024, room=256)
     taken.rows, taken.over_long
     check_sides(cfg, {"train": taken, "test": other})     # refuses too few
 
-A row takes the tokens of its prompt and of its longest answer with the end token, or of `room` for a completion.
+A row has the tokens of its prompt plus those of its longest answer with the end token, or `room` for a completion.
 """
 
 import math
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 ANSWERS = ("completion", "chosen", "rejected")
-BATCH = 1024  # rows tokenized at once
+BATCH = 1024  # rows that are tokenized together
 
 
 class Taken(NamedTuple):
-    """The rows that fit into `limit` tokens, and how many were passed over since they do not; `shortest`: the
-    tokens of the shortest row that was looked at, without room for a completion."""
+    """The rows that fit into `limit` tokens, and how many before the last of them did not; `shortest`: the tokens of
+    the shortest row of all these, without room for a completion."""
 
     rows: list[Any]
     over_long: int = 0
@@ -38,7 +38,7 @@ class Taken(NamedTuple):
 def take_fitting(
     tokenizer: "PreTrainedTokenizerBase", rows: list[Row], n: int | None, limit: int, room: int = 0
 ) -> Taken:
-    """The first `n` rows (None: all) of at most `limit` tokens. No more of them are tokenized than is necessary."""
+    """The first `n` rows (None: all) of at most `limit` tokens. Only as many as needed are tokenized."""
     answers = [key for key in ANSWERS if rows and key in rows[0]]
     taken, looked_at, shortest = [], 0, math.inf
     with tqdm(total=n or len(rows), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
@@ -56,10 +56,10 @@ def take_fitting(
 
 
 def check_sides(cfg: "Config", sides: dict[str, Taken]) -> None:
-    """Refuse fewer rows than the config asks for, in the train split and in the held-out one.
+    """Refuse fewer rows than the config asks for, in the train split or the held-out split.
 
     Raises:
-        ConfigError: too few, a line per split.
+        ConfigError: too few, one line per split.
     """
     wanted = {"train": ("task.train_rows", cfg.task.train_rows), cfg.eval.split: ("eval.rows", cfg.eval.rows)}
     lines = [line for split, taken in sides.items() for line in refuse_few(cfg, taken, split, *wanted[split])]
@@ -68,7 +68,7 @@ def check_sides(cfg: "Config", sides: dict[str, Taken]) -> None:
 
 
 def refuse_few(cfg: "Config", taken: Taken, split: str, key: str, wanted: int | None) -> list[str]:
-    """The line that says that a split is empty, or holds fewer rows than `key` asks for; none where it holds enough."""
+    """The line for a split that is empty, or has fewer rows than `key` asks for; empty if it has enough."""
     have, source = len(taken.rows), name_source(cfg.task)
     if not have and not taken.over_long:
         return [f"{source}: its {split} split is empty"]
@@ -90,8 +90,8 @@ def refuse_few(cfg: "Config", taken: Taken, split: str, key: str, wanted: int | 
 def write_notes(
     what: str, read: int, odd: dict[str, dict[str, int]], splits: dict[str, int], sides: dict[str, Taken]
 ) -> tuple[str, ...]:
-    """Two lines for the user: what was read, with the counts of what is `odd`, such as {"dropped": {"repeated": 3}};
-    and what is taken of each split."""
+    """Two lines for the user: how many rows were read, with the counts of `odd` ones, such as {"dropped":
+    {"repeated": 3}}; and how many are taken from each split."""
 
     def list_counts(counts: dict[str, int]) -> str:
         return ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n) or "none"

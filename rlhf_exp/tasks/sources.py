@@ -1,4 +1,4 @@
-"""Rows of a JSONL file or of a data set on the hub, each with its place; one line says what is wrong with one.
+"""Reads rows of a JSONL file or of a data set on the hub, each with its place; a problem is one line with that place.
 
 for where, row in read_lines(Path("train.jsonl.gz")): ...           # "train.jsonl.gz, line 1", {...}
 for part, where, row in read_hub("openai/gsm8k", name="main"): ...  # "train", "openai/gsm8k, train, row 1", {...}
@@ -85,7 +85,7 @@ def read_texts(row: Any, where: str, *keys: str) -> list[str]:
     """The texts of a row, one per key.
 
     Raises:
-        ConfigError: no object, or a key that it lacks or that holds no text.
+        ConfigError: it is not an object, or a key is missing or holds no text.
     """
     parts = ", ".join(f'"{key}": text' for key in keys)
     form = f"expected {{{parts}}}"
