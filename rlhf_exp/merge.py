@@ -32,16 +32,11 @@ def _work(arguments: list[str]) -> None:
     import transformers
 
     from rlhf_exp.models.adapters import merge
-    from rlhf_exp.models.source import AdapterError, ModelSource, WrongBase
+    from rlhf_exp.models.source import ModelSource
 
     transformers.utils.logging.set_verbosity_error()
     source = ModelSource(str(adapter), base=args.base, dtype=args.dtype)
-    try:
-        merge(source, args.out)
-    except WrongBase as error:
-        raise ConfigError([f"{error}; give the base it was trained on with --base FOLDER"]) from None
-    except AdapterError as error:
-        raise ConfigError([str(error)]) from None
+    merge(source, args.out)
     print(f"written: {args.out} ({adapter} on {source.weights}, {args.dtype})")
 
 

@@ -63,8 +63,7 @@ def compare_token_loss(before: list[Scored], after: list[Scored]) -> Interval:
 
 def compare_pair_loss(loss: Interval) -> Interval:
     """The change of dpo's loss from ln 2."""
-    ends = {name: None if end is None else end - LN_2["value"] for name, end in loss.items()}
-    return {"value": ends["value"], "low": ends["low"], "high": ends["high"]}
+    return {name: None if end is None else end - LN_2["value"] for name, end in loss.items()}
 
 
 def _ratio(sums: np.ndarray, counts: np.ndarray) -> Interval:

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.values import show
-from rlhf_exp.models.source import TASK_TYPES, AdapterError, ModelSource, WrongBase
+from rlhf_exp.models.source import TASK_TYPES, ModelSource
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -47,20 +47,20 @@ def load_base(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel:
     """The base of an adapter, by `kind.from_pretrained(base, **kwargs)`.
 
     Raises:
-        WrongBase: it cannot be loaded.
+        ConfigError: it cannot be loaded.
     """
     try:
         return kind.from_pretrained(source.weights, **kwargs)
     except (OSError, ValueError, SafetensorError) as error:
         reason = f"is an adapter for {source.weights}, which cannot be loaded ({show(str(error), MOST)})"
-        raise WrongBase(f"{source.path}: {reason}") from None
+        raise source.refuse_base(reason) from None
 
 
-def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
+def put_on(model: PreTrainedModel, source: ModelSource) -> PeftModel:
     """The base with the adapter added, for inference.
 
     Raises:
-        WrongBase: the adapter is for a model with other modules or sizes. (Other weights of the same shape cannot be
+        ConfigError: the adapter is for a model with other modules or sizes. (Other weights of the same shape cannot be
             detected, nor additional layers.)
     """
     at = model.name_or_path
@@ -71,16 +71,16 @@ def put_on(model: PreTrainedModel, adapter: str | Path) -> PeftModel:
             warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft uses an old name
             # As in training: TRL keeps adapters in float32, or in the base's dtype if that is quantised.
             adapted = PeftModel.from_pretrained(
-                model, str(adapter), autocast_adapter_dtype=not getattr(model, "is_quantized", False)
+                model, source.path, autocast_adapter_dtype=not getattr(model, "is_quantized", False)
             )
     except (RuntimeError, ValueError) as error:
-        raise WrongBase(f"{adapter}: is an adapter that does not fit {at} ({show(str(error), MOST)})") from None
-    saved = load_peft_weights(str(adapter), device="cpu").keys()
+        raise source.refuse_base(f"is an adapter that does not fit {at} ({show(str(error), MOST)})") from None
+    saved = load_peft_weights(source.path, device="cpu").keys()
     wanted = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
     if saved != wanted:
-        raise WrongBase(
-            f"{adapter}: is an adapter that does not fit {at} (it lacks {len(wanted - saved)} of the"
-            f" {len(wanted)} tensors there, and has {len(saved - wanted)} more)"
+        raise source.refuse_base(
+            f"is an adapter that does not fit {at} (it lacks {len(wanted - saved)} of the {len(wanted)} tensors there,"
+            f" and has {len(saved - wanted)} more)"
         )
     return adapted
 
@@ -103,7 +103,7 @@ def merge(source: ModelSource, out: str | Path) -> None:
     more.
 
     Raises:
-        AdapterError: it is not a known kind of adapter; as WrongBase, its base cannot be loaded, or does not fit.
+        ConfigError: it is not a known kind of adapter, or its base cannot be loaded, or does not fit.
     """
     scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
     numerics = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code}
@@ -111,9 +111,10 @@ def merge(source: ModelSource, out: str | Path) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
     except (OSError, ValueError) as error:
-        reason = f"its tokenizer cannot be loaded from {source.tokenizer} ({show(str(error), MOST)})"
-        raise AdapterError(f"{source.path}: {reason}") from None
-    merged = put_on(model, source.path).merge_and_unload()
+        raise source.refuse(
+            f"its tokenizer cannot be loaded from {source.tokenizer} ({show(str(error), MOST)})"
+        ) from None
+    merged = put_on(model, source).merge_and_unload()
     if scores:  # it pools at the last token that is not padding
         merged.config.pad_token_id = tokenizer.pad_token_id
     merged.save_pretrained(out)

@@ -26,19 +26,20 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import adapters
 from rlhf_exp.models.positions import patch_position_ids
 from rlhf_exp.models.quantization import keep_unpacked
-from rlhf_exp.models.source import AdapterError, ModelSource, locate_start_model
+from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
-UNREADABLE = (OSError, ValueError, SafetensorError, AdapterError)
-"""Errors of from_pretrained for a folder or hub id that it cannot read, and of an adapter without its base."""
+UNREADABLE = (OSError, ValueError, SafetensorError)
+"""Errors of from_pretrained for a folder or hub id that it cannot read."""
 
 
 def set_up_libraries(cfg: "Config") -> None:
@@ -69,7 +70,9 @@ def resolve_model(cfg: "Config", run_dir: Path) -> ModelSource:
         if cfg.model.init is not None:
             create_untrained(cfg.model.init, cfg.seed, part)
         else:
-            _merge(source, part)
+            if not ALGORITHMS[source.algo].scores:
+                _refuse_classifier(source)
+            adapters.merge(source, part)
         part.rename(path)
     return source.at(path)
 
@@ -177,7 +180,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
     }
     try:
         if source.is_adapter:
-            model = adapters.put_on(adapters.load_base(kind, source, **kwargs), source.path)
+            model = adapters.put_on(adapters.load_base(kind, source, **kwargs), source)
         else:
             model = kind.from_pretrained(source.path, **kwargs)
     except UNREADABLE as error:
@@ -185,15 +188,6 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
     patch_position_ids(model)
     keep_unpacked(model)
     return model.to("cpu" if source.use_cpu else "cuda").eval()
-
-
-def _merge(source: ModelSource, out: Path) -> None:
-    if source.algo != "reward_model":
-        _refuse_classifier(source)
-    try:
-        adapters.merge(source, out)
-    except AdapterError as error:
-        raise source.explain(error) from None
 
 
 def _refuse_classifier(source: ModelSource) -> None:

@@ -34,17 +34,10 @@ OFFLINE = {
     "reward.path": "; without a network use reward.path=RUN_DIR",
 }
 HINTS = {
+    None: "give the base it was trained on with --base FOLDER",
     "model.path": "set model.base=FOLDER to the one it was trained on",
     "reward.path": "merge it onto the one it was trained on: python -m rlhf_exp.merge ADAPTER OUT --base FOLDER",
 }
-
-
-class AdapterError(Exception):
-    """An adapter cannot be used. The message is one line that begins with the adapter's folder."""
-
-
-class WrongBase(AdapterError):
-    """An adapter's base cannot be loaded, or is not the model that it was trained on; the user may name another."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ class ModelSource:
     """
 
     path: str
-    key: str = "model.path"
+    key: str | None = None
     name: str = ""
     base: str | None = None
     dtype: "str | torch.dtype" = "float32"
@@ -89,7 +82,7 @@ class ModelSource:
         folder can be moved.
 
         Raises:
-            WrongBase: the base is an adapter too.
+            ConfigError: the base is an adapter too.
         """
         if not self.is_adapter:
             return self.path
@@ -97,7 +90,7 @@ class ModelSource:
         if self.base is None and (start_model := find_start_model(Path(self.path), recorded)):
             return start_model
         if is_adapter(expand(recorded)):
-            raise WrongBase(f"{self.path}: is an adapter, and so is its base {recorded}; that must hold full weights")
+            raise self.refuse_base(f"is an adapter, and so is its base {recorded}; that must hold full weights")
         return expand(recorded)
 
     @property
@@ -116,7 +109,7 @@ class ModelSource:
 
         try:
             return AutoConfig.from_pretrained(self.weights, trust_remote_code=self.trust_remote_code)
-        except (OSError, ValueError, AdapterError) as error:
+        except (OSError, ValueError) as error:
             raise self.explain(error) from None
 
     @cached_property
@@ -124,13 +117,11 @@ class ModelSource:
         """For an adapter: CAUSAL_LM of a language model, SEQ_CLS of a reward model.
 
         Raises:
-            AdapterError: it is of another kind, or records none.
+            ConfigError: it is of another kind, or records none.
         """
         found = self._adapter_config.get("task_type")
         if found not in TASK_TYPES:
-            raise AdapterError(
-                f"{self.path}: is an adapter of task type {show(found)}; must be {' or '.join(TASK_TYPES)}"
-            )
+            raise self.refuse(f"is an adapter of task type {show(found)}; must be {' or '.join(TASK_TYPES)}")
         return found
 
     @cached_property
@@ -140,12 +131,9 @@ class ModelSource:
         Raises:
             ConfigError: that cannot be read.
         """
-        if not self.is_adapter:
-            return any(name.endswith("ForSequenceClassification") for name in self.config.architectures or [])
-        try:
+        if self.is_adapter:
             return self.task_type == "SEQ_CLS"
-        except AdapterError as error:
-            raise self.explain(error) from None
+        return any(name.endswith("ForSequenceClassification") for name in self.config.architectures or [])
 
     def identify(self) -> str:
         """The identity of weights and tokenizer: a hash of the files, or the commit of a hub id."""
@@ -157,22 +145,25 @@ class ModelSource:
 
     def refuse(self, problem: str) -> ConfigError:
         """The error to raise, in one line: key=path: the problem."""
-        return ConfigError([f"{self.key}={self.path}: {problem}"])
+        return ConfigError([f"{self.key}={self.path}: {problem}" if self.key else f"{self.path}: {problem}"])
+
+    def refuse_base(self, problem: str) -> ConfigError:
+        """`refuse` for a base that an adapter cannot have, with how to name another one."""
+        return self.refuse(f"{problem}; {HINTS[self.key]}")
 
     def explain(self, error: Exception) -> ConfigError:
         """The error to raise if it cannot be read: why, and the local option to use."""
-        if isinstance(error, AdapterError):
-            hint = f"; {HINTS[self.key]}" if isinstance(error, WrongBase) else ""
-            return ConfigError([f"{self.key}={error}{hint}"])
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return self.refuse(f"cannot be loaded ({reason}){'' if Path(self.path).is_dir() else OFFLINE[self.key]}")
+        return self.refuse(
+            f"cannot be loaded ({reason}){'' if Path(self.path).is_dir() else OFFLINE.get(self.key, '')}"
+        )
 
     @cached_property
     def _adapter_config(self) -> dict[str, Any]:
         try:
             return json.loads((Path(self.path) / "adapter_config.json").read_text(encoding="utf-8"))
         except json.JSONDecodeError as error:
-            raise AdapterError(f"{self.path}: its adapter_config.json cannot be read ({error})") from None
+            raise self.refuse(f"its adapter_config.json cannot be read ({error})") from None
 
 
 def locate_start_model(cfg: "Config") -> ModelSource:
@@ -182,6 +173,7 @@ def locate_start_model(cfg: "Config") -> ModelSource:
         name = "/".join(Path(path).parts[-2:])
     return ModelSource(
         path=str(ASSETS / model.name) if path is None else expand(path),
+        key="model.path",
         name=name,
         base=model.base,
         dtype=model.dtype,
