@@ -1,4 +1,4 @@
-"""Exit statuses, errors that several layers raise or catch, and the line on stderr."""
+"""Exit statuses, errors that several layers raise or catch, and lines on stderr."""
 
 import sys
 from collections.abc import Iterable
@@ -23,3 +23,8 @@ class NonFiniteLoss(RuntimeError):
 def say(line: str, command: str = "") -> None:
     """A line on stderr after the name of the command: `rlhf_exp: `, or `rlhf_exp.describe: `."""
     print(f"rlhf_exp{'.' if command else ''}{command}: {line}", file=sys.stderr)
+
+
+def name_error(error: BaseException) -> str:
+    """RuntimeError: boom, the first line of its message alone."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

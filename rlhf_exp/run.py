@@ -17,7 +17,7 @@ from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
-from rlhf_exp.errors import FAILED, ConfigError, say
+from rlhf_exp.errors import FAILED, ConfigError, name_error, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import free_memory, load_tokenizer, resolve_model, set_up_libraries
@@ -175,4 +175,4 @@ def _report_what_there_is(folder: RunFolder) -> None:
     try:
         _write_report(folder)
     except Exception as error:
-        say(f"no report was written: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+        say(f"no report was written: {name_error(error)}")

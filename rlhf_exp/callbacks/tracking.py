@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.flat import flatten
-from rlhf_exp.errors import FAILED, SIGNALLED, say
+from rlhf_exp.errors import FAILED, SIGNALLED, name_error, say
 from rlhf_exp.runs.load import Run, load_run
 
 if TYPE_CHECKING:
@@ -190,4 +190,4 @@ def _attempt(problem: str, act: Any) -> None:
     try:
         act()
     except Exception as error:
-        say(f"{problem} ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})")
+        say(f"{problem} ({name_error(error)})")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rlhf_exp.errors import FAILED, REFUSED, ConfigError, say
+from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
 from rlhf_exp.runs.stopping import Stop
 
@@ -59,7 +59,7 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         say(f"{where}{error}", command)
     except (Exception, SystemExit) as error:  # before a folder was claimed
         traceback.print_exc()
-        say(f"{where}failed: {_name_error(error)}", command)
+        say(f"{where}failed: {name_error(error)}", command)
     return FAILED
 
 
@@ -134,9 +134,4 @@ def _keep_traceback(error: BaseException, folder: Path) -> str:
     except OSError as problem:
         kept = f"its traceback cannot be written to {log}, {problem.strerror}"
     full = f"; the disk of {folder} is full" if is_full(folder, error) else ""
-    return f"failed: {_name_error(error)}{full} ({kept})"
-
-
-def _name_error(error: BaseException) -> str:
-    """`RuntimeError: boom`, with only the first line of its message."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return f"failed: {name_error(error)}{full} ({kept})"

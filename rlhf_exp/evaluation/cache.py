@@ -7,7 +7,6 @@ intervals are always computed anew, so that a changed grader or reward cannot me
 """
 
 import json
-import sys
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.config.values import show
+from rlhf_exp.errors import name_error, say
 from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
 from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy
@@ -78,8 +78,7 @@ def read_baseline(cfg: "Config", key: str, rows: int) -> HeldOut | None:
         if cfg.eval.greedy:
             _check(held_out.greedy, rows, cfg.max_tokens)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        print(f"rlhf_exp: {path}: damaged ({reason}); sampled anew", file=sys.stderr)
+        say(f"{path}: damaged ({name_error(error)}); sampled anew")
         return None
     return held_out
 

@@ -7,7 +7,6 @@ run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy
 import io
 import json
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
+from rlhf_exp.errors import say
 from rlhf_exp.runs.folder import read_metrics, read_record
 
 EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
@@ -123,7 +123,7 @@ def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
     if not torn or len(torn) == len(run_dirs):
         return run_dirs
     for path in torn:
-        print(f"rlhf_exp: {path}: left out, its run.json is torn", file=sys.stderr)
+        say(f"{path}: left out, its run.json is torn")
     return [path for path in run_dirs if path not in torn]
 
 
