@@ -1,7 +1,7 @@
 """The command line: `python -m rlhf_exp algo=grpo task=countdown`.
 
 A user's mistake is one line on stderr and exit status 2; a failed run is status 1, with its traceback in the run's
-folder. Nothing here, in cli/ or in config/ imports an ML library before every check of our own has passed.
+folder. Nothing here, in cli/ or in config/ imports an ML library before all checks of this package have passed.
 """
 
 import os

@@ -35,7 +35,7 @@ def build_args(cfg: Config) -> "TrainingArguments":
     """
     if problems := check_args(cfg):
         raise ConfigError(problems)
-    # PPO's config class is ours, and has the algorithm's own keys too.
+    # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in inspect_arguments(cfg.algo.name)}
     try:
         return load_config_class(cfg.algo.name)(**cfg.algo.args, **own)

@@ -72,7 +72,7 @@ def is_slip(typed: str, meant: str) -> bool:
 
 
 def suggest(name: Any, names: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing where no name is near.
+    """`; did you mean X?`, or nothing if no name is near.
 
     >>> suggest("learning_rat", ["learning_rate", "seed"])
     '; did you mean learning_rate?'

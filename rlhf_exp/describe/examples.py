@@ -33,7 +33,7 @@ def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 
 def _read_loaded(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
-    """Of any other task: demonstrations, prompts to train on where they are drawn, and the held-out prompts."""
+    """The rows of any other task: demonstrations, prompts to train on if they are generated, and held-out prompts."""
     drawn = cfg.task.source == "generated"
     if drawn and cfg.task.train_rows is None:
         cfg = replace(cfg, task=replace(cfg.task, train_rows=DRAWN))

@@ -95,7 +95,7 @@ def _lengths_table(figures: dict[str, Any], unit: str) -> Table:
 
 
 def _budgets_table(figures: dict[str, Any]) -> Table:
-    """The share of rows over each budget, by subset and text; empty where no tokens were counted."""
+    """The share of rows over each budget, by subset and text; empty if no tokens were counted."""
     rows = [
         {"subset": part["subset"], "text": text, **{budget: of[key] for budget, of in part["truncated"].items()}}
         for part in _list_parts(figures)

@@ -11,7 +11,7 @@ from rlhf_exp.report.figure import BLUE, GREY, PALETTE, Picture, add_axes, name_
 
 
 def main_unit(figures: dict[str, Any]) -> str:
-    """Tokens, or words where no tokens were counted."""
+    """Tokens, or words if no tokens were counted."""
     return "tokens" if "tokens" in figures["histograms"] else "words"
 
 

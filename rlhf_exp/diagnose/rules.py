@@ -1,4 +1,4 @@
-"""The rules: each is one function that reads a run's signals and returns a finding, or None where it does not apply.
+"""The rules: each is one function that reads a run's signals and returns a finding, or None if it does not apply.
 
     @rule("warning")
     def long_completions(run: Signals) -> Finding | None:

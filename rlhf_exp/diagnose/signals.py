@@ -36,7 +36,7 @@ class Signals:
         return [(step, value) for step, value in rows if math.isfinite(value)]
 
     def arg(self, name: str, default: float) -> float:
-        """One of TRL's own arguments; `default` where the config leaves it to TRL."""
+        """One of TRL's own arguments; `default` if the config leaves it to TRL."""
         value = self.config["algo"]["args"].get(name)
         return default if value is None else value
 
@@ -52,7 +52,7 @@ class Signals:
         return "beta", self.arg("beta", 0.0)
 
     def set_arg(self, name: str, value: float) -> str:
-        """The override for one of TRL's own arguments; Hydra wants a + where the config does not have it."""
+        """The override for one of TRL's own arguments; Hydra needs a + if the config does not have it."""
         new = "" if name in self.config["algo"]["args"] else "+"
         return f"{new}algo.args.{name}={value if isinstance(value, int) else f'{value:g}'}"
 

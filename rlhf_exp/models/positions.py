@@ -1,6 +1,6 @@
 """Positions that count from the first real token, for models that learn a vector for each position.
 
-patch_position_ids(model)     # once, where the model is loaded; a second call changes nothing
+patch_position_ids(model)     # once, after loading; a second call changes nothing
 
 GPT-2, GPT-Neo and GPTBigCode number the columns of a batch from 0, padding included, unless the caller passes
 position ids. transformers' `generate` passes them and TRL 1.16 does not: a left-padded prompt is then scored at other
@@ -18,7 +18,7 @@ from torch import nn
 
 def patch_position_ids(model: nn.Module) -> None:
     """Make every backbone in `model` that has GPT-2's table of learned positions, `wpe`, take its position ids from
-    the attention mask where the caller passes none."""
+    the attention mask if the caller passes none."""
     for module in model.modules():
         if isinstance(getattr(module, "wpe", None), nn.Embedding):
             if _fill_positions not in module._forward_pre_hooks.values():

@@ -1,4 +1,4 @@
-"""What a run ran with, for its record: the command, the commit and the versions of packages."""
+"""The environment of a run, for its record: the command, the commit and the versions of packages."""
 
 import subprocess
 import sys

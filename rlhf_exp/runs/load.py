@@ -118,7 +118,7 @@ def load_run(path: Path) -> Run:
 
 
 def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
-    """The runs whose run.json can be read; where none can, all of them, for load_run to refuse by name."""
+    """The runs whose run.json can be read; if none can, all of them, so that load_run names one in its error."""
     torn = [path for path in run_dirs if read_record(path).get("status") == "broken"]
     if not torn or len(torn) == len(run_dirs):
         return run_dirs

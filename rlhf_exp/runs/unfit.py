@@ -31,7 +31,7 @@ def list_needed(cfg: "Config") -> list[tuple[str, ...]]:
 
 
 def explain_unfit(checkpoint: Path, cfg: "Config") -> str | None:
-    """Which file is missing, without which training would silently resume as another run; None where none is."""
+    """Which file is missing, without which training would silently resume as another run; None if none is missing."""
     for names in list_needed(cfg):
         if not any((checkpoint / name).is_file() for name in names):
             return f"{names[0]} is missing"

@@ -40,7 +40,7 @@ class Sorted(NamedTuple):
 
 
 def learns_from_samples(cfg: "Config") -> bool:
-    """Whether training rows are made of completions: always where a graded task must give pairs."""
+    """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
     return cfg.task.graded and (ALGORITHMS[cfg.algo.name].learns_from == PAIRS or cfg.task.samples is not None)
 
 

@@ -33,7 +33,7 @@ def build_trainer(experiment: "Experiment") -> "Trainer":
 
 
 def list_arguments(experiment: "Experiment") -> dict[str, Any]:
-    """What GRPOTrainer and its subclasses are built from; sampling is ours where `generation=` resolves to compact."""
+    """Arguments of GRPOTrainer and its subclasses; with generation=compact the sampling is models/generation.py's."""
     from datasets import Dataset
 
     from rlhf_exp.models.generation import build_rollout

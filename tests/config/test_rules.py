@@ -40,17 +40,17 @@ def refuse(*overrides):
     ],
 )
 def test_an_argument_that_a_key_of_ours_sets_is_refused_with_that_key(override, value, instead):
-    assert refuse(override) == [f"{override}: is set by a key of ours, to {value}; use {instead}"]
+    assert refuse(override) == [f"{override}: is set by another key, to {value}; use {instead}"]
 
 
 def test_the_folder_of_the_checkpoints_is_the_runs():
     assert refuse("output_dir=there", "algo.args.output_dir=here") == [
-        "algo.args.output_dir=here: is set by a key of ours, to there/checkpoints; use output_dir"
+        "algo.args.output_dir=here: is set by another key, to there/checkpoints; use output_dir"
     ]
 
 
 def test_an_argument_that_was_taken_out_is_refused():
-    assert refuse("~algo.args.seed") == ["algo.args.seed=(deleted): is set by a key of ours, to 0; use seed"]
+    assert refuse("~algo.args.seed") == ["algo.args.seed=(deleted): is set by another key, to 0; use seed"]
 
 
 def test_the_model_is_loaded_with_what_is_measured():

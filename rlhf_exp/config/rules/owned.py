@@ -30,10 +30,10 @@ COPIES = {
     "trust_remote_code": "model.trust_remote_code",
     "max_completion_length": "max_tokens",
 }
-"""Arguments that have the value of a key of ours."""
+"""Arguments that have the value of a config key."""
 
 _INSTEAD = {"use_cpu": "device=cpu or device=cuda", "report_to": "logging=wandb, tensorboard or file"}
-"""What to use where that key is chosen with others."""
+"""What to use instead, if that key is chosen together with others."""
 
 
 def owned_arguments(cfg: "Config") -> dict[str, Owned]:
@@ -71,7 +71,7 @@ def check_owned(cfg: "Config") -> list[str]:
 
 def _compare(place: str, given: dict[str, Any], wanted: dict[str, Owned]) -> list[str]:
     return [
-        f"{place}.{name}={show(given[name]) if name in given else '(deleted)'}: is set by a key of ours, to"
+        f"{place}.{name}={show(given[name]) if name in given else '(deleted)'}: is set by another key, to"
         f" {show(owned.value)}; use {owned.instead}"
         for name, owned in wanted.items()
         if name not in given or given[name] != owned.value or type(given[name]) is not type(owned.value)

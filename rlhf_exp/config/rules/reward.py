@@ -1,4 +1,4 @@
-"""Checks that the task has what each reward reads, and that a user's own function is where it is said to be."""
+"""Checks that the task has what each reward reads, and that a user's own function is in its file."""
 
 import symtable
 from pathlib import Path
@@ -18,7 +18,7 @@ BY_MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
 
 
 def check_reward(cfg: "Config") -> list[str]:
-    """Whether there is a reward where one is needed, and what each needs."""
+    """Whether there is a reward if the algorithm needs one, and everything that each reward needs."""
     rewards, functions, problems = cfg.reward.weights, cfg.reward.functions, []
     for name in rewards:
         known = (*REWARDS, *functions)
