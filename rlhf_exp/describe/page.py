@@ -13,10 +13,10 @@ from rlhf_exp.report.tables import Column, at, fill, number, percent
 from rlhf_exp.report.terminal import align
 
 TOKENS_NOTE = (
-    "Tokens are what a trainer sees: with the chat template where the tokenizer has one, an answer with its end token."
+    "Tokens are what a trainer sees: with the chat template if the tokenizer has one, an answer with its end token."
 )
-WORDS_NOTE = "Words are of the texts alone, without template or speakers' names."
-BUDGET_NOTE = "A row is over a budget where its prompt with its answer (of two, the longer) has more tokens."
+WORDS_NOTE = "Words are those of the texts, without template or speakers' names."
+BUDGET_NOTE = "A row is over a budget if its prompt plus its answer (the longer of two) has more tokens."
 LENGTH_NOTE = (
     "Of two answers of equal length each counts half. In brackets: 95% intervals over the pairs. The difference is"
     " chosen minus rejected."

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DROPPED = {
     "duplicates": "the question was read before",
-    "in_both_parts": "a question of the source's train part that its test part has too",
+    "in_both_parts": "a question in both the train and the test part of the source",
 }
 """Kinds of problems that are dropped, each with its rule."""
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 DROPPED = {
-    "not_ending_on_assistant": "a dialogue ends on a turn of the human",
+    "not_ending_on_assistant": "a dialogue ends with a turn of the human",
     "histories_differ": "the dialogues differ before the last answer",
-    "not_asked_by_human": "the history does not begin and end on a turn of the human",
+    "not_asked_by_human": "the history does not begin and end with a turn of the human",
     "empty_chosen": "the chosen answer is empty",
     "empty_rejected": "the rejected answer is empty",
     "equal_answers": "chosen and rejected are the same text",
@@ -34,12 +34,12 @@ DROPPED = {
 }
 """Kinds of odd pairs that are dropped, each with its rule; a pair counts under the first kind that fits."""
 
-IN_TEST = {"prompt_in_test": "in train or validation, where the source's test part has the prompt"}
+IN_TEST = {"prompt_in_test": "in train or validation, but the prompt is in the source's test part"}
 """What `split_pairs` drops."""
 
 KEPT = {
-    "inline_speaker": '"Human:" or "Assistant:" stands inside a turn',
-    "same_speaker_twice": "two turns of one speaker in a row, joined to one",
+    "inline_speaker": '"Human:" or "Assistant:" is inside a turn',
+    "same_speaker_twice": "two consecutive turns of one speaker, joined to one",
     "empty_turn": "a turn without text in the history",
 }
 """Kinds of odd pairs that are kept, each with its rule; a pair counts under every kind that fits. People judged an
