@@ -70,7 +70,7 @@ def test_a_wrong_length_is_refused_before_training_and_fails_a_run_in_it(tmp_pat
     done = launch(*use("first"))
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         2,
-        "rlhf_exp: reward.functions.first=mine.py:first: returned 1 values for 16 completions; must be one a"
+        "rlhf_exp: reward.functions.first=mine.py:first: returned 1 values for 16 completions; must be one per"
         " completion",
     )
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "refused"
