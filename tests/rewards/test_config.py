@@ -47,6 +47,10 @@ MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
         (["reward.constant.value=much"], "reward.constant.value=much: must be a number >= -1000, <= 1000"),
         (["reward.weights.outcome=much"], "reward.weights.outcome=much: must be a number >= -1000, <= 1000"),
         (
+            ["~reward.random", "+reward.weights.random=1"],
+            "reward.weights.random: needs its keys, those of reward.random in conf/reward/random.yaml",
+        ),
+        (
             ["+reward.overlong.cahe=1"],
             "reward.overlong.cahe=1: no such key; did you mean reward.overlong.cache?",
         ),
@@ -62,3 +66,7 @@ def test_a_mistake_is_one_line(overrides, line):
 def test_what_reads_no_answer_goes_with_any_task(reward):
     overrides = [f"reward={reward}"] if reward in ("random", "constant") else [f"+reward.weights.{reward}=0.1"]
     compose_config(["task=gsm8k", *overrides])
+
+
+def test_keys_of_a_reward_that_is_not_used_may_be_missing():
+    assert compose_config(["~reward.overlong", "~reward.random"]).reward.overlong is None
