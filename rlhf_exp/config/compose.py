@@ -99,29 +99,23 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], 
     for name in [name for name in values if name not in hints]:
         problems["unknown"].append(f"{assign(path + name, values[name])}: {refuse_key(path + name, algo)}")
     for item in fields(schema):
-        key = path + item.name
-        if item.name not in values and item.default is not MISSING:
-            continue
-        elif item.name not in values:
-            problems["unknown"].append(f"{key}: missing; it has no default")
-        elif _is_reference(values[item.name]):
+        key, hint, value = path + item.name, hints[item.name], values.get(item.name)
+        if item.name not in values:
+            if item.default is MISSING:
+                problems["unknown"].append(f"{key}: missing; it has no default")
+        elif _is_reference(value) or value is None and type(None) in get_args(hint):
             read[item.name] = None
-        elif options := schemas(hints[item.name]):
-            absent = values[item.name] is None and type(None) in get_args(hints[item.name])
-            if not absent and (problem := _refuse_option(options, values[item.name], key)):
+        elif options := schemas(hint):
+            if problem := _refuse_option(options, value, key):
                 problems["type"].append(problem)
-            elif not absent:
-                read[item.name] = _read(
-                    _choose(options, values[item.name]), values[item.name], f"{key}.", problems, algo
-                )
             else:
-                read[item.name] = None
+                read[item.name] = _read(_choose(options, value), value, f"{key}.", problems, algo)
         else:
-            read[item.name] = values[item.name]
-            value, names = _drop_references(values[item.name]), list_names(hints[item.name])
+            read[item.name] = value
+            value, names = _drop_references(value), list_names(hint)
             for name in [name for name in value if name not in names] if names and isinstance(value, dict) else ():
                 problems["unknown"].append(f"{assign(f'{key}.{name}', value.pop(name))}: {refuse_key(f'{key}.{name}')}")
-            for kind, line in find_problems(key, value, hints[item.name], item.metadata.get("range")):
+            for kind, line in find_problems(key, value, hint, item.metadata.get("range")):
                 problems[kind].append(line)
     return None if any(problems.values()) else schema(**read)
 

@@ -69,9 +69,8 @@ def _set_plain_values(base: DictConfig, values: dict[str, Any]) -> dict[str, Any
     """Set in `base` every value that does not follow from others; returns those that differ, with their default."""
     changed = {}
     for key, value in values.items():
-        parent, _, name = key.rpartition(".")
-        node = OmegaConf.select(base, parent) if parent else base
-        if not isinstance(node, DictConfig) or name not in node:
+        node, name = _find(base, key)
+        if node is None or name not in node:
             changed[key] = _ABSENT
         elif OmegaConf.is_interpolation(node, name):
             continue
@@ -81,24 +80,29 @@ def _set_plain_values(base: DictConfig, values: dict[str, Any]) -> dict[str, Any
             if old == value:
                 continue
             changed[key] = old
-        if not _follows(base, parent):
+        if not _follows(base, key.rpartition(".")[0]):
             OmegaConf.update(base, key, value, force_add=True)
     return changed
 
 
 def _is_default(base: DictConfig, key: str) -> bool:
     """Whether a value comes from a resolver of defaults.py; the learning rate does by way of model.learning_rate."""
-    parent, _, name = key.rpartition(".")
-    node = OmegaConf.select(base, parent) if parent else base
-    raw = OmegaConf.to_container(node).get(name) if isinstance(node, DictConfig) else None
+    node, name = _find(base, key)
+    raw = OmegaConf.to_container(node).get(name) if node is not None else None
     return isinstance(raw, str) and raw.startswith(("${rlhf_exp.default:", "${model.learning_rate."))
 
 
 def _follows(base: DictConfig, parent: str) -> bool:
     """Whether a mapping is interpolated from another one, so that nothing can be set in it."""
-    owner, _, name = parent.rpartition(".")
-    node = OmegaConf.select(base, owner) if owner else base
-    return bool(name) and isinstance(node, DictConfig) and OmegaConf.is_interpolation(node, name)
+    node, name = _find(base, parent)
+    return bool(name) and node is not None and OmegaConf.is_interpolation(node, name)
+
+
+def _find(base: DictConfig, key: str) -> tuple[DictConfig | None, str]:
+    """The mapping that holds a dotted key, if there is one, and the key's last part."""
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(base, parent) if parent else base
+    return node if isinstance(node, DictConfig) else None, name
 
 
 def _give_reasons(cfg: Config, values: dict[str, Any], chosen: list[str]) -> list[str]:
