@@ -137,7 +137,7 @@ def test_the_same_command_gives_the_same_metrics_and_finds_its_baseline_again(fi
     assert json.loads((workplace / "second" / "run.json").read_text())["baseline_cached"] is True
 
 
-def test_a_resumed_run_ends_as_an_unbroken_one(finished, workplace, launch):
+def test_a_resumed_run_ends_as_an_uninterrupted_one(finished, workplace, launch):
     broken = workplace / "broken"
     shutil.copytree(finished[0], broken)
     shutil.rmtree(broken / "model")
@@ -152,7 +152,7 @@ def test_a_resumed_run_ends_as_an_unbroken_one(finished, workplace, launch):
 
 
 @pytest.mark.slow
-def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_unbroken_one(finished, workplace, launch):
+def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted_one(finished, workplace, launch):
     stopped = workplace / "stopped"
     arguments = [*SMALL, "algo.args.save_steps=100", "output_dir=stopped"]
     process = subprocess.Popen(

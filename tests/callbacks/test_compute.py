@@ -97,7 +97,7 @@ def test_training_ends_with_the_step_that_reaches_the_tokens(tmp_path):
     assert counted[-2] < 200 <= counted[-1] == meter.counts["trained_tokens"]
 
 
-def test_a_resumed_run_goes_on_counting(tmp_path):
+def test_a_resumed_run_continues_to_count(tmp_path):
     saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
     meter, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2")
     first = tmp_path / "checkpoints" / "checkpoint-1"

@@ -54,7 +54,7 @@ def test_completion_logps_equal_an_unpadded_pass_over_each_row():
 
 
 @torch.no_grad()
-def test_logits_are_made_of_no_position_before_the_first_that_predicts_a_completion():
+def test_logits_are_computed_for_no_position_before_the_first_that_predicts_a_completion():
     model, shapes = make_model(0), []
     model.lm_head.register_forward_hook(lambda module, inputs, output: shapes.append(tuple(output.shape)))
     logits = completion_logits(model, [([3] * 40, [5, 1]), ([3] * 38, [6, 7, 8])], pad_id=0)
@@ -145,7 +145,7 @@ def test_the_bar_of_training_has_a_name_and_is_drawn_on_a_terminal_alone(monkeyp
     assert bool(shown.getvalue()) is terminal
 
 
-def test_a_resumed_run_mends_a_torn_line(tmp_path):
+def test_a_resumed_run_repairs_a_torn_line(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(
         '{"step": 1, "time_s": 1.0}\n{"step": 2, "ti{"step": 3, "time_s": 2.0}\n{"st'
     )

@@ -1,4 +1,4 @@
-"""Every file of conf/experiment: it composes to its study's settings, passes its dry run, and its twin runs here."""
+"""Every file of conf/experiment: it composes to its settings, passes its dry run, and its _tiny file runs here."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_a_separate_critic_has_its_own_rate():
 
 
 @pytest.mark.parametrize("name", BREVITY)
-def test_brevity_has_the_studys_settings(name):
+def test_brevity_has_the_full_settings(name):
     cfg = compose(name)
     expected = {
         "task__name": "brevity",
@@ -120,7 +120,7 @@ def test_the_two_rates_of_brevity_differ_by_ten_and_in_nothing_else():
 
 @pytest.mark.parametrize("algo", ["ppo", "grpo"])
 @pytest.mark.parametrize("twin", ["", "_tiny"])
-def test_gsm8k_has_the_studys_settings(algo, twin):
+def test_gsm8k_has_the_full_settings(algo, twin):
     cfg = compose(f"gsm8k_{algo}{twin}")
     expected = {
         "algo__name": algo,
@@ -159,7 +159,7 @@ def test_gsm8k_takes_flash_attention_and_bf16_where_the_machine_has_them(name, m
 
 
 @pytest.mark.parametrize("twin", ["", "_tiny"])
-def test_hh_rlhf_has_the_studys_settings(twin):
+def test_hh_rlhf_has_the_full_settings(twin):
     ppo, grpo = compose(f"hh_rlhf_gpt2_ppo{twin}"), compose(f"hh_rlhf_gpt2_grpo{twin}")
     for cfg in (ppo, grpo):
         expected = {
@@ -184,7 +184,7 @@ def test_a_reward_model_has_to_be_named(name):
 
 
 @pytest.mark.parametrize("budget", [256, 512, 1024])
-def test_countdown_qwen3_has_the_studys_settings(budget):
+def test_countdown_qwen3_has_the_full_settings(budget):
     cfg = compose("countdown_qwen3", f"max_tokens={budget}")
     expected = {
         "model__path": "Qwen/Qwen3-1.7B",

@@ -96,7 +96,7 @@ def test_repeats_and_overlap_are_found():
     }
 
 
-def test_chat_prompts_are_told_apart_by_their_texts():
+def test_chat_prompts_are_distinguished_by_their_texts():
     rows = [
         Example("s", "train", 2, 1, [{"role": "user", "content": text}], ([{"role": "assistant", "content": "x"}],))
         for text in ("a", "b", "a")

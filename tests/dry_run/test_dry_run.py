@@ -119,7 +119,7 @@ def test_more_held_out_rows_than_there_are_is_refused(no_weights):
     assert caught.value.problems == ["eval.rows=1000000: allowed is 1 to 1,398, the problems of the test split"]
 
 
-def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_goes_on(no_weights, capsys):
+def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(no_weights, capsys):
     print_dry_run(compose_config([*SMALL, "model=qwen3_1_7b"]))
     text = capsys.readouterr().out
     assert "parameters: 1,720,574,976, all trained\n" in text

@@ -143,7 +143,7 @@ def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, t
 
 
 @pytest.mark.parametrize(("algo", "peft"), [("sft", "lora"), ("sft", "qlora"), ("reward_model", "qlora")])
-def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(algo, peft, tmp_path):
+def test_training_resumes_from_a_checkpoint_as_if_it_had_not_stopped(algo, peft, tmp_path):
     from rlhf_exp.config.trl_args import build_args
     from rlhf_exp.experiment import Experiment
     from rlhf_exp.trainers import build_trainer

@@ -134,7 +134,7 @@ def test_generate_of_transformers_samples_what_is_scored_too(sampled):
     assert (score_as_trl(model, tokenizer, rows) - drawn).abs().max() < TOLERANCE[dtype]
 
 
-def test_the_tolerance_tells_gpt2_without_the_mend(sampled):
+def test_the_tolerance_tells_gpt2_without_the_patch(sampled):
     dtype, model, tokenizer, rows, drawn = sampled
     if model.config.model_type != "gpt2":
         assert not any(module._forward_pre_hooks for module in model.modules())  # rotary: nothing to mend

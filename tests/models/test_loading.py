@@ -106,7 +106,7 @@ def test_an_untrained_model_is_made_once_and_is_seeded(tmp_path):
     assert sum(tensor.numel() for tensor in weights.values()) < 1_000_000
 
 
-def test_weights_are_told_apart_by_any_file_that_matters(tmp_path):
+def test_weights_are_distinguished_by_any_file_that_matters(tmp_path):
     cfg = compose_config(["algo=sft", "model=tiny_untrained"])
     source = resolve_model(cfg, tmp_path)
     before = source.identify()
@@ -140,7 +140,7 @@ def test_a_dtype_of_torchs_is_one_too(tmp_path):
     assert load_policy(replace(source, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
-def test_a_loaded_gpt2_has_its_positions_mended(tmp_path):
+def test_a_loaded_gpt2_has_its_positions_patched(tmp_path):
     cfg = compose("gpt2")
     policy = load_policy(resolve_model(cfg, tmp_path))
     padded = torch.cat([torch.zeros(2, 3, dtype=torch.long), IDS], 1)

@@ -55,7 +55,7 @@ def test_positions_count_from_the_first_real_token():
 
 
 @pytest.mark.parametrize("kind", [AutoModelForCausalLM, AutoModelForSequenceClassification])
-def test_left_padding_changes_gpt2_without_the_mend_and_not_with_it(kind):
+def test_left_padding_changes_gpt2_without_the_patch_and_not_with_it(kind):
     model = make_model(kind=kind)
     assert padding_error(model) > 0.1
     patch_position_ids(model)
@@ -63,14 +63,14 @@ def test_left_padding_changes_gpt2_without_the_mend_and_not_with_it(kind):
 
 
 @pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
-def test_a_rotary_model_needs_no_mend_and_gets_none(architecture):
+def test_a_rotary_model_needs_no_patch_and_gets_none(architecture):
     model = make_model(architecture, num_key_value_heads=1)
     assert padding_error(model) < 1e-4
     patch_position_ids(model)
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-def test_a_second_mend_changes_nothing():
+def test_a_second_patch_changes_nothing():
     model = make_model()
     patch_position_ids(model)
     patch_position_ids(model)
@@ -107,7 +107,7 @@ def test_with_a_cache_only_the_new_columns_get_positions():
     assert torch.allclose(step[0, -1], whole[0, -1], atol=1e-4)
 
 
-def test_generate_is_the_same_with_the_mend():
+def test_generate_is_the_same_with_the_patch():
     model = make_model()
     ids, mask = pad_left(ROWS)
     kwargs = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": TOKENIZER.pad_token_id}
@@ -117,7 +117,7 @@ def test_generate_is_the_same_with_the_mend():
 
 
 @pytest.mark.parametrize("wrapped_first", [True, False])
-def test_the_mend_reaches_the_backbone_below_peft(wrapped_first):
+def test_the_patch_reaches_the_backbone_below_peft(wrapped_first):
     model = make_model()
     config = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     if not wrapped_first:
@@ -190,7 +190,7 @@ def score_error(trainer, model):
 
 
 @torch.no_grad()
-def test_trl_scores_left_padded_rows_right_with_the_mend_and_wrong_without(trainer):
+def test_trl_scores_left_padded_rows_right_with_the_patch_and_wrong_without(trainer):
     for model in (trainer.model, trainer.ref_model):
         if model is None:  # with adapters the reference is the base below them
             continue

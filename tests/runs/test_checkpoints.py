@@ -139,7 +139,7 @@ def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside
 
 @pytest.mark.parametrize("damaged", [[6], [3, 6]])
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so(tmp_path, capsys, name, damaged):
+def test_a_run_resumes_from_the_newest_whole_checkpoint_and_says_so(tmp_path, capsys, name, damaged):
     from rlhf_exp.train import train_from_checkpoint
 
     for step in (3, 6):

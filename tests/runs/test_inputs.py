@@ -134,13 +134,13 @@ def test_a_run_records_its_inputs(tmp_path):
     assert json.loads((tmp_path / "run.json").read_text())["inputs"] == {"task.path": "a", "start model": "b"}
 
 
-def test_rows_are_told_apart_by_content_and_order():
+def test_rows_are_distinguished_by_content_and_order():
     rows = [{"id": 1, "prompt": "a"}, {"id": 2, "prompt": "b"}]
     assert hash_rows(rows) == hash_rows([dict(reversed(row.items())) for row in rows])
     assert len({hash_rows(rows), hash_rows(rows[::-1]), hash_rows(rows[:1]), hash_rows([])}) == 4
 
 
-def test_weights_are_told_apart_by_content_and_name(tmp_path):
+def test_weights_are_distinguished_by_content_and_name(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(b"1")
     first = hash_weights(tmp_path)
     (tmp_path / "a.safetensors").write_bytes(b"22")

@@ -57,7 +57,7 @@ def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
 
 
 @pytest.mark.parametrize("status", ["failed", "stopped", "running"])
-def test_an_unfinished_run_goes_on_from_its_checkpoint(place, status):
+def test_an_unfinished_run_resumes_from_its_checkpoint(place, status):
     folder = place(status, checkpoint=True)
     assert plan() == Plan.RESUME
     assert (folder / "run.json").exists()

@@ -1,4 +1,4 @@
-"""A resumed run equals an unbroken one, bit for bit: weights, reference, figures, tokens; and what cannot be resumed.
+"""A resumed run equals an uninterrupted one, bit for bit: weights, reference, figures, tokens; and what is refused.
 
 Each run is a few steps of the shipped model with a checkpoint due after every step, on so few rows that the second
 epoch begins soon.
@@ -133,12 +133,12 @@ def run_and_resume(folder, case, lora=False):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_resumed_run_is_the_unbroken_one(tmp_path, case):
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, case):
     run_and_resume(tmp_path, case)
 
 
 @pytest.mark.parametrize("case", ["grpo, 2 minibatches twice", "ppo, shared critic", "reward_model"])
-def test_a_resumed_run_with_an_adapter_is_the_unbroken_one(tmp_path, case):
+def test_a_resumed_run_with_an_adapter_is_the_uninterrupted_one(tmp_path, case):
     run_and_resume(tmp_path, case, lora=True)
 
 

@@ -20,7 +20,7 @@ OFF_POLICY = "algo.args.num_iterations=2"  # TRL then keeps the log-probabilitie
 
 
 def copy_float64(model):
-    """Not by deepcopy: the forward that TRL puts on a model goes on calling the model that it was put on."""
+    """Not by deepcopy: the forward that TRL puts on a model keeps calling the model that it was put on."""
     copied = type(model)(model.config).double().eval()
     copied.load_state_dict(model.state_dict())
     return copied

@@ -20,7 +20,7 @@ def test_a_rollout_is_scored_whole_before_it_is_split_into_minibatches():
     assert '"advantages": advantages,' in output and '"completion_mask": completion_mask,' in output
 
 
-def test_the_loss_takes_the_batchs_advantages_and_grpos_is_a_mean_a_completion():
+def test_the_loss_takes_the_batchs_advantages_and_grpos_is_a_mean_per_completion():
     source = source_of(GRPOTrainer._compute_loss)
     assert 'advantages = inputs["advantages"]' in source
     assert 'if self.loss_type in ["grpo", "sapo"]:' in source

@@ -114,7 +114,7 @@ def test_a_budget_changes_with_a_rollout_only(make_trainer):
     assert [row.get("hybrid/alpha") for row in log] == [8 / 512, None, 16 / 512, None]
 
 
-def test_a_resumed_run_ends_as_an_unbroken_one_with_everything_on(make_trainer, tmp_path):
+def test_a_resumed_run_ends_as_an_uninterrupted_one_with_everything_on(make_trainer, tmp_path):
     """Curriculum, hybrid, clip and TRL's adaptive entropy, whose coefficient must come back from the checkpoint."""
     overrides = [
         *STAGES, "loss_type=hybrid", "algo.advantage_clip=0.8", "+algo.args.use_adaptive_entropy=true",

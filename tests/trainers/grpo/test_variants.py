@@ -20,7 +20,7 @@ def test_length_weights_are_those_worked_out_by_hand():
     assert length_weights(lengths, 0.5, 40).tolist() == [0.5, 0.625, 1.0]
 
 
-def test_a_weighted_mean_a_completion_is_the_mix_of_the_two_losses():
+def test_a_weighted_mean_per_completion_is_the_mix_of_the_two_losses():
     """On token losses 1, 2 | 3, 4, 5, 6 with L = 8: grpo (1.5 + 4.5) / 2 = 3, dr_grpo (3 + 18) / 16 = 1.3125."""
     means, lengths = torch.tensor([1.5, 4.5]), torch.tensor([2, 4])
     for alpha in (0.0, 0.25, 1.0):

@@ -11,7 +11,7 @@ def source(name, of=GRPOTrainer):
     return inspect.getsource(getattr(of, name))
 
 
-def test_the_loss_takes_advantages_a_token_and_the_rollouts_log_probabilities():
+def test_the_loss_takes_advantages_per_token_and_the_rollouts_log_probabilities():
     loss = source("_compute_loss")
     assert "if advantages.dim() == 1:" in loss
     assert 'inputs.get("old_per_token_logps")' in loss
@@ -33,7 +33,7 @@ def test_a_rollout_is_buffered_in_as_many_parts_as_steps():
     assert "self._buffered_inputs[self._step % self.args.steps_per_generation]" in prepare
 
 
-def test_rewards_come_one_row_a_completion_of_all_ranks():
+def test_rewards_come_one_row_per_completion_of_all_ranks():
     assert list(inspect.signature(GRPOTrainer._calculate_rewards).parameters)[1:] == [
         *("inputs", "prompts", "completions", "completion_ids_list"),
     ]

@@ -192,7 +192,7 @@ def test_the_critic_is_held_against_what_came_and_not_against_itself(qwen3_path,
     assert 1 - ((returns - values).var() / returns.var()).item() > wanted + 0.1
 
 
-def test_figures_a_token_count_every_token_of_every_rank(qwen3_path, tmp_path):
+def test_figures_per_token_count_every_token_of_every_rank(qwen3_path, tmp_path):
     """The other rank here has 9 tokens, on which every figure is 3."""
     trainer = make_trainer(qwen3_path, tmp_path, per_device_train_batch_size=8, steps_per_generation=1)
     trainer.current_gradient_accumulation_steps = 1
@@ -298,7 +298,7 @@ def test_every_epoch_sees_each_completion_once_in_other_minibatches(qwen3_path, 
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_a_resumed_run_equals_an_unbroken_one(qwen3_path, tmp_path, critic):
+def test_a_resumed_run_equals_an_uninterrupted_one(qwen3_path, tmp_path, critic):
     args = {"critic": critic, "target_kl": 0.01, "kl_horizon": 20, "num_iterations": 2, "max_steps": 16}
     args |= {"save_strategy": "steps", "save_steps": 8}
     whole = make_trainer(qwen3_path, tmp_path / "whole", **args)
