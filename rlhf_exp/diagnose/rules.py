@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rlhf_exp.algorithms import ALGORITHMS, PAIRS
+from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.diagnose.signals import Signals, first_quarter, last_quarter, mean, span
 from rlhf_exp.evaluation.training_loss import explain_other_loss
 
@@ -76,7 +76,7 @@ def overfitting(run: Signals) -> Finding | None:
     rose = change["low"] > 0 if change["low"] is not None else after["value"] > before["value"]
     if not rose or mean(quarter) >= after["low"]:
         return None
-    rows = "pairs" if ALGORITHMS[run.algo].learns_from == PAIRS else "rows"
+    rows = "pairs" if run.algorithm.learns_from == PAIRS else "rows"
     return Finding(
         span(quarter),
         f"held-out loss rose from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
@@ -133,7 +133,7 @@ def kl_drift(run: Signals) -> Finding | None:
     """KL to the initial model on the probe exceeds 0.5 nats per token. Ziegler et al. (2019, lm-human-preferences,
     launch.py) steer to 6 nats on 24 tokens, 0.25 per token; a policy at twice that no longer resembles its start."""
     above = [(step, kl) for step, kl in run.series("probe/kl") if kl > KL_LIMIT]
-    if _may_leave_start(run) or not above:
+    if run.algorithm.kl_price is None or not above:  # without a price it may leave its start
         return None
     name, price = run.kl_price
     return Finding(
@@ -150,7 +150,7 @@ def entropy_collapse(run: Signals) -> Finding | None:
     """Entropy on the probe fell below a fifth of its initial value. Cui et al. (2025, arXiv:2505.22617) see it fall by
     73% while accuracy still rises; below a fifth little is left to explore."""
     series = run.series("probe/entropy")
-    if _may_leave_start(run) or len(series) < 2 or series[0][1] <= 0:
+    if run.algorithm.kl_price is None or len(series) < 2 or series[0][1] <= 0:
         return None
     start, end = series[0][1], mean(last_quarter(series))
     if end >= ENTROPY_FRACTION * start:
@@ -210,17 +210,11 @@ def truncation(run: Signals) -> Finding | None:
     )
 
 
-def _may_leave_start(run: Signals) -> bool:
-    """Whether the algorithm is meant to move away from the initial model: neither KL nor entropy then warns."""
-    return ALGORITHMS[run.algo].kl_price is None
-
-
 def _has_comparable_loss(run: Signals) -> bool:
     """Whether the loss that is logged in training is the one that is measured on held-out rows."""
-    row = ALGORITHMS[run.algo]
-    if not row.held_out_loss:
-        return row.scores
-    return explain_other_loss(run.algo, run.config["algo"]["args"]) is None
+    if not run.algorithm.held_out_loss:
+        return run.algorithm.scores
+    return explain_other_loss(run.config["algo"]["name"], run.config["algo"]["args"]) is None
 
 
 def _read_change(run: Signals) -> tuple[dict[str, Any] | None, str, str]:
@@ -228,7 +222,7 @@ def _read_change(run: Signals) -> tuple[dict[str, Any] | None, str, str]:
     counted."""
     paired = run.evaluation.get("paired", {})
     difference = paired.get("difference")
-    what, things = ("preference accuracy", "pairs") if ALGORITHMS[run.algo].scores else ("accuracy", "rows")
+    what, things = ("preference accuracy", "pairs") if run.algorithm.scores else ("accuracy", "rows")
     if difference is None or difference["low"] is None:
         return None, "", things
     if difference["low"] == difference["high"] == 0:

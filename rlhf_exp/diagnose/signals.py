@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from rlhf_exp.algorithms import ALGORITHMS, Algorithm
+
 Series = list[tuple[int, float]]
 """(step, value), in order of steps, finite values only."""
 
@@ -24,8 +26,8 @@ class Signals:
     room: int | None = None
 
     @property
-    def algo(self) -> str:
-        return self.config["algo"]["name"]
+    def algorithm(self) -> Algorithm:
+        return ALGORITHMS[self.config["algo"]["name"]]
 
     @property
     def last_step(self) -> int:
