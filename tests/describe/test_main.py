@@ -62,6 +62,17 @@ def test_a_broken_row_is_named(hh_folder, hh_overrides, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_crash_is_status_1_with_its_traceback_in_the_folder(hh_overrides, tmp_path, monkeypatch, capsys):
+    def crash(cfg, out):
+        raise RuntimeError("boom\nmore")
+
+    monkeypatch.setattr("rlhf_exp.describe.__main__.describe", crash)
+    assert main([*hh_overrides, f"output_dir={tmp_path / 'out'}"]) == 1
+    log = tmp_path / "out" / "error.log"
+    assert capsys.readouterr().err == f"rlhf_exp.describe: failed: RuntimeError: boom (traceback in {log})\n"
+    assert "in crash" in log.read_text()
+
+
 def test_help_is_short(capsys):
     assert main(["--help"]) == 0
     assert capsys.readouterr().out == USAGE

@@ -33,6 +33,8 @@ def test_a_run_named_twice_counts_once(run_dir, tmp_path):
             ["absent"],
             "absent: no such folder; expected a run folder (it holds run.json) or a folder of run folders",
         ),
+        (["run", "--ot", "x"], "unrecognized arguments: --ot x; see --help"),
+        ([], "the following arguments are required: DIR; see --help"),
         (["run", "other"], "2 runs to compare: say where the report goes, with --out FOLDER"),
         (["run", "--out", "run/run.json"], "[Errno 17] File exists: 'run/run.json'"),
     ],
