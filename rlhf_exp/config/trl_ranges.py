@@ -15,7 +15,7 @@ _NAMES = {
     ">= 0, < 0.5": ("label_smoothing",),
     ">= 0, <= 1000": (
         *("neftune_noise_alpha", "vespo_k_pos", "vespo_k_neg", "vespo_lambda_pos", "vespo_lambda_neg"),
-        *("loss_weights",),
+        *("loss_weights", "desirable_weight", "undesirable_weight"),
     ),
     ">= 0, <= 4294967295": ("seed", "data_seed"),
     ">= 1, <= 65536": (

@@ -64,7 +64,7 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
 
 def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float | None, list[float], str]:
     """Mean tokens of a prompt and of each answer in a training row; a sampled answer counts as the whole budget."""
-    columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name != "prompt"]
+    columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name not in ("prompt", "label")]
     at_most = [float(cfg.max_tokens)] * max(1, len(columns))
     if rows is None:
         return None, at_most, " at most"

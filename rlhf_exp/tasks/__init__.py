@@ -20,11 +20,12 @@ All other modules call these and read properties of `Keys`; none names a task.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.grade import Grade
 
@@ -46,7 +47,7 @@ class Task:
     Attributes:
         train: rows in the form the algorithm learns from. Prompts (grpo): `id`, `prompt` and the grader's columns.
             Demonstrations (sft): `prompt` and `completion`. Pairs (reward_model, dpo): `id`, `subset`, `prompt`,
-            `chosen` and `rejected`.
+            `chosen` and `rejected`. Unpaired (kto): `id`, `subset`, `prompt`, `completion` and `label`.
         eval: held-out prompts to sample on: `id`, `prompt` and the grader's columns; none of them is in `train`.
         grade: (completion, row) -> Grade; None if there are no right or wrong answers. Both the reward and the
             evaluation call it.
@@ -78,7 +79,19 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     Raises:
         ConfigError: rows that are missing, broken (file and line), or too few.
     """
-    return find_rows(cfg.task).load(cfg, tokenizer)
+    task = find_rows(cfg.task).load(cfg, tokenizer)
+    return replace(task, train=unpair(task.train)) if ALGORITHMS[cfg.algo.name].unpaired else task
+
+
+def unpair(pairs: list[Row]) -> list[Row]:
+    """Each answer of the pairs as a row of its own: `completion`, and `label`, whether it is the chosen one."""
+    sides = ("chosen", "rejected")
+    return [
+        {name: value for name, value in pair.items() if name not in sides}
+        | {"completion": pair[side], "label": side == "chosen"}
+        for pair in pairs
+        for side in sides
+    ]
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:

@@ -1,4 +1,5 @@
-"""Makes rows to train on from graded completions: correct ones for sft, pairs of a correct and a wrong one for others.
+"""Makes rows to train on from graded completions: correct ones for sft, correct and wrong ones for kto, pairs of a
+correct and a wrong one for others.
 
     task = learn_from(cfg, load_task(cfg, tokenizer), Path("outputs/samples/countdown/..."))
     task.train[0]     # {"id": "3 7 8 > 53 #1", "subset": "partial", "prompt": ..., "chosen": ..., "rejected": ...}
@@ -59,14 +60,18 @@ def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
         _require(train, f"{where}: no completion to learn from", facts)
     else:
         train, made = _make_pairs(prompts, per_prompt, "train"), "pairs"
+        if ALGORITHMS[cfg.algo.name].unpaired:
+            train, made = _make_labelled(prompts, per_prompt, "train"), "labelled completions"
         held_out = _make_pairs(prompts, 1, cfg.eval.split)  # one per prompt, so that they are independent
-        _require(train, f"{where}: no pair in the train split", facts)
+        _require(train, f"{where}: no {'pair' if made == 'pairs' else 'completion'} in the train split", facts)
         _require(held_out, f"{where}: no pair in the {cfg.eval.split} split", facts)
     Random(cfg.task.data_seed).shuffle(train)
     train = train[: cfg.task.train_rows]
-    facts |= {f"{made}_train": len(train)} | ({f"{made}_{cfg.eval.split}": len(held_out)} if held_out else {})
+    facts |= {f"{made.replace(' ', '_')}_train": len(train)} | (
+        {f"pairs_{cfg.eval.split}": len(held_out)} if held_out else {}
+    )
     note = f"samples: {describe_counts(facts)}; {len(train)} {made} to train on"
-    note += f", {len(held_out)} held out" if held_out else ""
+    note += f", {len(held_out)}{' pairs' * (made != 'pairs')} held out" if held_out else ""
     return replace(
         task,
         train=train,
@@ -160,10 +165,30 @@ def _make_pairs(prompts: dict[str, Sorted], per_prompt: int, split: str) -> list
             "rejected": _read_completion(rejected),
         }
         for name, sides in prompts.items()
-        # Not by the id alone: Countdown's rows are split by its hash already, which would put every pair into train.
-        if split_of(f"pairs of {name}", SHARES) == split
+        if _split_of_prompt(name) == split
         for i, (chosen, rejected) in enumerate(zip(sides.correct[:per_prompt], sides.wrong, strict=False), 1)
     ]
+
+
+def _make_labelled(prompts: dict[str, Sorted], per_prompt: int, split: str) -> list[Row]:
+    """Of each prompt so many correct and so many wrong completions at most, whether it has both or one of them."""
+    return [
+        {
+            "id": f"{name} #{i}",
+            "subset": sample["outcome"],
+            "prompt": _read_prompt(sample),
+            "completion": _read_completion(sample),
+            "label": sample["outcome"] == "correct",
+        }
+        for name, sides in prompts.items()
+        if _split_of_prompt(name) == split
+        for i, sample in enumerate((*sides.correct[:per_prompt], *sides.wrong[:per_prompt]), 1)
+    ]
+
+
+def _split_of_prompt(name: str) -> str:
+    # Not by the id alone: Countdown's rows are split by its hash already, which would put every pair into train.
+    return split_of(f"pairs of {name}", SHARES)
 
 
 def _read_prompt(sample: Sample) -> str | list[dict[str, str]]:

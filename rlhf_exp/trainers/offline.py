@@ -4,6 +4,7 @@ algorithms.py says which trainer it is, and which columns it reads. The referenc
 or with adapters the base model without them.
 """
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from datasets import Dataset
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 
 def build(experiment: Experiment) -> "Trainer":
     """Build the trainer on the columns that it reads."""
-    row = ALGORITHMS[experiment.cfg.algo.name]
+    row, rows = ALGORITHMS[experiment.cfg.algo.name], experiment.task.train
+    if row.unpaired:  # TRL reads them in this order, and takes the KL from a row's prompt and its neighbour's answer
+        rows = Random(experiment.args.seed).sample(rows, len(rows))
     trainer_class = load_object(row.trainer)
     resumable = type(f"Resumable{trainer_class.__name__}", (Resumable, trainer_class), {})
     return resumable(
         model=experiment.model.path,
         args=experiment.args,
-        train_dataset=Dataset.from_list([{name: item[name] for name in row.columns} for item in experiment.task.train]),
+        train_dataset=Dataset.from_list([{name: item[name] for name in row.columns} for item in rows]),
         processing_class=experiment.tokenizer,
         peft_config=build_peft_config(experiment.cfg),
     )

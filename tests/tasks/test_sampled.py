@@ -73,6 +73,19 @@ def test_pairs_join_the_ith_correct_with_the_ith_wrong_completion(tmp_path):
     assert [row["id"] for row in task.pairs] == [f"{TEST} #1"]  # held out: one a prompt
 
 
+def test_labelled_completions_need_no_other_side(tmp_path):
+    folder = write_folder(tmp_path / "s", {TRAIN: [*WRONG, RIGHT[0], NONE], TEST: RIGHT + WRONG})
+    task = learn(folder, "algo=kto", "task.sampling.per_prompt=2")
+    assert sorted(task.train, key=lambda row: row["id"]) == [
+        {"id": f"{TRAIN} #1", "subset": "correct", "prompt": f"use 8 7 3 ({TRAIN})",
+         "completion": f" {RIGHT[0]}", "label": True},
+        *({"id": f"{TRAIN} #{i + 2}", "subset": "partial", "prompt": f"use 8 7 3 ({TRAIN})",
+           "completion": f" {WRONG[i]}", "label": False} for i in range(2)),
+    ]  # fmt: skip
+    assert [sorted(row) for row in task.pairs] == [["chosen", "id", "prompt", "rejected", "subset"]]
+    assert task.notes[-1].endswith("; 3 labelled completions to train on, 1 pairs held out")
+
+
 def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
     rows = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST, VALIDATION)}
     folder = write_folder(tmp_path / "s", rows)

@@ -26,7 +26,7 @@ from rlhf_exp.trainers import build_trainer
 
 PAIR = {"chosen": " 8 * 7 - 3", "rejected": " 8 + 7"}
 ROWS = [
-    {"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 .", "completion": " 8 * 7" + " - 3" * i}
+    {"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 .", "completion": " 8 * 7" + " - 3" * i, "label": i % 3 == 0}
     | {side: text + " - 3" * (i % 3) for side, text in PAIR.items()}
     for i in range(8)
 ]
@@ -118,6 +118,7 @@ CASES = {
         ["algo=dpo", *GIVEN, "+algo.args.sync_ref_model=true", "+algo.args.ref_model_sync_steps=3",
          "algo.args.precompute_ref_log_probs=false"], [1, 2, 3, 4, 5, 6, 7], 5,
     ),
+    "kto": (["algo=kto", *GIVEN], [1, 2, 3, 4, 5, 6, 7], 5),
     "reward_model": (["algo=reward_model", *GIVEN], [1, 2, 3, 4, 5, 6, 7], 5),
 }  # fmt: skip
 

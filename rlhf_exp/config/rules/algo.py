@@ -26,13 +26,28 @@ def check_algo(cfg: "Config") -> list[str]:
     for loss in chosen if isinstance(chosen, list) else [chosen]:
         if losses and loss not in losses:
             problems.append(f"loss_type={show(loss)}: not a loss of algo={algo}, {one_of(loss, losses)}")
-    problems += _check_sync(cfg)
+    problems += _check_sync(cfg) + _check_neighbours(cfg)
     if cfg.generation.method == "compact":
         problems += [
             f"algo.args.{name}={cfg.algo.args[name]}: not with generation=compact; use generation=trl"
             for name in TRL_SAMPLING
             if cfg.algo.args.get(name) is not None
         ]
+    return problems
+
+
+def _check_neighbours(cfg: "Config") -> list[str]:
+    """Whether TRL's kto has neighbouring rows in each batch, in the order in which it joined them for its KL."""
+    if not ALGORITHMS[cfg.algo.name].unpaired or cfg.algo.args.get("loss_type") != "kto":
+        return []
+    rows, order = (cfg.algo.args.get(name) for name in ("per_device_train_batch_size", "train_sampling_strategy"))
+    key, way, problems = "algo.args", "or algo.args.loss_type=apo_zero_unpaired", []
+    if rows == 1:
+        line = "has no other row to take the KL from; must be at least 2"
+        problems.append(f"{key}.per_device_train_batch_size=1: {line}, {way}")
+    if order not in (None, "sequential"):
+        line = "the KL is taken from neighbours in a fixed order; leave it out"
+        problems.append(f"{key}.train_sampling_strategy={show(order)}: {line}, {way}")
     return problems
 
 

@@ -52,7 +52,8 @@ def check_idle(cfg: "Config") -> list[str]:
                 problems.append(
                     f"algo.args.{name}={show(value)}: has no effect without algo.args.{switch}={show(values[0])}"
                 )
-    problems += _check_order(cfg.algo.name, args.get("train_sampling_strategy", "random"))
+    order = args.get("train_sampling_strategy", known["train_sampling_strategy"].default)
+    problems += _check_order(cfg.algo.name, order)
     if args.get("save_strategy") == "best":
         problems.append(f"algo.args.save_strategy=best: {_EVAL}; use steps or no")
     if (logged := args.get("logging_strategy", "steps")) != "steps":

@@ -1,0 +1,109 @@
+"""KTO: its loss against one worked out row by row, which rows it learns from, and what it refuses."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.tasks import Task, unpair
+from rlhf_exp.trainers import build_trainer
+
+SMALL = ["algo=kto", "device=cpu", "device.threads=1", "algo.args.per_device_train_batch_size=4"]
+ANSWERS = [" 8 * 7", " 8 * 7 - 3 = 53", " 3 + 8", " 7", " 7 - 3 - 8 = 1 no", " 8 - 7 + 3", " 3 * 7", " 53"]
+ROWS = [
+    {"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 .", "completion": text, "label": i % 3 == 0}
+    for i, text in enumerate(ANSWERS)
+]
+
+
+@pytest.fixture
+def make(tmp_path):
+    def build(*overrides):
+        cfg = compose_config([*SMALL, f"output_dir={tmp_path}", *overrides])
+        source = resolve_model(cfg, tmp_path)
+        task = Task("t", ROWS, [], None)
+        return build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, [], build_args(cfg)))
+
+    return build
+
+
+def sum_logps(model, tokenizer, prompt, answer):
+    """log p(answer and EOS | prompt) in float64, token by token."""
+    start = len(tokenizer(prompt)["input_ids"])
+    ids = [*tokenizer(prompt + answer)["input_ids"], tokenizer.eos_token_id]
+    logps = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+    return sum(logps[i - 1, ids[i]] for i in range(start, len(ids)))
+
+
+@pytest.mark.parametrize("loss_type", ["kto", "apo_zero_unpaired"])
+@pytest.mark.parametrize("precomputed", [True, False])
+def test_the_loss_and_its_gradient_are_those_of_the_paper(make, loss_type, precomputed):
+    """Equations 7 and 8 of arXiv:2402.01306, with the KL of mismatched answers, which passes no gradient."""
+    trainer = make(
+        f"algo.args.loss_type={loss_type}", f"algo.args.precompute_ref_log_probs={str(precomputed).lower()}",
+        "algo.args.desirable_weight=1.5", "algo.args.undesirable_weight=0.75", "algo.args.beta=0.3",
+    )  # fmt: skip
+    reference = AutoModelForCausalLM.from_pretrained(trainer.model.name_or_path).double()
+    torch.manual_seed(0)
+    for tensor in trainer.model.parameters():
+        tensor.data += 0.03 * tensor.std() * torch.randn_like(tensor)
+    policy, tokenizer = AutoModelForCausalLM.from_config(reference.config).double(), trainer.processing_class
+    policy.load_state_dict(trainer.model.state_dict())
+    batch = next(iter(trainer.get_train_dataloader()))
+    masks = batch["attention_mask"].bool()
+    texts = [tokenizer.decode(row[mask]) for row, mask in zip(batch["input_ids"], masks, strict=True)]
+    rows = [next(row for row in ROWS if text.startswith(row["prompt"] + row["completion"] + " <")) for text in texts]
+    assert len({row["label"] for row in rows}) == 2
+
+    def log_ratio(row, answer):
+        sides = (sum_logps(model, tokenizer, row["prompt"], answer) for model in (policy, reference))
+        return next(sides) - next(sides)
+
+    mismatched = [log_ratio(row, rows[i - 1]["completion"]) for i, row in enumerate(rows)]
+    kl = torch.stack(mismatched).mean().clamp(min=0).detach() if loss_type == "kto" else 0.0
+    losses = []
+    for row in rows:
+        sign, weight = (1, 1.5) if row["label"] else (-1, 0.75)
+        losses.append(weight * (1 - torch.sigmoid(0.3 * sign * (log_ratio(row, row["completion"]) - kl))))
+    expected = torch.stack(losses).mean()
+    expected.backward()
+    trainer.model.zero_grad()
+    loss = trainer.compute_loss(trainer.model, batch)
+    loss.backward()
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    found, wanted = (
+        torch.cat([tensor.grad.flatten().double() for tensor in model.parameters()])
+        for model in (trainer.model, policy)
+    )
+    assert (found - wanted).norm() < 1e-4 * wanted.norm()
+
+
+def test_rows_are_shuffled_by_the_runs_seed(make):
+    orders = [list(make(f"seed={seed}").train_dataset["prompt"]) for seed in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[2]) == [row["prompt"] for row in ROWS]
+
+
+def test_each_answer_of_a_pair_is_a_row():
+    assert unpair([{"id": "a", "subset": "s", "prompt": "p", "chosen": "c", "rejected": "r"}]) == [
+        {"id": "a", "subset": "s", "prompt": "p", "completion": "c", "label": True},
+        {"id": "a", "subset": "s", "prompt": "p", "completion": "r", "label": False},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("algo.args.per_device_train_batch_size=1", "has no other row to take the KL from; must be at least 2"),
+        ("+algo.args.train_sampling_strategy=random", "the KL is taken from neighbours in a fixed order; leave it out"),
+    ],
+)
+def test_what_leaves_the_kl_without_neighbours_is_refused(override, line):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["algo=kto", "device=cpu", override])
+    assert caught.value.problems == [f"{override.lstrip('+')}: {line}, or algo.args.loss_type=apo_zero_unpaired"]
+    compose_config(["algo=kto", "device=cpu", override, "algo.args.loss_type=apo_zero_unpaired"])
