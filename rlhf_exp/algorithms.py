@@ -98,6 +98,15 @@ ALGORITHMS = {
             (ANY, 1e-6, "verl's script for 7B on GSM8K"),
         ),
     ),
+    "rloo": Algorithm(
+        learns_from=PROMPTS,
+        config_class="trl.trainer.rloo_config:RLOOConfig",
+        batch=128,  # completions: 8 problems of 16
+        compares_groups=True,
+        kl_price="algo.args.beta",
+        # With beta 0.015: +15 points on Countdown's validation rows after 80 steps, at 4.6 nats.
+        rates=((SMALL, 1e-3, MEASURED), (2e8, 1e-5, BETWEEN), (ANY, 1e-6, "TRL's default")),
+    ),
     "sft": Algorithm(
         learns_from=DEMONSTRATIONS,
         config_class="trl.trainer.sft_config:SFTConfig",
@@ -180,6 +189,7 @@ above SMALL are of public recipes:
     sft           2e-5 TRL's own default and script (trl/scripts/sft.py); 5e-6 Tulu 3 8B, 2e-6 Tulu 3 70B (2411.15124)
     dpo           5e-7 TRL's script (trl/scripts/dpo.py) and Tulu 3 8B; 2e-7 Tulu 3 70B
     grpo          1e-6 TRL's own default and DeepSeekMath 7B (2402.03300)
+    rloo          1e-6 TRL's own default
     ppo           1e-6 verl's script for a 7B model on GSM8K; 1.41e-5 TRL's first PPO scripts with GPT-2, here rounded
     kto           5e-7 TRL's script (trl/scripts/kto.py)
     reward_model  1e-5 TRL's example (examples/scripts/reward_modeling.py); 3e-6 Huang et al. (2403.17031) at 1B to 7B

@@ -43,7 +43,7 @@ _NAMES = {
         *("epsilon_high", "delta", "sapo_temperature_neg", "sapo_temperature_pos", "off_policy_mask_threshold"),
         *("discopop_tau",),
     ),
-    ">= -1000, <= 1000": ("reward_weights",),
+    ">= -1000, <= 1000": ("reward_weights", "reward_clip_range"),
     "> -100, < 100": ("f_alpha_divergence_coef",),
     "> 0, <= 1000000": ("vllm_importance_sampling_cap", "vllm_importance_sampling_clip_max"),
     ">= 1, <= 65535": ("vllm_group_port", "vllm_server_port"),

@@ -105,6 +105,7 @@ CASES = {
         [*GRPO_2_X_2, "algo.args.max_steps=8", "+algo.args.sync_ref_model=true", "+algo.args.ref_model_sync_steps=3"],
         [4, 8], 4,
     ),
+    "rloo": (["algo=rloo", *GRPO_2_X_2[1:], "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
     "ppo, shared critic": ([*PPO, "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
     "ppo, separate critic": ([*PPO, "algo.critic=separate", "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
     "sft, in random order": (

@@ -1,0 +1,33 @@
+"""RLOO (Ahmadian et al. 2024, arXiv:2402.14740), by TRL's RLOOTrainer.
+
+It resumes exactly, and samples by our decoding loop where `generation=` resolves to compact: RLOOTrainer takes no
+`rollout_func`, so that its own step of sampling is the seam. tests/trainers/test_rloo.py holds what is relied on.
+"""
+
+from typing import Any
+
+from trl import RLOOTrainer
+
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.generation import sample_rollout
+from rlhf_exp.trainers import list_arguments
+from rlhf_exp.trainers.resuming import ResumableRollouts
+
+
+class CompactRLOOTrainer(ResumableRollouts, RLOOTrainer):
+    """RLOOTrainer; `compact`: whether our decoding loop samples."""
+
+    def __init__(self, *args: Any, compact: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._compact = compact
+
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *multimodal: Any) -> list[list[int]]:
+        if self._compact:
+            return sample_rollout(self, prompt_ids)
+        return super()._generate_single_turn(prompt_ids, *multimodal)
+
+
+def build(experiment: Experiment) -> CompactRLOOTrainer:
+    """Build the trainer on prompts and rewards."""
+    arguments = list_arguments(experiment)
+    return CompactRLOOTrainer(compact=arguments.pop("rollout_func") is not None, **arguments)
