@@ -8,13 +8,14 @@ trainer = build_trainer(experiment)
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rlhf_exp.config.schema import Config
+from rlhf_exp.runs.folder import RunFolder
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, TrainingArguments
 
-    from rlhf_exp.config.schema import Config
     from rlhf_exp.models.source import ModelSource
     from rlhf_exp.rewards import RewardFunction
-    from rlhf_exp.runs.folder import RunFolder
     from rlhf_exp.tasks import Task
 
 
@@ -30,8 +31,8 @@ class Experiment:
         args: TRL's arguments; None if nothing is trained (rlhf_exp.sample).
     """
 
-    cfg: "Config"
-    folder: "RunFolder"
+    cfg: Config
+    folder: RunFolder
     model: "ModelSource"
     tokenizer: "PreTrainedTokenizerBase"
     task: "Task"

@@ -6,6 +6,7 @@ train(experiment, probe, signals)       # the trained model is then in run_dir/m
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transformers import Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp.callbacks.compute import ComputeMeter
@@ -13,15 +14,13 @@ from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
+from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
 
 if TYPE_CHECKING:
-    from transformers import Trainer
-
     from rlhf_exp.callbacks.probe import Probe
     from rlhf_exp.experiment import Experiment
-    from rlhf_exp.runs.folder import RunFolder
 
 
 def train(experiment: "Experiment", probe: "Probe | None", signals: StopSignals) -> None:
@@ -40,7 +39,7 @@ def train(experiment: "Experiment", probe: "Probe | None", signals: StopSignals)
 
 
 def add_callbacks(
-    trainer: "Trainer", experiment: "Experiment", probe: "Probe | None", signals: StopSignals
+    trainer: Trainer, experiment: "Experiment", probe: "Probe | None", signals: StopSignals
 ) -> ComputeMeter:
     """Add this package's callbacks. The meter comes before the writer, and the writer before all others, since each
     sees only what earlier ones have added to the logs."""
@@ -57,7 +56,7 @@ def add_callbacks(
     return meter
 
 
-def train_from_checkpoint(trainer: "Trainer", folder: "RunFolder", meter: ComputeMeter, resumed: bool) -> None:
+def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
     """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
     training ends."""
     found = find_checkpoint(folder.path)

@@ -12,18 +12,15 @@ steps: the probe's passes, and those of a reference that is scored once before t
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from peft import PeftModel
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.unfit import WORK
-
-if TYPE_CHECKING:
-    from transformers import Trainer
 
 
 class ComputeMeter(TrainerCallback):
@@ -49,7 +46,7 @@ class ComputeMeter(TrainerCallback):
         self.counts: dict[str, Any] = dict.fromkeys(names, 0) | {"step_seconds": 0.0}
         self._began: float | None = None  # None between steps, where nothing counts
 
-    def watch(self, trainer: "Trainer") -> None:
+    def watch(self, trainer: Trainer) -> None:
         """Hook the trainer's networks, and become its first callback, so that all others see the tokens in the logs."""
         policy = trainer.model.get_base_model() if isinstance(trainer.model, PeftModel) else trainer.model
         _hook(policy, self._count_policy)  # the `generate` of an adapter's model does not call that model's forward

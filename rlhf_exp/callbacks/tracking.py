@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.flat import flatten
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import FAILED, SIGNALLED, name_error, say
 from rlhf_exp.runs.load import Run, load_run
 
 if TYPE_CHECKING:
     from transformers import Trainer
-
-    from rlhf_exp.config.schema import Config
 
 WANDB_HOST = "api.wandb.ai"
 SHOWN_SAMPLES = 64
@@ -40,7 +39,7 @@ ID_FILE = "wandb_id"  # holds the id of the W&B run that a resumed run continues
 
 
 @contextmanager
-def track(cfg: "Config", run_dir: Path) -> Iterator[None]:
+def track(cfg: Config, run_dir: Path) -> Iterator[None]:
     """Open the trackers that `logging=` names; at the end send them the results and how the run ended."""
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run_dir / "tensorboard")
     if "wandb" in cfg.logging.report_to:
@@ -70,7 +69,7 @@ def watch(trainer: "Trainer") -> None:
         trainer.add_callback(RunLogger())
 
 
-def name_run(cfg: "Config", run_dir: Path) -> tuple[str, str | None]:
+def name_run(cfg: Config, run_dir: Path) -> tuple[str, str | None]:
     """The W&B name and group of a run. The jobs of a sweep are named and grouped by their folders."""
     study = run_dir.absolute().parent
     if (study / "multirun.yaml").is_file():
@@ -80,7 +79,7 @@ def name_run(cfg: "Config", run_dir: Path) -> tuple[str, str | None]:
     return (cfg.logging.name or name)[:NAME_LETTERS], (cfg.logging.group or group)
 
 
-def choose_mode(cfg: "Config") -> str:
+def choose_mode(cfg: Config) -> str:
     """The mode that the config sets; for `auto` what WANDB_MODE says, else online with a key and offline without."""
     if cfg.logging.wandb_mode != "auto":
         return cfg.logging.wandb_mode
@@ -120,7 +119,7 @@ def list_samples(run: Run) -> tuple[list[str], list[list[Any]]]:
     return head, rows
 
 
-def _open_wandb(cfg: "Config", run_dir: Path) -> None:
+def _open_wandb(cfg: Config, run_dir: Path) -> None:
     import wandb
 
     wandb.finish()  # a run that other code left open would receive this run's figures

@@ -14,11 +14,9 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 TIMEOUT_S = 5.0
@@ -30,7 +28,7 @@ def is_hub_id(path: str) -> bool:
     return bool(HUB_ID.fullmatch(path)) and not os.path.isdir(path.split("/")[0])
 
 
-def prepare_hub(cfg: "Config") -> None:
+def prepare_hub(cfg: Config) -> None:
     """Set HF_HUB_OFFLINE if `cfg` names something on the hub and its server does not answer.
 
     A user's own setting stays. Behind a proxy nothing is tried, since a direct connection would fail anyway.
@@ -91,7 +89,7 @@ def go_offline_without_answer() -> None:
         os.environ["HF_DATASETS_OFFLINE"] = "1"
 
 
-def uses_hub(cfg: "Config") -> bool:
+def uses_hub(cfg: Config) -> bool:
     """Whether a model, a reward model or the rows are named by a hub id."""
     paths = (cfg.model.path, cfg.model.base, cfg.reward.path)
     return cfg.task.source == "hub" or any(path is not None and is_hub_id(path) for path in paths)

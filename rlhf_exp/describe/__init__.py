@@ -9,15 +9,14 @@ No text of a row is ever written, since rows can be offensive.
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config
 
 __all__ = ["describe"]
 
 
-def describe(cfg: "Config", out: Path) -> dict[str, Any]:
+def describe(cfg: Config, out: Path) -> dict[str, Any]:
     """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write the figures into `out` and return them.
 
     Raises:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.rewards import read_text
 from rlhf_exp.tasks import Text, find_rows, load_task, name_source
 from rlhf_exp.tasks.examples import Data, Example
@@ -16,13 +17,11 @@ from rlhf_exp.tasks.examples import Data, Example
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config.schema import Config
-
 DRAWN = 4096
 """Problems drawn to describe a task that generates them without end."""
 
 
-def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
+def read_examples(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
     """Every row of `cfg.task` that its loader does not drop.
 
     Raises:
@@ -32,7 +31,7 @@ def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
     return read(cfg, tokenizer)
 
 
-def _read_loaded(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
+def _read_loaded(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
     """The rows of any other task: demonstrations, prompts to train on if they are generated, and held-out prompts."""
     drawn = cfg.task.source == "generated"
     if drawn and cfg.task.train_rows is None:

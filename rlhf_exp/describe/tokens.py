@@ -7,12 +7,12 @@ counts[0].prompt, counts[0].answers      # 31, (58, 12)
 
 from typing import TYPE_CHECKING
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.tasks.lengths import Tokens, measure
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks.examples import Example
 
 LOOKED_AT = 200  # prompts on which a tokenizer is tested
@@ -20,7 +20,7 @@ UNKNOWN = 0.01  # share of unknown tokens above which counts would mean nothing
 NO_LIMIT = 2**31
 
 
-def load_tokenizer(cfg: "Config") -> "PreTrainedTokenizerBase":
+def load_tokenizer(cfg: Config) -> "PreTrainedTokenizerBase":
     """The tokenizer of `cfg.model`, without the limit of a model's context, so that no row is left out.
 
     Raises:
@@ -39,7 +39,7 @@ def load_tokenizer(cfg: "Config") -> "PreTrainedTokenizerBase":
 
 
 def count_tokens(
-    cfg: "Config", tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]"
+    cfg: Config, tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]"
 ) -> tuple[list[Tokens] | None, str | None]:
     """The counts in the order of `examples`; or None, and a line with the reason and what to choose instead."""
     if why_not := _refuse_unknown(cfg, tokenizer, examples):
@@ -47,7 +47,7 @@ def count_tokens(
     return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples]), None
 
 
-def _refuse_unknown(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]") -> str | None:
+def _refuse_unknown(cfg: Config, tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]") -> str | None:
     """Why the tokenizer's closed vocabulary cannot encode these texts; None if it can."""
     if tokenizer.unk_token_id is None or not isinstance(examples[0].prompt, str):
         return None

@@ -5,13 +5,10 @@
 It loads no weights. What is on the hub and cannot be had without the network is named, and the rest is checked.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config
 
 
-def print_dry_run(cfg: "Config") -> None:
+def print_dry_run(cfg: Config) -> None:
     """Check as a run would, and print what it will be; what only the network has is named and left unchecked.
 
     Raises:

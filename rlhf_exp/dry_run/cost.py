@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.schema import Ppo
+from rlhf_exp.config.schema import Config, Ppo
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
-
-    from rlhf_exp.config.schema import Config
 
 # Values that a layer keeps for the backward pass, per token and hidden unit, if attention does not keep its scores:
 # torch.autograd.graph.saved_tensors_hooks counts 27 for the tiny model's Qwen3 and 35 for GPT-2.
@@ -28,7 +26,7 @@ BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the
 
 
 def estimate_memory(
-    cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, length: float
+    cfg: Config, args: "TrainingArguments", model: "PreTrainedModel", trained: int, length: float
 ) -> tuple[float, str]:
     """Bytes at the peak of a training step, and the formula. `length`: tokens of a row, prompt and completions.
 
@@ -55,7 +53,7 @@ def estimate_memory(
     return total, formula
 
 
-def _keeps_reference(cfg: "Config", args: "TrainingArguments") -> bool:
+def _keeps_reference(cfg: Config, args: "TrainingArguments") -> bool:
     """Whether a second model stays in memory while training."""
     row = ALGORITHMS[cfg.algo.name]
     if row.kl_price is None or not row.online:
@@ -66,7 +64,7 @@ def _keeps_reference(cfg: "Config", args: "TrainingArguments") -> bool:
 
 
 def estimate_disk(
-    cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, steps: int
+    cfg: Config, args: "TrainingArguments", model: "PreTrainedModel", trained: int, steps: int
 ) -> tuple[float, str]:
     """The most bytes that checkpoints and the final model take, and the formula.
 
@@ -88,7 +86,7 @@ def estimate_disk(
 
 
 def estimate_time(
-    cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel", trained: int, tokens: float, steps: int
+    cfg: Config, args: "TrainingArguments", model: "PreTrainedModel", trained: int, tokens: float, steps: int
 ) -> tuple[float, str]:
     """Seconds of training for its matrix products alone, at this machine's present rate, and the formula.
 
@@ -115,7 +113,7 @@ def estimate_time(
     return seconds, formula
 
 
-def _measure_rate(cfg: "Config", args: "TrainingArguments", model: "PreTrainedModel") -> float:
+def _measure_rate(cfg: Config, args: "TrainingArguments", model: "PreTrainedModel") -> float:
     """Operations per second in a matrix product of the model's width."""
     device = "cpu" if cfg.device.use_cpu else "cuda"
     half = args.bf16 or model.dtype == torch.bfloat16

@@ -2,10 +2,17 @@
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id, is_offline
@@ -17,11 +24,8 @@ from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-
-def load_shape(cfg: Config, unchecked: list[str]) -> "PretrainedConfig | None":
+def load_shape(cfg: Config, unchecked: list[str]) -> PretrainedConfig | None:
     """The model's config; None, and a line in `unchecked`, if it is only available from the network."""
     if cfg.model.init is not None:
         return build_config(cfg.model.init, build_tokenizer(cfg.model.init))
@@ -33,7 +37,7 @@ def load_shape(cfg: Config, unchecked: list[str]) -> "PretrainedConfig | None":
     return CONFIG_MAPPING[known["model_type"]](**{key: value for key, value in known.items() if key != "model_type"})
 
 
-def find_tokenizer(cfg: Config, unchecked: list[str]) -> "PreTrainedTokenizerBase | None":
+def find_tokenizer(cfg: Config, unchecked: list[str]) -> PreTrainedTokenizerBase | None:
     """The model's tokenizer; None, and a line in `unchecked`, if it is only available from the network."""
     if cfg.model.init is not None:
         return build_tokenizer(cfg.model.init)
@@ -41,7 +45,7 @@ def find_tokenizer(cfg: Config, unchecked: list[str]) -> "PreTrainedTokenizerBas
     return _unless_offline(lambda: load_tokenizer(source), source.path, "its tokenizer", unchecked)
 
 
-def build_on_meta(cfg: Config, shape: "PretrainedConfig") -> "tuple[PreTrainedModel, int]":
+def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedModel, int]":
     """The model without storage, and how many of its parameters are trained."""
     dtype = (shape.dtype or torch.float32) if cfg.model.dtype == "auto" else getattr(torch, cfg.model.dtype)
     kind = AutoModelForCausalLM

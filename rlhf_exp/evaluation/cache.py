@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import name_error, say
 from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
@@ -23,7 +24,6 @@ from rlhf_exp.runs.folder import write_json
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from rlhf_exp.config.schema import Config
     from rlhf_exp.experiment import Experiment
 
 SAMPLER_VERSION = 3
@@ -49,7 +49,7 @@ def sample_start_model(
     return held_out
 
 
-def baseline_key(cfg: "Config", weights: str, prompt_ids: list[list[int]]) -> str:
+def baseline_key(cfg: Config, weights: str, prompt_ids: list[list[int]]) -> str:
     """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, batches, numerics."""
     facts = {
         "sampler": SAMPLER_VERSION,
@@ -65,7 +65,7 @@ def baseline_key(cfg: "Config", weights: str, prompt_ids: list[list[int]]) -> st
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def read_baseline(cfg: "Config", key: str, rows: int) -> HeldOut | None:
+def read_baseline(cfg: Config, key: str, rows: int) -> HeldOut | None:
     """The cached completions of `rows` prompts; None if there are none, or without a cache. A damaged entry is reported
     and replaced by new samples."""
     if cfg.eval.cache_dir is None or not (path := Path(cfg.eval.cache_dir) / f"{key}.json").exists():

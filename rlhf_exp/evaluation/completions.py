@@ -16,13 +16,13 @@ import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
 from rlhf_exp.models.kl import CompletionKL, measure_completions
 from rlhf_exp.models.scoring import Row, completion_logits, evaluating
 from rlhf_exp.rewards import score_completions
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
     from rlhf_exp.experiment import Experiment
 
 
@@ -60,7 +60,7 @@ def sample_held_out(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompt_ids: list[list[int]],
-    cfg: "Config",
+    cfg: Config,
     start_model: PreTrainedModel | None = None,
     title: str = "evaluate",
 ) -> HeldOut:
@@ -111,7 +111,7 @@ def _sample(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompt_ids: list[list[int]],
-    cfg: "Config",
+    cfg: Config,
     sampling: Sampling,
     start_model: PreTrainedModel | None,
     title: str,

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.stats import Interval, mean_interval
 from rlhf_exp.tasks.tokens import encode_demonstration
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Row
 
 LN_2: Interval = {"value": float(np.log(2)), "low": float(np.log(2)), "high": float(np.log(2))}
@@ -34,7 +34,7 @@ class Scored(NamedTuple):
 
 
 def score_demonstrations(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]", cfg: "Config", title: str
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]", cfg: Config, title: str
 ) -> list[Scored]:
     """Score the completions on the tokens that SFTTrainer trains on, with the same truncation. A row whose prompt fills
     `max_length` has nothing to score and is left out, as in training."""

@@ -7,7 +7,7 @@ merge(ModelSource("outputs/x/model"), "merged")      # a model of full weights i
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
@@ -15,11 +15,9 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.models.source import TASK_TYPES, ModelSource
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 CLASSES = dict(zip(TASK_TYPES, (AutoModelForCausalLM, AutoModelForSequenceClassification), strict=True))
 """The class of the base, by the task type that an adapter records."""
@@ -27,7 +25,7 @@ CLASSES = dict(zip(TASK_TYPES, (AutoModelForCausalLM, AutoModelForSequenceClassi
 MOST = 200  # the most characters of a library's error in a message
 
 
-def build_peft_config(cfg: "Config") -> LoraConfig | None:
+def build_peft_config(cfg: Config) -> LoraConfig | None:
     """The config of the adapter that TRL adds to the model; a reward model's head is also trained, in full."""
     if cfg.peft.lora is None:
         return None

@@ -22,13 +22,12 @@ from transformers.generation.logits_process import (
 )
 
 from rlhf_exp.algorithms import TRL_SAMPLING
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.scoring import evaluating, pad
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer, RLOOTrainer
-
-    from rlhf_exp.config.schema import Config
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Sampling:
         return self.temperature == 1.0 and not self.truncates
 
 
-def choose_method(cfg: "Config") -> str:
+def choose_method(cfg: Config) -> str:
     """Resolve `generation=auto` to compact or trl."""
     if cfg.generation.method != "auto":
         return cfg.generation.method
@@ -97,7 +96,7 @@ def sample_completions(
     return _sample_compact(model, *inputs.values(), sampling, eos_ids)
 
 
-def build_rollout(cfg: "Config") -> Callable[[list, "GRPOTrainer"], dict[str, Any]] | None:
+def build_rollout(cfg: Config) -> Callable[[list, "GRPOTrainer"], dict[str, Any]] | None:
     """The `rollout_func` for GRPOTrainer, or None if TRL samples itself.
 
     TRL passes the prompts of the whole generation batch, each repeated `num_generations` times, and computes the

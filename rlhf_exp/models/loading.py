@@ -10,7 +10,7 @@ For an adapter, the base is loaded and the adapter added to it.
 import shutil
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -27,6 +27,7 @@ from transformers import (
 from transformers.utils import logging
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import adapters
@@ -35,14 +36,11 @@ from rlhf_exp.models.quantization import keep_unpacked
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
 
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-
 UNREADABLE = (OSError, ValueError, SafetensorError)
 """Errors of from_pretrained for a folder or hub id that it cannot read."""
 
 
-def set_up_libraries(cfg: "Config") -> None:
+def set_up_libraries(cfg: Config) -> None:
     """Silence messages of the libraries, set torch's threads, and say if a faster attention exists for this GPU."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -54,7 +52,7 @@ def set_up_libraries(cfg: "Config") -> None:
         print(f"attention: {cfg.model.attn_implementation}; flash_attention_2 needs flash-attn and half precision")
 
 
-def resolve_model(cfg: "Config", run_dir: Path) -> ModelSource:
+def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
     """The start model, with full weights. If it does not exist yet it is made once in the run folder: an untrained
     model, seeded, or an adapter merged with its base (unquantised, in cfg.model.dtype).
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.model_shape import ASSETS, find_start_model
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.inputs import hash_weights
@@ -23,8 +24,6 @@ from rlhf_exp.runs.inputs import hash_weights
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedConfig
-
-    from rlhf_exp.config.schema import Config
 
 TASK_TYPES = ("CAUSAL_LM", "SEQ_CLS")
 """What an adapter records about its base: a language model, or a sequence classifier."""
@@ -166,7 +165,7 @@ class ModelSource:
             raise self.refuse(f"its adapter_config.json cannot be read ({error})") from None
 
 
-def locate_start_model(cfg: "Config") -> ModelSource:
+def locate_start_model(cfg: Config) -> ModelSource:
     """The model that cfg.model names; with `init` it will be made in the run's folder (loading.py)."""
     model, path, name = cfg.model, cfg.model.path, cfg.model.name
     if path is not None and not (is_hub_id(path) and name != "tiny"):
@@ -186,7 +185,7 @@ def locate_start_model(cfg: "Config") -> ModelSource:
     )
 
 
-def locate_reward_model(cfg: "Config") -> ModelSource:
+def locate_reward_model(cfg: Config) -> ModelSource:
     """The reward model that cfg.reward.path names: for a run's folder the model that the run saved, in its dtype and
     quantization; else that folder or hub id, in cfg.model.dtype.
 

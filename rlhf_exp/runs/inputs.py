@@ -12,21 +12,19 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.rules.paths import list_local_models
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.folder import RunFolder
 
 WEIGHTS = re.compile(r"\.(safetensors|json|txt|model|jinja)$")
 SHOWN = 8  # digits of a hash in a message
 
 
-def hash_inputs(cfg: "Config") -> dict[str, str]:
+def hash_inputs(cfg: Config) -> dict[str, str]:
     """For each key that names a local file or folder, a hash of its present content."""
     found = {}
     for key, task in cfg.task.list_sources():
@@ -53,7 +51,7 @@ def list_changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
     ]
 
 
-def check_inputs(cfg: "Config", folder: "RunFolder", inputs: dict[str, str]) -> None:
+def check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None:
     """Record hashes of rows and weights in run.json. The hub, or another version of this package, may have others than
     a resumed run began with.
 

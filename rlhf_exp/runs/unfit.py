@@ -4,18 +4,15 @@ check_newest(run_dir, cfg)     # ["resume=outputs/x: checkpoint-40 cannot be res
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.checkpoints import find_checkpoint
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
 
 
-def list_needed(cfg: "Config") -> list[tuple[str, ...]]:
+def list_needed(cfg: Config) -> list[tuple[str, ...]]:
     """What a resumed run reads from a checkpoint; of several names in one entry, any will do."""
     weights = ("model.safetensors", "model.safetensors.index.json")
     needed = [weights if cfg.peft.lora is None else ("adapter_model.safetensors",)]
@@ -30,7 +27,7 @@ def list_needed(cfg: "Config") -> list[tuple[str, ...]]:
     return needed
 
 
-def explain_unfit(checkpoint: Path, cfg: "Config") -> str | None:
+def explain_unfit(checkpoint: Path, cfg: Config) -> str | None:
     """Which file is missing, without which training would silently resume as another run; None if none is missing."""
     for names in list_needed(cfg):
         if not any((checkpoint / name).is_file() for name in names):
@@ -38,7 +35,7 @@ def explain_unfit(checkpoint: Path, cfg: "Config") -> str | None:
     return None
 
 
-def check_newest(run_dir: Path, cfg: "Config") -> list[str]:
+def check_newest(run_dir: Path, cfg: Config) -> list[str]:
     """A line if the checkpoint that a run would resume from is not fit for it."""
     newest = find_checkpoint(run_dir).path
     reason = newest and explain_unfit(newest, cfg)

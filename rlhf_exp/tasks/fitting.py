@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tqdm.auto import tqdm
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, name_source
 from rlhf_exp.tasks.lengths import measure
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from rlhf_exp.config.schema import Config
 
 ANSWERS = ("completion", "chosen", "rejected")
 BATCH = 1024  # rows that are tokenized together
@@ -55,7 +54,7 @@ def take_fitting(
     return Taken(taken, looked_at - len(taken), limit, shortest)
 
 
-def check_sides(cfg: "Config", sides: dict[str, Taken]) -> None:
+def check_sides(cfg: Config, sides: dict[str, Taken]) -> None:
     """Refuse fewer rows than the config asks for, in the train split or the held-out split.
 
     Raises:
@@ -67,7 +66,7 @@ def check_sides(cfg: "Config", sides: dict[str, Taken]) -> None:
         raise ConfigError(lines)
 
 
-def refuse_few(cfg: "Config", taken: Taken, split: str, key: str, wanted: int | None) -> list[str]:
+def refuse_few(cfg: Config, taken: Taken, split: str, key: str, wanted: int | None) -> list[str]:
     """The line for a split that is empty, or has fewer rows than `key` asks for; empty if it has enough."""
     have, source = len(taken.rows), name_source(cfg.task)
     if not have and not taken.over_long:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import prompts_per_rollout
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Row, Task
 
 
@@ -59,7 +59,7 @@ def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> dic
     return counts
 
 
-def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:
+def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:
     """Refuse a budget for which the longest prompt leaves no room, and a `max_length` that no answer to train on
     reaches. Returns the room for the budget, None for a reward model, which samples nothing."""
     row = ALGORITHMS[cfg.algo.name]
@@ -70,7 +70,7 @@ def check_context(cfg: "Config", tokenizer: PreTrainedTokenizerBase, task: "Task
     return check_budget(cfg, tokenizer, task.eval)
 
 
-def check_rows(cfg: "Config", task: "Task") -> None:
+def check_rows(cfg: Config, task: "Task") -> None:
     """Refuse fewer prompts than one rollout takes: TRL would train on none of them, and report that it finished."""
     if ALGORITHMS[cfg.algo.name].online and len(task.train) < (needed := prompts_per_rollout(cfg)):
         raise ConfigError(
@@ -82,7 +82,7 @@ def check_rows(cfg: "Config", task: "Task") -> None:
         )
 
 
-def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> int:
+def check_budget(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> int:
     """Refuse a budget for which the longest prompt of these rows leaves no room; returns the room, in tokens."""
     longest = max(map(len, encode_prompts(tokenizer, rows)), default=0)
     room = tokenizer.model_max_length - longest
@@ -96,7 +96,7 @@ def check_budget(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[
     return room
 
 
-def _check_max_length(cfg: "Config", tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
+def _check_max_length(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
     """Refuse a length that every prompt fills alone, since TRL would then drop every row."""
     args = cfg.algo.args
     most, kept_whole = args.get("max_length"), args.get("completion_only_loss") is False

@@ -18,17 +18,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion
 from rlhf_exp.tasks.splits import SHARES, split_of
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 Sample = dict[str, Any]
 
@@ -40,12 +38,12 @@ class Sorted(NamedTuple):
     wrong: list[Sample]
 
 
-def learns_from_samples(cfg: "Config") -> bool:
+def learns_from_samples(cfg: Config) -> bool:
     """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
     return cfg.task.graded and (ALGORITHMS[cfg.algo.name].learns_from == PAIRS or cfg.task.samples is not None)
 
 
-def learn_from(cfg: "Config", task: Task, folder: Path) -> Task:
+def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
     """The task with `train`, and for pairs also `pairs`, made from the samples in `folder`; `eval` is unchanged.
 
     Raises:
@@ -121,7 +119,7 @@ def describe_counts(counts: dict[str, int]) -> str:
     return f"{counts['prompts']} prompts: {', '.join(shown)}; {cut}"
 
 
-def _read_samples(cfg: "Config", task: Task, folder: Path, where: str) -> list[Sample]:
+def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sample]:
     """The completions in the folder, after checking that this task may learn from them."""
     make = f"python -m rlhf_exp.sample task={task.name}"
     try:

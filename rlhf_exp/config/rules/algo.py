@@ -1,16 +1,11 @@
 """Refuses a task without the data that the algorithm needs, a wrong loss, and what TRL would refuse only later."""
 
-from typing import TYPE_CHECKING
-
 from rlhf_exp.algorithms import ALGORITHMS, TRL_SAMPLING
-from rlhf_exp.config.schema import TASKS
+from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.values import one_of, show
 
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
-
-def check_algo(cfg: "Config") -> list[str]:
+def check_algo(cfg: Config) -> list[str]:
     """Whether the task provides the data that the algorithm needs, and the loss is one of the algorithm's."""
     algo, task, problems = cfg.algo.name, cfg.task.name, []
     row, gives = ALGORITHMS[algo], cfg.task.provides
@@ -36,7 +31,7 @@ def check_algo(cfg: "Config") -> list[str]:
     return problems
 
 
-def _check_neighbours(cfg: "Config") -> list[str]:
+def _check_neighbours(cfg: Config) -> list[str]:
     """Whether TRL's kto has neighbouring rows in each batch, in the order in which it joined them for its KL."""
     if not ALGORITHMS[cfg.algo.name].unpaired or cfg.algo.args.get("loss_type") != "kto":
         return []
@@ -51,7 +46,7 @@ def _check_neighbours(cfg: "Config") -> list[str]:
     return problems
 
 
-def _check_sync(cfg: "Config") -> list[str]:
+def _check_sync(cfg: Config) -> list[str]:
     """Whether there is a separate reference that could follow the policy; TRL would refuse it late."""
     args = cfg.algo.args
     if not args.get("sync_ref_model"):

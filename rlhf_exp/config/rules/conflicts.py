@@ -3,8 +3,6 @@
 find_conflicts(cfg)  ->  ["reward=model: needs reward.path, ..."]
 """
 
-from typing import TYPE_CHECKING
-
 from rlhf_exp.config.rules.algo import check_algo
 from rlhf_exp.config.rules.groups import check_groups
 from rlhf_exp.config.rules.grpo import check_grpo
@@ -17,12 +15,10 @@ from rlhf_exp.config.rules.ppo import check_ppo
 from rlhf_exp.config.rules.reward import check_reward
 from rlhf_exp.config.rules.saving import check_saving
 from rlhf_exp.config.rules.task import check_task
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config
 
 
-def find_conflicts(cfg: "Config") -> list[str]:
+def find_conflicts(cfg: Config) -> list[str]:
     """Values that are allowed alone but not together, one line each."""
     if found := check_size(cfg):
         return found

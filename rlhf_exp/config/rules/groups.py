@@ -3,17 +3,13 @@
 import os
 from collections.abc import Mapping
 from math import gcd
-from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.trl_arguments import load_arguments
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.config.trl_arguments import Argument
+from rlhf_exp.config.schema import Config
+from rlhf_exp.config.trl_arguments import Argument, load_arguments
 
 
-def check_groups(cfg: "Config", known: "Mapping[str, Argument] | None" = None) -> list[str]:
+def check_groups(cfg: Config, known: "Mapping[str, Argument] | None" = None) -> list[str]:
     """Whether a step consists of whole groups; `known` gives TRL's defaults for arguments that the config lacks."""
     if not ALGORITHMS[cfg.algo.name].compares_groups:
         return []

@@ -1,15 +1,10 @@
 """Refuses values of GRPO's own keys that contradict each other."""
 
-from typing import TYPE_CHECKING
-
-from rlhf_exp.config.schema import Grpo
+from rlhf_exp.config.schema import Config, Grpo
 from rlhf_exp.config.values import show
 
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
-
-def check_grpo(cfg: "Config") -> list[str]:
+def check_grpo(cfg: Config) -> list[str]:
     """Whether `alpha` is set only for the hybrid loss, and a curriculum rises from step 0, within budget and steps."""
     if not isinstance(cfg.algo, Grpo):
         return []
@@ -25,7 +20,7 @@ def check_grpo(cfg: "Config") -> list[str]:
     return problems
 
 
-def _check_curriculum(cfg: "Config", budgets: list[int], steps: list[int]) -> list[str]:
+def _check_curriculum(cfg: Config, budgets: list[int], steps: list[int]) -> list[str]:
     at_budgets = f"algo.curriculum.budgets={show(budgets)}"
     at_steps = f"algo.curriculum.from_steps={show(steps)}"
     problems = [

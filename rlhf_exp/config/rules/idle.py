@@ -1,13 +1,9 @@
 """Refuses TRL's arguments that would have no effect, or only with another value of another argument."""
 
-from typing import TYPE_CHECKING
-
 from rlhf_exp.algorithms import ALGORITHMS, PAIRS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import show
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 _EVAL = "nothing is evaluated while training; eval.* is measured before and after"
 IDLE = {
@@ -41,7 +37,7 @@ READ_WITH = {
 }
 
 
-def check_idle(cfg: "Config") -> list[str]:
+def check_idle(cfg: Config) -> list[str]:
     """Whether each argument has an effect."""
     args, known = cfg.algo.args, load_arguments(cfg.algo.name)
     given = {name: value for name, value in args.items() if name in known and value != known[name].default}

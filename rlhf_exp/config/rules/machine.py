@@ -1,16 +1,13 @@
 """Checks that required packages and hardware are present."""
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from rlhf_exp.config import device, hub
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
-
-def check_machine(cfg: "Config") -> list[str]:
+def check_machine(cfg: Config) -> list[str]:
     """Whether the packages and the hardware for this config are present."""
     problems = []
     if cfg.device.name == "cuda" and not device.cuda_major():
@@ -28,7 +25,7 @@ def check_machine(cfg: "Config") -> list[str]:
     return problems + _check_push(cfg) + _check_attention(cfg)
 
 
-def _check_labels(cfg: "Config") -> list[str]:
+def _check_labels(cfg: Config) -> list[str]:
     """W&B's own limits on the lengths of names and tags."""
     labels = [(name, getattr(cfg.logging, name), 128) for name in ("wandb_project", "entity", "name", "group")]
     labels += [("tags", tag, 64) for tag in cfg.logging.tags]
@@ -39,7 +36,7 @@ def _check_labels(cfg: "Config") -> list[str]:
     ]
 
 
-def _check_push(cfg: "Config") -> list[str]:
+def _check_push(cfg: Config) -> list[str]:
     if cfg.algo.args.get("push_to_hub") is not True:
         return []
     key = "algo.args.push_to_hub=true"
@@ -51,7 +48,7 @@ def _check_push(cfg: "Config") -> list[str]:
     return []
 
 
-def _check_attention(cfg: "Config") -> list[str]:
+def _check_attention(cfg: Config) -> list[str]:
     if cfg.model.attn_implementation != "flash_attention_2":
         return []
     key = "model.attn_implementation=flash_attention_2"

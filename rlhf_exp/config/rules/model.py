@@ -1,14 +1,9 @@
 """Rejects a model config without a usable source of weights, or of unknown size."""
 
-from typing import TYPE_CHECKING
-
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.rules.paths import find_missing_models
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import one_of
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-
 
 ARCHITECTURES, TOKENIZERS = ("gpt2", "qwen2", "qwen3"), ("words", "bytes")
 """Of models with random weights (models/untrained.py)."""
@@ -17,7 +12,7 @@ BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulatio
 """Arguments whose defaults depend on the model's size."""
 
 
-def check_model(cfg: "Config") -> list[str]:
+def check_model(cfg: Config) -> list[str]:
     """Whether the config names one source of weights."""
     model = cfg.model
     if model.path is not None and model.init is not None:
@@ -30,7 +25,7 @@ def check_model(cfg: "Config") -> list[str]:
     return []
 
 
-def check_size(cfg: "Config") -> list[str]:
+def check_size(cfg: Config) -> list[str]:
     """Whether the model's size is known if a default depends on it."""
     model = cfg.model
     unknown = [f"algo.args.{name}" for name in BY_SIZE if name in cfg.algo.args and cfg.algo.args[name] is None]

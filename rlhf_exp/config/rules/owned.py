@@ -7,13 +7,11 @@ With two different values, the run would train with one, and measure, name or re
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ _INSTEAD = {"use_cpu": "device=cpu or device=cuda", "report_to": "logging=wandb,
 """What to use instead, if that key is chosen together with others."""
 
 
-def owned_arguments(cfg: "Config") -> dict[str, Owned]:
+def owned_arguments(cfg: Config) -> dict[str, Owned]:
     """The value that each argument must have, by the config's own keys."""
     found = {name: Owned(attrgetter(key)(cfg), _INSTEAD.get(name, key)) for name, key in COPIES.items()}
     found["output_dir"] = Owned(f"{cfg.output_dir}/checkpoints", "output_dir")
@@ -46,7 +44,7 @@ def owned_arguments(cfg: "Config") -> dict[str, Owned]:
     return found
 
 
-def owned_model_arguments(cfg: "Config") -> dict[str, Owned]:
+def owned_model_arguments(cfg: Config) -> dict[str, Owned]:
     """The same for `model_init_kwargs`, with which TRL loads the policy, so that what is measured loads equally."""
     return {
         "dtype": Owned(cfg.model.dtype, "model.dtype"),
@@ -55,7 +53,7 @@ def owned_model_arguments(cfg: "Config") -> dict[str, Owned]:
     }
 
 
-def check_owned(cfg: "Config") -> list[str]:
+def check_owned(cfg: Config) -> list[str]:
     """Whether each argument has the value of its config key."""
     args = cfg.algo.args
     problems = _compare("algo.args", args, owned_arguments(cfg))

@@ -5,15 +5,12 @@ find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlhf_exp.config.hub import is_hub_id
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config
 
 
-def find_missing_files(cfg: "Config") -> list[str]:
+def find_missing_files(cfg: Config) -> list[str]:
     """Required files that are missing, and folders that cannot be written."""
     problems = [*find_missing_models(cfg), *_check_task(cfg)]
     if Path(cfg.output_dir).resolve() == Path("/"):
@@ -24,13 +21,13 @@ def find_missing_files(cfg: "Config") -> list[str]:
     return problems
 
 
-def list_local_models(cfg: "Config") -> list[tuple[str, str]]:
+def list_local_models(cfg: Config) -> list[tuple[str, str]]:
     """The keys of the start model that name a folder of this machine, with its path."""
     named = (("model.path", cfg.model.path), ("model.base", cfg.model.base))
     return [(key, path) for key, path in named if path is not None and not is_hub_id(path)]
 
 
-def find_missing_models(cfg: "Config") -> list[str]:
+def find_missing_models(cfg: Config) -> list[str]:
     """Folders that a key of model or reward names but that hold no model."""
     problems = [line for key, path in list_local_models(cfg) if (line := _refuse_model(key, path))]
     path = cfg.reward.path
@@ -39,7 +36,7 @@ def find_missing_models(cfg: "Config") -> list[str]:
     return problems
 
 
-def find_missing_weights(cfg: "Config") -> list[str]:
+def find_missing_weights(cfg: Config) -> list[str]:
     """Model folders without weights, which a run needs; other commands may need only the tokenizer."""
     return [
         f"{key}={path}: holds no weights; must hold safetensors next to its config.json"
@@ -61,7 +58,7 @@ def _refuse_model(key: str, path: str) -> str | None:
     return None
 
 
-def _check_task(cfg: "Config") -> list[str]:
+def _check_task(cfg: Config) -> list[str]:
     problems = []
     for key, task in cfg.task.list_sources():
         if task.source != "file" or task.path is None:

@@ -1,12 +1,9 @@
 """Refuses keys of peft that contradict the chosen `peft=`."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config
 
 
-def check_peft(cfg: "Config") -> list[str]:
+def check_peft(cfg: Config) -> list[str]:
     """Whether lora and quantization are set exactly if the chosen `peft=` has them."""
     peft = cfg.peft
     problems = []

@@ -1,12 +1,9 @@
 """Refuses TRL's arguments that PPO does not have, and values of PPO's own keys that contradict each other."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlhf_exp.config.schema import Ppo
+from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.config.values import show
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 INSTEAD = {
     "loss_type": "PPO has one loss; leave it out",
@@ -26,7 +23,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 """Values of other sampling arguments with which only temperature, top_p and top_k shape the distribution."""
 
 
-def check_ppo(cfg: "Config") -> list[str]:
+def check_ppo(cfg: Config) -> list[str]:
     """Whether PPO has the given arguments of TRL, and its own keys fit together."""
     if not isinstance(cfg.algo, Ppo):
         return []

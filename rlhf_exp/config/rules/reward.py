@@ -3,21 +3,17 @@
 import symtable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.schema import REWARDS, TASKS
+from rlhf_exp.config.schema import REWARDS, TASKS, Config
 from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.rewards.schema import is_readable
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks.schema import TaskKeys
+from rlhf_exp.tasks.schema import TaskKeys
 
 BY_MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
 
 
-def check_reward(cfg: "Config") -> list[str]:
+def check_reward(cfg: Config) -> list[str]:
     """Whether there is a reward if the algorithm needs one, and everything that each reward needs."""
     rewards, functions, problems = cfg.reward.weights, cfg.reward.functions, []
     for name in rewards:
@@ -37,14 +33,14 @@ def check_reward(cfg: "Config") -> list[str]:
     return problems + [line for item in functions.items() for line in _check_function(cfg, *item)]
 
 
-def _refuse_task(reward: ModuleType, task: "TaskKeys") -> str:
+def _refuse_task(reward: ModuleType, task: TaskKeys) -> str:
     if "grade" in reward.NEEDS and not task.graded:
         return f"task={task.name} has no right answers to grade; {BY_MODEL}"
     fitting = " or ".join(f"task={name}" for name, keys in TASKS.items() if is_readable(reward, keys))
     return f"not with task={task.name}, only with {fitting}; {'use reward=outcome' if task.graded else BY_MODEL}"
 
 
-def _check_function(cfg: "Config", name: str, where: str) -> list[str]:
+def _check_function(cfg: Config, name: str, where: str) -> list[str]:
     """Whether the file is there and binds the name, by its symbols: nothing of it is run."""
     key, (file, _, function) = f"reward.functions.{name}={where}", where.rpartition(":")
     path = Path(file).expanduser()

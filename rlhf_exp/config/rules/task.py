@@ -1,14 +1,10 @@
 """Checks a task's own keys, and that the algorithm may learn from its samples."""
 
-from typing import TYPE_CHECKING
-
 from rlhf_exp.algorithms import ALGORITHMS
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config
 
 
-def check_task(cfg: "Config") -> list[str]:
+def check_task(cfg: Config) -> list[str]:
     """Whether a task's own keys fit together, and the algorithm can learn from its samples."""
     problems = [problem for key, task in cfg.task.list_sources() for problem in task.find_problems(key)]
     samples = getattr(cfg.task, "samples", None)

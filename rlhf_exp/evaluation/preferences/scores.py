@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.models.scoring import score_sequences, sum_logps
 from rlhf_exp.rewards import read_text
 from rlhf_exp.tasks.tokens import Text, encode_answers, encode_pair
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Row
 
 Scores = list[tuple[float, float]]
@@ -27,9 +27,7 @@ BETA = 0.1
 accuracy does not depend on it, but loss and calibration do. (grpo's beta is something else, the weight of its KL.)"""
 
 
-def score_pairs(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: "list[Row]", cfg: "Config"
-) -> Scores:
+def score_pairs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: "list[Row]", cfg: Config) -> Scores:
     """A reward model's scores of each pair's chosen and rejected answer, on the tokens that RewardTrainer trains on."""
     sequences = [
         ids
@@ -45,7 +43,7 @@ def implicit_rewards(
     reference: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     pairs: "list[Row]",
-    cfg: "Config",
+    cfg: Config,
 ) -> Scores:
     """beta * (log policy(answer | prompt) - log reference(answer | prompt)) of each pair's two answers, in nats.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, check_template, wants_chat
 from rlhf_exp.tasks.fitting import check_sides, take_fitting, write_notes
@@ -22,12 +23,10 @@ from rlhf_exp.tasks.splits import SHARES, split_of
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config.schema import Config
-
 FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}'
 
 
-def load_file(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load_file(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     """The rows of `task.path`, in an order that depends on the seeds, not on the file.
 
     Raises:

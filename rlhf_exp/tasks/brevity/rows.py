@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlhf_exp import tasks
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.brevity.files import load_file
@@ -21,13 +22,11 @@ from rlhf_exp.tasks.brevity.files import load_file
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config.schema import Config
-
 NOT_SHARED = re.compile(r"\btask([.:=])(?!(train_rows|data_seed|prompt)\b)")
 """Keys that only the other task has: messages about them must say task.of, not task."""
 
 
-def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     """The prompts of both sides, with their ids.
 
     Raises:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm.auto import tqdm
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
@@ -38,7 +39,6 @@ from rlhf_exp.tasks.sources import read_hub, read_lines
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks.countdown.schema import Keys
 
 SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
@@ -58,7 +58,7 @@ CHAT_PROMPT = (
 )
 
 
-def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows to train on and the held-out rows. sft learns from synthetic search traces, other algorithms from
     prompts; `train` is empty if it will be made from samples (tasks/sampled.py)."""
     check_template(cfg, tokenizer)
@@ -94,7 +94,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     return Task("countdown", rows, prompts, grade_row, demonstrations=given, notes=tuple(notes))
 
 
-def count_rows(cfg: "Config") -> tuple[int, int]:
+def count_rows(cfg: Config) -> tuple[int, int]:
     """How many rows to train on are drawn, and how many training uses: beyond MOST_DRAWN they are repeated.
 
     Raises:
@@ -115,7 +115,7 @@ def count_rows(cfg: "Config") -> tuple[int, int]:
     return count, wanted
 
 
-def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
+def draw_prompts(cfg: Config, tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
     """`n` different prompts of the train split, for sampling completions to learn from.
 
     Raises:
@@ -137,7 +137,7 @@ def grade_row(completion: str, row: Row) -> Grade:
     return grade(completion, row["numbers"], row["target"])
 
 
-def rows_needed(cfg: "Config") -> int:
+def rows_needed(cfg: Config) -> int:
     """How many rows training uses if none is repeated.
 
     Raises:
@@ -233,7 +233,7 @@ def _row(numbers: list[int], target: int, chat: bool) -> Row:
 
 
 def _list_alike(
-    cfg: "Config", held_out: list[tuple[list[int], int]], counts: list[int] | None
+    cfg: Config, held_out: list[tuple[list[int], int]], counts: list[int] | None
 ) -> list[tuple[list[int], int]]:
     """Distinct held-out problems to demonstrate, with as many numbers as in training, so that the two losses can be
     compared: drawn with `counts` numbers, or without `counts` (rows of a file) those of the evaluation."""

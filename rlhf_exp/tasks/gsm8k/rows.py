@@ -22,6 +22,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
 from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
@@ -33,8 +34,6 @@ from rlhf_exp.tasks.sampled import learns_from_samples
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config.schema import Config
-
 CHAT_PROMPT = (
     "{question}\n\nReason step by step. Then end with a line that holds #### and the answer, a number alone, for"
     " example: #### 42"
@@ -42,7 +41,7 @@ CHAT_PROMPT = (
 ANNOTATION = re.compile("<<[^<>]*>>")
 
 
-def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows to train on and the held-out rows: sft learns from the gold answers, grpo and ppo from prompts.
     `train` is empty if it will be made from samples."""
     check_template(cfg, tokenizer)
@@ -64,7 +63,7 @@ def load(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     return Task("gsm8k", train, held_out, grade_row, demonstrations=given, notes=notes, facts=facts)
 
 
-def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
+def draw_prompts(cfg: Config, tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
     """`n` different prompts of the train split, for sampling completions to learn from.
 
     Raises:
@@ -82,7 +81,7 @@ def grade_row(completion: str, row: Row) -> Gsm8kGrade:
     return grade(completion, row["answer"])
 
 
-def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
+def read_examples(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
     """Every problem as a demonstration, whatever its length."""
     splits, facts = read_splits(cfg.task)
     chat, examples = wants_chat(cfg, tokenizer), []
@@ -96,7 +95,7 @@ def read_examples(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 
 def _take(
-    cfg: "Config",
+    cfg: Config,
     tokenizer: "PreTrainedTokenizerBase",
     problems: list[Problem],
     n: int | None,

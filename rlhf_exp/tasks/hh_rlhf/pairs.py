@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from tqdm.auto import tqdm
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf.files import RawPair, read_raw
 from rlhf_exp.tasks.splits import SHARES, bucket, split_of
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 DROPPED = {
     "not_ending_on_assistant": "a dialogue ends with a turn of the human",
@@ -74,7 +71,7 @@ class Pair:
         return [{"role": ROLES[speaker], "content": text} for speaker, text in self.history]
 
 
-def read_pairs(cfg: "Config") -> tuple[list[Pair], Counter[str], dict[str, Counter[str]]]:
+def read_pairs(cfg: Config) -> tuple[list[Pair], Counter[str], dict[str, Counter[str]]]:
     """Read all pairs of `cfg.task`.
 
     Returns:

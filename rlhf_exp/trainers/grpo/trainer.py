@@ -6,16 +6,14 @@ A rollout is scored as a whole and split into minibatches afterwards, so a chang
 on gradient accumulation. tests/trainers/grpo/test_seam.py checks what this relies on in TRL.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from trl import GRPOTrainer
 
+from rlhf_exp.config.schema import Grpo
 from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights
 from rlhf_exp.trainers.resuming import ResumableRollouts
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Grpo
 
 
 class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
@@ -30,7 +28,7 @@ class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
     completions), `hybrid/alpha` (the share of grpo).
     """
 
-    def __init__(self, *args: Any, keys: "Grpo", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, keys: Grpo, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._keys = keys
         self._is_hybrid = self.loss_type == "hybrid"

@@ -6,21 +6,19 @@ It needs the whole next-token distributions of policy and reference, while TRL's
 values. So each takes one more forward pass, without gradient, in batches that bound the memory of the logits.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from trl import GRPOTrainer
 from trl.trainer.utils import use_adapter
 
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.kl import measure_completions
 from rlhf_exp.models.scoring import Row, completion_logits, evaluating
 
-if TYPE_CHECKING:
-    from trl import GRPOTrainer
-
 
 @torch.no_grad()
-def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
+def measure_rollout_kl(trainer: GRPOTrainer, rollout: dict[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
     """For each completion KL(policy || reference), and the mean probability of drawing a token that the reference
     cannot draw: (batch,) float32 each. Without dropout, as when completions are sampled."""
     sides = [
