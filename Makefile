@@ -25,10 +25,10 @@ help: ## list the targets
 run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure again, report
 	$(PY) -m rlhf_exp algo=grpo task=countdown $(ARGS)
 
-test: $(INSTALLED) ## every test but those that train for long, two at a time
+test: $(INSTALLED) ## every test but those of test-learning, two at a time
 	$(PYTEST) -m "not learning" $(ARGS)
 
-test-learning: $(INSTALLED) ## what each algorithm learns, and that long runs agree
+test-learning: $(INSTALLED) ## whole runs of minutes: what each algorithm learns, and that long runs agree
 	$(PYTEST) -m learning $(ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and formatting

@@ -98,7 +98,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 @pytest.mark.parametrize(("algo", "turn"), [(algo, i % 3) for i, algo in enumerate(ALGORITHMS)])
 def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, tmp_path, command_line):
     """Over the algorithms, each of them, each architecture and each peft meets each of the others."""

@@ -13,8 +13,8 @@ import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from rlhf_exp import __main__ as command_line
 from rlhf_exp import dry_run, run
+from rlhf_exp.cli.help import format_help
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
@@ -25,14 +25,13 @@ LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, ppo, reward_mode
 
 
 @pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
+def command(command_line, monkeypatch, tmp_path):
     """Call the command line in an empty folder: (status, lines on stderr)."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["rlhf_exp", *arguments])
-        status = command_line.main()
-        return status, capsys.readouterr().err.splitlines()
+        done = command_line(*arguments, cwd=tmp_path)
+        return done.returncode, done.stderr.splitlines()
 
     return call
 
@@ -362,10 +361,10 @@ def test_the_jobs_that_are_checked_are_those_that_hydra_runs(command, runs, monk
         assert checked == [*started, *started]  # all of them first, then each as its turn comes
 
 
-def test_each_job_says_which_of_how_many_it_is(command, runs, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["rlhf_exp", "-m", "seed=0,1", "output_dir=there"])
-    assert command_line.main() == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_each_job_says_which_of_how_many_it_is(command_line, runs, tmp_path):
+    done = command_line("-m", "seed=0,1", "output_dir=there", cwd=tmp_path)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
     assert lines[0] == "checking 2 jobs"
     assert [line for line in lines if line.startswith("job")] == [
         "job 1 of 2 (seed=0 output_dir=there)",
@@ -478,7 +477,7 @@ def test_resume_of_a_study_s_job_is_one_run(command, runs):
 
 
 def test_help_names_every_group_option_and_key():
-    text = command_line.format_help()
+    text = format_help()
     for file in (ROOT / "conf").rglob("*/*.yaml"):
         assert file.stem in text and file.parent.name in text
     for key in ("seed", "max_tokens", "dry_run", "resume", "output_dir"):

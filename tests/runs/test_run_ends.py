@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp import __main__ as command_line
 from rlhf_exp import run
 from rlhf_exp.cli.subcommand import flush
 from rlhf_exp.config import trl_args
@@ -17,16 +16,15 @@ from rlhf_exp.runs import folder as run_folder
 
 
 @pytest.fixture
-def end(monkeypatch, capsys, tmp_path):
+def end(command_line, monkeypatch, tmp_path):
     """Run until `stages` ends it: (exit status, lines on stderr, run.json)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
 
     def call(stages):
         monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: stages(cfg, folder))
-        monkeypatch.setattr(sys, "argv", ["rlhf_exp", "output_dir=there", "device=cpu"])
-        status = command_line.main()
-        return status, capsys.readouterr().err.splitlines(), json.loads(Path("there/run.json").read_text())
+        done = command_line("output_dir=there", "device=cpu", cwd=tmp_path)
+        return done.returncode, done.stderr.splitlines(), json.loads(Path("there/run.json").read_text())
 
     return call
 

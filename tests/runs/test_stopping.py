@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp import __main__ as command_line
 from rlhf_exp import run
 from rlhf_exp.config import trl_args
 from rlhf_exp.config.compose import compose_config
@@ -147,7 +146,7 @@ def test_the_line_says_what_can_be_resumed(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def start(tmp_path, monkeypatch, capsys):
+def start(command_line, tmp_path, monkeypatch):
     """Start a sweep whose runs are stopped before their first checkpoint: what the first job's line says."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
@@ -155,9 +154,9 @@ def start(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: send(signal.SIGTERM))
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["rlhf_exp", *arguments])
-        assert command_line.main() == 143
-        [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Stopped")]
+        done = command_line(*arguments, cwd=tmp_path)
+        assert done.returncode == 143
+        [line] = [line for line in done.stdout.splitlines() if line.startswith("Stopped")]
         return line.partition("Start anew with: python -m rlhf_exp ")[2]
 
     return call
