@@ -274,7 +274,7 @@ def run(command_line, tmp_path):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.endswith("_tiny") and name not in LONGER_BELOW])
 def test_every_twin_takes_two_steps(name, tmp_path, run):
     few = ["task.train_rows=64"] if name.startswith("hh_rlhf") else []
