@@ -35,6 +35,14 @@ def pytest_collection_finish():
     gc.freeze()  # a run collects before each of its phases: 0.1 s and more over all that the libraries hold
 
 
+@pytest.fixture(scope="session", autouse=True)
+def signals_as_in_a_terminal():
+    """`nohup` and a shell's `&` start the tests with signals ignored, which a run then ignores too."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
 @dataclass(frozen=True)
 class Done:
     """How a command ended: its exit status, and what it printed."""

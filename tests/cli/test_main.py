@@ -14,6 +14,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
 from rlhf_exp import dry_run, run
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
@@ -21,7 +22,7 @@ from rlhf_exp.runs.checkpoints import staged
 
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
 STUDIES += " countdown_qwen3_loss_x_tokens_tiny"
-LOSSES = "bnpo, cispo, dapo, dpo, dr_grpo, grpo, hybrid, luspo, ppo, reward_model, sapo, sft, vespo"
+LOSSES = ", ".join(sorted({*ALGORITHMS, *(file.stem for file in (ROOT / "conf" / "loss_type").glob("*.yaml"))}))
 
 
 @pytest.fixture
