@@ -79,7 +79,8 @@ def name_rows(axes: Axes, places: Sequence[float], names: Sequence[str], margin:
 
 
 def measure_errors(intervals: Sequence[Interval], scale: float = 1) -> list[list[float]]:
-    """The distances of the bounds below and above each value, for `errorbar`; 0 without an interval."""
-    below = [0 if i["low"] is None else scale * (i["value"] - i["low"]) for i in intervals]
-    above = [0 if i["high"] is None else scale * (i["high"] - i["value"]) for i in intervals]
+    """The distances of the bounds below and above each value, for `errorbar`; 0 without an interval. None is negative,
+    which `errorbar` refuses: a bound can miss its value by a rounding error."""
+    below = [0 if i["low"] is None else scale * max(0, i["value"] - i["low"]) for i in intervals]
+    above = [0 if i["high"] is None else scale * max(0, i["high"] - i["value"]) for i in intervals]
     return [below, above]

@@ -2,7 +2,9 @@ import json
 
 import pytest
 
+from rlhf_exp.evaluation.preferences.figures import summarise_preferences
 from rlhf_exp.report import write_report
+from rlhf_exp.report.figure import measure_errors
 from rlhf_exp.report.page import Callout, Figures, Pair, Table
 from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.runs.load import load_run
@@ -98,3 +100,12 @@ def test_the_reliability_curve_is_drawn(reward_dir):
 
 def test_no_pairs_means_no_part(run_dir):
     assert describe_preferences(load_run(run_dir), run_dir) == []
+
+
+def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn():
+    """By rounding, a bound of Wilson's interval can lie on the wrong side of 0 or 1."""
+    row = {"subset": "a", "chosen_reward": 1.0, "rejected_reward": 0.0, "chosen_tokens": 2, "rejected_tokens": 1}
+    for n in range(1, 200):
+        shares = [summarise_preferences([row | {"margin": margin}] * n)["accuracy"] for margin in (1.0, -1.0)]
+        assert [share["value"] for share in shares] == [1, 0]
+        assert min(sum(measure_errors(shares), [])) >= 0
