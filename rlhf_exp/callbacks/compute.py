@@ -19,6 +19,7 @@ from peft import PeftModel
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
+from rlhf_exp.errors import say
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.unfit import WORK
 
@@ -71,10 +72,16 @@ class ComputeMeter(TrainerCallback):
         return {"tokens": given + sampled, "prompt_tokens": given, "completion_tokens": sampled}
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """A resumed run continues the counts of its checkpoint."""
+        """A resumed run continues the counts of its checkpoint. One of an earlier version has no tokens of rollouts:
+        their sum is TRL's, and all of them count as read."""
         kept = Path(args.output_dir) / f"checkpoint-{state.global_step}" / WORK
-        if state.global_step and kept.exists():
-            self.counts |= json.loads(kept.read_text(encoding="utf-8"))
+        if not (state.global_step and kept.exists()):
+            return
+        counts = json.loads(kept.read_text(encoding="utf-8"))
+        if "prompt_tokens" not in counts and (tokens := state.num_input_tokens_seen):
+            counts["prompt_tokens"] = tokens
+            say(f"{kept.parent.name} is of an earlier version: its {tokens:,} tokens all count as prompt_tokens")
+        self.counts |= counts
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
         self._began = time.perf_counter()
