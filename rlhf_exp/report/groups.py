@@ -59,7 +59,7 @@ def find_shared(runs: list[Run]) -> dict[str, str]:
 
 def _rank(run: Run) -> tuple:
     if not (row := run.algorithm):
-        return (True,) * 7
+        return (2,)  # after all that are known
     loss = run.info.get("loss_type")
     kind = (row.online, row.learns_from != DEMONSTRATIONS, not row.scores, row.compares_groups)
     place = list(ALGORITHMS).index(run.info["algo"])

@@ -40,7 +40,9 @@ def describe_samples(run: Run) -> list[Block]:
     if not pairs:
         return [*blocks, Text("No samples from before and after were recorded.")]
     if all("outcome" in sample for pair in pairs for sample in pair):
-        blocks += [_changes_table(run.evaluation.get("paired", {}).get("changes")), Text(OUTCOME_NOTE)]
+        if changes := run.evaluation.get("paired", {}).get("changes"):  # folders of earlier versions have none
+            blocks.append(_changes_table(changes))
+        blocks.append(Text(OUTCOME_NOTE))
         return blocks + _show(pairs, lambda pair: tuple(s["outcome"] == "correct" for s in pair), BY_OUTCOME)
     if all(sample.get("reward") is not None for pair in pairs for sample in pair):
         return [*blocks, Text(REWARD_NOTE), *_show(pairs, _reward_change, BY_REWARD)]
@@ -65,7 +67,7 @@ def _reward_change(pair: SamplePair) -> int:
     return (after > before) - (after < before)
 
 
-def _changes_table(changes: dict[str, dict[str, int]] | None) -> Table:
+def _changes_table(changes: dict[str, dict[str, int]]) -> Table:
     """How many rows went from each outcome to each."""
     counts = [Column(f"{after} after", lambda before, after=after: at(before, after)(changes)) for after in OUTCOMES]
     return fill([Column("", "{} before".format), *counts], OUTCOMES)

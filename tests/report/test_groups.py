@@ -37,6 +37,11 @@ def test_methods_that_differ_in_everything_are_called_by_their_names_in_a_fixed_
     assert list(group_runs(sort_runs(runs))) == ["sft", "ppo", "grpo"]
 
 
+def test_runs_of_an_unknown_algorithm_come_last(make):
+    runs = [make("a", "unknown"), make("b", "rloo", loss_type=None), make("c", "grpo")]
+    assert [run.info["algo"] for run in sort_runs(runs)] == ["grpo", "rloo", "unknown"]
+
+
 def test_only_what_differs_within_a_method_is_added_to_its_name(make):
     runs = [make("a", "grpo", beta=0.0), make("b", "grpo", beta=0.1), make("c", "ppo", loss_type=None, beta=0.2)]
     assert list(group_runs(runs)) == ["grpo beta=0.0", "grpo beta=0.1", "ppo"]

@@ -58,6 +58,15 @@ def test_without_outcomes_and_rewards_the_first_are_shown(dpo_dir):
     assert re.fullmatch(r"Before: \d+ tokens(, cut off)?", caption)
 
 
+def test_a_folder_without_counts_of_changes_shows_no_empty_table(run_dir):
+    evaluation = json.loads((run_dir / "evaluation.json").read_text())
+    assert any(isinstance(block, Table) for block in describe_samples(load_run(run_dir)))
+    del evaluation["paired"]["changes"]
+    (run_dir / "evaluation.json").write_text(json.dumps(evaluation))
+    assert not any(isinstance(block, Table) for block in describe_samples(load_run(run_dir)))
+    assert shown(run_dir)[0] == OUTCOME_NOTE
+
+
 def test_of_several_completions_the_first_is_counted_and_shown(tmp_path, make_run):
     [table] = [b for b in describe_samples(load_run(make_run(tmp_path / "run", completions=3))) if isinstance(b, Table)]
     assert sum(int(cell) for row in table.rows for cell in row[1:]) == 128
