@@ -226,11 +226,12 @@ def test_a_loss_of_another_form_is_not_held_against_the_held_out_one(algo, args)
     assert diagnose([{"step": 1, "loss": 0.1}], evaluation, config)["findings"] == []
 
 
+@pytest.mark.parametrize("algo", ["sft", "reward_model"])
 @pytest.mark.parametrize(("low", "found"), [(0.01, True), (-0.01, False)])
-def test_a_held_out_loss_that_did_not_measurably_rise_is_no_overfitting(low, found):
+def test_a_held_out_loss_that_did_not_measurably_rise_is_no_overfitting(low, found, algo):
     evaluation = {"baseline": {"loss": {"value": 0.30, "low": 0.28, "high": 0.32}},
                   "trained": {"loss": {"value": 0.31, "low": 0.29, "high": 0.33}},
                   "paired": {"loss": {"value": 0.01, "low": low, "high": 0.03}}}  # fmt: skip
-    config = {**CONFIG, "algo": {"name": "sft", "args": {}}}
+    config = {**CONFIG, "algo": {"name": algo, "args": {}}}
     findings = diagnose([{"step": 1, "loss": 0.2}], evaluation, config)["findings"]
     assert [finding["name"] for finding in findings] == ["overfitting"] * found

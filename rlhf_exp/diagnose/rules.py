@@ -72,7 +72,7 @@ def overfitting(run: Signals) -> Finding | None:
     quarter = last_quarter(run.series("loss"))
     if not _has_comparable_loss(run) or not quarter or before is None or after is None or after["low"] is None:
         return None
-    change = run.evaluation.get("paired", {}).get("loss") or {"low": None}  # not measured for a reward model
+    change = run.evaluation.get("paired", {}).get("loss") or {"low": None}  # missing in older runs of reward models
     rose = change["low"] > 0 if change["low"] is not None else after["value"] > before["value"]
     if not rose or mean(quarter) >= after["low"]:
         return None

@@ -75,8 +75,7 @@ class Signals:
         return [hold, self.lower_rate(2)]
 
     def scale_length(self, factor: float) -> list[str]:
-        """Overrides that make training `factor` times as long as the run was, by changing what
-        ends it."""
+        """Overrides that make training `factor` times as long as the run was, by changing what ends it."""
         found = []
         if (tokens := self.config.get("train_tokens")) is not None:
             found.append(f"train_tokens={max(1, round(factor * tokens))}")

@@ -76,7 +76,7 @@ class Resumable(WholeCheckpoints):
 
 
 class ResumableRollouts(Resumable):
-    """The same for trainers that sample: GRPO and PPO."""
+    """The same for trainers that sample: GRPO, PPO and RLOO."""
 
     _save_is_due = False
 
