@@ -46,7 +46,7 @@ def agree(groups: list[str], answers: list[str | None]) -> list[float]:
 def check(cfg: "Config") -> list[str]:
     """Whether a policy that learns by it samples more than one completion of a prompt."""
     online = ALGORITHMS[cfg.algo.name].online
-    if "self_consistency" not in cfg.reward.weights or not online or cfg.algo.args.get("num_generations", 1) > 1:
+    if "self_consistency" not in cfg.reward.weights or not online or cfg.algo.args.get("num_generations", 1) != 1:
         return []
     return [
         "reward.weights.self_consistency: compares the completions of one prompt, and num_generations is 1; use"

@@ -36,6 +36,10 @@ MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
             "reward.weights.self_consistency: compares the completions of one prompt, and num_generations is 1; use"
             " ++algo.args.num_generations=8",
         ),
+        (
+            ["reward=self_consistency", "algo.args.num_generations=null"],
+            "algo.args.num_generations=null: must be a whole number >= 2",
+        ),
         (["reward.overlong.cache=97"], "reward.overlong.cache=97: must be at most max_tokens=96"),
         (["reward.overlong.cache=0"], "reward.overlong.cache=0: must be a whole number >= 1, <= 1000000 or null"),
         (["reward.repetition.max_penalty=1"], "reward.repetition.max_penalty=1: must be a number >= -1000, <= 0"),
@@ -48,7 +52,7 @@ MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
         (["reward.weights.outcome=much"], "reward.weights.outcome=much: must be a number >= -1000, <= 1000"),
         (
             ["~reward.random", "+reward.weights.random=1"],
-            "reward.weights.random: needs its keys, those of reward.random in conf/reward/random.yaml",
+            "reward.weights.random: needs its keys: reward.random.seed",
         ),
         (
             ["+reward.overlong.cahe=1"],

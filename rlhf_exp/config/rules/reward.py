@@ -1,6 +1,7 @@
 """Checks that the task has what each reward reads, and that a user's own function is in its file."""
 
 import symtable
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
@@ -23,7 +24,8 @@ def check_reward(cfg: Config) -> list[str]:
         elif name not in functions and not is_readable(REWARDS[name], cfg.task):
             problems.append(f"reward.weights.{name}: {_refuse_task(REWARDS[name], cfg.task)}")
         elif name not in functions and getattr(cfg.reward, name, "") is None:
-            problems.append(f"reward.weights.{name}: needs its keys, those of reward.{name} in conf/reward/{name}.yaml")
+            keys = ", ".join(f"reward.{name}.{item.name}" for item in fields(REWARDS[name].Keys))
+            problems.append(f"reward.weights.{name}: needs its keys: {keys}")
     if ALGORITHMS[cfg.algo.name].online and not rewards:
         other = "reward=outcome, or " if cfg.task.graded else ""
         problems.append(f"algo={cfg.algo.name}: needs a reward, and reward=none has none; use {other}{BY_MODEL[4:]}")
