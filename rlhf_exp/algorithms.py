@@ -50,6 +50,8 @@ class Algorithm:
     """Rows or completions per optimizer step."""
     minibatches: int = 1
     """Optimizer steps per rollout, for an online algorithm."""
+    scores_rollouts: bool = False
+    """Whether the policy scores every rollout before it trains on it; others do so only for several passes over it."""
     compares_groups: bool = False
     """Whether an advantage compares the completions of one prompt, so that steps hold whole groups of them."""
     scores: bool = False
@@ -90,6 +92,7 @@ ALGORITHMS = {
         learns_from=PROMPTS,
         config_class="rlhf_exp.trainers.ppo.config:PPOConfig",
         minibatches=4,
+        scores_rollouts=True,
         kl_price="algo.init_kl_coef",
         checkpoint_files=("critic/model.safetensors", "critic/kl_controller.json"),
         rates=(
@@ -102,6 +105,7 @@ ALGORITHMS = {
         learns_from=PROMPTS,
         config_class="trl.trainer.rloo_config:RLOOConfig",
         batch=128,  # completions: 8 problems of 16
+        scores_rollouts=True,
         compares_groups=True,
         kl_price="algo.args.beta",
         # With beta 0.015: +15 points on Countdown's validation rows after 80 steps, at 4.6 nats.

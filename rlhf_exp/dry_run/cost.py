@@ -98,9 +98,11 @@ def estimate_time(
         tokens: of an optimizer step, prompts and completions.
     """
     passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
-    if ALGORITHMS[cfg.algo.name].online:  # a rollout is sampled and scored once, trained on num_iterations times
-        scored = isinstance(cfg.algo, Ppo) or args.num_iterations > 1
+    row = ALGORITHMS[cfg.algo.name]
+    if row.online:  # a rollout is sampled and scored once, trained on num_iterations times
+        scored = row.scores_rollouts or args.num_iterations > 1
         passes += (1 + scored + _keeps_reference(cfg, args)) / args.num_iterations
+    passes += row.unpaired and args.loss_type == "kto"  # its KL is of each prompt with another row's answer
     embedded = model.get_input_embeddings().weight.numel()
     tied = model.config.get_text_config().tie_word_embeddings
     weights = model.num_parameters() - (0 if tied else embedded)  # looking up an embedding multiplies nothing

@@ -150,6 +150,20 @@ def test_given_rows_count_by_their_tokens_and_both_sides_of_a_pair(tmp_path, alg
     assert read_metrics(tmp_path)[-1]["num_tokens"] == tokens
 
 
+@pytest.mark.parametrize(("loss_type", "scored"), [("kto", 4), ("apo_zero_unpaired", 0)])
+def test_kto_also_scores_each_prompt_with_the_answer_of_another_row(tmp_path, loss_type, scored):
+    rows = [
+        {"id": str(i), "prompt": "use 8 7 3 make 53 .", "completion": f" 8 * {i}", "label": i % 2 == 0}
+        for i in range(2, 6)
+    ]
+    meter, _ = train(
+        tmp_path, "algo=kto", f"algo.args.loss_type={loss_type}", "algo.args.max_steps=2",
+        "algo.args.per_device_train_batch_size=2", rows=rows,
+    )  # fmt: skip
+    assert (meter.counts["train_passes"], meter.counts["score_passes"]) == (4, scored)
+    assert meter.counts["trained_tokens"] == read_metrics(tmp_path)[-1]["num_tokens"]
+
+
 @pytest.mark.parametrize(("critic", "passes"), [("shared", 0), ("separate", 24)])
 def test_a_critic_of_its_own_has_passes_and_one_on_the_policys_states_has_none(tmp_path, critic, passes):
     meter, _ = train(

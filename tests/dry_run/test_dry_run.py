@@ -80,6 +80,22 @@ def test_pairs_count_both_answers_and_what_will_be_sampled_first_is_said(no_weig
     assert "tokens per step: 32 x (prompt 7 + chosen 10 at most + prompt 7 + rejected 10 at most) = 1,088" in text
 
 
+@pytest.mark.parametrize(
+    ("algo", "passes"),
+    [
+        (["algo=grpo"], 5),  # forward, backward twice as long, sampled, and the reference
+        (["algo=rloo"], 6),  # and the policy's own log-probabilities of what it sampled
+        (["algo=ppo", "task.train_rows=128"], 6),
+        (["algo=dpo"], 3),
+        (["algo=kto"], 4),  # and the KL's mismatched answers
+        (["algo=kto", "algo.args.loss_type=apo_zero_unpaired"], 3),
+    ],
+)
+def test_time_counts_every_pass_of_the_algorithm(no_weights, capsys, algo, passes):
+    print_dry_run(compose_config([*SMALL, *algo]))
+    assert f" tokens x {passes} passes x 2 x " in capsys.readouterr().out
+
+
 def test_the_useful_lines_come_first_and_say_why(no_weights, capsys):
     print_dry_run(compose_config([*SMALL, "algo.args.learning_rate=3e-4"]))
     lines = capsys.readouterr().out.splitlines()
