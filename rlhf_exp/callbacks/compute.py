@@ -6,7 +6,7 @@
     meter.counts                             # run.json's `work`
 
 Passes are counted in sequences, not calls, so that 1 x 8 and 2 x 4 rows give the same count, and only inside optimizer
-steps: the probe's passes, and those of a reference that is scored once before the first step (dpo), are left out.
+steps: the probe's passes, and those of a reference that is scored once before the first step (dpo, kto), are left out.
 """
 
 import json

@@ -130,7 +130,11 @@ def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, int]]]:
 def list_curves(runs: list[Run]) -> list[Curve]:
     """The curves for these runs. The loss is left out for several algorithms, whose losses cannot be compared."""
     has_loss = len({run.info.get("algo") for run in runs}) == 1 and _loss_tells(runs[0])
-    return [*([LOSS] if has_loss else []), *CURVES]
+    curves = [*([LOSS] if has_loss else []), *CURVES]
+    if not all(map(_loss_tells, runs)):
+        return curves
+    # On given rows `kl` is the estimate in kto's loss: of mismatched answers, in nats per answer.
+    return [curve._replace(keys={key: curve.keys[key] for key in curve.keys if key != "kl"}) for curve in curves]
 
 
 def _loss_tells(run: Run) -> bool:

@@ -4,8 +4,8 @@
     python -m rlhf_exp algo=dpo task=countdown task.samples=outputs/samples/x
 
 Its folder is a run folder: run.json, .hydra/config.yaml, samples.jsonl (`which` is baseline), data.json with counts of
-what can be learned from, and evaluation.json, whose baseline is of the train split. A run of dpo or reward_model with
-`task.samples=self` calls `sample`. Both use cached completions if there are any.
+what can be learned from, and evaluation.json, whose baseline is of the train split. A run that learns from pairs
+with `task.samples=self` calls `sample`. Both use cached completions if there are any.
 """
 
 import sys

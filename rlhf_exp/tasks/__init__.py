@@ -45,9 +45,9 @@ class Task:
     """The rows of one experiment. A text is a str, or for chat models a list of messages.
 
     Attributes:
-        train: rows in the form the algorithm learns from. Prompts (grpo): `id`, `prompt` and the grader's columns.
-            Demonstrations (sft): `prompt` and `completion`. Pairs (reward_model, dpo): `id`, `subset`, `prompt`,
-            `chosen` and `rejected`. Unpaired (kto): `id`, `subset`, `prompt`, `completion` and `label`.
+        train: rows in the form the algorithm learns from. Prompts (grpo, rloo, ppo): `id`, `prompt` and the grader's
+            columns. Demonstrations (sft): `prompt` and `completion`. Pairs (reward_model, dpo): `id`, `subset`,
+            `prompt`, `chosen` and `rejected`. Unpaired (kto): `id`, `subset`, `prompt`, `completion` and `label`.
         eval: held-out prompts to sample on: `id`, `prompt` and the grader's columns; none of them is in `train`.
         grade: (completion, row) -> Grade; None if there are no right or wrong answers. Both the reward and the
             evaluation call it.

@@ -33,7 +33,8 @@ def build_trainer(experiment: "Experiment") -> "Trainer":
 
 
 def list_arguments(experiment: "Experiment") -> dict[str, Any]:
-    """Arguments of GRPOTrainer and its subclasses; with generation=compact the sampling is models/generation.py's."""
+    """Arguments of TRL's trainers that sample. `rollout_func` is the sampling of models/generation.py, or None if TRL
+    samples; RLOOTrainer does not take it."""
     from datasets import Dataset
 
     from rlhf_exp.models.generation import build_rollout

@@ -4,6 +4,8 @@ import re
 import pytest
 
 from rlhf_exp.report import write_report
+from rlhf_exp.report.curves import list_curves
+from rlhf_exp.runs.load import load_run
 
 PLOTS = {"accuracy", "entropy", "kl", "length", "optimizer", "outcomes", "reward"}
 
@@ -98,6 +100,15 @@ def test_a_reward_model_gets_its_report(reward_dir):
     assert "<h2>Samples before" not in html
     assert "| dropped, equal answers | 0 | 7 | 7 |" in (reward_dir / "report.md").read_text()
     assert "duplicate" not in html
+
+
+def test_the_kl_in_the_loss_of_kto_is_not_drawn_as_one_per_token(dpo_dir, run_dir, edit_info):
+    def list_keys(folder):
+        return {key for curve in list_curves([load_run(folder)]) for key in curve.keys}
+
+    edit_info(dpo_dir, algo="kto", loss_type="kto")
+    assert {"probe/kl", "kl"} <= list_keys(run_dir)
+    assert "probe/kl" in list_keys(dpo_dir) and "kl" not in list_keys(dpo_dir)
 
 
 def test_a_policy_without_a_grader_gets_its_report(dpo_dir):

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 Scores = list[tuple[float, float]]
 
 BETA = 0.1
-"""DPO's own default, for policies that were not trained with DPO's beta. It scales all margins by the same factor, so
-accuracy does not depend on it, but loss and calibration do. (grpo's beta is something else, the weight of its KL.)"""
+"""The default of dpo and kto, for policies that were not trained with their beta. It scales all margins by the same
+factor, so accuracy does not depend on it, but loss and calibration do. (grpo's beta is something else, the weight of
+its KL.)"""
 
 
 def score_pairs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: "list[Row]", cfg: Config) -> Scores:
@@ -47,8 +48,8 @@ def implicit_rewards(
 ) -> Scores:
     """beta * (log policy(answer | prompt) - log reference(answer | prompt)) of each pair's two answers, in nats.
 
-    beta is DPO's own, or `BETA` after any other algorithm. Positive if the policy makes the answer more likely than the
-    reference does.
+    beta is the training's if that trains implicit rewards (dpo, kto), else `BETA`. Positive if the policy
+    makes the answer more likely than the reference does.
 
     Source: Rafailov et al. 2023 (arXiv:2305.18290), section 4: the reward for which the policy is optimal, without the
     term of the prompt, which is the same for both answers.

@@ -42,8 +42,8 @@ ANNOTATION = re.compile("<<[^<>]*>>")
 
 
 def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
-    """Load the rows to train on and the held-out rows: sft learns from the gold answers, grpo and ppo from prompts.
-    `train` is empty if it will be made from samples."""
+    """Load the rows to train on and the held-out rows: sft learns from the gold answers, online algorithms from
+    prompts. `train` is empty if it will be made from samples."""
     check_template(cfg, tokenizer)
     task, (splits, facts) = cfg.task, read_splits(cfg.task)
     demonstrate, sampled = ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS, learns_from_samples(cfg)

@@ -7,7 +7,8 @@ A row as it is read, and the pair made of it (in chat form a text is a list of m
      "chosen": " Hello.", "rejected": " What?"}
 
 The prompt is what both dialogues share up to their last "\\n\\nAssistant:"; the answers follow it. White space around a
-turn is removed. reward_model and dpo learn from pairs, sft from the chosen answers, ppo and grpo from the prompts.
+turn is removed. reward_model and dpo learn from pairs, kto from both answers of each, sft from the chosen answers, and
+online algorithms from the prompts.
 
 Odd pairs are counted by kind and subset in the run's data.json: pairs.py says which are dropped, and which are kept.
 Dropped too are pairs of more tokens than task.max_length or the model's context (`over_long`): truncated, they would

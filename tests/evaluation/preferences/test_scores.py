@@ -133,11 +133,12 @@ def test_the_implicit_rewards_of_the_reference_itself_are_0():
     assert implicit_rewards(policy, policy, TOKENIZER, PAIRS, make_config("algo=dpo")) == [(0.0, 0.0)] * len(PAIRS)
 
 
-def test_beta_is_dpos_own_and_a_tenth_after_any_other_algorithm():
+@pytest.mark.parametrize("algo", ["dpo", "kto"])
+def test_beta_is_that_of_the_training_and_a_tenth_without_implicit_rewards(algo):
     models = [make_model(AutoModelForCausalLM, seed=seed) for seed in (0, 1)]
     tenth = implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config("algo=sft"))
-    assert implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config("algo=dpo")) == tenth
-    half = implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config("algo=dpo", "algo.args.beta=0.5"))
+    assert implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config(f"algo={algo}")) == tenth
+    half = implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config(f"algo={algo}", "algo.args.beta=0.5"))
     assert [x for pair in half for x in pair] == pytest.approx([5 * x for pair in tenth for x in pair])
 
 
