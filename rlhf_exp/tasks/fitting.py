@@ -25,8 +25,8 @@ BATCH = 1024  # rows that are tokenized together
 
 
 class Taken(NamedTuple):
-    """The rows that fit into `limit` tokens, and how many before the last of them did not; `shortest`: the tokens of
-    the shortest row of all these, without room for a completion."""
+    """The rows that fit into `limit` tokens, and how many before the last of them did not. `shortest`: the tokens of
+    the shortest prompt that would fit with less room for a completion, or if none would, of the shortest row."""
 
     rows: list[Any]
     over_long: int = 0
@@ -45,9 +45,9 @@ def take_fitting(
             batch = rows[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
             prompts, several = [row["prompt"] for row in batch], [tuple(row[key] for key in answers) for row in batch]
             for row, tokens in zip(batch, measure(tokenizer, prompts, several), strict=True):
-                longest = max(tokens.answers, default=0)
-                shortest = min(shortest, tokens.prompt + longest)
-                if tokens.prompt + max(room, longest) <= limit:
+                whole = tokens.prompt + max(tokens.answers, default=0)
+                shortest = min(shortest, tokens.prompt if whole <= limit else whole)
+                if max(tokens.prompt + room, whole) <= limit:
                     taken.append(row)
             looked_at += len(batch)
             bar.update(len(batch))
@@ -72,10 +72,8 @@ def refuse_few(cfg: Config, taken: Taken, split: str, key: str, wanted: int | No
     if not have and not taken.over_long:
         return [f"{source}: its {split} split is empty"]
     if not have and (left := taken.limit - taken.shortest) > 0:
-        few = (
-            f"the shortest row of the {split} split has {taken.shortest} tokens, which leaves too few of {taken.limit}"
-        )
-        return [f"max_tokens={cfg.max_tokens}: {few}; allowed is 1 to {left}"]
+        few = f"the shortest prompt of the {split} split has {taken.shortest} tokens"
+        return [f"max_tokens={cfg.max_tokens}: {few}, which leaves too few of {taken.limit}; allowed is 1 to {left}"]
     if not have:
         none = f"{source}: none of the {taken.over_long} rows of its {split} split fits into {taken.limit} tokens"
         remedy = "raise task.max_length, or take" if hasattr(cfg.task, "max_length") else "take"

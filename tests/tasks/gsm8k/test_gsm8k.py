@@ -201,7 +201,7 @@ def measure(row):
 def test_a_budget_that_leaves_no_row_is_refused_with_what_is_allowed(rows):
     shortest = min(len(row["prompt"].encode()) for row in load(rows).train)
     assert refuse(rows, "max_tokens=230", tokenizer=build_tokenizer(context=240), lines=2) == (
-        f"max_tokens=230: the shortest row of the train split has {shortest} tokens, which leaves too few of 240;"
+        f"max_tokens=230: the shortest prompt of the train split has {shortest} tokens, which leaves too few of 240;"
         f" allowed is 1 to {240 - shortest}"
     )
     none = (

@@ -241,6 +241,23 @@ def test_a_limit_that_leaves_nothing_is_named(config, tmp_path):
     ]
 
 
+def test_the_largest_budget_that_a_prompt_leaves_room_for_is_named(config):
+    def load(budget):
+        return load_task(config("dpo", {"max_tokens": budget, "eval.rows": 1, "task.train_rows": 1}), PLAIN)
+
+    with pytest.raises(ConfigError) as error:
+        load(511)
+    [line] = error.value.problems
+    most = int(line.rpartition(" ")[2])
+    assert line == (
+        f"max_tokens=511: the shortest prompt of the test split has {512 - most} tokens, which leaves too few of 512;"
+        f" allowed is 1 to {most}"
+    )
+    assert len(load(most).pairs) == 1
+    with pytest.raises(ConfigError):
+        load(most + 1)
+
+
 def test_the_synthetic_pairs_serve_without_a_file(config):
     task = load_task(
         config("dpo", {"task.source": "generated", "task.path": None, "task.train_rows": 100, "eval.rows": 512}), PLAIN
