@@ -108,6 +108,11 @@ def test_our_own_keys_pass_through(name):
             )
             for algo, order in [("dpo", "group_by_length"), ("reward_model", "batch_rebalance")]
         ),
+        (
+            ["algo=kto", "+algo.args.train_sampling_strategy=group_by_length"],
+            "algo.args.train_sampling_strategy=group_by_length: not with algo=kto, since its rows have no one length;"
+            " leave it out",
+        ),
         (["reward.weights.outcome=inf"], "reward.weights.outcome=inf: must be a number >= -1000, <= 1000"),
         (["algo.args.temperature=nan"], "algo.args.temperature=nan: must be a number > 0, <= 10"),
         (

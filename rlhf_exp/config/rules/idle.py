@@ -72,6 +72,10 @@ def _check_order(algo: str, order: str) -> list[str]:
     if ALGORITHMS[algo].online and order != "random":
         way = "leave it out: algo.args.shuffle_dataset says whether rows are shuffled"
         return [f"{line}: has no effect with algo={algo}; {way}"]
-    if ALGORITHMS[algo].learns_from == PAIRS and order not in ("random", "sequential"):
+    if order in ("random", "sequential"):
+        return []
+    if ALGORITHMS[algo].unpaired:
+        return [f"{line}: not with algo={algo}, since its rows have no one length; leave it out"]
+    if ALGORITHMS[algo].learns_from == PAIRS:
         return [f"{line}: not with algo={algo}, since a pair has no one length; must be random or sequential"]
     return []
