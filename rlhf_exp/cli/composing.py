@@ -23,6 +23,7 @@ from rlhf_exp.runs.plan import check_run_folder
 
 # Nothing is trained here, so no value that depends on the model's size may be asked for.
 UNTRAINED = [f"algo.args.{name}=1" for name in BY_SIZE if name != "steps_per_generation"]
+UNTRAINED.append("algo.args.per_device_train_batch_size=2")  # kto is refused with a single row
 
 
 def compose_command(command: str, defaults: list[str], arguments: list[str]) -> Config:
