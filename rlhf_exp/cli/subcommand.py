@@ -27,6 +27,10 @@ class Failed(Exception):
     """An error while a folder was claimed: one line that says which, and where the traceback is."""
 
 
+class Done(Exception):
+    """A flag such as --version has printed all that was asked for."""
+
+
 def run_command(
     work: Callable[[list[str]], int | None], arguments: list[str] | None, usage: Callable[[], str], command: str = ""
 ) -> int:
@@ -57,6 +61,8 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return Stop.of(error).status
     except Failed as error:
         say(f"{where}{error}", command)
+    except Done:
+        return 0
     except (Exception, SystemExit) as error:  # before a folder was claimed
         traceback.print_exc()
         say(f"{where}failed: {name_error(error)}", command)
@@ -69,7 +75,10 @@ def parse_flags(parser: ArgumentParser, arguments: list[str] | None = None) -> N
     def refuse(message: str) -> None:
         raise ConfigError([f"{message}; see --help"])
 
-    parser.error = refuse
+    def leave(status: int = 0, message: str | None = None) -> None:
+        raise Done
+
+    parser.error, parser.exit = refuse, leave
     return parser.parse_args(arguments)
 
 

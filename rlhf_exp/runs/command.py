@@ -24,7 +24,7 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[st
         return [], []
     overrides = OmegaConf.to_container(OmegaConf.load(saved / "overrides.yaml"))
     dropped = {*typed, "resume", "output_dir", "dry_run"}
-    kept = [text for text in overrides if name_key(text) not in dropped]
+    kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2
     hydra = OmegaConf.load(saved / "hydra.yaml")
     studies = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
     if not studies:

@@ -486,6 +486,21 @@ def test_help_names_every_group_option_and_key():
     assert len(text.splitlines()) < 50
 
 
+def test_resume_with_an_argument_typed_again(command, runs):
+    """With its plus or without it, the argument that the run added is there once."""
+    assert command("output_dir=there", "+algo.args.top_k=7") == (0, [])
+    Path("there/run.json").write_text("{}")
+    leave_checkpoint(Path("there"))
+    for typed in ("+algo.args.top_k=7", "algo.args.top_k=7"):
+        assert command("resume=there", typed) == (0, [])
+        assert runs[-1][0].algo.args["top_k"] == 7
+
+
+def test_version_is_a_success(command_line, tmp_path):
+    done = command_line("--version", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Hydra 1.")
+
+
 @pytest.mark.parametrize("argument", ["--help", "leraning_rate=1", "max_tokens=0", "task=hh_rlhf"])
 def test_help_and_refusals_import_no_ml_library(argument):
     code = (

@@ -242,3 +242,8 @@ def test_a_target_kl_is_refused_with_sampling_that_its_kl_does_not_know(argument
         f"algo.args.{argument}: not with algo.target_kl=6, which is steered to by a KL of temperature, top_p and top_k"
         " alone; leave one of the two out"
     ]
+
+
+@pytest.mark.parametrize("algo", ["grpo", "sft", "dpo"])
+def test_the_loss_may_be_left_to_trl(algo):
+    assert "loss_type" not in compose_config([f"algo={algo}", "~loss_type"]).algo.args

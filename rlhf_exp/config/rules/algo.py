@@ -17,7 +17,7 @@ def check_algo(cfg: Config) -> list[str]:
             f"algo={algo}: needs {need}, and task={task} has none; tasks with {need.split()[-1]}:"
             f" {', '.join(tasks) or 'none yet'}; algorithms for task={task}: {', '.join(fitting)}"
         )
-    losses, chosen = row.losses, cfg.algo.args.get("loss_type")
+    losses, chosen = row.losses, cfg.algo.args.get("loss_type", [])  # left out: TRL's default
     for loss in chosen if isinstance(chosen, list) else [chosen]:
         if losses and loss not in losses:
             problems.append(f"loss_type={show(loss)}: not a loss of algo={algo}, {one_of(loss, losses)}")
@@ -33,7 +33,7 @@ def check_algo(cfg: Config) -> list[str]:
 
 def _check_neighbours(cfg: Config) -> list[str]:
     """Whether TRL's kto has neighbouring rows in each batch, in the order in which it joined them for its KL."""
-    if not ALGORITHMS[cfg.algo.name].unpaired or cfg.algo.args.get("loss_type") != "kto":
+    if not ALGORITHMS[cfg.algo.name].unpaired or cfg.algo.args.get("loss_type", "kto") != "kto":
         return []
     rows, order = (cfg.algo.args.get(name) for name in ("per_device_train_batch_size", "train_sampling_strategy"))
     key, way, problems = "algo.args", "or algo.args.loss_type=apo_zero_unpaired", []
