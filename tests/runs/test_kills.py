@@ -16,4 +16,4 @@ def test_a_killed_run_resumes_to_the_same_result_whether_or_not_it_was_saving():
         [sys.executable, "bench/kills.py", "--kills", "2", "--seed", "5"],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
-    assert "2 of 2 went on to the same result" in done.stdout, done.stdout + done.stderr
+    assert "2 of 2 reached the same result" in done.stdout, done.stdout + done.stderr
