@@ -39,7 +39,7 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0) -> int:
 
 
 def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
-    by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False)["output_dir"]  # the user has not named the folder
+    by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False).get("output_dir", "")  # the user names no folder
     config = parse(cfg, settings.overrides.task, [find_missing_weights, check_run_folder])
     print(f"{_describe(config)}: {config.output_dir}", flush=True)
     prepare_hub(config)

@@ -496,6 +496,12 @@ def test_resume_with_an_argument_typed_again(command, runs):
         assert runs[-1][0].algo.args["top_k"] == 7
 
 
+def test_a_config_that_is_no_experiment_is_refused_by_its_keys(command):
+    status, lines = command("-cn", "online")
+    assert status == 2
+    assert "rlhf_exp: output_dir: missing; it has no default" in lines
+
+
 def test_version_is_a_success(command_line, tmp_path):
     done = command_line("--version", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Hydra 1.")
