@@ -19,6 +19,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
 from rlhf_exp.config.resolvers import register_resolvers
+from rlhf_exp.config.rules.algo import find_other_losses
 from rlhf_exp.config.rules.conflicts import find_conflicts
 from rlhf_exp.config.rules.paths import find_missing_files
 from rlhf_exp.config.schema import Config
@@ -62,7 +63,7 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
     # A default that is not known is null; find_conflicts then says why.
     config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
     if not found:
-        found = find_unread_rates(cfg, typed) + find_conflicts(config)
+        found = find_unread_rates(cfg, typed) + find_other_losses(config, typed) + find_conflicts(config)
         found += [problem for check in (find_missing_files, *further) for problem in check(config)]
     if found:
         raise ConfigError(dict.fromkeys(found))

@@ -1,5 +1,7 @@
 """Refuses a task without the data that the algorithm needs, a wrong loss, and what TRL would refuse only later."""
 
+from collections.abc import Sequence
+
 from rlhf_exp.algorithms import ALGORITHMS, TRL_SAMPLING
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.values import one_of, show
@@ -17,10 +19,10 @@ def check_algo(cfg: Config) -> list[str]:
             f"algo={algo}: needs {need}, and task={task} has none; tasks with {need.split()[-1]}:"
             f" {', '.join(tasks) or 'none yet'}; algorithms for task={task}: {', '.join(fitting)}"
         )
-    losses, chosen = row.losses, cfg.algo.args.get("loss_type", [])  # left out: TRL's default
+    chosen = cfg.algo.args.get("loss_type", [])  # left out: TRL's default
     for loss in chosen if isinstance(chosen, list) else [chosen]:
-        if losses and loss not in losses:
-            problems.append(f"loss_type={show(loss)}: not a loss of algo={algo}, {one_of(loss, losses)}")
+        if row.losses and loss not in row.losses:
+            problems.append(_refuse_loss(loss, algo))
     problems += _check_sync(cfg) + _check_neighbours(cfg)
     if cfg.generation.method == "compact":
         problems += [
@@ -29,6 +31,19 @@ def check_algo(cfg: Config) -> list[str]:
             if cfg.algo.args.get(name) is not None
         ]
     return problems
+
+
+def find_other_losses(cfg: Config, overrides: Sequence[str]) -> list[str]:
+    """A line for a typed loss of another algorithm that has one loss without a name: it leaves `loss_type` out."""
+    typed = [text.partition("=")[2] for text in overrides if text.startswith("loss_type=")]
+    unnamed = [name for name, row in ALGORITHMS.items() if not row.losses and name != cfg.algo.name]
+    return [_refuse_loss(loss, cfg.algo.name) for loss in typed if loss in unnamed]
+
+
+def _refuse_loss(loss: object, algo: str) -> str:
+    losses = ALGORITHMS[algo].losses
+    allowed = one_of(loss, losses) if losses else "which has one loss; leave it out"
+    return f"loss_type={show(loss)}: not a loss of algo={algo}, {allowed}"
 
 
 def _check_neighbours(cfg: Config) -> list[str]:
