@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from rlhf_exp.config.rules.owned import COPIES
+from rlhf_exp.config.rules.arguments import COPIES
 
 
 def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | None:

@@ -8,7 +8,7 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rlhf_exp.config.rules.groups import check_groups
+from rlhf_exp.config.rules.online import check_groups
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import inspect_arguments, load_config_class
 from rlhf_exp.config.trl_checks import find_argument_problems

@@ -33,6 +33,18 @@ def check_algo(cfg: Config) -> list[str]:
     return problems
 
 
+def check_task(cfg: Config) -> list[str]:
+    """Whether a task's own keys fit together, and the algorithm can learn from its samples."""
+    problems = [problem for key, task in cfg.task.list_sources() for problem in task.find_problems(key)]
+    samples = getattr(cfg.task, "samples", None)
+    if samples is not None and ALGORITHMS[cfg.algo.name].online:
+        fitting = ", ".join(name for name, row in ALGORITHMS.items() if not row.online)
+        problems.append(
+            f"task.samples={samples}: algo={cfg.algo.name} learns from samples of its own; allowed with {fitting}"
+        )
+    return problems
+
+
 def find_other_losses(cfg: Config, overrides: Sequence[str]) -> list[str]:
     """A line for a typed loss of another algorithm that has one loss without a name: it leaves `loss_type` out."""
     typed = [text.partition("=")[2] for text in overrides if text.startswith("loss_type=")]
@@ -55,7 +67,7 @@ def _check_neighbours(cfg: Config) -> list[str]:
     if rows == 1:
         line = "has no other row to take the KL from; must be at least 2"
         problems.append(f"{key}.per_device_train_batch_size=1: {line}, {way}")
-    if order == "random":  # idle.py refuses the others
+    if order == "random":  # check_idle refuses the others
         line = "the KL is taken from neighbours in a fixed order; leave it out"
         problems.append(f"{key}.train_sampling_strategy={show(order)}: {line}, {way}")
     return problems

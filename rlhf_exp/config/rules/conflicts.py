@@ -3,18 +3,12 @@
 find_conflicts(cfg)  ->  ["reward=model: needs reward.path, ..."]
 """
 
-from rlhf_exp.config.rules.algo import check_algo
-from rlhf_exp.config.rules.groups import check_groups
-from rlhf_exp.config.rules.grpo import check_grpo
-from rlhf_exp.config.rules.idle import check_idle
+from rlhf_exp.config.rules.algo import check_algo, check_task
+from rlhf_exp.config.rules.arguments import check_idle, check_owned, check_saving
 from rlhf_exp.config.rules.machine import check_machine
-from rlhf_exp.config.rules.model import check_model, check_size
-from rlhf_exp.config.rules.owned import check_owned
-from rlhf_exp.config.rules.peft import check_peft
-from rlhf_exp.config.rules.ppo import check_ppo
+from rlhf_exp.config.rules.model import check_model, check_peft, check_size
+from rlhf_exp.config.rules.online import check_groups, check_grpo, check_ppo
 from rlhf_exp.config.rules.reward import check_reward
-from rlhf_exp.config.rules.saving import check_saving
-from rlhf_exp.config.rules.task import check_task
 from rlhf_exp.config.schema import Config
 
 

@@ -1,4 +1,4 @@
-"""Rejects a model config without a usable source of weights, or of unknown size."""
+"""Rejects a model without a usable source of weights or of unknown size, and keys that contradict `peft=`."""
 
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.rules.paths import find_missing_models
@@ -40,3 +40,18 @@ def check_size(cfg: Config) -> list[str]:
             f" batches hang on it; set model.parameters=7e9 (as many as it has), or {', '.join(unknown)}"
         ]
     )
+
+
+def check_peft(cfg: Config) -> list[str]:
+    """Whether lora and quantization are set exactly if the chosen `peft=` has them."""
+    peft = cfg.peft
+    problems = []
+    if peft.lora is None and peft.name != "none":
+        problems.append(f"peft.lora=null: not with peft={peft.name}, which trains an adapter; use peft=none")
+    if peft.lora is not None and peft.name == "none":
+        problems.append("peft.lora: not with peft=none, which trains every weight; use peft=lora")
+    if not peft.quantization and peft.name == "qlora":
+        problems.append("peft.quantization: must say how with peft=qlora; use peft=lora for an adapter without it")
+    if peft.quantization and peft.name != "qlora":
+        problems.append(f"peft.quantization: not with peft={peft.name}; use peft=qlora")
+    return problems

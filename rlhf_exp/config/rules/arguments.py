@@ -1,4 +1,11 @@
-"""Refuses TRL's arguments that would have no effect, or only with another value of another argument."""
+"""Refuses TRL's arguments that have no effect, contradict another key of the config, or make resuming inexact.
+
+    owned_arguments(cfg)["seed"]     # Owned(value=0, instead="seed")
+"""
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS, PAIRS
 from rlhf_exp.config.schema import Config
@@ -36,6 +43,31 @@ READ_WITH = {
     "hub_": ("push_to_hub", (True,)),
 }
 
+COPIES = {
+    "seed": "seed",
+    "use_cpu": "device.use_cpu",
+    "bf16": "device.bf16",
+    "report_to": "logging.report_to",
+    "trust_remote_code": "model.trust_remote_code",
+    "max_completion_length": "max_tokens",
+}
+"""Arguments that have the value of a config key."""
+
+_INSTEAD = {"use_cpu": "device=cpu or device=cuda", "report_to": "logging=wandb, tensorboard or file"}
+"""What to use instead, if that key is chosen together with others."""
+
+# With any of these, a resumed run would differ from an uninterrupted one.
+INEXACT = {
+    "save_only_model": "no run could be resumed from its checkpoints; leave it out, or use algo.args.save_strategy=no",
+    "ignore_data_skip": "a resumed run would begin its epoch again; leave it out",
+}
+
+
+@dataclass(frozen=True)
+class Owned:
+    value: Any
+    instead: str
+
 
 def check_idle(cfg: Config) -> list[str]:
     """Whether each argument has an effect."""
@@ -66,6 +98,44 @@ def check_idle(cfg: Config) -> list[str]:
     return problems
 
 
+def check_saving(cfg: Config) -> list[str]:
+    """Whether checkpoints hold all that resuming needs, and are read in full."""
+    return [f"algo.args.{name}=true: {why}" for name, why in INEXACT.items() if cfg.algo.args.get(name) is True]
+
+
+def check_owned(cfg: Config) -> list[str]:
+    """Whether each argument has the value of its config key."""
+    args = cfg.algo.args
+    problems = _compare("algo.args", args, owned_arguments(cfg))
+    given, wanted = args.get("model_init_kwargs"), owned_model_arguments(cfg)
+    if not isinstance(given, dict):
+        return [*problems, f"algo.args.model_init_kwargs={show(given)}: must be a mapping of {', '.join(wanted)}"]
+    key = "algo.args.model_init_kwargs"
+    for name in [name for name in given if name not in wanted]:
+        way = f"use model.{name}" if name in vars(cfg.model) else "the measurements would load the model without it"
+        problems.append(f"{key}.{name}: no key but {', '.join(wanted)} is allowed; {way}")
+    return problems + _compare(key, given, wanted)
+
+
+def owned_arguments(cfg: Config) -> dict[str, Owned]:
+    """The value that each argument must have, by the config's own keys."""
+    found = {name: Owned(attrgetter(key)(cfg), _INSTEAD.get(name, key)) for name, key in COPIES.items()}
+    found["output_dir"] = Owned(f"{cfg.output_dir}/checkpoints", "output_dir")
+    found["reward_weights"] = Owned(list(cfg.reward.weights.values()), "reward.weights")
+    if not ALGORITHMS[cfg.algo.name].online:
+        del found["max_completion_length"], found["reward_weights"]
+    return found
+
+
+def owned_model_arguments(cfg: Config) -> dict[str, Owned]:
+    """The same for `model_init_kwargs`, with which TRL loads the policy, so that what is measured loads equally."""
+    return {
+        "dtype": Owned(cfg.model.dtype, "model.dtype"),
+        "attn_implementation": Owned(cfg.model.attn_implementation, "model.attn_implementation"),
+        "quantization_config": Owned(cfg.peft.quantization, "peft=qlora or peft.quantization"),
+    }
+
+
 def _check_order(algo: str, order: str) -> list[str]:
     """TRL's sampler of prompts ignores the order; transformers groups rows by the length of a single `input_ids`."""
     line = f"algo.args.train_sampling_strategy={order}"
@@ -79,3 +149,12 @@ def _check_order(algo: str, order: str) -> list[str]:
     if ALGORITHMS[algo].learns_from == PAIRS:
         return [f"{line}: not with algo={algo}, since a pair has no one length; must be random or sequential"]
     return []
+
+
+def _compare(place: str, given: dict[str, Any], wanted: dict[str, Owned]) -> list[str]:
+    return [
+        f"{place}.{name}={show(given[name]) if name in given else '(deleted)'}: is set by another key, to"
+        f" {show(owned.value)}; use {owned.instead}"
+        for name, owned in wanted.items()
+        if name not in given or given[name] != owned.value or type(given[name]) is not type(owned.value)
+    ]
