@@ -27,8 +27,8 @@ from rlhf_exp.cli.job import run_job
 from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.cli.sweep import list_jobs, refuse_jobs, report_study
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.overrides import check_overrides
-from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.errors import SIGNALLED, ConfigError, say
 from rlhf_exp.runs.lock import make_new_once
 from rlhf_exp.runs.stopping import Stop

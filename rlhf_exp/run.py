@@ -24,12 +24,12 @@ from rlhf_exp.models.loading import free_memory, load_tokenizer, resolve_model, 
 from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_start_model
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
+from rlhf_exp.runs.checkpoints import check_newest
 from rlhf_exp.runs.command import describe_stop
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import Stop, StopSignals, tell
-from rlhf_exp.runs.unfit import check_newest
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary

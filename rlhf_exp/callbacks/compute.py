@@ -20,8 +20,8 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp.errors import say
+from rlhf_exp.runs.checkpoints import WORK
 from rlhf_exp.runs.folder import write_json
-from rlhf_exp.runs.unfit import WORK
 
 
 class ComputeMeter(TrainerCallback):

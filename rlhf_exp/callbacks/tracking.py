@@ -18,10 +18,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.config.flat import flatten
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import FAILED, SIGNALLED, name_error, say
 from rlhf_exp.runs.load import Run, load_run
+from rlhf_exp.runs.settings import flatten
 
 if TYPE_CHECKING:
     from transformers import Trainer

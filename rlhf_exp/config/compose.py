@@ -11,14 +11,14 @@ from dataclasses import MISSING, fields
 from typing import Any, Literal, get_args, get_type_hints
 
 from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config import ROOT
+from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
+from rlhf_exp.config import ROOT, defaults, device
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
-from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.rules.algo import find_other_losses
 from rlhf_exp.config.rules.conflicts import find_conflicts
 from rlhf_exp.config.rules.paths import find_missing_files
@@ -39,6 +39,26 @@ def compose_config(overrides: Iterable[str] = (), further: Sequence[Check] = ())
     register_resolvers()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return parse(compose("config", overrides), overrides, further)
+
+
+def register_resolvers() -> None:
+    """Register what conf/ uses: the resolvers `${rlhf_exp.NAME:...}`, and the configs that come from the table of
+    algorithms. A second call changes nothing."""
+    resolvers = {
+        "default": defaults.resolve_default,
+        "rate": defaults.resolve_rate,
+        "use_cpu": lambda: device.cuda_major() == 0,
+        "attention": device.choose_attention,
+    }
+    for name, resolve in resolvers.items():
+        OmegaConf.register_new_resolver(f"rlhf_exp.{name}", resolve, replace=True)
+    # The config `learning_rates`, and a loss_type for each algorithm that has no files in conf/loss_type.
+    rates = {name: f"${{rlhf_exp.rate:{name}}}" for name in (*ALGORITHMS, *CRITIC_RATES)}
+    ConfigStore.instance().store("learning_rates", rates, package="model.learning_rate")
+    for name, row in ALGORITHMS.items():
+        if row.loss is not None or not row.losses:
+            loss = {"loss_type": row.loss} if row.loss else {}
+            ConfigStore.instance().store(name, loss, group="loss_type", package="algo.args")
 
 
 def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] = ()) -> Config:

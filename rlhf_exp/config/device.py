@@ -1,16 +1,25 @@
-"""Finds out without importing torch what the machine can do, for `device=auto` and the choice of attention.
+"""Finds out without importing torch what the machine can do, for `device=auto` and the choice of attention, and which
+versions of packages are installed.
 
 ${rlhf_exp.use_cpu:}     # in conf/device/auto.yaml
 """
 
 import ctypes
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-
-from rlhf_exp.config.versions import find_version
 
 _MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h; a device's handle is its number
 _AMPERE = 8  # major compute capability; the first with bfloat16
+
+
+@cache
+def find_version(package: str) -> str | None:
+    """The installed version; None if the package is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 @cache

@@ -4,6 +4,7 @@ refuse_key("algo.args.max_lenght", "dpo")   ->  "no such key; did you mean algo.
 refuse_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=qlora alone; use peft=lora"
 """
 
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -12,10 +13,8 @@ import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.flat import flatten
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.trl_ranges import RENAMED
+from rlhf_exp.config.trl_arguments import RENAMED, load_arguments
 from rlhf_exp.config.values import is_slip, list_names, nearest
 
 # Other words for the last part of a key; of several keys with one word the first that the algorithm has.
@@ -112,6 +111,11 @@ def _list_option(group: str, option: str) -> tuple[str, ...]:
     """The keys that conf/<group>/<option>.yaml sets, and those of the mappings that hold them."""
     values = yaml.safe_load((ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8"))
     values.pop("defaults", None)
-    parts = [key.split(".") for key in flatten(values)]
-    keys = (".".join(key[:depth]) for key in parts for depth in range(1, len(key) + 1))
-    return tuple(dict.fromkeys(f"{group}.{key}" for key in keys))
+    return tuple(_list_paths(values, f"{group}."))
+
+
+def _list_paths(values: dict[str, Any], path: str) -> Iterator[str]:
+    for name, value in values.items():
+        yield f"{path}{name}"
+        if isinstance(value, dict):
+            yield from _list_paths(value, f"{path}{name}.")

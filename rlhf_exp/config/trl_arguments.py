@@ -22,13 +22,19 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from rlhf_exp.algorithms import ALGORITHMS, load_object
+from rlhf_exp.config.device import find_version
 from rlhf_exp.config.values import fits
-from rlhf_exp.config.versions import find_version
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
 
 FILE = Path(__file__).parent.parent / "assets" / "trl_arguments.json"
 PACKAGES = ("trl", "transformers")  # TRL's config classes inherit from transformers'
+
+# transformers 5 silently ignores the old name if the new one is set too, and the configs set the new one.
+RENAMED = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
 
 _NAMES = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "None": type(None), "Any": Any}
 

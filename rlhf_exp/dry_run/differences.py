@@ -14,11 +14,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.defaults import list_defaults, read_settings
-from rlhf_exp.config.flat import flatten
-from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
+from rlhf_exp.runs.settings import flatten
 
 SAID_ELSEWHERE = ("output_dir", "dry_run", "resume", "model.path", "model.base", "model.name")
 

@@ -1,9 +1,11 @@
-"""Makes checkpoints atomic: written to a staging folder, listed in a manifest, then renamed. Imports no ML library.
+"""Makes checkpoints atomic: written to a staging folder, listed in a manifest, then renamed; and checks that they hold
+what a resumed run reads. Imports no ML library.
 
     with staged(run_dir / "checkpoints", "checkpoint-40") as staging:
         save_into(staging / "checkpoint-40")
     rotate(run_dir / "checkpoints", keep=1)
     find_checkpoint(run_dir)         # Found(path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
+    check_newest(run_dir, cfg)       # ["resume=outputs/x: checkpoint-40 cannot be resumed: optimizer.pt is missing"]
 
 A process may be killed, or a machine lose its power, between any two lines here: an earlier whole checkpoint is then
 still there.
@@ -19,12 +21,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
+
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 STAGING, REMOVING, UNUSABLE = ".saving", ".removing-", "unusable-"
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 """Errors of network and user-space file systems that cannot sync a folder to the disk."""
 NAME = re.compile(r"checkpoint-(\d+)")
+PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
 
 
 @dataclass
@@ -107,6 +113,36 @@ def tidy(folder: Path, newest: Path | None) -> None:
             aside = folder / f"{UNUSABLE}{path.name}"
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
+
+
+def list_needed(cfg: Config) -> list[tuple[str, ...]]:
+    """What a resumed run reads from a checkpoint; of several names in one entry, any will do."""
+    weights = ("model.safetensors", "model.safetensors.index.json")
+    needed = [weights if cfg.peft.lora is None else ("adapter_model.safetensors",)]
+    needed += [
+        (name,) for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", PROGRESS, WORK)
+    ]
+    needed += [(name,) for name in ALGORITHMS[cfg.algo.name].checkpoint_files]
+    if cfg.algo.args.get("use_adaptive_entropy"):
+        needed.append(("entropy_ctrl_state.json",))
+    if cfg.algo.args.get("sync_ref_model"):
+        needed.append((REFERENCE,))
+    return needed
+
+
+def explain_unfit(checkpoint: Path, cfg: Config) -> str | None:
+    """Which file is missing, without which training would silently resume as another run; None if none is missing."""
+    for names in list_needed(cfg):
+        if not any((checkpoint / name).is_file() for name in names):
+            return f"{names[0]} is missing"
+    return None
+
+
+def check_newest(run_dir: Path, cfg: Config) -> list[str]:
+    """A line if the checkpoint that a run would resume from is not fit for it."""
+    newest = find_checkpoint(run_dir).path
+    reason = newest and explain_unfit(newest, cfg)
+    return [f"resume={run_dir}: {newest.name} cannot be resumed: {reason}"] if reason else []
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:

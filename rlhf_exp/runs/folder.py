@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.errors import say
-from rlhf_exp.runs.environment import list_versions, read_command, read_commit
-from rlhf_exp.runs.memory import peak_memory_mb, reset_peak_memory
+from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 
 STAGES = {
     "load": "tokenizer, rows, rewards",

@@ -7,8 +7,6 @@ list_differing(list_settings(one), list_settings(other))     # [Differing("seed"
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from rlhf_exp.config.flat import flatten
-
 CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir",
                  "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm")  # fmt: skip
 """Keys that say where and how a run happens, not what it does: they are not settings."""
@@ -50,3 +48,14 @@ def list_differing(there: dict[str, str], here: dict[str, str], same: Collection
     names = dict.fromkeys([*here, *there])
     pairs = [Differing(name, there.get(name, "unset"), here.get(name, "unset")) for name in names if name not in same]
     return [pair for pair in pairs if pair.there != pair.here]
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "", separator: str = ".") -> dict[str, Any]:
+    """Each value by the path to it. Lists are values, and so are empty mappings."""
+    flat = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{name}{separator}", separator)
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

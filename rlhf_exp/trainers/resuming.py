@@ -18,7 +18,7 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.utils.data import Sampler
 
-from rlhf_exp.runs.unfit import PROGRESS, REFERENCE
+from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE
 from rlhf_exp.trainers.order import order_by_epoch
 from rlhf_exp.trainers.saving import WholeCheckpoints
 

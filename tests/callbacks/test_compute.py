@@ -10,7 +10,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.runs.unfit import WORK
+from rlhf_exp.runs.checkpoints import WORK
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer
 

@@ -9,9 +9,8 @@ from hydra.errors import MissingConfigException
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT, device
-from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.config.keys import known_keys
-from rlhf_exp.config.resolvers import register_resolvers
 from rlhf_exp.config.rules import machine
 from rlhf_exp.config.schema import REWARDS, TASKS
 from rlhf_exp.errors import ConfigError

@@ -4,8 +4,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.compose import parse
-from rlhf_exp.config.resolvers import register_resolvers
+from rlhf_exp.config.compose import parse, register_resolvers
 
 METHODS = {
     "compare_sft": ("sft", "nll"),

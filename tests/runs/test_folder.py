@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 
+from rlhf_exp.runs.environment import peak_memory_mb, reset_peak_memory
 from rlhf_exp.runs.folder import RunFolder, read_metrics
-from rlhf_exp.runs.memory import peak_memory_mb, reset_peak_memory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="peaks are reset through Linux's /proc")
 BLOCK_MB = 400

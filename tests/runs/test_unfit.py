@@ -8,8 +8,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.run import run
-from rlhf_exp.runs.checkpoints import staged
-from rlhf_exp.runs.unfit import WORK, explain_unfit, list_needed
+from rlhf_exp.runs.checkpoints import WORK, explain_unfit, list_needed, staged
 
 CASES = {
     "grpo": [],

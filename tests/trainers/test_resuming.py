@@ -18,8 +18,8 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.runs.checkpoints import explain_unfit
 from rlhf_exp.runs.folder import RunFolder, write_json
-from rlhf_exp.runs.unfit import explain_unfit
 from rlhf_exp.tasks import Task
 from rlhf_exp.train import train_from_checkpoint
 from rlhf_exp.trainers import build_trainer

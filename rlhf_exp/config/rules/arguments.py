@@ -1,6 +1,6 @@
 """Refuses TRL's arguments that have no effect, contradict another key of the config, or make resuming inexact.
 
-    owned_arguments(cfg)["seed"]     # Owned(value=0, instead="seed")
+owned_arguments(cfg)["seed"]     # Owned(value=0, instead="seed")
 """
 
 from dataclasses import dataclass
