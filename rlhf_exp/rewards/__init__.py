@@ -28,12 +28,14 @@ def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
     """
     from rlhf_exp.rewards.functions import load_function
 
-    return [
-        load_function(name, cfg.reward.functions[name], task)
-        if name in cfg.reward.functions
-        else import_module(f"rlhf_exp.rewards.{name}").build(cfg, task)
-        for name in cfg.reward.weights
-    ]
+    functions = []
+    for name in cfg.reward.weights:
+        if name in cfg.reward.functions:
+            functions.append(load_function(name, cfg.reward.functions[name], task))
+        else:
+            module = import_module(f"rlhf_exp.rewards.{name}")
+            functions.append(module.build(cfg, task) if hasattr(module, "build") else getattr(module, name))
+    return functions
 
 
 def score_completions(

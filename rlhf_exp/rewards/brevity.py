@@ -5,19 +5,11 @@
 Words are separated by white space. The maximum is 2.0, for a completion without words; 32 words earn 0.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlhf_exp.rewards import RewardFunction, read_text
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks import Task
+from rlhf_exp.rewards import read_text
 
 
-def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `brevity`; it needs no grader, so it works with any task."""
-
-    def brevity(prompts: list[Any], completions: list[Any], **_: Any) -> list[float]:
-        return [2 - len(read_text(completion).split()) / 16 for completion in completions]
-
-    return brevity
+def brevity(completions: list[Any], **columns: Any) -> list[float]:
+    """It needs no grader, so it works with any task."""
+    return [2 - len(read_text(completion).split()) / 16 for completion in completions]

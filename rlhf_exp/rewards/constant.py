@@ -23,8 +23,6 @@ class Keys:
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `constant`."""
-
     def constant(completions: list[Any], **columns: Any) -> list[float]:
         return [float(cfg.reward.constant.value)] * len(completions)
 

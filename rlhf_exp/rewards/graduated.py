@@ -20,14 +20,9 @@ seldom reaches by chance (half of the problems within 50%, a fifth within 10%): 
 those of the start model do. `python bench/farmers.py` measures every template.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlhf_exp.rewards import RewardFunction, read_text
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks import Task
-
+from rlhf_exp.rewards import read_text
 
 NEEDS = ("numbers", "target")
 
@@ -50,10 +45,6 @@ def score(completion: str, numbers: list[int], target: int) -> float:
     return 0.3 if 20 * error <= target else 0.2 if 10 * error <= target else 0.1
 
 
-def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `graduated`, only for Countdown."""
-
-    def graduated(completions: list[Any], numbers: list[list[int]], target: list[int], **columns: Any) -> list[float]:
-        return [score(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]
-
-    return graduated
+def graduated(completions: list[Any], numbers: list[list[int]], target: list[int], **columns: Any) -> list[float]:
+    """The score of each completion."""
+    return [score(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]

@@ -28,7 +28,6 @@ class Keys:
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `length_efficiency`."""
     most = cfg.reward.length_efficiency.tokens
     if cfg.max_tokens <= most:
         warnings.warn(

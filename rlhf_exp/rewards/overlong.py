@@ -40,7 +40,6 @@ def check(cfg: "Config") -> list[str]:
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `overlong`."""
     from trl.rewards import get_soft_overlong_punishment
 
     curriculum = getattr(cfg.algo, "curriculum", None)

@@ -18,32 +18,24 @@ Training logs the mean number of steps, right or wrong, as `process/steps`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlhf_exp.rewards import RewardFunction, read_text
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks import Task
+from rlhf_exp.rewards import read_text
 
 NEEDS = ("numbers", "target")
 
 
-def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `process`, only for Countdown."""
+def process(
+    completions: list[Any],
+    numbers: list[list[int]],
+    target: list[int],
+    log_metric: Callable[[str, float], None] | None = None,
+    **columns: Any,
+) -> list[float]:
+    """The score of each completion."""
     from rlhf_exp.rewards.steps import judge, weigh
 
-    def process(
-        completions: list[Any],
-        numbers: list[list[int]],
-        target: list[int],
-        log_metric: Callable[[str, float], None] | None = None,
-        **columns: Any,
-    ) -> list[float]:
-        rows = zip(completions, numbers, target, strict=True)
-        judged = [judge(read_text(completion), given, goal) for completion, given, goal in rows]
-        if log_metric is not None:
-            log_metric("process/steps", sum(len(found.verdicts) for found in judged) / len(judged))
-        return [weigh(found) for found in judged]
-
-    return process
+    judged = [judge(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]
+    if log_metric is not None:
+        log_metric("process/steps", sum(len(found.verdicts) for found in judged) / len(judged))
+    return [weigh(found) for found in judged]

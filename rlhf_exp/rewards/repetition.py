@@ -8,7 +8,7 @@ parts: look at the start model's own penalty in samples.jsonl before choosing a 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlhf_exp.config.ranges import within
 from rlhf_exp.rewards import RewardFunction
@@ -25,12 +25,8 @@ class Keys:
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `repetition`."""
     from trl.rewards import get_repetition_penalty_reward
 
-    punish = get_repetition_penalty_reward(cfg.reward.repetition.ngram_size, cfg.reward.repetition.max_penalty)
-
-    def repetition(completion_ids: list[list[int]], **columns: Any) -> list[float]:
-        return punish(completion_ids)
-
+    repetition = get_repetition_penalty_reward(cfg.reward.repetition.ngram_size, cfg.reward.repetition.max_penalty)
+    repetition.__name__ = "repetition"
     return repetition

@@ -2,7 +2,8 @@
 
 A reward is a module of this package and a file in conf/reward, both named as its weight in `reward.weights`. It has
 
-    build(cfg, task)    the reward function, see rewards/__init__.py
+    <name>(completions, ..., **columns)    the reward function, see rewards/__init__.py; or, to read more than a row,
+    build(cfg, task)                       which returns it
     NEEDS               optional, what it reads besides texts and tokens: columns of the task's rows, or "grade"
     Keys                optional, a dataclass of its own keys, which are under reward.<name>
     check(cfg)          optional, checks that keys fit together: one line per problem

@@ -55,8 +55,6 @@ def check(cfg: "Config") -> list[str]:
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `self_consistency`."""
-
     def self_consistency(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
         grades = grade_completions(task, completions, columns)
         return agree([json.dumps(prompt) for prompt in prompts], [grade.extracted for grade in grades])

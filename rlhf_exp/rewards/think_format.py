@@ -7,20 +7,11 @@ which byte-level tokenizers keep in decoding and word-level ones lose. A complet
 some chat templates write it, scores 0.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from rlhf_exp.rewards import RewardFunction
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks import Task
+from typing import Any
 
 
-def build(cfg: "Config", task: "Task") -> RewardFunction:
-    """The reward function `think_format`."""
+def think_format(completions: list[Any], **columns: Any) -> list[float]:
+    """TRL's reward of messages, or of plain texts as messages."""
     from trl.rewards import think_format_reward
 
-    def think_format(completions: list[Any], **columns: Any) -> list[float]:
-        return think_format_reward([[{"content": c.lstrip()}] if isinstance(c, str) else c for c in completions])
-
-    return think_format
+    return think_format_reward([[{"content": c.lstrip()}] if isinstance(c, str) else c for c in completions])

@@ -1,7 +1,7 @@
 import pytest
 
 from rlhf_exp.config.schema import TASKS
-from rlhf_exp.rewards.brevity import build
+from rlhf_exp.rewards.brevity import brevity
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,9 @@ from rlhf_exp.rewards.brevity import build
     ],
 )
 def test_every_sixteen_words_cost_one_point(completion, score):
-    assert build(None, None)(prompts=["use 8"], completions=[completion], numbers=[[8]]) == [score]
+    assert brevity(completions=[completion], numbers=[[8]]) == [score]
 
 
 def test_no_task_needs_a_grader_for_it():
-    assert build(None, None).__name__ == "brevity" in TASKS
-    assert build(None, None)(prompts=["a", "b"], completions=["x y", "x"]) == [1.875, 1.9375]
+    assert brevity.__name__ == "brevity" in TASKS
+    assert brevity(completions=["x y", "x"]) == [1.875, 1.9375]
