@@ -9,12 +9,13 @@ teach to end there; so are repetitions of the same text. The i-th correct comple
 wrong one, at most `task.sampling.per_prompt` times; `subset` is the outcome of the wrong one. A prompt whose
 completions are all correct or all wrong gives no pair, and is counted.
 
-One pair per prompt is held out. Pairs are split by prompt: a hash of the
-row's id, other than the one that made it a row to train on, puts 80 of 100 prompts into train, 8 into validation and
-12 into test.
+One pair per prompt is held out. Pairs are split by prompt: a hash of the row's id, other than the one that made it a
+row to train on, puts 80 of 100 prompts into train, 8 into validation and 12 into test.
 """
 
 import json
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -54,30 +55,24 @@ def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
     prompts, facts = sort_samples(samples), count_samples(samples)
     per_prompt = cfg.task.sampling.per_prompt
     if ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS:
-        train, held_out, made = _make_demonstrations(prompts, per_prompt), [], "demonstrations"
+        train, held_out, made = _list_rows(prompts, _make_demonstrations, per_prompt), [], "demonstrations"
         _require(train, f"{where}: no completion to learn from", facts)
     else:
-        train, made = _make_pairs(prompts, per_prompt, "train"), "pairs"
-        if ALGORITHMS[cfg.algo.name].unpaired:
-            train, made = _make_labelled(prompts, per_prompt, "train"), "labelled completions"
-        held_out = _make_pairs(prompts, 1, cfg.eval.split)  # one per prompt, so that they are independent
+        unpaired = ALGORITHMS[cfg.algo.name].unpaired
+        make, made = (_make_labelled, "labelled completions") if unpaired else (_make_pairs, "pairs")
+        train = _list_rows(prompts, make, per_prompt, "train")
+        held_out = _list_rows(prompts, _make_pairs, 1, cfg.eval.split)  # one per prompt, so that they are independent
         _require(train, f"{where}: no {'pair' if made == 'pairs' else 'completion'} in the train split", facts)
         _require(held_out, f"{where}: no pair in the {cfg.eval.split} split", facts)
     Random(cfg.task.data_seed).shuffle(train)
     train = train[: cfg.task.train_rows]
-    facts |= {f"{made.replace(' ', '_')}_train": len(train)} | (
-        {f"pairs_{cfg.eval.split}": len(held_out)} if held_out else {}
-    )
+    facts[f"{made.replace(' ', '_')}_train"] = len(train)
     note = f"samples: {describe_counts(facts)}; {len(train)} {made} to train on"
-    note += f", {len(held_out)}{' pairs' * (made != 'pairs')} held out" if held_out else ""
-    return replace(
-        task,
-        train=train,
-        pairs=held_out,
-        demonstrations=[],
-        notes=(*task.notes, note),
-        facts={**task.facts, "samples": facts},
-    )
+    if held_out:
+        facts[f"pairs_{cfg.eval.split}"] = len(held_out)
+        note += f", {len(held_out)}{' pairs' * (made != 'pairs')} held out"
+    notes, facts = (*task.notes, note), {**task.facts, "samples": facts}
+    return replace(task, train=train, pairs=held_out, demonstrations=[], notes=notes, facts=facts)
 
 
 def sort_samples(samples: list[Sample]) -> dict[str, Sorted]:
@@ -96,12 +91,13 @@ def count_samples(samples: list[Sample]) -> dict[str, int]:
     """Counts of prompts and completions. Each prompt is one of with_pairs, all_correct, all_wrong and none_ended, by
     its completions that were not cut off; `truncated` counts those that were."""
     prompts = sort_samples(samples).values()
+    kinds = Counter((bool(p.correct), bool(p.wrong)) for p in prompts)
     return {
         "prompts": len(prompts),
-        "with_pairs": sum(bool(p.correct and p.wrong) for p in prompts),
-        "all_correct": sum(bool(p.correct and not p.wrong) for p in prompts),
-        "all_wrong": sum(bool(p.wrong and not p.correct) for p in prompts),
-        "none_ended": sum(not p.correct and not p.wrong for p in prompts),
+        "with_pairs": kinds[True, True],
+        "all_correct": kinds[True, False],
+        "all_wrong": kinds[False, True],
+        "none_ended": kinds[False, False],
         "completions": len(samples),
         "truncated": sum(sample["truncated"] for sample in samples),
     }
@@ -109,14 +105,10 @@ def count_samples(samples: list[Sample]) -> dict[str, int]:
 
 def describe_counts(counts: dict[str, int]) -> str:
     """16 prompts: 9 with correct and wrong completions, 1 all correct, 6 all wrong, 0 without one that ended; ..."""
-    shown = [
-        f"{counts['with_pairs']} with correct and wrong completions",
-        f"{counts['all_correct']} all correct",
-        f"{counts['all_wrong']} all wrong",
-        f"{counts['none_ended']} without one that ended",
-    ]
-    cut = f"{counts['truncated']} of {counts['completions']} completions cut off and left out"
-    return f"{counts['prompts']} prompts: {', '.join(shown)}; {cut}"
+    return (
+        "{prompts} prompts: {with_pairs} with correct and wrong completions, {all_correct} all correct, {all_wrong} all"
+        " wrong, {none_ended} without one that ended; {truncated} of {completions} completions cut off and left out"
+    ).format_map(counts)
 
 
 def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sample]:
@@ -134,68 +126,49 @@ def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sam
     if evaluation["baseline"].get("split") != "train":
         held_out = f"its prompts are held out (eval.split={config.eval.split}), not to be learned from"
         raise ConfigError([f"{where}: {held_out}; make others: {make}"])
-    samples = [json.loads(line) for line in lines]
-    found, wanted = ("chat messages" if chat else "plain text" for chat in ("messages" in samples[0], _is_chat(task)))
+    samples, chat = [json.loads(line) for line in lines], not isinstance(task.eval[0]["prompt"], str)
+    found, wanted = ("chat messages" if form else "plain text" for form in ("messages" in samples[0], chat))
     if found != wanted:
         raise ConfigError([f"{where}: its prompts are {found}, those of this run {wanted}; see task.prompt"])
     return samples
 
 
-def _is_chat(task: Task) -> bool:
-    return not isinstance(task.eval[0]["prompt"], str)
-
-
-def _make_demonstrations(prompts: dict[str, Sorted], per_prompt: int) -> list[Row]:
+def _list_rows(
+    prompts: dict[str, Sorted], make: Callable[[Sorted, int], list[Row]], most: int, split: str | None = None
+) -> list[Row]:
+    """What `make` makes of the completions of each prompt in `split` (None: of every prompt), at most `most` times."""
     return [
-        {"id": f"{name} #{i}", "prompt": _read_prompt(sample), "completion": _read_completion(sample)}
+        {"id": f"{name} #{i}", **row}
         for name, sides in prompts.items()
-        for i, sample in enumerate(sides.correct[:per_prompt], 1)
+        # Not by the id alone: Countdown's rows are split by its hash already, which would put every pair into train.
+        if split in (None, split_of(f"pairs of {name}", SHARES))
+        for i, row in enumerate(make(sides, most), 1)
     ]
 
 
-def _make_pairs(prompts: dict[str, Sorted], per_prompt: int, split: str) -> list[Row]:
+def _make_demonstrations(sides: Sorted, most: int) -> list[Row]:
+    return [_read(sample, "completion") for sample in sides.correct[:most]]
+
+
+def _make_pairs(sides: Sorted, most: int) -> list[Row]:
     return [
-        {
-            "id": f"{name} #{i}",
-            "subset": rejected["outcome"],
-            "prompt": _read_prompt(chosen),
-            "chosen": _read_completion(chosen),
-            "rejected": _read_completion(rejected),
-        }
-        for name, sides in prompts.items()
-        if _split_of_prompt(name) == split
-        for i, (chosen, rejected) in enumerate(zip(sides.correct[:per_prompt], sides.wrong, strict=False), 1)
+        {"subset": rejected["outcome"], **_read(chosen, "chosen"), **_read(rejected, "rejected")}
+        for chosen, rejected in zip(sides.correct[:most], sides.wrong, strict=False)
     ]
 
 
-def _make_labelled(prompts: dict[str, Sorted], per_prompt: int, split: str) -> list[Row]:
-    """Of each prompt so many correct and so many wrong completions at most, whether it has both or one of them."""
+def _make_labelled(sides: Sorted, most: int) -> list[Row]:
+    """So many correct and so many wrong completions at most, whether the prompt has both or one of them."""
     return [
-        {
-            "id": f"{name} #{i}",
-            "subset": sample["outcome"],
-            "prompt": _read_prompt(sample),
-            "completion": _read_completion(sample),
-            "label": sample["outcome"] == "correct",
-        }
-        for name, sides in prompts.items()
-        if _split_of_prompt(name) == split
-        for i, sample in enumerate((*sides.correct[:per_prompt], *sides.wrong[:per_prompt]), 1)
+        {"subset": sample["outcome"], **_read(sample, "completion"), "label": sample["outcome"] == "correct"}
+        for sample in (*sides.correct[:most], *sides.wrong[:most])
     ]
 
 
-def _split_of_prompt(name: str) -> str:
-    # Not by the id alone: Countdown's rows are split by its hash already, which would put every pair into train.
-    return split_of(f"pairs of {name}", SHARES)
-
-
-def _read_prompt(sample: Sample) -> str | list[dict[str, str]]:
-    return sample.get("messages", sample["prompt"])
-
-
-def _read_completion(sample: Sample) -> str | list[dict[str, str]]:
-    """In the form of its prompt."""
-    return as_completion(sample["completion"], "messages" in sample)
+def _read(sample: Sample, name: str) -> Row:
+    """The prompt of a sample, and as `name` its completion, in the form of the prompt."""
+    prompt = sample.get("messages", sample["prompt"])
+    return {"prompt": prompt, name: as_completion(sample["completion"], "messages" in sample)}
 
 
 def _require(rows: list[Row], problem: str, facts: dict[str, int]) -> None:
