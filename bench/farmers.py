@@ -21,7 +21,7 @@ from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
 from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.tasks import Row, Task
 from rlhf_exp.tasks.countdown.rows import draw_problems, grade_row
-from rlhf_exp.tasks.prompts import encode_prompts
+from rlhf_exp.tasks.tokens import encode_prompts
 
 Completion = Callable[[str], str]
 """From an expression with its value, `8 * 7 - 3 = 53`, to a completion."""

@@ -20,7 +20,7 @@ from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.prompts import encode_prompts
+from rlhf_exp.tasks.tokens import encode_prompts
 
 
 def compare(name: str, ours: Callable[[], int], theirs: Callable[[], int], repeats: int) -> None:

@@ -1,4 +1,4 @@
-"""Measures the seconds to prepare HH-RLHF's pairs: read and split them, render a chat template, count tokens.
+"""Measures the seconds to prepare HH-RLHF's pairs: read and split them, render a chat template, render and count tokens.
 
     python -m bench.prepare_pairs --data ../shared/data/hh-rlhf --tokenizers ../shared/data/tokenizers
 
@@ -12,6 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
 from rlhf_exp.tasks.hh_rlhf.rows import build_row
-from rlhf_exp.tasks.lengths import count_tokens, render
+from rlhf_exp.tasks.tokens import measure, render
 
 SHARED = ROOT.parent / "shared" / "data"
 TOKENIZERS = {"gpt2": False, "qwen3": True}  # name: in chat form
@@ -48,12 +49,9 @@ def main() -> None:
         title = f"{name}: chat template" if chat else f"{name}: plain text"
         rows = [build_row(pair, chat) for pair in pairs]
         prompts, answers = [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
-        texts = report(title, n, lambda tokenizer=tokenizer, texts=(prompts, answers): render(tokenizer, *texts))
-        report(
-            f"{name}: count tokens",
-            n,
-            lambda texts=texts, tokenizer=tokenizer, chat=chat: count_tokens(tokenizer, *texts, chat),
-        )
+        texts = [*prompts, *(row["prompt"] + row[key] for row in rows for key in ("chosen", "rejected"))]
+        report(title, n, partial(render, tokenizer, texts))
+        report(f"{name}: render and count tokens", n, partial(measure, tokenizer, prompts, answers))
 
 
 def report(title: str, rows: int, step: Callable[[], Any]) -> Any:

@@ -15,7 +15,7 @@ from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.stats import wilson
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.prompts import encode_prompts
+from rlhf_exp.tasks.tokens import encode_prompts
 
 SEARCHERS = {
     "as it ships": [],

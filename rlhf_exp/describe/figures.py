@@ -14,7 +14,7 @@ from rlhf_exp.describe.examples import count_words
 from rlhf_exp.rewards import read_text
 from rlhf_exp.stats import Interval, mean_interval, share_interval
 from rlhf_exp.tasks.examples import Data, Example
-from rlhf_exp.tasks.lengths import Tokens
+from rlhf_exp.tasks.tokens import Tokens
 
 QUANTILES = (5, 25, 50, 75, 95)
 BUDGETS = (64, 128, 256, 512, 1024)

@@ -8,7 +8,7 @@ counts[0].prompt, counts[0].answers      # 31, (58, 12)
 from typing import TYPE_CHECKING
 
 from rlhf_exp.config.schema import Config
-from rlhf_exp.tasks.lengths import Tokens, measure
+from rlhf_exp.tasks.tokens import Tokens, measure
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -32,7 +32,7 @@ from rlhf_exp.evaluation.training_loss import explain_other_loss
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.folder import write_json, write_jsonl
-from rlhf_exp.tasks.prompts import encode_prompts
+from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rlhf_exp.config.schema import Config
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.stats import Interval, mean_interval
-from rlhf_exp.tasks.tokens import encode_demonstration
+from rlhf_exp.tasks.tokens import encode_row
 
 if TYPE_CHECKING:
     from rlhf_exp.tasks import Row
@@ -39,7 +39,7 @@ def score_demonstrations(
     """Score the completions on the tokens that SFTTrainer trains on, with the same truncation. A row whose prompt fills
     `max_length` has nothing to score and is left out, as in training."""
     most = cfg.algo.args.get("max_length")
-    encoded = [encode_demonstration(tokenizer, row) for row in rows]
+    encoded = [encode_row(tokenizer, row["prompt"], row["completion"]) for row in rows]
     cut = [(prompt, answer[: max(0, most - len(prompt))] if most else answer) for prompt, answer in encoded]
     kept = [row for row in cut if row[1]]
     logps = sum_logps(model, kept, tokenizer.pad_token_id, title=title)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks import Task
-    from rlhf_exp.tasks.tokens import Text
+    from rlhf_exp.tasks import Task, Text
 
 
 def check(cfg: "Config") -> list[str]:

@@ -30,8 +30,9 @@ def sample(cfg: Config, folder: Path, model: "ModelSource", tokenizer: "PreTrain
     from rlhf_exp.evaluation.metrics import summarise
     from rlhf_exp.experiment import Experiment
     from rlhf_exp.tasks import Task, find_rows
-    from rlhf_exp.tasks.prompts import check_budget, check_vocabulary, encode_prompts
+    from rlhf_exp.tasks.prompts import check_budget, check_vocabulary
     from rlhf_exp.tasks.sampled import count_samples
+    from rlhf_exp.tasks.tokens import encode_prompts
 
     if _is_finished(folder):
         return folder

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, name_source
-from rlhf_exp.tasks.lengths import measure
+from rlhf_exp.tasks.tokens import measure
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -1,12 +1,9 @@
-"""Encodes prompts as the model reads them, and refuses prompts that it cannot read.
+"""Refuses prompts that the model cannot read, that leave no room for an answer, or that are too few.
 
-prompt_ids = encode_prompts(tokenizer, task.eval)
 check_vocabulary(tokenizer, task)
 check_context(cfg, tokenizer, task)
 check_rows(cfg, task)
 """
-
-from typing import TYPE_CHECKING
 
 from transformers import PreTrainedTokenizerBase
 
@@ -14,25 +11,11 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import prompts_per_rollout
-
-if TYPE_CHECKING:
-    from rlhf_exp.tasks import Row, Task
+from rlhf_exp.tasks import Row, Task, prompts_per_rollout
+from rlhf_exp.tasks.tokens import encode_prompts
 
 
-def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> list[list[int]]:
-    """Token ids of each row's prompt; messages are rendered with the chat template."""
-    if not rows:
-        return []
-    if isinstance(rows[0]["prompt"], str):
-        return tokenizer([row["prompt"] for row in rows])["input_ids"]
-    return [
-        tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=True)["input_ids"]
-        for row in rows
-    ]
-
-
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: "Task") -> None:
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: Task) -> None:
     """Refuse prompts that the model cannot read: a word outside a closed vocabulary would silently become <unk>."""
     prompts = [row["prompt"] for row in [*task.train, *task.eval, *task.pairs] if isinstance(row["prompt"], str)]
     unknown = count_unknown(tokenizer, prompts)
@@ -59,7 +42,7 @@ def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> dic
     return counts
 
 
-def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: "Task") -> int | None:
+def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: Task) -> int | None:
     """Refuse a budget for which the longest prompt leaves no room, and a `max_length` that no answer to train on
     reaches. Returns the room for the budget, None for a reward model, which samples nothing."""
     row = ALGORITHMS[cfg.algo.name]
@@ -70,7 +53,7 @@ def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: "Task")
     return check_budget(cfg, tokenizer, task.eval)
 
 
-def check_rows(cfg: Config, task: "Task") -> None:
+def check_rows(cfg: Config, task: Task) -> None:
     """Refuse fewer prompts than one rollout takes: TRL would train on none of them, and report that it finished."""
     if ALGORITHMS[cfg.algo.name].online and len(task.train) < (needed := prompts_per_rollout(cfg)):
         raise ConfigError(
@@ -82,7 +65,7 @@ def check_rows(cfg: Config, task: "Task") -> None:
         )
 
 
-def check_budget(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> int:
+def check_budget(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> int:
     """Refuse a budget for which the longest prompt of these rows leaves no room; returns the room, in tokens."""
     longest = max(map(len, encode_prompts(tokenizer, rows)), default=0)
     room = tokenizer.model_max_length - longest
@@ -96,7 +79,7 @@ def check_budget(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: "list[Ro
     return room
 
 
-def _check_max_length(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: "list[Row]") -> None:
+def _check_max_length(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> None:
     """Refuse a length that every prompt fills alone, since TRL would then drop every row."""
     args = cfg.algo.args
     most, kept_whole = args.get("max_length"), args.get("completion_only_loss") is False

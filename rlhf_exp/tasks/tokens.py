@@ -1,75 +1,114 @@
-"""Encodes prompts with their answers exactly as TRL's RewardTrainer, DPOTrainer and SFTTrainer do.
+"""Renders, encodes and counts prompts with their answers, exactly as TRL's trainers tokenize them.
 
-    encode_answers(tokenizer, ["2 + 2 ="], [" 4"])      # [ids of "2 + 2 = 4<eos>"]
-    ids = encode_pair(tokenizer, {"prompt": "2 + 2 =", "chosen": " 4", "rejected": " 5"})
-    ids.prompt, ids.chosen, ids.rejected                # "2 + 2 =", " 4<eos>", " 5<eos>"
+    encode_prompts(tokenizer, task.eval)               # ids of each prompt, up to where its answer begins
+    encode_answers(tokenizer, ["2 + 2 ="], [" 4"])     # [ids of "2 + 2 = 4<eos>"]
+    encode_row(tokenizer, "2 + 2 =", " 4", " 5")       # ids of "2 + 2 =", of " 4<eos>" and of " 5<eos>"
+    measure(tokenizer, ["2 + 2 ="], [(" 4", " 5")])    # [Tokens(prompt=4, answers=(2, 2))]
 
-A text is a str, which gets the EOS text at its end as in training; or a list of messages, which the chat template
-ends. A reward model reads only the last token that is not padding, so the end must be the same as in training.
+A text is a str, whose answer gets the EOS text at its end as in training; or a list of messages, rendered with the chat
+template, which writes the special tokens itself, including the end. A reward model reads only the last token that is
+not padding, so the end must be the same as in training. All texts of one call have the same form.
 """
 
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
-from transformers import PreTrainedTokenizerBase
-from trl.data_utils import common_prefix_length
+from tqdm.auto import tqdm
 
-from rlhf_exp.tasks import Text
+from rlhf_exp.tasks import Row, Text
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-class PairIds(NamedTuple):
-    """Token ids of a pair; each answer continues after the prompt's ids."""
-
-    prompt: list[int]
-    chosen: list[int]
-    rejected: list[int]
+BATCH = 2048
 
 
-def encode_answers(tokenizer: PreTrainedTokenizerBase, prompts: list[Text], answers: list[Text]) -> list[list[int]]:
-    """Token ids of each prompt with its answer, of any length, as RewardTrainer makes them.
+class Tokens(NamedTuple):
+    """Tokens of a prompt, and of each answer with the end token; their sum is what a trainer sees."""
 
-    Args:
-        prompts, answers: all of the same form, str or lists of messages.
-    """
-    if not isinstance(prompts[0], str):
-        return [_encode(tokenizer, prompt + answer) for prompt, answer in zip(prompts, answers, strict=True)]
-    ended = [prompt + _end(tokenizer, answer) for prompt, answer in zip(prompts, answers, strict=True)]
-    return tokenizer(ended)["input_ids"]
+    prompt: int
+    answers: tuple[int, ...]
 
 
-def encode_demonstration(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any]) -> tuple[list[int], list[int]]:
-    """Token ids of a demonstration's prompt and completion, as SFTTrainer makes them: the completion starts where the
-    ids of the prompt alone and of both together diverge, as in `encode_pair`."""
-    prompt, completion = row["prompt"], row["completion"]
-    if isinstance(prompt, str):
-        completion = _end(tokenizer, completion)
-    alone = _encode(tokenizer, prompt, add_generation_prompt=True)
-    whole = _encode(tokenizer, prompt + completion)
-    start = common_prefix_length(alone, whole)
-    return whole[:start], whole[start:]
+def render(tokenizer: "PreTrainedTokenizerBase", texts: list[Text], ask: bool = False) -> list[str]:
+    """The texts that the model reads; with `ask` messages end where the model's turn begins."""
+    if not texts or isinstance(texts[0], str):
+        return texts
+    return tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=ask)
 
 
-def encode_pair(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any]) -> PairIds:
-    """Token ids of one pair, as DPOTrainer makes them: an answer starts where its ids and the prompt's diverge.
+def encode(tokenizer: "PreTrainedTokenizerBase", texts: list[Text], ask: bool = False) -> list[list[int]]:
+    """The token ids of each rendered text."""
+    if not texts:
+        return []
+    return tokenizer(render(tokenizer, texts, ask), add_special_tokens=isinstance(texts[0], str))["input_ids"]
+
+
+def encode_prompts(tokenizer: "PreTrainedTokenizerBase", rows: list[Row]) -> list[list[int]]:
+    """Token ids of each row's prompt."""
+    return encode(tokenizer, [row["prompt"] for row in rows], ask=True)
+
+
+def encode_answers(tokenizer: "PreTrainedTokenizerBase", prompts: list[Text], answers: list[Text]) -> list[list[int]]:
+    """Token ids of each prompt with its answer, of any length, as RewardTrainer makes them."""
+    return encode(tokenizer, [_join(tokenizer, *texts) for texts in zip(prompts, answers, strict=True)])
+
+
+def encode_row(tokenizer: "PreTrainedTokenizerBase", prompt: Text, *answers: Text) -> tuple[list[int], ...]:
+    """Token ids of a prompt and of its answers, as SFTTrainer makes them of a completion and DPOTrainer of a pair: an
+    answer starts where the ids of the prompt alone and of both together diverge.
 
     That is not always the end of the prompt: tokens can merge across it, and a chat template can write a prompt without
-    an answer differently from one with an answer. Both answers start at the earlier of their two places.
+    an answer differently from one with an answer. Both answers of a pair start at the earlier of their two places.
     """
-    prompt, chosen, rejected = row["prompt"], row["chosen"], row["rejected"]
-    if isinstance(prompt, str):
-        chosen, rejected = _end(tokenizer, chosen), _end(tokenizer, rejected)
-    alone = _encode(tokenizer, prompt, add_generation_prompt=True)
-    with_chosen, with_rejected = _encode(tokenizer, prompt + chosen), _encode(tokenizer, prompt + rejected)
-    start = min(common_prefix_length(alone, with_chosen), common_prefix_length(alone, with_rejected))
-    return PairIds(alone[:start], with_chosen[start:], with_rejected[start:])
+    from trl.data_utils import common_prefix_length
+
+    alone = encode(tokenizer, [prompt], ask=True)[0]
+    wholes = encode(tokenizer, [_join(tokenizer, prompt, answer) for answer in answers])
+    start = min(common_prefix_length(alone, whole) for whole in wholes)
+    return alone[:start], *(whole[start:] for whole in wholes)
 
 
-def _end(tokenizer: PreTrainedTokenizerBase, answer: str) -> str:
-    return answer if answer.endswith(tokenizer.eos_token) else answer + tokenizer.eos_token
+def measure(tokenizer: "PreTrainedTokenizerBase", prompts: list[Text], answers: list[tuple[Text, ...]]) -> list[Tokens]:
+    """The tokens of each prompt and of its answers, of which there may be none. An answer counts the tokens of both
+    together minus those of its prompt.
 
-
-def _encode(tokenizer: PreTrainedTokenizerBase, text: Text, add_generation_prompt: bool = False) -> list[int]:
-    if isinstance(text, str):
-        return tokenizer(text)["input_ids"]
-    return tokenizer.apply_chat_template(text, add_generation_prompt=add_generation_prompt, return_dict=True)[
-        "input_ids"
+    A whole that begins with its prompt is counted as prompt plus rest, so the prompt is tokenized once. A tokenizer
+    that merges across that border would give one token less for the whole; those of GPT-2 and Qwen3 never do on
+    HH-RLHF's 8,486 pairs.
+    """
+    plain = isinstance(prompts[0], str)
+    alone = render(tokenizer, prompts, ask=True)
+    joined = [prompt + answer for prompt, several in zip(prompts, answers, strict=True) for answer in several]
+    asked = [prompt for prompt, several in zip(alone, answers, strict=True) for _ in several]
+    pairs = list(zip(asked, render(tokenizer, joined), strict=True))
+    in_prompt = _count(tokenizer, alone, special=plain)
+    in_rest = _count(tokenizer, [whole.removeprefix(prompt) for prompt, whole in pairs], special=False)
+    counts = (
+        in_rest[whole.removeprefix(prompt)] + plain - (0 if whole.startswith(prompt) else in_prompt[prompt])
+        for prompt, whole in pairs
+    )
+    return [
+        Tokens(in_prompt[prompt], tuple(islice(counts, len(several))))
+        for prompt, several in zip(alone, answers, strict=True)
     ]
+
+
+def _count(tokenizer: "PreTrainedTokenizerBase", texts: list[str], special: bool) -> dict[str, int]:
+    """The number of tokens of each text; `special` says whether the tokenizer adds its special tokens."""
+    counts: dict[str, int] = {}
+    unique = list(dict.fromkeys(texts))
+    with tqdm(total=len(unique), desc="tokenizing", unit="text", leave=False, delay=2) as bar:
+        for start in range(0, len(unique), BATCH):
+            batch = unique[start : start + BATCH]
+            # verbose=False: texts longer than the model's context are counted here, and need no warning.
+            encoded = tokenizer(batch, add_special_tokens=special, return_attention_mask=False, verbose=False)
+            counts |= {text: len(ids) for text, ids in zip(batch, encoded["input_ids"], strict=True)}
+            bar.update(len(batch))
+    return counts
+
+
+def _join(tokenizer: "PreTrainedTokenizerBase", prompt: Text, answer: Text) -> Text:
+    """A prompt with its answer; a plain answer ends on the EOS text."""
+    ended = not isinstance(answer, str) or answer.endswith(tokenizer.eos_token)
+    return prompt + (answer if ended else answer + tokenizer.eos_token)

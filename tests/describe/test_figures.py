@@ -2,7 +2,7 @@ import pytest
 
 from rlhf_exp.describe.figures import measure
 from rlhf_exp.tasks.examples import Data, Example, Odd
-from rlhf_exp.tasks.lengths import Tokens
+from rlhf_exp.tasks.tokens import Tokens
 
 
 def pair(subset, split, prompt, chosen, rejected, turns=2):

@@ -17,7 +17,7 @@ from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.prompts import encode_prompts
+from rlhf_exp.tasks.tokens import encode_prompts
 
 TOKENIZER = build_trace_tokenizer()
 

@@ -19,7 +19,7 @@ from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.countdown.rows import split_of
-from rlhf_exp.tasks.tokens import encode_demonstration
+from rlhf_exp.tasks.tokens import encode_row
 
 INIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
 ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "completion_only_loss": True}
@@ -73,7 +73,7 @@ def test_the_pair_loss_starts_at_ln_2():
 
 def test_a_completion_ends_with_the_end_token_once():
     tokenizer = build_byte_tokenizer()
-    prompt, completion = encode_demonstration(tokenizer, ROWS[0])
+    prompt, completion = encode_row(tokenizer, ROWS[0]["prompt"], ROWS[0]["completion"])
     assert tokenizer.decode(prompt) == "2 + 2 =" and tokenizer.decode(completion) == " 4<eos>"
 
 

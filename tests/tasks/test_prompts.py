@@ -4,7 +4,8 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary, encode_prompts
+from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
+from rlhf_exp.tasks.tokens import encode_prompts
 
 ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
 

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
-from rlhf_exp.tasks.tokens import encode_answers, encode_pair
+from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
 TOKENIZERS = Path(__file__).parents[3] / "shared" / "data" / "tokenizers"
 INIT = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
@@ -77,9 +77,9 @@ def test_pairs_are_the_tokens_of_the_dpo_trainer(name, architecture, rows, tmp_p
     trainer = DPOTrainer(
         model, ref_model=deepcopy(model), args=args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer
     )
-    ours = [encode_pair(tokenizer, row)._asdict() for row in rows]
-    columns = [trainer.train_dataset[f"{name}_ids"] for name in ("prompt", "chosen", "rejected")]
-    assert [tuple(ids.values()) for ids in ours] == list(zip(*columns, strict=True))
+    names = ("prompt", "chosen", "rejected")
+    ours = [encode_row(tokenizer, *(row[name] for name in names)) for row in rows]
+    assert ours == list(zip(*(trainer.train_dataset[f"{name}_ids"] for name in names), strict=True))
 
 
 def test_an_end_that_is_there_is_not_added_again():
@@ -91,6 +91,6 @@ def test_an_end_that_is_there_is_not_added_again():
 
 def test_tokens_that_merge_across_the_prompt_belong_to_the_answer():
     tokenizer = load("gpt2")
-    ids = encode_pair(tokenizer, PLAIN[2])
-    assert tokenizer.decode(ids.prompt) == "An"
-    assert tokenizer.decode(ids.rejected) == " undotted line<|endoftext|>"
+    prompt, _, rejected = encode_row(tokenizer, *PLAIN[2].values())
+    assert tokenizer.decode(prompt) == "An"
+    assert tokenizer.decode(rejected) == " undotted line<|endoftext|>"

@@ -15,10 +15,10 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.models.scoring import score_sequences, sum_logps
 from rlhf_exp.rewards import read_text
-from rlhf_exp.tasks.tokens import Text, encode_answers, encode_pair
+from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
 if TYPE_CHECKING:
-    from rlhf_exp.tasks import Row
+    from rlhf_exp.tasks import Row, Text
 
 Scores = list[tuple[float, float]]
 
@@ -55,8 +55,8 @@ def implicit_rewards(
     term of the prompt, which is the same for both answers.
     """
     beta = cfg.algo.args.get("beta", BETA) if ALGORITHMS[cfg.algo.name].has_implicit_rewards else BETA
-    encoded = [encode_pair(tokenizer, pair) for pair in pairs]
-    rows = [row for ids in encoded for row in ((ids.prompt, ids.chosen), (ids.prompt, ids.rejected))]
+    encoded = [encode_row(tokenizer, pair["prompt"], pair["chosen"], pair["rejected"]) for pair in pairs]
+    rows = [(prompt, answer) for prompt, *answers in encoded for answer in answers]
     policy_logps = sum_logps(policy, rows, tokenizer.pad_token_id, title="pairs, policy")
     reference_logps = sum_logps(reference, rows, tokenizer.pad_token_id, title="pairs, reference")
     rewards = [beta * (p - r) for p, r in zip(policy_logps, reference_logps, strict=True)]
@@ -92,7 +92,7 @@ def describe_pairs(
     ]
 
 
-def _read_prompt(prompt: Text) -> str:
+def _read_prompt(prompt: "Text") -> str:
     if isinstance(prompt, str):
         return prompt
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in prompt)

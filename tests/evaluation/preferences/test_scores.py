@@ -12,7 +12,7 @@ from rlhf_exp.evaluation.preferences.scores import describe_pairs, implicit_rewa
 from rlhf_exp.models import scoring
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
-from rlhf_exp.tasks.tokens import encode_answers, encode_pair
+from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
 TOKENIZER = build_byte_tokenizer()
 INIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 256,
@@ -95,7 +95,7 @@ def slow_logp(model, prompt, answer):
 def test_log_probabilities_equal_a_slow_loop(architecture, elements, monkeypatch):
     monkeypatch.setattr(scoring, "BATCH_ELEMENTS", elements)
     model = make_model(AutoModelForCausalLM, architecture)
-    rows = [(ids.prompt, ids.chosen) for ids in (encode_pair(TOKENIZER, pair) for pair in PAIRS)]
+    rows = [encode_row(TOKENIZER, pair["prompt"], pair["chosen"]) for pair in PAIRS]
     rows.append(([], [5, 6, 7]))
     slow = [slow_logp(deepcopy(model), *row) for row in rows]
     assert sum_logps(model, rows, TOKENIZER.pad_token_id) == pytest.approx(slow, rel=1e-5)

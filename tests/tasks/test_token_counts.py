@@ -7,7 +7,7 @@ from rlhf_exp.tasks.hh_rlhf.files import RawPair
 from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
 from rlhf_exp.tasks.hh_rlhf.rows import build_row
 from rlhf_exp.tasks.hh_rlhf.synthetic import generate_pairs
-from rlhf_exp.tasks.lengths import measure, render
+from rlhf_exp.tasks.tokens import measure, render
 
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"
 CHATML = (
@@ -30,6 +30,12 @@ def list_texts(chat):
     return [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
 
 
+def render_all(tokenizer, prompts, answers):
+    """The prompts as the model reads them, and each with each of its answers."""
+    wholes = [[prompt + answer for answer in several] for prompt, several in zip(prompts, answers, strict=True)]
+    return render(tokenizer, prompts, ask=True), [render(tokenizer, several) for several in wholes]
+
+
 def test_a_plain_answer_counts_with_its_end_token():
     for pair, (prompt, answers) in zip(PAIRS, measure(build_byte_tokenizer(), *list_texts(chat=False)), strict=True):
         assert prompt == len(pair.prompt)
@@ -39,7 +45,7 @@ def test_a_plain_answer_counts_with_its_end_token():
 @pytest.mark.parametrize("think", ["", "(hm)"])  # with a thought the whole dialogue does not begin with the prompt
 def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(think):
     tokenizer, texts = build_byte_tokenizer(CHATML.replace("THINK", think)), list_texts(chat=True)
-    prompts, wholes = render(tokenizer, *texts)
+    prompts, wholes = render_all(tokenizer, *texts)
     question = PAIRS[0].history[0][1]
     assert prompts[0] == f"<user>{question}</s><assistant>{think}"
     assert wholes[0] == [f"<user>{question}</s><assistant>{text}</s>" for text in (PAIRS[0].chosen, PAIRS[0].rejected)]
@@ -62,7 +68,7 @@ def test_real_tokenizers_count_as_they_tokenize_the_whole_text(name, chat):
     if not (REAL / name).is_dir():
         pytest.skip(f"no tokenizer at {REAL / name}")
     tokenizer, texts = AutoTokenizer.from_pretrained(REAL / name), list_texts(chat)
-    prompts, wholes = render(tokenizer, *texts)
+    prompts, wholes = render_all(tokenizer, *texts)
     for (prompt, answers), alone, both in zip(measure(tokenizer, *texts), prompts, wholes, strict=True):
         assert prompt == len(tokenizer(alone)["input_ids"])
         assert [prompt + n for n in answers] == [len(tokenizer(whole)["input_ids"]) + (not chat) for whole in both]
