@@ -1,4 +1,4 @@
-"""Measures the seconds to prepare HH-RLHF's pairs: read and split them, render a chat template, render and count tokens.
+"""Measures the seconds to prepare HH-RLHF's pairs: read and split them, render a chat template, and count tokens.
 
     python -m bench.prepare_pairs --data ../shared/data/hh-rlhf --tokenizers ../shared/data/tokenizers
 
