@@ -3,17 +3,16 @@
 write_page([Heading("A run", 1), Text("It went well."), Figures([(out / "plots/kl.png", "KL")])], out)
 """
 
-import base64
-import html
 import re
-from dataclasses import dataclass
+from base64 import b64encode
+from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 STYLE = Path(__file__).parent.parent / "assets" / "report.css"
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     text: str
     level: int = 2
 
@@ -21,22 +20,20 @@ class Heading:
         return f"{'#' * self.level} {_escape_markdown(self.text)}"
 
     def html(self) -> str:
-        return f"<h{self.level}>{_let_break(html.escape(self.text))}</h{self.level}>"
+        return f"<h{self.level}>{_let_break(escape(self.text))}</h{self.level}>"
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     text: str
 
     def markdown(self, out: Path) -> str:
         return _escape_markdown(self.text)
 
     def html(self) -> str:
-        return f"<p>{html.escape(self.text)}</p>"
+        return f"<p>{escape(self.text)}</p>"
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Columns in which all cells are numbers, or - for none, are aligned to the right, except the first, of names."""
 
     head: list[str]
@@ -49,10 +46,10 @@ class Table:
 
     def html(self) -> str:
         classes = [' class="n"' if numeric else "" for numeric in self._numeric()]
-        head = "".join(f"<th{c}>{html.escape(cell)}</th>" for c, cell in zip(classes, self.head, strict=True))
+        head = "".join(f"<th{c}>{escape(cell)}</th>" for c, cell in zip(classes, self.head, strict=True))
         rows = (
             "".join(
-                f"<td{c}>{_dim_bounds(html.escape(cell)) if c else _let_break(html.escape(cell))}</td>"
+                f"<td{c}>{_dim_bounds(escape(cell)) if c else _let_break(escape(cell))}</td>"
                 for c, cell in zip(classes, row, strict=True)
             )
             for row in self.rows
@@ -68,8 +65,7 @@ class Table:
         return [False, *numeric[1:]]
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """Pictures with a caption each; their paths are below the report's folder."""
 
     items: list[tuple[Path, str]]
@@ -81,15 +77,14 @@ class Figures:
 
     def html(self) -> str:
         figures = "\n".join(
-            f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,'
-            f'{base64.b64encode(path.read_bytes()).decode()}"><figcaption>{html.escape(caption)}</figcaption></figure>'
+            f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,'
+            f'{b64encode(path.read_bytes()).decode()}"><figcaption>{escape(caption)}</figcaption></figure>'
             for path, caption in self.items
         )
         return f'<div class="figures">\n{figures}\n</div>'
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     text: str
 
     def markdown(self, out: Path) -> str:
@@ -98,11 +93,10 @@ class Code:
         return f"{fence}text\n{self.text}\n{fence}"
 
     def html(self) -> str:
-        return f"<pre>{html.escape(self.text)}</pre>"
+        return f"<pre>{escape(self.text)}</pre>"
 
 
-@dataclass(frozen=True)
-class Callout:
+class Callout(NamedTuple):
     """A remark with its weight: ok, info, warning or error."""
 
     kind: str
@@ -115,13 +109,12 @@ class Callout:
         return f"> **{_escape_markdown(self.title)}** {_escape_markdown(self.text)}{code}".rstrip()
 
     def html(self) -> str:
-        code = f" <code>{html.escape(self.code)}</code>" if self.code else ""
-        body = f"<b>{html.escape(self.title)}</b> {html.escape(self.text)}{code}"
-        return f'<div class="callout {html.escape(self.kind)}">{body}</div>'
+        code = f" <code>{escape(self.code)}</code>" if self.code else ""
+        body = f"<b>{escape(self.title)}</b> {escape(self.text)}{code}"
+        return f'<div class="callout {escape(self.kind)}">{body}</div>'
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Two texts next to each other, each with a caption, below the text that both answer.
 
     `folded`: the page shows only the title until the reader opens it.
@@ -140,13 +133,13 @@ class Pair:
 
     def html(self) -> str:
         sides = "".join(
-            f'<div><div class="label">{html.escape(caption)}</div>{Code(text).html()}</div>'
+            f'<div><div class="label">{escape(caption)}</div>{Code(text).html()}</div>'
             for caption, text in zip(self.captions, self.texts, strict=True)
         )
         body = f'{Code(self.prompt).html()}<div class="pair">{sides}</div>'
         if self.folded:
-            return f"<details><summary>{html.escape(self.title)}</summary>{body}</details>"
-        return f'<div class="pair-title">{html.escape(self.title)}</div>{body}'
+            return f"<details><summary>{escape(self.title)}</summary>{body}</details>"
+        return f'<div class="pair-title">{escape(self.title)}</div>{body}'
 
 
 Block = Heading | Text | Table | Figures | Code | Callout | Pair
@@ -161,7 +154,7 @@ def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
     page.write_text(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(blocks[0].text)}</title>\n<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n"
+        f"<title>{escape(blocks[0].text)}</title>\n<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n",
         encoding="utf-8",
     )
