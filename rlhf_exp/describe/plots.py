@@ -7,7 +7,7 @@ draw_length_bias(figures, out)  ->  [(out/plots/longer_wins.png, caption)]
 from pathlib import Path
 from typing import Any
 
-from rlhf_exp.report.figure import BLUE, GREY, PALETTE, Picture, add_axes, name_rows, open_figure, plot_intervals
+from rlhf_exp.report.plots import BLUE, GREY, PALETTE, Picture, add_axes, name_rows, open_figure, plot_intervals
 
 
 def main_unit(figures: dict[str, Any]) -> str:

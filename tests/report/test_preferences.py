@@ -4,8 +4,8 @@ import pytest
 
 from rlhf_exp.evaluation.preferences.figures import summarise_preferences
 from rlhf_exp.report import write_report
-from rlhf_exp.report.figure import measure_errors
 from rlhf_exp.report.page import Callout, Figures, Pair, Table
+from rlhf_exp.report.plots import measure_errors
 from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.runs.load import load_run
 
