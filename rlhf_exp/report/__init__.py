@@ -20,15 +20,9 @@ def study_table(run_dirs: list[Path]) -> str:
     Raises:
         NotARun: as `write_report`.
     """
-    from rlhf_exp.report.compare import study_rows
-    from rlhf_exp.report.terminal import align
+    from rlhf_exp.report.compare import tabulate_study
 
-    rows = study_rows([load_run(path) for path in run_dirs])
-    if not rows:
-        return "No run was measured."
-    several = any("[" in cell for row in rows[1:] for cell in row[2:])
-    note = "In brackets: 95% t intervals over seeds." if several else "One seed for each setting: no intervals."
-    return "\n".join([*align(rows), note])
+    return tabulate_study([load_run(path) for path in run_dirs])
 
 
 def write_report(run_dirs: list[Path], out: Path) -> Path:

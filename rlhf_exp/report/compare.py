@@ -1,7 +1,7 @@
 """The report over several runs: one row per run, one row per setting over its seeds, and their curves.
 
 describe_runs([load_run(path) for path in paths], out)  ->  blocks; the plots are in out/plots
-study_rows(runs)  ->  the table over seeds that the terminal shows
+tabulate_study(runs)  ->  the table over seeds that the terminal shows
 
 A setting is the config without the seed (groups.py).
 """
@@ -31,6 +31,7 @@ from rlhf_exp.report.groups import find_shared, group_runs, sort_runs
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.pairwise import START, describe_differences
 from rlhf_exp.report.tables import Column, duration, fill, join_notes
+from rlhf_exp.report.terminal import align
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
 from rlhf_exp.runs.load import Run
 
@@ -73,12 +74,15 @@ def describe_runs(runs: list[Run], out: Path) -> list[Block]:
     return blocks
 
 
-def study_rows(runs: list[Run]) -> list[list[str]]:
-    """Header and rows: one per setting, with its seeds and the main figures over them; empty without measurements."""
+def tabulate_study(runs: list[Run]) -> str:
+    """A row per setting, with its seeds and the main figures over them, as plain text."""
     measured = _measured(group_runs(sort_runs(runs)))
-    columns = [column for column in list_columns(_flatten(measured)) if column.name in SHORT]
-    table = _table(measured, columns)
-    return [table.head, *table.rows] if table.rows else []
+    if not measured:
+        return "No run was measured."
+    table = _table(measured, [column for column in list_columns(_flatten(measured)) if column.name in SHORT])
+    several = any("[" in cell for row in table.rows for cell in row[2:])
+    note = "In brackets: 95% t intervals over seeds." if several else "One seed for each setting: no intervals."
+    return "\n".join([*align([table.head, *table.rows]), note])
 
 
 def _flatten(groups: Groups) -> list[Run]:

@@ -19,46 +19,45 @@ from rlhf_exp.runs.load import Run
 
 
 class Curve(NamedTuple):
-    """One plot, of metrics of the same unit; those without a label are one figure, which trainers name differently."""
+    """One plot with a panel for each unit. Metrics without a label are one figure, which trainers name differently."""
 
     name: str
-    caption: str
-    unit: str
-    keys: dict[str, str]  # metric: its label
+    caption: str  # {} is replaced by the units that are drawn
+    units: dict[str, dict[str, str]]  # unit: {metric: its label}
 
 
 NEARLY = 0.8
-LOSS = Curve("loss", "Loss in training", "nats", {"loss": ""})
+LOSS = Curve("loss", "Loss in training", {"nats": {"loss": ""}})
+PROBE_KL = Curve("kl", "KL to the start model", {"nats per token": {"probe/kl": "probe set, exact"}})
+KL = PROBE_KL._replace(units={"nats per token": {"probe/kl": "probe set, exact", "kl": "TRL's kl, on its samples"}})
 CURVES = (
-    Curve("reward", "Mean reward in training", "reward", {"reward": ""}),
-    Curve("token_accuracy", "Share of the tokens that the policy ranks first", "share", {"mean_token_accuracy": ""}),
-    Curve("pair_accuracy", "Share of the training pairs with the chosen answer first", "share",
-          {"accuracy": "", "rewards/accuracies": ""}),
-    Curve("margin", "Mean margin between chosen and rejected in training", "reward",
-          {"margin": "", "rewards/margins": ""}),
-    Curve("scores", "Rewards in training, over the answers of a batch", "reward",
-          {"mean_reward": "mean", "min_reward": "lowest", "max_reward": "highest"}),
-    Curve("implicit_rewards", "Implicit rewards in training: beta times the log ratio to the reference", "nats",
-          {"rewards/chosen": "chosen", "rewards/rejected": "rejected"}),
-    Curve("logps", "Log-probability of an answer in training", "nats per answer",
-          {"logps/chosen": "chosen", "logps/rejected": "rejected"}),
-    Curve("correct", "Correct share of the completions in training", "share", {"outcome/correct": ""}),
-    Curve("kl", "KL to the start model", "nats per token",
-          {"probe/kl": "probe set, exact", "kl": "TRL's kl, on its samples"}),
-    Curve("entropy", "Entropy of the policy", "nats per token",
-          {"probe/entropy": "probe set, exact", "entropy": "TRL's, on what it trained on"}),
-    Curve("length", "Mean completion length in training", "tokens", {"completions/mean_length": ""}),
+    Curve("reward", "Mean reward in training", {"reward": {"reward": ""}}),
+    Curve("token_accuracy", "Share of the tokens that the policy ranks first", {"share": {"mean_token_accuracy": ""}}),
+    Curve("pair_accuracy", "Share of the training pairs with the chosen answer first",
+          {"share": {"accuracy": "", "rewards/accuracies": ""}}),
+    Curve("margin", "Mean margin between chosen and rejected in training",
+          {"reward": {"margin": "", "rewards/margins": ""}}),
+    Curve("scores", "Rewards in training, over the answers of a batch",
+          {"reward": {"mean_reward": "mean", "min_reward": "lowest", "max_reward": "highest"}}),
+    Curve("implicit_rewards", "Implicit rewards in training: beta times the log ratio to the reference",
+          {"nats": {"rewards/chosen": "chosen", "rewards/rejected": "rejected"}}),
+    Curve("logps", "Log-probability of an answer in training",
+          {"nats per answer": {"logps/chosen": "chosen", "logps/rejected": "rejected"}}),
+    Curve("correct", "Correct share of the completions in training", {"share": {"outcome/correct": ""}}),
+    KL,
+    Curve("entropy", "Entropy of the policy",
+          {"nats per token": {"probe/entropy": "probe set, exact", "entropy": "TRL's, on what it trained on"}}),
+    Curve("length", "Mean completion length in training", {"tokens": {"completions/mean_length": ""}}),
 )  # fmt: skip
 
-
-STACKS = {
-    "optimizer": ("In training: {}", {
+STACKS = (
+    Curve("optimizer", "In training: {}", {
         "loss": {"loss": ""},
         "learning rate": {"learning_rate": ""},
         "gradient norm": {"grad_norm": "policy", "ppo/critic_grad_norm": "critic"},
     }),
-    "ppo": ("PPO: losses, the critic's values and the returns, the variance that it explains, clipped shares, KL"
-            " and its coefficient", {
+    Curve("ppo", "PPO: losses, the critic's values and the returns, the variance that it explains, clipped shares, KL"
+          " and its coefficient", {
         "loss": {"ppo/policy_loss": "policy", "ppo/value_loss": "value"},
         "reward": {"ppo/value_mean": "value", "ppo/return_mean": "return"},
         "explained": {"ppo/explained_variance": ""},
@@ -66,9 +65,8 @@ STACKS = {
         "KL, nats": {"ppo/kl": "k1", "ppo/kl_exact": "exact", "ppo/kl_k3": "k3"},
         "KL coef.": {"ppo/kl_coef": ""},
     }),
-}  # fmt: skip
-"""Plots one above the other over the same steps, in the report of one run: a caption, and for each unit the metrics
-with their labels."""
+)  # fmt: skip
+"""Only in the report of one run."""
 
 COMPONENT = re.compile("rewards/(.+)/mean")
 
@@ -78,12 +76,9 @@ def draw_run(run: Run, out: Path) -> list[Picture]:
     curves = list_curves([run])
     components = {key: found[1] for row in run.metrics for key in row if (found := COMPONENT.fullmatch(key))}
     if len(components) > 1:  # a single component is the reward itself
-        curves.append(Curve("components", "Rewards in training, each before its weight", "reward", components))
+        curves.append(Curve("components", "Rewards in training, each before its weight", {"reward": components}))
     special = {"correct": _draw_outcomes, "length": _draw_length}
-    pictures = [special.get(curve.name, _draw_lines)(run, out, curve) for curve in curves]
-    for name, (caption, units) in STACKS.items():
-        shown = {unit: keys for unit, keys in units.items() if not (_loss_tells(run) and "loss" in keys)}  # drawn above
-        pictures.append(_draw_panels(run, out, name, caption, shown))
+    pictures = [special.get(curve.name, _draw_panels)(run, out, curve) for curve in [*curves, *STACKS]]
     return [picture for picture in pictures if picture]
 
 
@@ -93,17 +88,19 @@ def draw_runs(groups: dict[str, list[Run]], out: Path) -> list[Picture]:
     runs = [run for group in groups.values() for run in group]
     xlabel, places = _choose_axis(runs)
     for curve in list_curves(runs):
-        series = {label: [_main_series(run, curve) for run in group] for label, group in groups.items()}
-        drawn = sum(any(steps for steps, _ in group) for group in series.values())
-        if drawn < min(2, len(groups)):  # a single setting has the curve in its own report
+        [(unit, keys)] = curve.units.items()
+        lines = {
+            label: [line for run in group if (line := _trace(run, keys, places.get(run.path)))]
+            for label, group in groups.items()
+        }
+        if sum(map(bool, lines.values())) < min(2, len(groups)):  # a single setting has the curve in its own report
             continue
-        which = next(iter(curve.keys.values()))
+        which = next(iter(keys.values()))
         caption = f"{curve.caption} ({which})" if which else curve.caption
         with open_figure(out, curve.name, caption) as (figure, picture):
-            axes = add_axes(figure, xlabel, curve.unit)
-            for index, (label, group) in enumerate(series.items()):
-                style = {"color": PALETTE[index % 7], "linestyle": DASHES[index // 7 % 4]}
-                _plot_group(axes, group, [places.get(run.path) for run in groups[label]], label, style)
+            axes = add_axes(figure, xlabel, unit)
+            for index, (label, group) in enumerate(lines.items()):
+                _plot_group(axes, group, label, color=PALETTE[index % 7], linestyle=DASHES[index // 7 % 4])
             figure.legend(loc="outside lower left", ncols=2 if len(groups) > 3 else 1, fontsize=8)
         pictures.append(picture)
     return pictures
@@ -121,10 +118,8 @@ def list_curves(runs: list[Run]) -> list[Curve]:
     """The curves for these runs. The loss is left out for several algorithms, whose losses cannot be compared."""
     has_loss = len({run.info.get("algo") for run in runs}) == 1 and _loss_tells(runs[0])
     curves = [*([LOSS] if has_loss else []), *CURVES]
-    if not all(map(_loss_tells, runs)):
-        return curves
     # On given rows `kl` is the estimate in kto's loss: of mismatched answers, in nats per answer.
-    return [curve._replace(keys={key: curve.keys[key] for key in curve.keys if key != "kl"}) for curve in curves]
+    return [PROBE_KL if curve is KL and all(map(_loss_tells, runs)) else curve for curve in curves]
 
 
 def _loss_tells(run: Run) -> bool:
@@ -132,26 +127,24 @@ def _loss_tells(run: Run) -> bool:
     return run.algorithm is not None and not run.algorithm.online
 
 
-def _main_series(run: Run, curve: Curve) -> tuple[list[int], list[float]]:
-    """The series that a comparison draws: the curve's first metric, under the name that the run's trainer uses."""
-    first, *others = curve.keys
-    named = [first, *(key for key in others if not curve.keys[key])]
-    return next((series for key in named if (series := run.series(key))[0]), ([], []))
+def _trace(run: Run, keys: dict[str, str], places: dict[int, int] | None) -> dict[int, tuple[float, float]]:
+    """The series that a comparison draws: the first metric, under the name that the run's trainer uses. By step, its
+    place on the axis (in `places`; None: the step itself) and its value."""
+    first, *others = keys
+    named = [first, *(key for key in others if not keys[key])]
+    steps, values = next((series for key in named if (series := run.series(key))[0]), ([], []))
+    return {step: (places[step] if places else step, value) for step, value in zip(steps, values, strict=True)}
 
 
-def _draw_lines(run: Run, out: Path, curve: Curve) -> Picture | None:
-    return _draw_panels(run, out, curve.name, curve.caption, {curve.unit: curve.keys})
-
-
-def _draw_panels(run: Run, out: Path, name: str, caption: str, units: dict[str, dict[str, str]]) -> Picture | None:
-    """Plots one above the other over the same steps, one for each unit, of the metrics that were logged; {} in
-    `caption` is replaced by their units."""
-    logged = {unit: {key: label for key, label in keys.items() if run.series(key)[0]} for unit, keys in units.items()}
-    panels = {unit: keys for unit, keys in logged.items() if keys}
+def _draw_panels(run: Run, out: Path, curve: Curve) -> Picture | None:
+    """Plots one above the other over the same steps, one for each unit, of the metrics that were logged."""
+    logged = {unit: {k: keys[k] for k in keys if run.series(k)[0]} for unit, keys in curve.units.items()}
+    drawn_above = curve in STACKS and _loss_tells(run)
+    panels = {unit: keys for unit, keys in logged.items() if keys and not (drawn_above and "loss" in keys)}
     if not panels:
         return None
-    size = {} if len(units) == 1 else {"height": 0.7 + 1.3 * len(panels)}
-    with open_figure(out, name, caption.format(", ".join(panels)), **size) as (figure, picture):
+    size = {} if len(curve.units) == 1 else {"height": 0.7 + 1.3 * len(panels)}
+    with open_figure(out, curve.name, curve.caption.format(", ".join(panels)), **size) as (figure, picture):
         stacked = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (unit, keys) in zip(stacked, panels.items(), strict=True):
             for color, (key, label) in zip(cycle(PALETTE), keys.items(), strict=False):
@@ -197,20 +190,9 @@ def _draw_length(run: Run, out: Path, curve: Curve) -> Picture | None:
     return picture
 
 
-def _plot_group(
-    axes: Axes,
-    series: list[tuple[list[int], list[float]]],
-    places: list[dict[int, int] | None],
-    label: str,
-    style: dict,
-) -> None:
-    """`places` maps a run's steps to the axis; None: the steps themselves. The mean is over the runs that got nearly as
-    far as the longest, up to the end of the first of them, so that it has no jump there."""
-    lines = [
-        {step: (place[step] if place else step, value) for step, value in zip(steps, values, strict=True)}
-        for (steps, values), place in zip(series, places, strict=True)
-        if steps
-    ]
+def _plot_group(axes: Axes, lines: list[dict[int, tuple[float, float]]], label: str, **style: str) -> None:
+    """The mean is over the runs that got nearly as far as the longest, up to the end of the first of them, so that it
+    has no jump there."""
     if len(lines) > 1:
         for line in lines:
             axes.plot(*zip(*line.values(), strict=True), linewidth=0.7, alpha=0.45, **style)
