@@ -3,15 +3,10 @@
 describe_samples(run)  ->  [Heading("Samples"), Table(...), Text(...), Pair(...), ...]
 """
 
-from collections.abc import Callable
-
 from rlhf_exp.report.page import Block, Heading, Pair, Table, Text
 from rlhf_exp.report.summary import OUTCOMES
 from rlhf_exp.report.tables import Column, at, fill
 from rlhf_exp.runs.load import Run
-
-SamplePair = tuple[dict, dict]
-"""The same row's completion before and after."""
 
 # Kind of change, and how many are shown. By outcome: whether the completions before and after are correct.
 BY_OUTCOME = {
@@ -30,7 +25,7 @@ REWARD_NOTE = (
     "Shown are the first of each kind in the order of the held-out rows: three whose reward rose, two whose reward "
     "fell, one whose reward is the same."
 )
-UNSORTED, UNSORTED_NOTE = ("Before and after", 5), "Shown are the first five held-out rows."
+UNSORTED, UNSORTED_NOTE = {None: ("Before and after", 5)}, "Shown are the first five held-out rows."
 
 
 def describe_samples(run: Run) -> list[Block]:
@@ -39,32 +34,29 @@ def describe_samples(run: Run) -> list[Block]:
     blocks: list[Block] = [Heading("Samples before and after training")]
     if not pairs:
         return [*blocks, Text("No samples from before and after were recorded.")]
+    note, rule, kinds = UNSORTED_NOTE, UNSORTED, [None] * len(pairs)
     if all("outcome" in sample for pair in pairs for sample in pair):
+        note, rule = OUTCOME_NOTE, BY_OUTCOME
+        kinds = [tuple(sample["outcome"] == "correct" for sample in pair) for pair in pairs]
         if changes := run.evaluation.get("paired", {}).get("changes"):  # folders of earlier versions have none
             blocks.append(_changes_table(changes))
-        blocks.append(Text(OUTCOME_NOTE))
-        return blocks + _show(pairs, lambda pair: tuple(s["outcome"] == "correct" for s in pair), BY_OUTCOME)
-    if all(sample.get("reward") is not None for pair in pairs for sample in pair):
-        return [*blocks, Text(REWARD_NOTE), *_show(pairs, _reward_change, BY_REWARD)]
-    return [*blocks, Text(UNSORTED_NOTE), *_show(pairs, lambda pair: None, {None: UNSORTED})]
+    elif all(sample.get("reward") is not None for pair in pairs for sample in pair):
+        note, rule = REWARD_NOTE, BY_REWARD
+        kinds = [(after["reward"] > before["reward"]) - (after["reward"] < before["reward"]) for before, after in pairs]
+    return [*blocks, Text(note), *_show(pairs, kinds, rule)]
 
 
-def _show(pairs: list[SamplePair], kind_of: Callable[[SamplePair], object], rule: dict) -> list[Block]:
+def _show(pairs: list[tuple[dict, dict]], kinds: list, rule: dict) -> list[Block]:
     return [
         Pair(
             title,
-            pair[0]["prompt"],
-            (_caption("Before", pair[0]), _caption("After", pair[1])),
-            (pair[0]["completion"], pair[1]["completion"]),
+            before["prompt"],
+            (_caption("Before", before), _caption("After", after)),
+            (before["completion"], after["completion"]),
         )
         for kind, (title, shown) in rule.items()
-        for pair in [pair for pair in pairs if kind_of(pair) == kind][:shown]
+        for before, after in [pair for pair, its in zip(pairs, kinds, strict=True) if its == kind][:shown]
     ]
-
-
-def _reward_change(pair: SamplePair) -> int:
-    before, after = (sample["reward"] for sample in pair)
-    return (after > before) - (after < before)
 
 
 def _changes_table(changes: dict[str, dict[str, int]]) -> Table:
