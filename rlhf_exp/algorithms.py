@@ -61,7 +61,7 @@ class Algorithm:
     model."""
     held_out_loss: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """TRL's arguments that change the training loss, and their values with which it equals the loss that is measured on
-    held-out rows (evaluation/training_loss.py); empty: no loss is measured."""
+    held-out rows; empty: no loss is measured."""
     checkpoint_files: tuple[str, ...] = ()
     """Files that a resumed run reads in addition to the policy's."""
 
@@ -74,6 +74,11 @@ class Algorithm:
     def has_implicit_rewards(self) -> bool:
         """Whether it trains the policy's implicit rewards, beta * log(policy / reference), on given answers."""
         return self.kl_price is not None and not self.online
+
+    def find_other_loss(self, args: Mapping[str, Any]) -> str | None:
+        """The first of TRL's arguments that makes the training loss another quantity than the held-out loss; None if
+        they are the same quantity."""
+        return next((name for name, values in self.held_out_loss.items() if args.get(name) not in values), None)
 
 
 ALGORITHMS = {

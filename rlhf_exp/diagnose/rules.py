@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.diagnose.signals import Signals, first_quarter, last_quarter, mean, span
-from rlhf_exp.evaluation.training_loss import explain_other_loss
 
 CORRECT_FALL, PARTIAL_RISE = 0.02, 0.05
 KL_LIMIT = 0.5  # nats per token
@@ -70,13 +69,15 @@ def overfitting(run: Signals) -> Finding | None:
     interval of the held-out loss."""
     before, after = (run.evaluation.get(side, {}).get("loss") for side in ("baseline", "trained"))
     quarter = last_quarter(run.series("loss"))
-    if not _has_comparable_loss(run) or not quarter or before is None or after is None or after["low"] is None:
+    row = run.algorithm
+    comparable = row.find_other_loss(run.config["algo"]["args"]) is None if row.held_out_loss else row.scores
+    if not comparable or not quarter or before is None or after is None or after["low"] is None:
         return None
     change = run.evaluation.get("paired", {}).get("loss") or {"low": None}  # missing in older runs of reward models
     rose = change["low"] > 0 if change["low"] is not None else after["value"] > before["value"]
     if not rose or mean(quarter) >= after["low"]:
         return None
-    rows = "pairs" if run.algorithm.learns_from == PAIRS else "rows"
+    rows = "pairs" if row.learns_from == PAIRS else "rows"
     return Finding(
         span(quarter),
         f"held-out loss rose from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
@@ -208,13 +209,6 @@ def truncation(run: Signals) -> Finding | None:
         "the budget is too small for what the policy writes; a completion that is cut off cannot answer",
         [f"max_tokens={larger}"] if larger > budget else [],
     )
-
-
-def _has_comparable_loss(run: Signals) -> bool:
-    """Whether the loss that is logged in training is the one that is measured on held-out rows."""
-    if not run.algorithm.held_out_loss:
-        return run.algorithm.scores
-    return explain_other_loss(run.config["algo"]["name"], run.config["algo"]["args"]) is None
 
 
 def _read_change(run: Signals) -> tuple[dict[str, Any] | None, str, str]:

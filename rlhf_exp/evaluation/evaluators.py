@@ -14,21 +14,13 @@ from transformers import PreTrainedModel
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.probe import Probe
+from rlhf_exp.config.values import show
+from rlhf_exp.evaluation import held_out_loss
 from rlhf_exp.evaluation.cache import sample_start_model
 from rlhf_exp.evaluation.completions import make_samples, sample_held_out
-from rlhf_exp.evaluation.held_out_loss import (
-    LN_2,
-    UNTRAINED_PAIRS,
-    Scored,
-    compare_pair_loss,
-    compare_token_loss,
-    score_demonstrations,
-    token_loss,
-)
 from rlhf_exp.evaluation.metrics import compare, summarise
 from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.evaluation.preferences.scores import describe_pairs, implicit_rewards, score_pairs
-from rlhf_exp.evaluation.training_loss import explain_other_loss
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.folder import write_json, write_jsonl
@@ -47,7 +39,7 @@ class PolicyEvaluator:
         self.prompt_ids = encode_prompts(experiment.tokenizer, experiment.task.eval)
         self.samples: list[dict[str, Any]] = []
         self.baseline: dict[str, Any] = {}
-        self.scored: list[Scored] = []
+        self.scored: list[held_out_loss.Scored] = []
 
     def measure_start_model(self) -> Probe:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
@@ -58,7 +50,7 @@ class PolicyEvaluator:
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
         self.baseline |= self._measure_loss(start_model)
         if ALGORITHMS[cfg.algo.name].has_implicit_rewards:
-            self.baseline["preference"] = UNTRAINED_PAIRS
+            self.baseline["preference"] = held_out_loss.UNTRAINED_PAIRS
         write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
         write_jsonl(run_dir / "samples.jsonl", self.samples)
         rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
@@ -72,27 +64,24 @@ class PolicyEvaluator:
         start_model = load_policy(self.experiment.model)
         policy = load_policy(replace(self.experiment.model.at(run_dir / "model"), dtype=start_model.dtype))
         held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model)
-        trained = make_samples("trained", self.experiment, held_out)
-        sections = {
-            "baseline": self.baseline,
-            "trained": summarise(trained, cfg.max_tokens, held_out),
-            "paired": compare(self.samples, trained, cfg.max_tokens, cfg.eval.seed),
-        }
+        samples = make_samples("trained", self.experiment, held_out)
+        section = summarise(samples, cfg.max_tokens, held_out)
+        paired = compare(self.samples, samples, cfg.max_tokens, cfg.eval.seed)
         if self.scored:
-            scored = score_demonstrations(policy, tokenizer, task.demonstrations, cfg, "loss, trained")
-            sections["trained"]["loss"] = token_loss(scored)
-            sections["paired"]["loss"] = compare_token_loss(self.scored, scored)
+            scored = held_out_loss.score_demonstrations(policy, tokenizer, task.demonstrations, cfg, "loss, trained")
+            section["loss"] = held_out_loss.token_loss(scored)
+            paired["loss"] = held_out_loss.compare_token_loss(self.scored, scored)
         if task.pairs:
             scores = implicit_rewards(policy, start_model, tokenizer, task.pairs, cfg)
             rows = describe_pairs("trained", task.pairs, scores, tokenizer)
-            sections["trained"]["preference"] = summarise_preferences(rows)
+            section["preference"] = summarise_preferences(rows)
             if "loss" in self.baseline and not self.scored:
-                sections["trained"]["loss"] = sections["trained"]["preference"]["loss"]
-                sections["paired"]["loss"] = compare_pair_loss(sections["trained"]["loss"])
+                section["loss"] = section["preference"]["loss"]
+                paired["loss"] = held_out_loss.compare_pair_loss(section["loss"])
             write_jsonl(run_dir / "preferences.jsonl", rows)
             write_json(run_dir / "errors.json", find_errors(rows))
-        write_json(run_dir / "evaluation.json", sections)
-        write_jsonl(run_dir / "samples.jsonl", [*self.samples, *trained])
+        write_json(run_dir / "evaluation.json", {"baseline": self.baseline, "trained": section, "paired": paired})
+        write_jsonl(run_dir / "samples.jsonl", [*self.samples, *samples])
 
     def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:
         """The start model's `loss`; or `loss_left_out`, a sentence why there is none, which is also printed."""
@@ -100,15 +89,16 @@ class PolicyEvaluator:
         row = ALGORITHMS[cfg.algo.name]
         if not row.held_out_loss or (row.learns_from == DEMONSTRATIONS and not rows):
             return {}
-        if other := explain_other_loss(cfg.algo.name, cfg.algo.args):
-            reason = f"with {other} it is not the training loss"
+        if other := row.find_other_loss(cfg.algo.args):
+            reason = f"with algo.args.{other}={show(cfg.algo.args[other])} it is not the training loss"
         elif row.learns_from == PAIRS:
-            return {"loss": LN_2}
+            return {"loss": held_out_loss.LN_2}
         else:
-            self.scored = score_demonstrations(start_model, self.experiment.tokenizer, rows, cfg, "loss, baseline")
+            tokenizer = self.experiment.tokenizer
+            self.scored = held_out_loss.score_demonstrations(start_model, tokenizer, rows, cfg, "loss, baseline")
             if self.scored:
                 counts = {"scored": len(self.scored), "left_out": len(rows) - len(self.scored)}
-                return {"loss": token_loss(self.scored), "loss_rows": counts}
+                return {"loss": held_out_loss.token_loss(self.scored), "loss_rows": counts}
             reason = f"the prompts of all {len(rows)} rows fill algo.args.max_length={cfg.algo.args['max_length']}"
         print(f"held-out loss: left out, {reason}", flush=True)
         return {"loss_left_out": reason}

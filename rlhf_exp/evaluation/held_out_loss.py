@@ -5,7 +5,7 @@
 
 dpo's loss follows from the implicit rewards of the held-out pairs (preferences/), and is ln 2 before training, when the
 policy equals its reference and prefers no answer. Neither loss is measured if training minimises another quantity
-(training_loss.py).
+(Algorithm.held_out_loss).
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple

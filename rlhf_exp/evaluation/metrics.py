@@ -6,9 +6,11 @@
 A row has k completions (`eval.completions`). Every interval is over rows, each with the mean of its completions.
 """
 
-import statistics
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rlhf_exp.stats import Interval, distinct_n, mean_interval, paired_bootstrap, pass_at_k, share_interval, win_rate
 
@@ -22,8 +24,6 @@ SPREADS = ("reward", "kl", "kl_sampled")
 """Figures that also have a standard deviation over completions."""
 
 Sample = dict[str, Any]
-Values = list[list[float]]
-"""(rows, completions)"""
 
 
 def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> dict[str, Any]:
@@ -36,10 +36,10 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> di
     """
     rows = _group(samples, "sampled")
     section = {"n": len(rows), "completions": len(rows[0]), "max_tokens": max_tokens, **_summarise_rows(rows)}
-    section["utilisation"] = statistics.fmean(_flatten(_read(rows, "tokens"))) / max_tokens
+    section["utilisation"] = float(_read(rows, "tokens").mean()) / max_tokens
     section["distinct"] = _measure_distinct(held_out)
     if "kl_sampled" in section:
-        section["kl_sampled"]["outside"] = mean_interval(_average(_read(rows, "kl_outside")))
+        section["kl_sampled"]["outside"] = mean_interval(_read(rows, "kl_outside").mean(1))
     if len(rows[0]) > 1 and "outcome" in rows[0][0]:
         section |= {"pass_at_k": _estimate_pass_at_k(rows), "majority_at_k": share_interval(list(map(_vote, rows)))}
     if held_out.greedy is not None:
@@ -68,18 +68,19 @@ def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed
     return {**paired, "greedy": _compare_rows(*greedy, seed)} if all(greedy) else paired
 
 
+def measure_std(values: np.ndarray) -> float:
+    """The standard deviation of a sample; 0 for a single value."""
+    return float(values.std(ddof=1)) if values.size > 1 else 0.0
+
+
 def _group(samples: list[Sample], decoding: str) -> list[list[Sample]]:
     """The samples of one decoding, by row; the samples of a row are adjacent."""
-    rows: list[list[Sample]] = []
-    for sample in samples:
-        if sample["decoding"] == decoding:
-            if sample["sample"] == 0:
-                rows.append([])
-            rows[-1].append(sample)
-    return rows
+    kept = [sample for sample in samples if sample["decoding"] == decoding]
+    starts = [i for i, sample in enumerate(kept) if sample["sample"] == 0]
+    return [kept[start:end] for start, end in pairwise([*starts, len(kept)])]
 
 
-def _read_figures(rows: list[list[Sample]]) -> dict[str, Values]:
+def _read_figures(rows: list[list[Sample]]) -> dict[str, np.ndarray]:
     """The values whose mean is each figure, as far as the samples hold them. Greedy completions have no KL, which is
     about completions that are drawn."""
     drawn = rows[0][0]["decoding"] == "sampled"
@@ -91,9 +92,9 @@ def _summarise_rows(rows: list[list[Sample]]) -> dict[str, Any]:
     """The figures of all completions of one decoding; accuracy takes the strict reading if the grader has two."""
     section: dict[str, Any] = {}
     for name, values in _read_figures(rows).items():
-        section[name] = (share_interval if name in SHARES else mean_interval)(_average(values))
+        section[name] = (share_interval if name in SHARES else mean_interval)(values.mean(1))
         if name in SPREADS:
-            section[name] = {"mean": section[name], "std": _std(_flatten(values))}
+            section[name] = {"mean": section[name], "std": measure_std(values)}
         elif name == "accuracy":
             counts = Counter(sample["outcome"] for row in rows for sample in row)
             section["counts"] = {outcome: counts[outcome] for outcome in OUTCOMES}
@@ -142,18 +143,7 @@ def _is_correct(sample: Sample) -> bool:
     return sample["outcome"] == "correct"
 
 
-def _read(rows: list[list[Sample]], key: str) -> Values:
-    """The values of a key; an outcome counts 1 if correct, else 0."""
-    return [[float(_is_correct(sample) if key == "outcome" else sample[key]) for sample in row] for row in rows]
-
-
-def _average(values: Values) -> list[float]:
-    return list(map(statistics.fmean, values))
-
-
-def _flatten(values: Values) -> list[float]:
-    return [value for row in values for value in row]
-
-
-def _std(values: list[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+def _read(rows: list[list[Sample]], key: str) -> np.ndarray:
+    """(rows, completions) float64: the values of a key; an outcome counts 1 if correct, else 0."""
+    values = [[_is_correct(sample) if key == "outcome" else sample[key] for sample in row] for row in rows]
+    return np.array(values, dtype=np.float64)

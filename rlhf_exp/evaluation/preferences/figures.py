@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from rlhf_exp.evaluation.metrics import measure_std
 from rlhf_exp.stats import CONFIDENCE, Interval, mean_interval, paired_bootstrap
 
 Rows = list[dict[str, Any]]
 
+RANKINGS = {"correct": 1, "tied": 0, "wrong": -1}  # the sign of the margin
 BINS = 5
 LENGTH_BANDS = {
     "shorter by more than 32": (-np.inf, -33),
@@ -48,14 +50,10 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
     return {
         "n": len(rows),
         "accuracy": _share(right),
-        "counts": {
-            "correct": int((margins > 0).sum()),
-            "tied": int((margins == 0).sum()),
-            "wrong": int((margins < 0).sum()),
-        },
+        "counts": {name: int((np.sign(margins) == sign).sum()) for name, sign in RANKINGS.items()},
         "loss": mean_interval(_loss(margins)),
-        "margin": {"mean": mean_interval(margins), "std": _std(margins)},
-        "reward": {"mean": mean_interval(rewards.mean(1)), "std": _std(rewards.ravel())},
+        "margin": {"mean": mean_interval(margins), "std": measure_std(margins)},
+        "reward": {"mean": mean_interval(rewards.mean(1)), "std": measure_std(rewards)},
         "calibration": bins,
         "calibration_error": sum(b["n"] * abs(b["observed"]["value"] - b["predicted"]) for b in bins) / len(rows),
         "by_length": _group(right, by_length),
@@ -159,7 +157,3 @@ def _share(scores: np.ndarray) -> Interval:
     half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     low, high = max(0.0, middle - half), min(1.0, middle + half)  # rounding can leave [0, 1] by 1e-17
     return {"value": float(share), "low": float(low), "high": float(high)}
-
-
-def _std(values: np.ndarray) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
