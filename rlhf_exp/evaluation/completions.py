@@ -49,13 +49,6 @@ class HeldOut:
     kl_outside: list[float] | None = None
 
 
-def list_eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Every token that ends a completion, by the tokenizer and by the model."""
-    declared = model.generation_config.eos_token_id
-    declared = declared if isinstance(declared, list) else [declared]
-    return sorted({t for t in [*declared, tokenizer.eos_token_id] if t is not None})
-
-
 def sample_held_out(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -75,18 +68,12 @@ def sample_held_out(
     sampled = _sample(model, tokenizer, repeated, cfg, sampling, start_model, title)
     if not cfg.eval.greedy:
         return sampled
-    greedy = _sample(
-        model, tokenizer, prompt_ids, cfg, replace(sampling, temperature=0.0), start_model, f"{title}, greedy"
-    )
-    return replace(sampled, greedy=greedy)
+    sampling, title = replace(sampling, temperature=0.0), f"{title}, greedy"
+    return replace(sampled, greedy=_sample(model, tokenizer, prompt_ids, cfg, sampling, start_model, title))
 
 
 def measure_kl(
-    model: PreTrainedModel,
-    start_model: PreTrainedModel,
-    rows: list[Row],
-    pad_id: int,
-    sampling: Sampling,
+    model: PreTrainedModel, start_model: PreTrainedModel, rows: list[Row], pad_id: int, sampling: Sampling
 ) -> list[CompletionKL]:
     """KL(policy || start) of each row, in nats per completion (kl.py)."""
     policy, start = (partial(completion_logits, network, pad_id=pad_id) for network in (model, start_model))
@@ -102,9 +89,7 @@ def make_samples(which: str, experiment: "Experiment", held_out: HeldOut) -> lis
     text of the last one.
     """
     samples = _describe(which, "sampled", experiment, held_out)
-    if held_out.greedy is not None:
-        samples += _describe(which, "greedy", experiment, held_out.greedy)
-    return samples
+    return samples + (_describe(which, "greedy", experiment, held_out.greedy) if held_out.greedy else [])
 
 
 def _sample(
@@ -117,7 +102,9 @@ def _sample(
     title: str,
 ) -> HeldOut:
     """One completion of each prompt, in their order."""
-    eos_ids = list_eos_ids(model, tokenizer)
+    declared = model.generation_config.eos_token_id
+    declared = declared if isinstance(declared, list) else [declared]
+    eos_ids = sorted({t for t in [*declared, tokenizer.eos_token_id] if t is not None})
     order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
     completions: list[list[int]] = [[] for _ in prompt_ids]
     devices = [] if model.device.type == "cpu" else [model.device]
@@ -141,10 +128,8 @@ def _sample(
         rows, compared = list(zip(prompt_ids, completions, strict=True)), Sampling(1) if plain else sampling
         kl = measure_kl(model, start_model, rows, tokenizer.pad_token_id, compared)
     truncated = [ids[-1] not in eos_ids for ids in completions]
-    held_out = HeldOut(completions, truncated, [found.kl for found in kl])
-    if plain:
-        return held_out
-    return replace(held_out, kl_sampled=[found.sampled for found in kl], kl_outside=[found.outside for found in kl])
+    drawn = {} if plain else {"kl_sampled": [one.sampled for one in kl], "kl_outside": [one.outside for one in kl]}
+    return HeldOut(completions, truncated, [one.kl for one in kl], **drawn)
 
 
 def _describe(which: str, decoding: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:

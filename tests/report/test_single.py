@@ -104,7 +104,7 @@ def test_a_reward_model_gets_its_report(reward_dir):
 
 def test_the_kl_in_the_loss_of_kto_is_not_drawn_as_one_per_token(dpo_dir, run_dir, edit_info):
     def list_keys(folder):
-        return {key for curve in list_curves([load_run(folder)]) for key in curve.keys}
+        return {key for curve in list_curves([load_run(folder)]) for keys in curve.units.values() for key in keys}
 
     edit_info(dpo_dir, algo="kto", loss_type="kto")
     assert {"probe/kl", "kl"} <= list_keys(run_dir)
