@@ -61,7 +61,8 @@ def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed
     paired["utilisation"] = {end: None if tokens is None else tokens / max_tokens for end, tokens in ends}
     if "accuracy" in paired:
         paired["difference"] = paired.pop("accuracy")
-        paired["changes"] = _count_changes(*sides)
+        outcomes = Counter((b[0]["outcome"], t[0]["outcome"]) for b, t in zip(*sides, strict=True))
+        paired["changes"] = {before: {after: outcomes[before, after] for after in OUTCOMES} for before in OUTCOMES}
     if "reward" in paired:
         paired |= win_rate(*(_read(rows, "reward") for rows in sides), seed)
     greedy = [_group(samples, "greedy") for samples in (baseline, trained)]
@@ -105,11 +106,6 @@ def _compare_rows(baseline: list[list[Sample]], trained: list[list[Sample]], see
     before, after = _read_figures(baseline), _read_figures(trained)
     found = {name: paired_bootstrap(before[name], after[name], seed) for name in before if name in after}
     return {name: {"mean": interval} if name in SPREADS else interval for name, interval in found.items()}
-
-
-def _count_changes(baseline: list[list[Sample]], trained: list[list[Sample]]) -> dict[str, dict[str, int]]:
-    counts = Counter((b[0]["outcome"], t[0]["outcome"]) for b, t in zip(baseline, trained, strict=True))
-    return {before: {after: counts[before, after] for after in OUTCOMES} for before in OUTCOMES}
 
 
 def _measure_distinct(held_out: "HeldOut") -> dict[str, float]:

@@ -59,8 +59,12 @@ TOKENS = Column("tokens", _measured("trained", "mean_tokens"), number(".1f"),
                 "Tokens are of the trained model's completions.")  # fmt: skip
 
 ACCURACIES = (BASELINE, TRAINED, DIFFERENCE, PAIRS_BASELINE, PAIRS_TRAINED, PAIRS_DIFFERENCE)
+SIDES, PAIRS_SIDES = (BASELINE, TRAINED), (PAIRS_BASELINE, PAIRS_TRAINED)
 MEASURED = (*ACCURACIES, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
 """Of one run, and over seeds."""
+
+SHORT = (TRAINED, DIFFERENCE, PAIRS_TRAINED, PAIRS_DIFFERENCE, WIN_RATE, REWARD, KL)
+"""Those for which a terminal has room."""
 
 OUTCOME = (
     *ACCURACIES,

@@ -10,23 +10,8 @@ import os
 from operator import itemgetter
 from pathlib import Path
 
-from rlhf_exp.report import curves, plots
-from rlhf_exp.report.columns import (
-    BASELINE,
-    COST,
-    KL,
-    MEASURED,
-    OUTCOME,
-    PAIRS_BASELINE,
-    PAIRS_TRAINED,
-    PASSES,
-    REWARD,
-    REWARDS,
-    TRAINED,
-    list_columns,
-    mean_over_seeds,
-    read_start,
-)
+from rlhf_exp.report import columns, curves, plots
+from rlhf_exp.report.columns import list_columns, mean_over_seeds, read_start
 from rlhf_exp.report.groups import find_shared, group_runs, sort_runs
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.pairwise import START, describe_differences
@@ -39,8 +24,6 @@ SEEDS_NOTE = (
     "Means over seeds with 95% t intervals; one seed has none. A seed that was run twice counts once, the later one."
 )
 ONE_SEED_NOTE = "One seed for each setting: no interval over seeds; the baseline's is over the held-out rows."
-SHORT = ("trained", "difference", "pairs, trained", "pairs, difference", "win rate", "reward", "KL")
-"""The columns over seeds for which a terminal has room."""
 
 Groups = dict[str, list[Run]]
 
@@ -54,14 +37,14 @@ def describe_runs(runs: list[Run], out: Path) -> list[Block]:
     text = f"Shared by all: {shared}." if shared else "No main setting is shared by all."
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(text)]
     if measured := _measured(groups):
-        accuracies = {"held-out accuracy": TRAINED, "held-out pair accuracy": PAIRS_TRAINED}
-        rewards = {"reward": REWARD} if _share_rewards(measured) else {}
+        accuracies = {"held-out accuracy": columns.TRAINED, "held-out pair accuracy": columns.PAIRS_TRAINED}
+        rewards = {"reward": columns.REWARD} if _share_rewards(measured) else {}
         blocks += _over_seeds(measured, runs, out)
         blocks += describe_differences(measured, accuracies | rewards)
         blocks += _rewards(measured, out)
-        for title, columns in (("Cost", COST), ("Forward passes per update", PASSES)):
-            if listed := list_columns(_flatten(measured), columns):
-                blocks += [Heading(title), _table(measured, listed), Text(join_notes(listed))]
+        for title, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
+            if shown := list_columns(_flatten(measured), costs):
+                blocks += [Heading(title), _table(measured, shown), Text(join_notes(shown))]
     blocks += [Heading("Every run"), _runs_table(groups, names)]
     blocks.append(Text("In brackets: 95% intervals over the held-out rows."))
     blocks += [
@@ -79,7 +62,7 @@ def tabulate_study(runs: list[Run]) -> str:
     measured = _measured(group_runs(sort_runs(runs)))
     if not measured:
         return "No run was measured."
-    table = _table(measured, [column for column in list_columns(_flatten(measured)) if column.name in SHORT])
+    table = _table(measured, list_columns(_flatten(measured), columns.SHORT))
     several = any("[" in cell for row in table.rows for cell in row[2:])
     note = "In brackets: 95% t intervals over seeds." if several else "One seed for each setting: no intervals."
     return "\n".join([*align([table.head, *table.rows]), note])
@@ -105,11 +88,11 @@ def _over_seeds(measured: Groups, runs: list[Run], out: Path) -> list[Block]:
     """The table of outcomes for a graded task, or of other measurements; accuracies as dots."""
     kept = _flatten(measured)
     graded = any("counts" in run.evaluation["trained"] and not run.trains_scorer for run in kept)
-    columns = list_columns(kept, OUTCOME if graded else MEASURED)
+    shown = list_columns(kept, columns.OUTCOME if graded else columns.MEASURED)
     seeds = SEEDS_NOTE if max(map(len, measured.values())) > 1 else ONE_SEED_NOTE
-    blocks: list[Block] = [Heading("Results over seeds"), _table(measured, columns)]
-    blocks.append(Text(f"{seeds} {join_notes(columns)}"))
-    sides = (BASELINE, TRAINED) if any(map(TRAINED.read, kept)) else (PAIRS_BASELINE, PAIRS_TRAINED)
+    blocks: list[Block] = [Heading("Results over seeds"), _table(measured, shown)]
+    blocks.append(Text(f"{seeds} {join_notes(shown)}"))
+    sides = columns.SIDES if any(map(columns.TRAINED.read, kept)) else columns.PAIRS_SIDES
     dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
     if dots := [row for row in dots if row[1] or row[2]]:
         names = {accuracy_name(run) for run in runs}
@@ -120,23 +103,24 @@ def _over_seeds(measured: Groups, runs: list[Run], out: Path) -> list[Block]:
 
 def _rewards(measured: Groups, out: Path) -> list[Block]:
     """Reward and KL of the settings and the start model, as a table and as a plot of one against the other."""
-    columns = list_columns(_flatten(measured), REWARDS)
-    if REWARD not in columns or KL not in columns:
+    shown = list_columns(_flatten(measured), columns.REWARDS)
+    if columns.REWARD not in shown or columns.KL not in shown:
         return []
-    table = _table(measured, columns)
+    table = _table(measured, shown)
     starts = {_freeze(section): run for run in _flatten(measured) if (section := run.evaluation.get("baseline"))}
     if len(starts) == 1:  # measured once, the same for all
         start = next(iter(starts.values()))
-        table.rows.insert(0, [START, "-", *(column.write(read_start(start, column)) for column in columns)])
+        table.rows.insert(0, [START, "-", *(column.write(read_start(start, column)) for column in shown)])
     planes = {}
     for label, group in measured.items():
-        if both := [(kl["value"], reward["value"]) for r in group if (kl := KL.read(r)) and (reward := REWARD.read(r))]:
-            planes[label] = ((mean_over_seeds(group, KL), mean_over_seeds(group, REWARD)), both)
-    levels = [level for run in starts.values() if (level := read_start(run, REWARD))]
+        points = [(columns.KL.read(run), columns.REWARD.read(run)) for run in group]
+        if both := [(kl["value"], reward["value"]) for kl, reward in points if kl and reward]:
+            planes[label] = ((mean_over_seeds(group, columns.KL), mean_over_seeds(group, columns.REWARD)), both)
+    levels = [level for run in starts.values() if (level := read_start(run, columns.REWARD))]
     return [
         Heading("Reward and KL to the start model"),
         table,
-        Text(f"{join_notes(columns)} {START.capitalize()}: before training, with intervals over the held-out rows."),
+        Text(f"{join_notes(shown)} {START.capitalize()}: before training, with intervals over the held-out rows."),
         Figures([plots.draw_plane(planes, levels, out)])
         if _share_rewards(measured)
         else Text("The settings have different rewards, which cannot be compared."),
@@ -151,9 +135,9 @@ def _freeze(section: dict) -> str:
     return str([section.get("n"), section.get("accuracy"), section.get("reward"), section.get("mean_tokens")])
 
 
-def _table(measured: Groups, columns: list[Column]) -> Table:
+def _table(measured: Groups, shown: list[Column]) -> Table:
     """A row for each setting: its seeds, and the means over them."""
-    means = [column._replace(read=lambda row, c=column: mean_over_seeds(row[1], c)) for column in columns]
+    means = [column._replace(read=lambda row, c=column: mean_over_seeds(row[1], c)) for column in shown]
     return fill([Column("setting", itemgetter(0)), Column("seeds", lambda row: len(row[1])), *means], measured.items())
 
 
@@ -165,7 +149,7 @@ def _names(runs: list[Run]) -> dict[Path, str]:
 
 def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
     labels = {run.path: label for label, group in groups.items() for run in group}
-    columns = [
+    shown = [
         Column("run", lambda run: names[run.path]),
         Column("setting", lambda run: labels[run.path]),
         Column("seed", lambda run: run.info.get("seed")),
@@ -173,4 +157,4 @@ def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
         Column("training", lambda run: run.info.get("seconds", {}).get("train"), duration),
         Column("health", lambda run: run.diagnosis.get("health") if run.status == "finished" else run.status),
     ]
-    return fill(columns, _flatten(groups))
+    return fill(shown, _flatten(groups))

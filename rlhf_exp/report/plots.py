@@ -45,8 +45,6 @@ Picture = tuple[Path, str]
 Points = dict[str, tuple[tuple[Interval, Interval], list[tuple[float, float]]]]
 """Label: mean KL and mean reward over seeds, and those of each run."""
 
-Accuracies = list[tuple[str, Interval | None, Interval | None]]  # label, baseline, trained
-
 
 @contextmanager
 def open_figure(out: Path, name: str, caption: str, height: float = SIZE[1]) -> Iterator[tuple[Figure, Picture]]:
@@ -95,8 +93,9 @@ def measure_errors(intervals: Sequence[Interval], scale: float = 1) -> list[list
     return [below, above]
 
 
-def draw_accuracy(rows: Accuracies, out: Path, name: str) -> Picture:
-    """Accuracy before and after with 95% intervals, two dots per row; `name` says of what it is the accuracy."""
+def draw_accuracy(rows: list[tuple[str, Interval | None, Interval | None]], out: Path, name: str) -> Picture:
+    """Accuracy before and after with 95% intervals, two dots per row (label, baseline, trained); `name` says of what it
+    is the accuracy."""
     sides = (("baseline", GREY, "s", -0.13), ("trained", BLUE, "o", 0.13))
     caption = f"{name} before and after training, with 95% intervals"
     with open_figure(out, "accuracy", caption, height=1.1 + 0.42 * len(rows)) as (figure, picture):

@@ -88,8 +88,7 @@ def _origin(run: Run) -> list[Block]:
     info = run.info
     overrides = " ".join(run.overrides) or "none"
     versions = [f"{name} {version}" for name, version in info.get("versions", {}).items()]
-    facts = [f"git commit {info['git_commit']}"] if info.get("git_commit") else []
-    facts += [f"device {info['device']}"] if info.get("device") else []
+    facts = [f"{key.replace('_', ' ')} {info[key]}" for key in ("git_commit", "device") if info.get(key)]
     return [
         Code(info.get("command") or "no command was recorded"),
         Text(f"Overrides: {overrides}."),

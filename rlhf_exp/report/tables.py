@@ -71,14 +71,12 @@ def number(spec: str) -> Callable[[Figure], str]:
     return lambda figure: _write(figure, 1, spec)
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float) -> str:
     """Seconds in words, to the precision that matters.
 
     >>> [duration(seconds) for seconds in (4.06, 236, 725, 12_000)]
     ['4.1 s', '236 s', '12 min 5 s', '3 h 20 min']
     """
-    if seconds is None:
-        return "-"
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 300:
@@ -95,10 +93,8 @@ def seconds_per_step(info: dict) -> float | None:
 
 def title(run: Run) -> str:
     """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0: finished"""
-    names = (
-        (key, write_name(run.info.get(key))) for key in ("algo", "loss_type", "task", "model", "max_tokens", "seed")
-    )
-    return f"{' '.join(f'{key}={name}' for key, name in names if name)}: {run.status}"
+    keys = ("algo", "loss_type", "task", "model", "max_tokens", "seed")
+    return f"{' '.join(f'{key}={name}' for key in keys if (name := write_name(run.info.get(key))))}: {run.status}"
 
 
 def write_name(value: Any) -> str:

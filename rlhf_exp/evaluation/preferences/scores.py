@@ -30,11 +30,8 @@ its KL.)"""
 
 def score_pairs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: "list[Row]", cfg: Config) -> Scores:
     """A reward model's scores of each pair's chosen and rejected answer, on the tokens that RewardTrainer trains on."""
-    sequences = [
-        ids
-        for answer in ("chosen", "rejected")
-        for ids in encode_answers(tokenizer, [pair["prompt"] for pair in pairs], [pair[answer] for pair in pairs])
-    ]
+    answers = [pair[answer] for answer in ("chosen", "rejected") for pair in pairs]
+    sequences = encode_answers(tokenizer, 2 * [pair["prompt"] for pair in pairs], answers)
     scores = score_sequences(model, sequences, cfg.reward.batch_size, title="pairs")
     return list(zip(scores[: len(pairs)], scores[len(pairs) :], strict=True))
 
