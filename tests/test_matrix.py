@@ -10,7 +10,7 @@ from transformers import GPT2Config, Qwen2Config, Qwen3Config
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import TASKS
-from rlhf_exp.dry_run import print_dry_run
+from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks.gsm8k import files as gsm8k_files

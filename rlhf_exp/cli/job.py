@@ -44,7 +44,7 @@ def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
     print(f"{_describe(config)}: {config.output_dir}", flush=True)
     prepare_hub(config)
     if config.dry_run:
-        from rlhf_exp.dry_run import print_dry_run
+        from rlhf_exp.dry_run.show import print_dry_run
 
         print_dry_run(config)
         return 0

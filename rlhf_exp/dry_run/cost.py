@@ -1,11 +1,17 @@
-"""Estimates from the model's shape what a run will need: bytes of memory and of disk, and seconds.
+"""Estimates from the model's shape what a run will need: bytes of memory and of disk, and seconds; and compares that
+with what is free on this machine.
 
 memory, formula = estimate_memory(cfg, args, model, trained, length)
 disk, formula = estimate_disk(cfg, args, model, trained, steps)
 seconds, formula = estimate_time(cfg, args, model, trained, tokens=12_544, steps=80)
+warn_of_memory(cfg, memory)     # "; MORE than the 4.00 GB that are free on this computer; add peft=lora or peft=qlora"
 """
 
+import re
+import shutil
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,6 +28,7 @@ KEPT_PER_LAYER = 30
 OPTIMIZER_STATES = 2  # AdamW's two moments
 MEASURED_S = 0.2  # how long matrices are multiplied to measure this machine's rate
 MEASURED_ROWS = 1024  # of the left matrix; about the number of tokens in a batch
+MEMORY = Path("/proc/meminfo")
 BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the scales of two levels
 
 
@@ -51,16 +58,6 @@ def estimate_memory(
         f"{f' + {parameters:,} of the critic x {width} bytes x {2 + OPTIMIZER_STATES}' if separate else ''}"
     )
     return total, formula
-
-
-def _keeps_reference(cfg: Config, args: "TrainingArguments") -> bool:
-    """Whether a second model stays in memory while training."""
-    row = ALGORITHMS[cfg.algo.name]
-    if row.kl_price is None or not row.online:
-        return row.kl_price is not None and not args.precompute_ref_log_probs
-    if isinstance(cfg.algo, Ppo):
-        return cfg.algo.init_kl_coef > 0 or cfg.algo.target_kl is not None
-    return args.beta > 0
 
 
 def estimate_disk(
@@ -115,6 +112,40 @@ def estimate_time(
     return seconds, formula
 
 
+def warn_of_memory(cfg: Config, needed: float) -> str:
+    """A warning for the line about memory if `needed` bytes are not free: how many are, and a remedy; else empty."""
+    free = _count_free_memory(cfg.device.use_cpu)
+    if needed <= free:
+        return ""
+    ways = {"none": "peft=lora or peft=qlora", "lora": "peft=qlora"}.get(cfg.peft.name)
+    way = f"add {ways}" if ways else "use a smaller model or algo.args.per_device_train_batch_size"
+    where = "computer" if cfg.device.use_cpu else "GPU"
+    return f"; MORE than the {free / 1e9:.2f} GB that are free on this {where}; {way}"
+
+
+def warn_of_disk(cfg: Config, needed: float) -> str:
+    """The same for the disk of the output folder."""
+    folder = Path(cfg.output_dir).absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    return f"; MORE than the {say_bytes(free)} that are free in {folder}" if needed > free else ""
+
+
+def say_bytes(n: float) -> str:
+    return f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.1f} MB"
+
+
+def _keeps_reference(cfg: Config, args: "TrainingArguments") -> bool:
+    """Whether a second model stays in memory while training."""
+    row = ALGORITHMS[cfg.algo.name]
+    if row.kl_price is None or not row.online:
+        return row.kl_price is not None and not args.precompute_ref_log_probs
+    if isinstance(cfg.algo, Ppo):
+        return cfg.algo.init_kl_coef > 0 or cfg.algo.target_kl is not None
+    return args.beta > 0
+
+
 def _measure_rate(cfg: Config, args: "TrainingArguments", model: "PreTrainedModel") -> float:
     """Operations per second in a matrix product of the model's width."""
     device = "cpu" if cfg.device.use_cpu else "cuda"
@@ -130,3 +161,11 @@ def _measure_rate(cfg: Config, args: "TrainingArguments", model: "PreTrainedMode
         if device == "cuda":
             torch.cuda.synchronize()
     return products * 2 * MEASURED_ROWS * 4 * width**2 / (time.perf_counter() - start)
+
+
+def _count_free_memory(use_cpu: bool) -> int:
+    """Bytes that are free on the first visible GPU, or available on this machine, if it tells them (Linux)."""
+    if not use_cpu:
+        return torch.cuda.mem_get_info()[0]
+    found = re.search(r"MemAvailable: +(\d+) kB", MEMORY.read_text()) if MEMORY.is_file() else None
+    return int(found[1]) * 1024 if found else sys.maxsize

@@ -1,4 +1,7 @@
-"""Prints what a run will be: its model, rows, steps and cost, the defaults it takes, and a prompt as it is read."""
+"""Prints what a run will be: its model, rows, steps and cost, the defaults it takes, and a prompt as it is read.
+
+print_dry_run(cfg)
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,10 +9,9 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
-from rlhf_exp.dry_run.cost import estimate_disk, estimate_memory, estimate_time
+from rlhf_exp.dry_run.cost import estimate_disk, estimate_memory, estimate_time, say_bytes, warn_of_disk, warn_of_memory
 from rlhf_exp.dry_run.differences import compare_with_defaults
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
-from rlhf_exp.dry_run.room import say_bytes, warn_of_disk, warn_of_memory
 from rlhf_exp.dry_run.rows import Rows, load_rows, measure_rows, render_prompt
 from rlhf_exp.report.tables import duration
 from rlhf_exp.tasks.sampled import learns_from_samples
@@ -18,8 +20,13 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 
-def print_run(cfg: Config) -> None:
-    """Check as a run would, and print what it will be."""
+def print_dry_run(cfg: Config) -> None:
+    """Check as a run would, and print what it will be. No weights are loaded, and what is only available from the
+    network is named as unchecked.
+
+    Raises:
+        ConfigError: what a run would refuse before it loads weights.
+    """
     args, unchecked = build_args(cfg), []
     shape, tokenizer = load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
     rows = load_rows(cfg, tokenizer, unchecked)

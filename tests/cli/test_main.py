@@ -13,7 +13,7 @@ import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from rlhf_exp import dry_run, run
+from rlhf_exp import run
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.config import ROOT, trl_args
@@ -426,7 +426,7 @@ def test_a_mistake_that_shows_late_is_still_one_line(command, runs, monkeypatch)
 
 def test_a_dry_run_of_a_sweep_walks_through_every_job(command, monkeypatch):
     walked = []
-    monkeypatch.setattr(dry_run, "print_dry_run", walked.append)
+    monkeypatch.setitem(sys.modules, "rlhf_exp.dry_run.show", SimpleNamespace(print_dry_run=walked.append))
     status, lines = command("-m", "max_tokens=8,0,-1,16", "dry_run=true")
     assert status == 2
     assert [cfg.max_tokens for cfg in walked] == [8, 16]

@@ -9,7 +9,7 @@ from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import machine
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.dry_run import print_dry_run
+from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 

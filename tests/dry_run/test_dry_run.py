@@ -4,7 +4,8 @@ from transformers import AutoModelForCausalLM, GPT2Config
 
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.dry_run import print_dry_run, room
+from rlhf_exp.dry_run import cost
+from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
 from rlhf_exp.tasks.countdown import rows as countdown
@@ -163,7 +164,7 @@ def test_it_runs_inside_the_command_lines_own_hydra(no_weights, capsys):
 def test_more_memory_than_is_free_is_said_with_a_way_out(no_weights, capsys, monkeypatch, tmp_path, peft, way):
     for free_kb, warning in ((100, f"; MORE than the 0.00 GB that are free on this computer; {way}\n"), (10**9, "\n")):
         (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {free_kb} kB\n")
-        monkeypatch.setattr(room, "MEMORY", tmp_path / "meminfo")
+        monkeypatch.setattr(cost, "MEMORY", tmp_path / "meminfo")
         print_dry_run(compose_config([*SMALL, "algo=sft", f"peft={peft}"]))
         [line] = [line for line in capsys.readouterr().out.splitlines(True) if line.startswith("memory, estimated")]
         assert line.endswith(warning) and ("MORE" in line) == (free_kb == 100)
@@ -173,5 +174,5 @@ def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (8 * 10**9, 10**12))
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     cfg = compose_config([])
-    assert room.warn_of_memory(cfg, 9e9).startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
-    assert room.warn_of_memory(cfg, 7e9) == ""
+    assert cost.warn_of_memory(cfg, 9e9).startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
+    assert cost.warn_of_memory(cfg, 7e9) == ""

@@ -1,9 +1,12 @@
-"""TRL's GRPOTrainer, with the variants of this package applied to each rollout.
+"""GRPO (Shao et al. 2024, arXiv:2402.03300), its loss types and variants, by TRL's GRPOTrainer.
 
-trainer = VariantGRPOTrainer(model=..., reward_funcs=..., args=..., keys=cfg.algo)
+    trainer = build(experiment)
 
-A rollout is scored as a whole and split into minibatches afterwards, so a change of its advantages here does not depend
-on gradient accumulation. tests/trainers/grpo/test_seam.py checks what this relies on in TRL.
+TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
+the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Three variants are
+added here: a hybrid of two losses, a limit on advantages, and a rising budget. A rollout is scored as a whole and split
+into minibatches afterwards, so a change of its advantages does not depend on gradient accumulation.
+tests/trainers/grpo/test_seam.py checks what this relies on in TRL.
 """
 
 from typing import Any
@@ -12,8 +15,17 @@ import torch
 from trl import GRPOTrainer
 
 from rlhf_exp.config.schema import Grpo
-from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.trainers import list_arguments
 from rlhf_exp.trainers.resuming import ResumableRollouts
+
+LONG = 512
+"""If no `alpha` is given, the hybrid loss is grpo alone from this budget on, in tokens."""
+
+
+def build(experiment: Experiment) -> "VariantGRPOTrainer":
+    """Build the trainer on prompts and rewards."""
+    return VariantGRPOTrainer(**list_arguments(experiment), keys=experiment.cfg.algo)
 
 
 class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
@@ -69,3 +81,33 @@ def clip_advantages(advantages: torch.Tensor, limit: float) -> tuple[torch.Tenso
     """Advantages of any shape, clamped to [-limit, limit], and the share of them that were outside, in [0, 1]."""
     outside = (advantages.abs() > limit).float().mean().item()
     return advantages.clamp(-limit, limit), outside
+
+
+def choose_alpha(alpha: float | None, budget: int) -> float:
+    """The share of grpo in the hybrid loss, in [0, 1]: as given, or min(1, budget / 512)."""
+    return min(1.0, budget / LONG) if alpha is None else alpha
+
+
+def length_weights(lengths: torch.Tensor, alpha: float, budget: int) -> torch.Tensor:
+    """The weights that turn grpo's loss into loss_type=hybrid: alpha + (1 - alpha) * length / budget.
+
+    For n completions of len_i tokens with token losses l_it, and a budget of L tokens (arXiv:2402.03300,
+    arXiv:2503.20783):
+
+        grpo    = 1/n sum_i 1/len_i sum_t l_it
+        dr_grpo = 1/n sum_i 1/L     sum_t l_it
+        hybrid  = alpha grpo + (1 - alpha) dr_grpo = 1/n sum_i (alpha + (1 - alpha) len_i / L) 1/len_i sum_t l_it
+
+    The weight in brackets is one number per completion. Clipping keeps it, min(r w A, clip(r) w A) = w min(r A, clip(r)
+    A) for w >= 0, so the grpo loss of weighted advantages is the hybrid loss, however a batch is split. Only the
+    policy's term is mixed: a KL penalty stays grpo's mean over each completion, and the entropy bonus a mean over
+    tokens. Both losses see the same advantages.
+
+    Args:
+        lengths: (batch,) tokens that count in the loss; 0 for a completion that is masked.
+        budget: dr_grpo's constant L, in tokens.
+
+    Returns:
+        (batch,) float32, at least 0, and at most 1 for lengths within the budget; exactly 1 for alpha = 1.
+    """
+    return alpha + (1.0 - alpha) * lengths.float() / budget
