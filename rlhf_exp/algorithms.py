@@ -37,7 +37,7 @@ class Algorithm:
     """The class of its arguments, `module:class`: TRL's, or derived from TRL's."""
     rates: Rates
     trainer: str | None = None
-    """TRL's trainer for given rows, `module:class` (trainers/offline.py); None: trainers/<name> builds it."""
+    """TRL's trainer for given rows, `module:class` (trainers/__init__.py); None: trainers/<name> builds it."""
     columns: tuple[str, ...] = ()
     """What that trainer reads of a row."""
     unpaired: bool = False
@@ -85,7 +85,7 @@ ALGORITHMS = {
     "grpo": Algorithm(
         learns_from=PROMPTS,
         config_class="trl.trainer.grpo_config:GRPOConfig",
-        # hybrid is ours (trainers/grpo/hybrid.py).
+        # hybrid is ours (trainers/grpo.py).
         losses=("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo", "hybrid"),
         batch=128,  # completions: 8 problems of 16
         compares_groups=True,

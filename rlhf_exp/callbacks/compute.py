@@ -56,7 +56,7 @@ class ComputeMeter(TrainerCallback):
             if network is not None and _reads_tokens(network):
                 _hook(network, lambda kwargs, name=name: self._add(name, len(kwargs["input_ids"])))
         trainer.callback_handler.callbacks.insert(0, self)
-        trainer.checkpoint_writers.append(lambda folder: write_json(folder / WORK, self.counts))
+        trainer.write_counts = lambda folder: write_json(folder / WORK, self.counts)
         trainer.budget_spent = self.is_spent
         trainer.count_rollout = self._count_rollout
 

@@ -12,15 +12,15 @@ from typing import Any
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
-from rlhf_exp.models.source import TASK_TYPES, ModelSource
+from rlhf_exp.models.source import ModelSource
 
-CLASSES = dict(zip(TASK_TYPES, (AutoModelForCausalLM, AutoModelForSequenceClassification), strict=True))
-"""The class of the base, by the task type that an adapter records."""
+UNREADABLE = (OSError, ValueError, SafetensorError)
+"""Errors of from_pretrained for a folder or hub id that it cannot read."""
 
 MOST = 200  # the most characters of a library's error in a message
 
@@ -41,27 +41,19 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
     )
 
 
-def load_base(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel:
-    """The base of an adapter, by `kind.from_pretrained(base, **kwargs)`.
+def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
+    """The base of an adapter, by `kind.from_pretrained(base, **kwargs)`, with the adapter added, for inference.
 
     Raises:
-        ConfigError: it cannot be loaded.
+        ConfigError: the base cannot be loaded, or the adapter is for a model with other modules or sizes. (Other
+            weights of the same shape cannot be detected, nor additional layers.)
     """
+    at = source.weights
     try:
-        return kind.from_pretrained(source.weights, **kwargs)
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = f"is an adapter for {source.weights}, which cannot be loaded ({show(str(error), MOST)})"
+        base = kind.from_pretrained(at, **kwargs)
+    except UNREADABLE as error:
+        reason = f"is an adapter for {at}, which cannot be loaded ({show(str(error), MOST)})"
         raise source.refuse_base(reason) from None
-
-
-def put_on(model: PreTrainedModel, source: ModelSource) -> PeftModel:
-    """The base with the adapter added, for inference.
-
-    Raises:
-        ConfigError: the adapter is for a model with other modules or sizes. (Other weights of the same shape cannot be
-            detected, nor additional layers.)
-    """
-    at = model.name_or_path
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # GPT-2: peft corrects it
@@ -69,7 +61,7 @@ def put_on(model: PreTrainedModel, source: ModelSource) -> PeftModel:
             warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft uses an old name
             # As in training: TRL keeps adapters in float32, or in the base's dtype if that is quantised.
             adapted = PeftModel.from_pretrained(
-                model, source.path, autocast_adapter_dtype=not getattr(model, "is_quantized", False)
+                base, source.path, autocast_adapter_dtype=not getattr(base, "is_quantized", False)
             )
     except (RuntimeError, ValueError) as error:
         raise source.refuse_base(f"is an adapter that does not fit {at} ({show(str(error), MOST)})") from None
@@ -104,15 +96,15 @@ def merge(source: ModelSource, out: str | Path) -> None:
         ConfigError: it is not a known kind of adapter, or its base cannot be loaded, or does not fit.
     """
     scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
+    kind = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
     numerics = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code}
-    model = load_base(CLASSES[source.task_type], source, **numerics, **scores)
+    merged = load_adapted(kind, source, **numerics, **scores).merge_and_unload()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
     except (OSError, ValueError) as error:
         raise source.refuse(
             f"its tokenizer cannot be loaded from {source.tokenizer} ({show(str(error), MOST)})"
         ) from None
-    merged = put_on(model, source).merge_and_unload()
     if scores:  # it pools at the last token that is not padding
         merged.config.pad_token_id = tokenizer.pad_token_id
     merged.save_pretrained(out)

@@ -83,17 +83,17 @@ def sample_completions(
     inputs = pad(prompt_ids, pad_id, model.device, left=True)
     if method == "trl":
         greedy = {"do_sample": False, "max_new_tokens": sampling.max_new_tokens}
-        drawn = {"do_sample": True, **asdict(sampling)} if sampling.temperature > 0 else greedy
         output = model.generate(
             **inputs,
-            **drawn,
+            **({"do_sample": True, **asdict(sampling)} if sampling.temperature > 0 else greedy),
             repetition_penalty=1.0,  # some checkpoints (Qwen2.5) set another one in their generation config
             eos_token_id=eos_ids,
             pad_token_id=pad_id,
         )
-        width = inputs["input_ids"].shape[1]
-        return [_cut_at_eos(row, eos_ids) for row in output[:, width:].tolist()]
-    return _sample_compact(model, *inputs.values(), sampling, eos_ids)
+        drawn = output[:, inputs["input_ids"].shape[1] :]
+    else:
+        drawn = _sample_compact(model, *inputs.values(), sampling, eos_ids)
+    return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
 def build_rollout(cfg: Config) -> Callable[[list, "GRPOTrainer"], dict[str, Any]] | None:
@@ -142,11 +142,11 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
 
 def _sample_compact(
     model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, sampling: Sampling, eos_ids: list[int]
-) -> list[list[int]]:
-    """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token."""
+) -> torch.Tensor:
+    """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token. Returns the tokens,
+    (batch, max_new_tokens), with zeros after a row's end."""
     warp, stop = build_warpers(sampling), torch.tensor(eos_ids, device=ids.device)
     drawn = ids.new_zeros(len(ids), sampling.max_new_tokens)
-    lengths = ids.new_zeros(len(ids))
     alive = torch.arange(len(ids), device=ids.device)
     padded = not bool(mask.all())  # without padding the causal mask suffices, and is faster
     positions = (mask.cumsum(1) - 1).clamp(min=0)
@@ -171,7 +171,6 @@ def _sample_compact(
                 _require_finite(logits)
                 raise
         drawn[alive, step] = next_tokens
-        lengths[alive] = step + 1
         going = ~torch.isin(next_tokens, stop)
         if not going.any():
             break
@@ -181,7 +180,7 @@ def _sample_compact(
             cache.batch_select_indices(kept)
         tokens, positions = next_tokens[:, None], positions[:, -1:] + 1
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
-    return [row[:n] for row, n in zip(drawn.tolist(), lengths.tolist(), strict=True)]
+    return drawn
 
 
 def _require_finite(logits: torch.Tensor) -> None:

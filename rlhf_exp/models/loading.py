@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from peft import PeftModel
-from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -31,13 +30,9 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models import adapters
-from rlhf_exp.models.positions import patch_position_ids
-from rlhf_exp.models.quantization import keep_unpacked
+from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
-
-UNREADABLE = (OSError, ValueError, SafetensorError)
-"""Errors of from_pretrained for a folder or hub id that it cannot read."""
 
 
 def set_up_libraries(cfg: Config) -> None:
@@ -101,7 +96,7 @@ def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
-    except UNREADABLE as error:
+    except adapters.UNREADABLE as error:
         raise source.explain(error) from None
     if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one for a folder without a tokenizer
         raise source.refuse("holds no tokenizer; must have a tokenizer.json, or its older files")
@@ -178,13 +173,12 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
     }
     try:
         if source.is_adapter:
-            model = adapters.put_on(adapters.load_base(kind, source, **kwargs), source)
+            model = adapters.load_adapted(kind, source, **kwargs)
         else:
             model = kind.from_pretrained(source.path, **kwargs)
-    except UNREADABLE as error:
+    except adapters.UNREADABLE as error:
         raise source.explain(error) from None
-    patch_position_ids(model)
-    keep_unpacked(model)
+    patch_model(model)
     return model.to("cpu" if source.use_cpu else "cuda").eval()
 
 

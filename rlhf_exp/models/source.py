@@ -71,7 +71,7 @@ class ModelSource:
 
     @cached_property
     def is_adapter(self) -> bool:
-        return is_adapter(self.path)
+        return (Path(self.path) / "adapter_config.json").is_file()
 
     @cached_property
     def weights(self) -> str:
@@ -88,9 +88,10 @@ class ModelSource:
         recorded = self.base or self._adapter_config["base_model_name_or_path"]
         if self.base is None and (start_model := find_start_model(Path(self.path), recorded)):
             return start_model
-        if is_adapter(expand(recorded)):
+        base = self.at(expand(recorded))
+        if base.is_adapter:
             raise self.refuse_base(f"is an adapter, and so is its base {recorded}; that must hold full weights")
-        return expand(recorded)
+        return base.path
 
     @property
     def tokenizer(self) -> str:
@@ -204,11 +205,6 @@ def locate_reward_model(cfg: Config) -> ModelSource:
     run = OmegaConf.load(config)
     quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
     return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
-
-
-def is_adapter(path: str | Path) -> bool:
-    """Whether a path is an adapter's folder."""
-    return (Path(path) / "adapter_config.json").is_file()
 
 
 def expand(path: str) -> str:

@@ -1,16 +1,22 @@
-"""TRL trainers: `build(experiment)` of offline.py, and of a package per algorithm that samples.
+"""TRL's trainers: for given rows by the table of algorithms, and else `build(experiment)` of a module per algorithm.
+
+    trainer = build_trainer(experiment)
 
 The policy is passed as a path, from which TRL loads both the policy and its reference.
 """
 
 import os
 from importlib import import_module
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.algorithms import ALGORITHMS
+from datasets import Dataset
+
+from rlhf_exp.algorithms import ALGORITHMS, load_object
 from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
-from rlhf_exp.models.positions import patch_position_ids
-from rlhf_exp.models.quantization import keep_unpacked
+from rlhf_exp.models.generation import build_rollout
+from rlhf_exp.models.patches import patch_model
+from rlhf_exp.trainers.resuming import Resumable
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -22,30 +28,42 @@ def build_trainer(experiment: "Experiment") -> "Trainer":
     """Build the trainer of `algo=`. Its models are patched, so that left-padded rows get the scores of unpadded ones
     and 4-bit weights keep their gradient."""
     name = experiment.cfg.algo.name
-    module: Any = import_module(f"rlhf_exp.trainers.{'offline' if ALGORITHMS[name].trainer else name}")
-    trainer = module.build(experiment)
+    build = _build_offline if ALGORITHMS[name].trainer else import_module(f"rlhf_exp.trainers.{name}").build
+    trainer = build(experiment)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
-            patch_position_ids(model)
-            keep_unpacked(model)
+            patch_model(model)
     keep_dtype_on_resume(trainer.model)
     return trainer
 
 
 def list_arguments(experiment: "Experiment") -> dict[str, Any]:
-    """Arguments of TRL's trainers that sample. `rollout_func` is the sampling of models/generation.py, or None if TRL
-    samples; RLOOTrainer does not take it."""
-    from datasets import Dataset
-
-    from rlhf_exp.models.generation import build_rollout
-
+    """Arguments of trainers that sample. `rollout_func` is the sampling of models/generation.py, or None if TRL
+    samples."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     return {
-        "model": experiment.model.path,
+        **_list_common(experiment, experiment.task.train),
         "reward_funcs": experiment.rewards,
+        "rollout_func": build_rollout(experiment.cfg),
+    }
+
+
+def _build_offline(experiment: "Experiment") -> "Trainer":
+    """TRL's own trainer on the columns that it reads, with one change: it resumes exactly. The reference, if there is
+    one, is the start model, or with adapters the base model without them."""
+    row, rows = ALGORITHMS[experiment.cfg.algo.name], experiment.task.train
+    if row.unpaired:  # TRL reads them in this order, and takes the KL from a row's prompt and its neighbour's answer
+        rows = Random(experiment.args.seed).sample(rows, len(rows))
+    trainer_class = load_object(row.trainer)
+    resumable = type(f"Resumable{trainer_class.__name__}", (Resumable, trainer_class), {})
+    return resumable(**_list_common(experiment, [{name: item[name] for name in row.columns} for item in rows]))
+
+
+def _list_common(experiment: "Experiment", rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "model": experiment.model.path,
         "args": experiment.args,
-        "train_dataset": Dataset.from_list(experiment.task.train),
+        "train_dataset": Dataset.from_list(rows),
         "processing_class": experiment.tokenizer,
         "peft_config": build_peft_config(experiment.cfg),
-        "rollout_func": build_rollout(experiment.cfg),
     }

@@ -98,9 +98,9 @@ def length_weights(lengths: torch.Tensor, alpha: float, budget: int) -> torch.Te
         dr_grpo = 1/n sum_i 1/L     sum_t l_it
         hybrid  = alpha grpo + (1 - alpha) dr_grpo = 1/n sum_i (alpha + (1 - alpha) len_i / L) 1/len_i sum_t l_it
 
-    The weight in brackets is one number per completion. Clipping keeps it, min(r w A, clip(r) w A) = w min(r A, clip(r)
-    A) for w >= 0, so the grpo loss of weighted advantages is the hybrid loss, however a batch is split. Only the
-    policy's term is mixed: a KL penalty stays grpo's mean over each completion, and the entropy bonus a mean over
+    The weight in brackets is one number per completion. Clipping keeps it (w >= 0: min(r w A, clip(r) w A) is
+    w min(r A, clip(r) A)), so the grpo loss of weighted advantages is the hybrid loss, however a batch is split. Only
+    the policy's term is mixed: a KL penalty stays grpo's mean over each completion, and the entropy bonus a mean over
     tokens. Both losses see the same advantages.
 
     Args:

@@ -5,7 +5,11 @@
 
 Saved in addition to TRL's files: the figures since the last logged step, the count of tokens, and a reference that
 follows the policy. The order of the rows depends on seed and epoch alone (order.py). A checkpoint holds no rollout, so
-one that is due within a rollout is written at its end. tests/trainers/test_resuming.py checks what this relies on.
+one that is due within a rollout is written at its end.
+
+A checkpoint is complete or absent: transformers would save directly into checkpoint-STEP, and saves here into a staging
+folder, which is renamed when complete (runs/checkpoints.py); only then are older checkpoints removed. What this relies
+on is checked by tests/trainers/test_resuming.py and test_saving.py.
 """
 
 import json
@@ -18,18 +22,22 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.utils.data import Sampler
 
-from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE
+from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, rotate, staged
 from rlhf_exp.trainers.order import order_by_epoch
-from rlhf_exp.trainers.saving import WholeCheckpoints
 
 TokenIds = list[list[int]]
 
 
-class Resumable(WholeCheckpoints):
+class Resumable:
     """Comes before a TRL trainer among the bases."""
 
     budget_spent: Callable[[], bool] = staticmethod(lambda: False)
     """Whether the run has trained on its budget of tokens; ComputeMeter.watch sets it."""
+
+    write_counts: Callable[[Path], None] = staticmethod(lambda folder: None)
+    """Adds a file to a checkpoint; ComputeMeter.watch sets it."""
+
+    _staging: Path | None = None
 
     def is_over(self) -> bool:
         """Whether no step is left to take."""
@@ -44,6 +52,21 @@ class Resumable(WholeCheckpoints):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
         return order_by_epoch(super()._get_train_sampler(train_dataset), self.args.seed)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return str(self._staging) if self._staging else super()._get_output_dir(trial)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        folder, name = Path(self.args.output_dir), f"checkpoint-{self.state.global_step}"
+        if (folder / name).exists():  # saved after the last step, then again at the end of the epoch
+            return
+        with staged(folder, name) as self._staging:
+            try:
+                super()._save_checkpoint(model, trial)
+                self.write_counts(self._staging / name)
+            finally:
+                self._staging = None
+        rotate(folder, self.args.save_total_limit)
 
     # Together with the random state, since transformers loads that last, after it has reset the counters.
 

@@ -15,11 +15,11 @@ from rlhf_exp.trainers.resuming import ResumableRollouts
 
 
 class CompactRLOOTrainer(ResumableRollouts, RLOOTrainer):
-    """RLOOTrainer; `compact`: whether our decoding loop samples."""
+    """RLOOTrainer; if it is given a `rollout_func`, our decoding loop samples."""
 
-    def __init__(self, *args: Any, compact: bool, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, rollout_func: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._compact = compact
+        self._compact = rollout_func is not None
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *multimodal: Any) -> list[list[int]]:
         if self._compact:
@@ -29,5 +29,4 @@ class CompactRLOOTrainer(ResumableRollouts, RLOOTrainer):
 
 def build(experiment: Experiment) -> CompactRLOOTrainer:
     """Build the trainer on prompts and rewards."""
-    arguments = list_arguments(experiment)
-    return CompactRLOOTrainer(compact=arguments.pop("rollout_func") is not None, **arguments)
+    return CompactRLOOTrainer(**list_arguments(experiment))

@@ -6,7 +6,7 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from rlhf_exp.models.positions import count_positions, patch_position_ids
+from rlhf_exp.models.patches import count_positions, patch_position_ids
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 
 PROMPTS = ["a", "A much longer prompt than the others here", "two words", "and a fourth one"]

@@ -17,7 +17,7 @@ from torch import nn
 from trl.trainer.utils import disable_dropout_in_model
 
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
-from rlhf_exp.trainers.ppo.kl_controller import KLController
+from rlhf_exp.trainers.ppo.kl import KLController
 
 CRITIC = "critic"
 """The critic's name as a submodule of the policy, and its folder in what is saved."""
@@ -83,11 +83,9 @@ class ActorCritic:
             return self._passes[0][1]
         ids, mask = _join(batch)
         size, width = self.args.per_device_train_batch_size, batch["completion_ids"].shape[1]
-        found = []
-        for start in range(0, len(ids), size):
-            with self.accelerator.autocast():
-                found.append(self.critic(ids[start : start + size], mask[start : start + size])[:, -width - 1 : -1])
-        return torch.cat(found)
+        with self.accelerator.autocast():
+            parts = zip(ids.split(size), mask.split(size), strict=True)
+            return torch.cat([self.critic(*part)[:, -width - 1 : -1] for part in parts])
 
     # The optimizer
 

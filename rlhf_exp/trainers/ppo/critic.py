@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
-from rlhf_exp.models.positions import patch_position_ids
+from rlhf_exp.models.patches import patch_position_ids
 
 
 class SharedCritic(nn.Module):

@@ -1,8 +1,8 @@
 """The KL to the reference: its exact value in a rollout, and its price, which may be adapted to reach a target KL.
 
-    found = measure_rollout_kl(trainer, rollout, sampling)      # {"kl_exact": (batch,) ...}, this rank's completions
-    controller = KLController(coef=1.0, target=0.1, horizon=10_000)
-    controller.update(kl=0.3, completions=16)                   # coef is now 1.00032
+found = measure_rollout_kl(trainer, rollout, sampling)      # {"kl_exact": (batch,) ...}, this rank's completions
+controller = KLController(coef=1.0, target=0.1, horizon=10_000)
+controller.update(kl=0.3, completions=16)                   # coef is now 1.00032
 """
 
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ from rlhf_exp.trainers.ppo.advantages import (
     whiten,
 )
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
-from rlhf_exp.trainers.ppo.rollout_kl import measure_rollout_kl
+from rlhf_exp.trainers.ppo.kl import measure_rollout_kl
 from rlhf_exp.trainers.resuming import ResumableRollouts
 
 

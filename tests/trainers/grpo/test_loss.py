@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from rlhf_exp.trainers.grpo.trainer import set_budget
+from rlhf_exp.trainers.grpo import set_budget
 
 KL = "algo.args.beta=0.5"
 ENTROPY = "algo.args.entropy_coef=0.5"

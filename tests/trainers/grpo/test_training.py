@@ -6,7 +6,7 @@ from datasets import Dataset
 from trl import GRPOTrainer
 
 from rlhf_exp.models.generation import build_rollout
-from rlhf_exp.models.positions import patch_position_ids
+from rlhf_exp.models.patches import patch_position_ids
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
 STAGES = ["algo.curriculum.budgets=[8,16,24]", "algo.curriculum.from_steps=[0,2,4]"]

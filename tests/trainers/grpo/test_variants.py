@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from rlhf_exp.config.schema import Curriculum
-from rlhf_exp.trainers.grpo.hybrid import choose_alpha, length_weights
-from rlhf_exp.trainers.grpo.trainer import clip_advantages
+from rlhf_exp.trainers.grpo import choose_alpha, clip_advantages, length_weights
 
 
 def test_alpha_follows_the_budget_unless_it_is_given():

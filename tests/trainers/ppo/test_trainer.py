@@ -13,7 +13,7 @@ from trl.trainer.utils import split_tensor_dict
 
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.kl import compare_sampled
-from rlhf_exp.models.positions import patch_position_ids
+from rlhf_exp.models.patches import patch_position_ids
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.trainers.ppo.config import PPOConfig
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
