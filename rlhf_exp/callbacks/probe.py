@@ -1,6 +1,6 @@
 """Measures KL and entropy of the policy on a fixed set of the start model's completions, the probe.
 
-probe = Probe.from_samples(start_model, rows, max_tokens=2048, pad_id=0)
+probe = Probe(start_model, rows, max_tokens=2048, pad_id=0)
 probe.measure(policy)     # {"probe/kl": 0.1, "probe/entropy": 1.2}
 """
 
@@ -14,26 +14,23 @@ from rlhf_exp.models.scoring import Row, completion_logps, evaluating, split_row
 
 
 class Probe:
-    """Completions of the start model, fixed for a run, at whose tokens the policy's distributions are measured."""
+    """Completions of the start model, fixed for a run, at whose tokens the policy's distributions are measured.
 
-    def __init__(self, rows: list[Row], vocabulary: int, pad_id: int) -> None:
-        self._batches = [[rows[i] for i in batch] for batch in split_rows(rows, vocabulary)]
-        self._pad_id = pad_id
-        self._start_logps: list[torch.Tensor] = []
+    Rows are taken until there are `max_tokens` completion tokens. The start model's log-probabilities at them are kept:
+    max_tokens x vocabulary float32 values in main memory.
+    """
 
-    @classmethod
-    def from_samples(cls, start_model: PreTrainedModel, rows: list[Row], max_tokens: int, pad_id: int) -> "Probe":
-        """Take rows until there are `max_tokens` completion tokens, and keep the start model's log-probabilities at
-        them: max_tokens x vocabulary float32 values in main memory."""
+    def __init__(self, start_model: PreTrainedModel, rows: list[Row], max_tokens: int, pad_id: int) -> None:
         kept, left = [], max_tokens
         for prompt, completion in rows:
             if left <= 0:
                 break
             kept.append((prompt, completion[:left]))
             left -= len(completion)
-        probe = cls(kept, start_model.config.get_text_config().vocab_size, pad_id)
-        probe._start_logps = [logps.cpu() for logps in probe._logps(start_model)]
-        return probe
+        vocabulary = start_model.config.get_text_config().vocab_size
+        self._batches = [[kept[i] for i in batch] for batch in split_rows(kept, vocabulary)]
+        self._pad_id = pad_id
+        self._start_logps = [logps.cpu() for logps in self._logps(start_model)]
 
     def measure(self, policy: PreTrainedModel) -> dict[str, float]:
         """KL(policy || start) and the policy's entropy: exact over the whole vocabulary, means over the probe's

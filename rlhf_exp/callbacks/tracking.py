@@ -48,7 +48,7 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
         yield
     finally:
         if "tensorboard" in cfg.logging.report_to:
-            _attempt("TensorBoard: the results are missing", lambda: _write_scalars(load_run(run_dir), run_dir))
+            _attempt("TensorBoard: the results are missing", lambda: _write_scalars(load_run(run_dir)))
         if "wandb" in cfg.logging.report_to:
             _attempt("W&B: the results are missing", lambda: _close_wandb(run_dir))
 
@@ -124,7 +124,9 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
 
     wandb.finish()  # a run that other code left open would receive this run's figures
     name, group = name_run(cfg, run_dir)
-    mode = choose_mode(cfg)
+    mode, id_file = choose_mode(cfg), run_dir / ID_FILE
+    # With an id, `wandb sync` of a resumed offline run would overwrite its first part.
+    resumed = mode == "online" and id_file.is_file()
     run = wandb.init(
         project=cfg.logging.wandb_project,
         entity=cfg.logging.entity,
@@ -134,22 +136,17 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
         config=asdict(cfg),
         dir=run_dir,
         mode=mode,
-        id=_read_id(run_dir) if mode == "online" else None,  # `wandb sync` of offline runs would overwrite the first
+        id=id_file.read_text(encoding="utf-8") if resumed else None,
         resume="allow" if mode == "online" else None,
         settings=wandb.Settings(finish_timeout=FINISH_TIMEOUT_S, console="off", silent=True),
     )
     run.define_metric("train/global_step")
     run.define_metric("*", step_metric="train/global_step", step_sync=True)
     if mode == "online":
-        (run_dir / ID_FILE).write_text(run.id, encoding="utf-8")
+        id_file.write_text(run.id, encoding="utf-8")
     if mode != "disabled":
         where = run.url if mode == "online" else f"offline; send it with: wandb sync {Path(run.dir).parent}"
         print(f"W&B run {name}: {where}", flush=True)
-
-
-def _read_id(run_dir: Path) -> str | None:
-    file = run_dir / ID_FILE
-    return file.read_text(encoding="utf-8") if file.is_file() else None
 
 
 def _close_wandb(run_dir: Path) -> None:
@@ -175,10 +172,10 @@ def _find_run() -> Any:
     return wandb.run if wandb is not None else None
 
 
-def _write_scalars(run: Run, run_dir: Path) -> None:
+def _write_scalars(run: Run) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
-    with SummaryWriter(str(run_dir / "tensorboard")) as writer:
+    with SummaryWriter(str(run.path / "tensorboard")) as writer:
         for name, value in list_results(run).items():
             if isinstance(value, int | float):
                 writer.add_scalar(f"held_out/{name}", value, run.info.get("steps", 0))

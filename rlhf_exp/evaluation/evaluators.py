@@ -55,7 +55,7 @@ class PolicyEvaluator:
         write_jsonl(run_dir / "samples.jsonl", self.samples)
         rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
         pad_id = self.experiment.tokenizer.pad_token_id
-        return Probe.from_samples(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, pad_id)
+        return Probe(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, pad_id)
 
     def measure_trained_model(self) -> None:
         """Measure the saved model, and how it differs from the start model."""

@@ -65,7 +65,7 @@ def test_logits_are_computed_for_no_position_before_the_first_that_predicts_a_co
 def test_the_probe_measures_zero_for_the_start_model_and_the_exact_mean_for_another(monkeypatch):
     start, policy = make_model(0), make_model(1)
     monkeypatch.setattr(scoring, "BATCH_ELEMENTS", 1)  # each row is a batch
-    probe = Probe.from_samples(start, ROWS, max_tokens=100, pad_id=0)
+    probe = Probe(start, ROWS, max_tokens=100, pad_id=0)
     assert len(probe._batches) == len(ROWS)
     assert probe.measure(start)["probe/kl"] == 0
     with torch.no_grad():
@@ -78,7 +78,7 @@ def test_the_probe_measures_zero_for_the_start_model_and_the_exact_mean_for_anot
 def test_the_probe_keeps_no_more_tokens_than_asked_and_changes_no_random_state():
     start = make_model(0)
     state = torch.get_rng_state()
-    probe = Probe.from_samples(start, ROWS, max_tokens=5, pad_id=0)
+    probe = Probe(start, ROWS, max_tokens=5, pad_id=0)
     probe.measure(start.train())
     assert sum(len(logps) for logps in probe._start_logps) == 5
     assert start.training and torch.equal(torch.get_rng_state(), state)
@@ -100,7 +100,7 @@ def read(folder):
 
 
 def test_metrics_hold_trls_names_and_the_probe_on_its_steps(tmp_path):
-    probe = Probe.from_samples(make_model(0), ROWS, max_tokens=100, pad_id=0)
+    probe = Probe(make_model(0), ROWS, max_tokens=100, pad_id=0)
     writer = MetricsWriter(tmp_path, probe, every_steps=4)
     begin(writer)
     logs = [call(writer, step, {"loss": 0.5, "reward": 0.1 * step}) for step in range(1, 11)]
