@@ -12,15 +12,12 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
+from transformers import PreTrainedModel, TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config, Ppo
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, TrainingArguments
 
 # Values that a layer keeps for the backward pass, per token and hidden unit, if attention does not keep its scores:
 # torch.autograd.graph.saved_tensors_hooks counts 27 for the tiny model's Qwen3 and 35 for GPT-2.
@@ -33,7 +30,7 @@ BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the
 
 
 def estimate_memory(
-    cfg: Config, args: "TrainingArguments", model: "PreTrainedModel", trained: int, length: float
+    cfg: Config, args: TrainingArguments, model: PreTrainedModel, trained: int, length: float
 ) -> tuple[float, str]:
     """Bytes at the peak of a training step, and the formula. `length`: tokens of a row, prompt and completions.
 
@@ -61,7 +58,7 @@ def estimate_memory(
 
 
 def estimate_disk(
-    cfg: Config, args: "TrainingArguments", model: "PreTrainedModel", trained: int, steps: int
+    cfg: Config, args: TrainingArguments, model: PreTrainedModel, trained: int, steps: int
 ) -> tuple[float, str]:
     """The most bytes that checkpoints and the final model take, and the formula.
 
@@ -83,7 +80,7 @@ def estimate_disk(
 
 
 def estimate_time(
-    cfg: Config, args: "TrainingArguments", model: "PreTrainedModel", trained: int, tokens: float, steps: int
+    cfg: Config, args: TrainingArguments, model: PreTrainedModel, trained: int, tokens: float, steps: int
 ) -> tuple[float, str]:
     """Seconds of training for its matrix products alone, at this machine's present rate, and the formula.
 
@@ -136,7 +133,7 @@ def say_bytes(n: float) -> str:
     return f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.1f} MB"
 
 
-def _keeps_reference(cfg: Config, args: "TrainingArguments") -> bool:
+def _keeps_reference(cfg: Config, args: TrainingArguments) -> bool:
     """Whether a second model stays in memory while training."""
     row = ALGORITHMS[cfg.algo.name]
     if row.kl_price is None or not row.online:
@@ -146,7 +143,7 @@ def _keeps_reference(cfg: Config, args: "TrainingArguments") -> bool:
     return args.beta > 0
 
 
-def _measure_rate(cfg: Config, args: "TrainingArguments", model: "PreTrainedModel") -> float:
+def _measure_rate(cfg: Config, args: TrainingArguments, model: PreTrainedModel) -> float:
     """Operations per second in a matrix product of the model's width."""
     device = "cpu" if cfg.device.use_cpu else "cuda"
     half = args.bf16 or model.dtype == torch.bfloat16

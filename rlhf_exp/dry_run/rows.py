@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_offline
@@ -11,9 +13,6 @@ from rlhf_exp.rewards.functions import load_function
 from rlhf_exp.tasks import Task, find_rows, load_task, prompts_per_rollout
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sources import Unavailable
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 SAMPLE_ROWS = 256
 PROMPT_LINES, LINE_WIDTH = 12, 110
@@ -75,7 +74,7 @@ def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float 
     return prompt, [fmean(_count_tokens(tokenizer, row[name]) for row in sample) for name in columns], ""
 
 
-def render_prompt(tokenizer: "PreTrainedTokenizerBase", task: Task) -> list[str]:
+def render_prompt(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:
     """The first lines of the first prompt, with the chat template applied, each of limited length."""
     prompt = (task.train or task.eval or task.pairs)[0]["prompt"]
     if not isinstance(prompt, str):
@@ -86,7 +85,7 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", task: Task) -> list[str]
     return [f"| {line}" for line in (*shown, *more)]
 
 
-def _count_tokens(tokenizer: "PreTrainedTokenizerBase", text: Any) -> int:
+def _count_tokens(tokenizer: PreTrainedTokenizerBase, text: Any) -> int:
     """Tokens of a text, or of the contents of messages, without those of a chat template."""
     texts = [text] if isinstance(text, str) else [message["content"] for message in text]
     return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"])

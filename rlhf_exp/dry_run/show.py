@@ -3,7 +3,9 @@
 print_dry_run(cfg)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
@@ -15,9 +17,6 @@ from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
 from rlhf_exp.dry_run.rows import Rows, load_rows, measure_rows, render_prompt
 from rlhf_exp.report.tables import duration
 from rlhf_exp.tasks.sampled import learns_from_samples
-
-if TYPE_CHECKING:
-    from transformers import TrainingArguments
 
 
 def print_dry_run(cfg: Config) -> None:
@@ -63,7 +62,7 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
 
 
 def _describe_training(
-    cfg: Config, args: "TrainingArguments", rows: Rows | None, tokenizer: Any, model: Any, trained: int
+    cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, model: Any, trained: int
 ) -> list[str]:
     """Lines on rows, steps and tokens, and the estimated cost."""
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
@@ -98,7 +97,7 @@ def _describe_rows(cfg: Config, rows: Rows) -> str:
 
 
 def _describe_tokens(
-    cfg: Config, args: "TrainingArguments", rows: Rows | None, tokenizer: Any, batch: int
+    cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, batch: int
 ) -> tuple[str, float]:
     """The line on the tokens of a step or rollout, and the tokens of a row."""
     prompt, answers, bound = measure_rows(cfg, tokenizer, rows)

@@ -5,6 +5,7 @@ merge(ModelSource("outputs/x/model"), "merged")      # a model of full weights i
 """
 
 import warnings
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,9 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
     """The config of the adapter that TRL adds to the model; a reward model's head is also trained, in full."""
     if cfg.peft.lora is None:
         return None
-    lora = cfg.peft.lora
     scores = ALGORITHMS[cfg.algo.name].scores
     return LoraConfig(
-        r=lora.r,
-        lora_alpha=lora.lora_alpha,
-        lora_dropout=lora.lora_dropout,
-        target_modules=lora.target_modules,
+        **asdict(cfg.peft.lora),
         task_type="SEQ_CLS" if scores else "CAUSAL_LM",
         modules_to_save=["score"] if scores else None,
     )

@@ -10,8 +10,10 @@ the other rows in its batch.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
@@ -112,14 +114,10 @@ def _start(row: Row) -> int:
 
 def pad(sequences: list[list[int]], pad_id: int, device: torch.device, left: bool = False) -> dict[str, torch.Tensor]:
     """`input_ids` and `attention_mask`, both (batch, longest) int64, padded on the right or on the left."""
-    width = max(map(len, sequences))
-
-    def fill(values: list[int], value: int) -> list[int]:
-        padding = [value] * (width - len(values))
-        return padding + values if left else values + padding
-
-    ids, mask = [fill(ids, pad_id) for ids in sequences], [fill([1] * len(ids), 0) for ids in sequences]
-    return {"input_ids": torch.tensor(ids, device=device), "attention_mask": torch.tensor(mask, device=device)}
+    fill = partial(pad_sequence, batch_first=True, padding_side="left" if left else "right")
+    rows = [torch.tensor(ids, dtype=torch.long) for ids in sequences]
+    ids, mask = fill(rows, padding_value=pad_id), fill([torch.ones_like(row) for row in rows])
+    return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
 
 
 def _show_progress(total: int, title: str | None, unit: str) -> tqdm:

@@ -8,23 +8,20 @@ The policy is passed as a path, from which TRL loads both the policy and its ref
 import os
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from datasets import Dataset
+from transformers import Trainer
 
 from rlhf_exp.algorithms import ALGORITHMS, load_object
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
 from rlhf_exp.models.generation import build_rollout
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import Resumable
 
-if TYPE_CHECKING:
-    from transformers import Trainer
 
-    from rlhf_exp.experiment import Experiment
-
-
-def build_trainer(experiment: "Experiment") -> "Trainer":
+def build_trainer(experiment: Experiment) -> Trainer:
     """Build the trainer of `algo=`. Its models are patched, so that left-padded rows get the scores of unpadded ones
     and 4-bit weights keep their gradient."""
     name = experiment.cfg.algo.name
@@ -37,7 +34,7 @@ def build_trainer(experiment: "Experiment") -> "Trainer":
     return trainer
 
 
-def list_arguments(experiment: "Experiment") -> dict[str, Any]:
+def list_arguments(experiment: Experiment) -> dict[str, Any]:
     """Arguments of trainers that sample. `rollout_func` is the sampling of models/generation.py, or None if TRL
     samples."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
@@ -48,7 +45,7 @@ def list_arguments(experiment: "Experiment") -> dict[str, Any]:
     }
 
 
-def _build_offline(experiment: "Experiment") -> "Trainer":
+def _build_offline(experiment: Experiment) -> Trainer:
     """TRL's own trainer on the columns that it reads, with one change: it resumes exactly. The reference, if there is
     one, is the start model, or with adapters the base model without them."""
     row, rows = ALGORITHMS[experiment.cfg.algo.name], experiment.task.train
@@ -59,7 +56,7 @@ def _build_offline(experiment: "Experiment") -> "Trainer":
     return resumable(**_list_common(experiment, [{name: item[name] for name in row.columns} for item in rows]))
 
 
-def _list_common(experiment: "Experiment", rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _list_common(experiment: Experiment, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "model": experiment.model.path,
         "args": experiment.args,
