@@ -20,7 +20,7 @@ from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import FAILED, ConfigError, name_error, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import free_memory, load_tokenizer, resolve_model, set_up_libraries
+from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_start_model
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
@@ -104,11 +104,8 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
     evaluator = (ScorerEvaluator if ALGORITHMS[cfg.algo.name].scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
-    free_memory()
-
     with folder.phase("train"):
         train(experiment, probe, signals)
-    free_memory()
     with folder.phase("evaluate"):
         evaluator.measure_trained_model()
 

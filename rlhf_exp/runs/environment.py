@@ -55,12 +55,13 @@ def peak_memory_mb() -> float:
 def reset_peak_memory() -> bool:
     """Reset the peak memory, since the jobs of a sweep share one process. False if the machine cannot.
 
-    Freed memory is first returned to the system, which glibc would otherwise keep.
+    Freed memory is first returned to the system, which torch (on a GPU) and glibc would otherwise keep.
 
     Source: proc(5), /proc/pid/clear_refs, value 5 (Linux 4.0).
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         return True
     try:
