@@ -29,11 +29,9 @@ def is_hub_id(path: str) -> bool:
 
 
 def prepare_hub(cfg: Config) -> None:
-    """Set HF_HUB_OFFLINE if `cfg` names something on the hub and its server does not answer.
-
-    A user's own setting stays. Behind a proxy nothing is tried, since a direct connection would fail anyway.
-    """
-    if uses_hub(cfg):
+    """Set HF_HUB_OFFLINE if a model, a reward model or the rows are on the hub and its server does not answer."""
+    paths = (cfg.model.path, cfg.model.base, cfg.reward.path)
+    if cfg.task.source == "hub" or any(path is not None and is_hub_id(path) for path in paths):
         go_offline_without_answer()
 
 
@@ -44,7 +42,8 @@ def is_offline() -> bool:
 
 def find_cached(hub_id: str, file: str) -> Path | None:
     """A file of a model in the hub's cache, at the last known commit of its main branch; or None."""
-    cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or _find_home() / "hub")
+    home = Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
+    cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or home / "hub")
     folder = cache.expanduser() / f"models--{hub_id.replace('/', '--')}"
     try:
         commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
@@ -68,31 +67,15 @@ def fetch(hub_id: str, file: str) -> Path | None:
         return None
 
 
-def has_token() -> bool:
-    """Whether the hub's client finds a token: in the environment, or where `hf auth login` writes it."""
-    if any(os.environ.get(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")):
-        return True
-    return Path(os.environ.get("HF_TOKEN_PATH") or _find_home() / "token").expanduser().is_file()
-
-
-def _find_home() -> Path:
-    return Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
-
-
 def go_offline_without_answer() -> None:
-    """Set HF_HUB_OFFLINE if the server does not answer; not if the user set it or uses a proxy."""
+    """Set HF_HUB_OFFLINE if the server does not answer. The user's own setting stays; behind a proxy nothing is tried,
+    since a direct connection would fail anyway."""
     if "HF_HUB_OFFLINE" in os.environ or any(name in os.environ for name in PROXIES):
         return
     address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     if not _answers(address.hostname or "", address.port or 443):
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["HF_DATASETS_OFFLINE"] = "1"
-
-
-def uses_hub(cfg: Config) -> bool:
-    """Whether a model, a reward model or the rows are named by a hub id."""
-    paths = (cfg.model.path, cfg.model.base, cfg.reward.path)
-    return cfg.task.source == "hub" or any(path is not None and is_hub_id(path) for path in paths)
 
 
 def _answers(host: str, port: int) -> bool:

@@ -14,6 +14,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors import SafetensorError, safe_open
+
 from rlhf_exp.config import hub
 
 INIT_VOCABULARY = {"words": 224, "bytes": 258}
@@ -30,7 +32,6 @@ COUNTED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3")  # exactly, 
 ASSETS = Path(__file__).parent.parent / "assets"
 KNOWN = ASSETS / "shapes.json"
 _FLOATS = ("F64", "F32", "F16", "BF16")
-MOST_HEADER = 100_000_000  # bytes; the limit of safetensors itself
 
 
 class Shape(NamedTuple):
@@ -64,11 +65,8 @@ def find_shape(path: str | None, base: str | None, init: dict | None, name: str 
         return _measure(known, f"the shape of {path} that ships with the package")
     if (fetched := hub.fetch(path, "config.json")) is not None:
         return _read(fetched, f"the config.json of {path}")
-    return Shape(
-        None,
-        None,
-        f"the config.json of {path} is not in the hub's cache, the hub does not give it, nor is there such a folder",
-    )
+    why = f"the config.json of {path} is not in the hub's cache, the hub does not give it, nor is there such a folder"
+    return Shape(None, None, why)
 
 
 def count_parameters(config: dict[str, Any]) -> int | None:
@@ -95,16 +93,13 @@ def count_weights(folder: Path) -> int | None:
 
 @cache
 def _count_file(file: str, changed: int) -> int | None:
-    """The count for one file; `changed` makes the cache forget an older version. The header is eight bytes of length,
-    then a JSON of the tensors."""
+    """The count for one file; `changed` makes the cache forget an older version."""
     try:
-        with open(file, "rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(length)) if length <= MOST_HEADER else {}
-        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
-        packed = any(entry["dtype"] not in _FLOATS for entry in tensors)
-        return None if packed or not tensors else sum(prod(entry["shape"]) for entry in tensors)
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        with safe_open(file, "np") as weights:
+            tensors = [weights.get_slice(name) for name in weights.keys()]
+            packed = any(tensor.get_dtype() not in _FLOATS for tensor in tensors)
+            return None if packed or not tensors else sum(prod(tensor.get_shape()) for tensor in tensors)
+    except (OSError, SafetensorError):
         return None
 
 

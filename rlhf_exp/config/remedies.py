@@ -6,10 +6,9 @@ A remedy passes if the checks find no problem in the config with it that they do
 """
 
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any
 
-import yaml
+from omegaconf import OmegaConf
 
 from rlhf_exp.config.rules.arguments import COPIES
 
@@ -29,21 +28,7 @@ def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | No
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
     """A copy of the resolved config with the override, which the arguments that are copies of its key follow."""
-    changed = deepcopy(config)
-    key, _, text = override.lstrip("+").partition("=")
-    *place, name = key.split(".")
-    values = changed
-    for part in place:
-        values = values[part]
-    values[name] = _read_value(text)
-    args = changed["algo"]["args"]
-    args.update({copy: values[name] for copy, original in COPIES.items() if original == key and copy in args})
-    return changed
-
-
-def _read_value(text: str) -> Any:
-    """The value as Hydra reads it: 5e-05 is a number, where YAML would read text."""
-    try:
-        return float(text) if "e" in text else yaml.safe_load(text)
-    except ValueError:
-        return text
+    key, _, value = override.lstrip("+").partition("=")
+    copies = [copy for copy, original in COPIES.items() if original == key and copy in config["algo"]["args"]]
+    changes = [f"{place}={value}" for place in (key, *(f"algo.args.{copy}" for copy in copies))]
+    return OmegaConf.to_container(OmegaConf.merge(config, OmegaConf.from_dotlist(changes)))

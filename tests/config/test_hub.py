@@ -6,7 +6,7 @@ import pytest
 
 from rlhf_exp.config import hub
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.hub import prepare_hub, uses_hub
+from rlhf_exp.config.hub import prepare_hub
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +29,10 @@ def test_what_is_local_asks_nobody(monkeypatch):
 
 
 @pytest.mark.parametrize("overrides", [["model=gpt2"], ["task=gsm8k"], ["algo=dpo", "task=hh_rlhf"]])
-def test_hub_ids_are_seen(overrides):
-    assert uses_hub(compose_config(overrides))
+def test_hub_ids_are_seen(overrides, monkeypatch):
+    monkeypatch.setattr(hub, "_answers", lambda host, port: False)
+    prepare_hub(compose_config(overrides))
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
 
 
 def test_a_hub_that_answers_is_used(server):

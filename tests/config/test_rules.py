@@ -1,8 +1,8 @@
 """TRL's arguments beside our own keys: contradictions, arguments without effect, secrets."""
 
+import huggingface_hub
 import pytest
 
-from rlhf_exp.config import hub
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.overrides import check_overrides
 from rlhf_exp.config.values import HIDDEN, assign
@@ -210,7 +210,7 @@ def test_a_push_is_refused_where_the_hub_is_not_asked_or_gives_no_right(monkeypa
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert refuse(f"+{key}") == [f"{key}: the hub does not answer, or HF_HUB_OFFLINE says not to ask it; leave it out"]
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(hub, "has_token", lambda: False)
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
     assert refuse(f"+{key}") == [
         f"{key}: no token to write with; set the environment variable HF_TOKEN, or run hf auth login"
     ]

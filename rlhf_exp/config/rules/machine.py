@@ -43,7 +43,9 @@ def _check_push(cfg: Config) -> list[str]:
     hub.go_offline_without_answer()
     if hub.is_offline():
         return [f"{key}: the hub does not answer, or HF_HUB_OFFLINE says not to ask it; leave it out"]
-    if not hub.has_token():
+    from huggingface_hub import get_token
+
+    if get_token() is None:
         return [f"{key}: no token to write with; set the environment variable HF_TOKEN, or run hf auth login"]
     return []
 
