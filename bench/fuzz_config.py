@@ -28,7 +28,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.config.keys import schemas
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import RENAMED, load_arguments
+from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError
 
 GROUPS = ("algo", "task", "model", "peft", "reward", "generation", "device", "logging", "monitor", "eval")
@@ -126,8 +126,6 @@ def _vary_arguments(algo: str) -> Iterator[Case]:
     choice = (f"algo={algo}", *NEEDS.get(algo, []))
     for name, argument in known.items():
         key, rng = f"algo.args.{name}", random.Random(f"{algo} {name}")
-        if name in RENAMED:
-            continue
         if "token" not in name:
             for typed in misspell(name, rng):
                 if typed not in known:

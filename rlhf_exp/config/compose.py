@@ -16,14 +16,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
-from rlhf_exp.config import ROOT, defaults, device
+from rlhf_exp.config import ROOT, device
+from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
+from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algo import find_other_losses
-from rlhf_exp.config.rules.conflicts import find_conflicts
 from rlhf_exp.config.rules.paths import find_missing_files
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.trl_checks import are_losses, find_argument_problems
 from rlhf_exp.config.values import assign, find_problem, find_problems, list_names, show
 from rlhf_exp.errors import ConfigError
@@ -45,8 +45,8 @@ def register_resolvers() -> None:
     """Register what conf/ uses: the resolvers `${rlhf_exp.NAME:...}`, and the configs that come from the table of
     algorithms. A second call changes nothing."""
     resolvers = {
-        "default": defaults.resolve_default,
-        "rate": defaults.resolve_rate,
+        "default": lambda key, *, _root_: DEFAULTS[key](read_settings(_root_)).value,
+        "rate": lambda name, own=None, *, _root_: choose_rate(read_settings(_root_), name, own).value,
         "use_cpu": lambda: device.cuda_major() == 0,
         "attention": device.choose_attention,
     }
@@ -161,7 +161,7 @@ def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
     if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in ALGORITHMS:
         return {}
     args = {name: value for name, value in algo["args"].items() if name not in skipped}
-    problems = find_argument_problems(algo["name"], args, algo, load_arguments(algo["name"]))
+    problems = find_argument_problems(algo["name"], args, algo)
     if not are_losses(algo["name"], args.get("loss_type")):  # its file may set arguments of another algorithm
         problems["unknown"] = []
     return problems

@@ -60,11 +60,10 @@ def read_settings(cfg: Any) -> Settings:
 
 def list_defaults(of: Settings) -> dict[str, Default]:
     """Every default by its key, in the order in which a dry run shows them."""
-    keys = {key: find(of) for key, find in _FIND.items()}
     row = ALGORITHMS[of.algo]
     left_out = () if row.learns_from == DEMONSTRATIONS else _OF_DEMONSTRATIONS
     left_out += () if row.minibatches > 1 else ("algo.args.steps_per_generation",)
-    return {key: found for key, found in keys.items() if key not in left_out}
+    return {key: find(of) for key, find in DEFAULTS.items() if key not in left_out}
 
 
 def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
@@ -75,24 +74,14 @@ def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
     if size is None and name not in CRITIC_RATES:
         return Default(None, of.shape.source)
     rates = CRITIC_RATES[name] if name in CRITIC_RATES else ALGORITHMS[name].rates
-    rate, source = next((rate, source) for bound, rate, source in rates if (size or LARGE) < bound or bound == ANY)
+    rate, source = next((rate, source) for bound, rate, source in rates if (size or LARGE) < bound)
     if of.peft == "none" or name in CRITIC_RATES or size < SMALL:
         return Default(rate, f"{name} at {_say_size(of)}: {source}")
     return Default(float(f"{10 * rate:.6g}"), f"{name} at {_say_size(of)}: ten times {rate:g} ({source}), for LoRA")
 
 
-def resolve_default(key: str, *, _root_: DictConfig) -> Any:
-    """${rlhf_exp.default:KEY}"""
-    return _FIND[key](read_settings(_root_)).value
-
-
-def resolve_rate(name: str, own: float | None = None, *, _root_: DictConfig) -> float | None:
-    """${rlhf_exp.rate:NAME,OWN}"""
-    return choose_rate(read_settings(_root_), name, own).value
-
-
 def _up_to(table: tuple[tuple[float, Any], ...], size: float) -> Any:
-    return next(value for bound, value in table if size < bound or bound == ANY)
+    return next(value for bound, value in table if size < bound)
 
 
 def _is_small(of: Settings) -> bool:
@@ -149,25 +138,21 @@ def _checkpointing(of: Settings) -> Default:
 
 
 def _eval_batch(of: Settings) -> Default:
-    return Default(
-        _up_to(EVAL_BATCH, of.shape.parameters or LARGE), f"{_say_size(of)}: it decides which completions are drawn"
-    )
+    rows = _up_to(EVAL_BATCH, of.shape.parameters or LARGE)
+    return Default(rows, f"{_say_size(of)}: it decides which completions are drawn")
 
 
 def _bf16(of: Settings) -> Default:
     if of.use_cpu or not device.has_bf16():
         return Default(False, "a CPU" if of.use_cpu else "the GPU is older than Ampere")
-    return Default(
-        not _is_small(of), "a model this small gains nothing" if _is_small(of) else "a GPU of Ampere or newer"
-    )
+    small = _is_small(of)
+    return Default(not small, "a model this small gains nothing" if small else "a GPU of Ampere or newer")
 
 
 def _lora_dtype(of: Settings) -> Default:
-    half = _bf16(of).value and of.peft != "none"
-    why = (
-        "the frozen base; the adapters stay in float32" if half else "in bfloat16, small updates of weights round away"
-    )
-    return Default("bfloat16" if half else "float32", why)
+    if _bf16(of).value and of.peft != "none":
+        return Default("bfloat16", "the frozen base; the adapters stay in float32")
+    return Default("float32", "in bfloat16, small updates of weights round away")
 
 
 def _sft_steps(of: Settings) -> Default:
@@ -190,7 +175,7 @@ def _sft_saving(of: Settings) -> Default:
     return Default(1_000, "as for model=tiny") if small else Default(0.25, "a share of all steps")
 
 
-_FIND: dict[str, Callable[[Settings], Default]] = {
+DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "algo.args.learning_rate": lambda of: choose_rate(of, of.algo),
     "max_tokens": _budget,
     "algo.args.per_device_train_batch_size": _rows,

@@ -14,7 +14,7 @@ import yaml
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import RENAMED, load_arguments
+from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import is_slip, list_names, nearest
 
 # Other words for the last part of a key; of several keys with one word the first that the algorithm has.
@@ -46,14 +46,12 @@ SYNONYMS = {
     "output_dir": ("out", "save_dir", "logging_dir"),
 }
 
-_NOTES = {"warmup_ratio": ", of which a value below 1 is a share of all steps"}
-
 
 def known_keys(algo: str = "grpo") -> list[str]:
     """Every dotted key that the command line can override with this `algo=`, and the groups without their own keys."""
     keys = [key for key in _list_keys(Config, "") if not key.startswith("algo.") or key in _list_option("algo", algo)]
     at = keys.index("algo.args") + 1
-    args = [f"algo.args.{name}" for name in load_arguments(algo) if name not in RENAMED]
+    args = [f"algo.args.{name}" for name in load_arguments(algo)]
     options = [key for group, option in _list_options() if group != "algo" for key in _list_option(group, option)]
     return list(dict.fromkeys([*keys[:at], *args, *keys[at:], "loss_type", "experiment", *options]))
 
@@ -69,7 +67,7 @@ def refuse_key(key: str, algo: str = "grpo") -> str:
     slips = [name for name in neighbours if place and is_slip(end, name.rpartition(".")[2])]
     meant = next((name for name, words in SYNONYMS.items() if end in words and name in known), None)
     near = nearest(key, slips) or meant or nearest(key, neighbours if place else known) or nearest(key, known)
-    note = _NOTES.get(end, "")
+    note = ", of which a value below 1 is a share of all steps" if end == "warmup_ratio" else ""
     return f"no such key{f'; did you mean {near}{note}?' if near else ''}"
 
 
@@ -91,7 +89,7 @@ def _list_owners(key: str) -> list[str]:
     """`group=option` for each option that has the key; the task inside another task is chosen as task@task.of."""
     if key.startswith("algo.args."):
         end = key.removeprefix("algo.args.")
-        return [f"algo={algo}" for algo in ALGORITHMS if end in load_arguments(algo) and end not in RENAMED]
+        return [f"algo={algo}" for algo in ALGORITHMS if end in load_arguments(algo)]
     group, _, rest = key.partition(".")
     choice = group
     if key.startswith("task.of."):

@@ -22,10 +22,17 @@ def name_key(override: str) -> str:
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
     """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
-    secrets = [key for text in overrides for key in _list_keys(text) if is_secret(key)]
-    return [refuse_secret(key) for key in secrets] + [
-        line for text in overrides for line in (_refuse_empty(text), _refuse_option(text)) if line
-    ]
+    problems = [refuse_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
+    for text in overrides:
+        if found := _EMPTY.fullmatch(text):
+            key = found[1]
+            way = "use reward=none" if key == "reward.weights" else f"take its entries out one by one, ~{key}.NAME"
+            problems.append(f"{key}={{}}: changes nothing, for a mapping is merged into what is there; {way}")
+        if found := _OPTION.fullmatch(text):  # the other keys of the group would contradict the name
+            group = found[1]
+            choice = f"{group.partition('.')[0]}@{group}" if "." in group else group
+            problems.append(f"{text}: does not choose; use {choice}={found[2]}")
+    return problems
 
 
 def refuse_secret(key: str) -> str:
@@ -51,22 +58,3 @@ def _list_keys(text: str) -> list[str]:
     key, value = name_key(text), text.partition("=")[2]
     inside = _NAMED.findall(value) if value.lstrip().startswith(("{", "[")) else []
     return [key] * bool(value) + [f"{key}.{name}" for name in inside]
-
-
-def _refuse_empty(text: str) -> str | None:
-    found = _EMPTY.fullmatch(text)
-    if found is None:
-        return None
-    key = found[1]
-    way = "use reward=none" if key == "reward.weights" else f"take its entries out one by one, ~{key}.NAME"
-    return f"{key}={{}}: changes nothing, for a mapping is merged into what is there; {way}"
-
-
-def _refuse_option(text: str) -> str | None:
-    """Refuse to change only the name of a group's option, which would contradict its other keys."""
-    found = _OPTION.fullmatch(text)
-    if found is None:
-        return None
-    group = found[1]
-    choice = f"{group.partition('.')[0]}@{group}" if "." in group else group
-    return f"{text}: does not choose; use {choice}={found[2]}"

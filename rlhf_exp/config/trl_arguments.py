@@ -63,8 +63,10 @@ def inspect_arguments(algo: str) -> dict[str, Argument]:
     hints, found = get_type_hints(config_class), {}
     for item in fields(config_class):
         default = item.default_factory() if item.default_factory is not MISSING else item.default
-        found[item.name] = Argument(narrow(item.metadata.get("choices"), hints[item.name]), default)
-    return found
+        annotation = narrow(item.metadata.get("choices"), hints[item.name])
+        # In the form that the file has: no enums, and a class that it cannot hold by its name alone.
+        found[item.name] = Argument(_read_type(ast.parse(spell(annotation), mode="eval").body), default)
+    return {name: item for name, item in found.items() if name not in RENAMED}
 
 
 def read_versions() -> dict[str, str | None]:

@@ -1,6 +1,6 @@
 """Checks each of TRL's arguments in a config: its name, its type, and its range or choices.
 
-find_argument_problems("grpo", {"beta": -1}, [], load_arguments("grpo"))   # {..., "range": ["algo.args.beta=-1: ..."]}
+find_argument_problems("grpo", {"beta": -1}, [])     # {..., "range": ["algo.args.beta=-1: ..."]}
 
 TRL accepts `learning_rate=1e9`, `beta=-1` and `scale_rewards="nope"` and fails late or never. Upper bounds are far
 above any value in use, so that a value beyond them is a typing mistake.
@@ -12,7 +12,7 @@ from typing import Any
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.keys import refuse_key
 from rlhf_exp.config.overrides import refuse_secret
-from rlhf_exp.config.trl_arguments import RENAMED, Argument, narrow
+from rlhf_exp.config.trl_arguments import RENAMED, load_arguments, narrow
 from rlhf_exp.config.values import find_problem, is_secret, show
 
 _NAMES = {
@@ -83,10 +83,9 @@ MAPPINGS = (
 )
 
 
-def find_argument_problems(
-    algo: str, args: Mapping[str, Any], own: Collection[str], known: Mapping[str, Argument]
-) -> dict[str, list[str]]:
+def find_argument_problems(algo: str, args: Mapping[str, Any], own: Collection[str]) -> dict[str, list[str]]:
     """Problems by kind, one line each: `unknown`, `type`, `range`. `own`: the algorithm's keys beside args."""
+    known = load_arguments(algo)
     ranges = RANGES | ({} if ALGORITHMS[algo].compares_groups else {"num_generations": RANGES["steps_per_generation"]})
     problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     for name, value in args.items():

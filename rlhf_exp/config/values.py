@@ -6,7 +6,6 @@
 A range is written as it is shown: ">= 1", "> 0, <= 1", ">= 1 or -1".
 """
 
-import enum
 import math
 import operator
 import re
@@ -120,7 +119,7 @@ def fits(value: Any, annotation: Any) -> bool:
     if annotation is dict:
         return isinstance(value, dict) and _is_finite(value)
     if origin in (typing.Union, types.UnionType):
-        return any(fits(value, part) for part in _closed(args))
+        return any(fits(value, part) for part in args)
     if origin is typing.Literal:
         return any(type(value) is type(option) and value == option for option in args)
     if origin is list:
@@ -129,17 +128,13 @@ def fits(value: Any, annotation: Any) -> bool:
         return isinstance(value, list) and len(value) == len(args) and all(map(fits, value, args))
     if origin is dict:
         return isinstance(value, dict) and all(fits(item, args[1]) for item in value.values())
-    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return value in choices(annotation)
     if annotation is float:
         return type(value) in (int, float) and _is_finite(value)
     return type(value) is annotation and value != ""
 
 
 def choices(annotation: Any) -> list[str]:
-    """The texts that a Literal, an enum, or a union of them allows."""
-    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return [str(member.value) for member in annotation]
+    """The texts that a Literal, or a union of Literals, allows."""
     if typing.get_origin(annotation) is typing.Literal:
         return [show(option) for option in typing.get_args(annotation)]
     return [choice for part in typing.get_args(annotation) for choice in choices(part)]
@@ -155,7 +150,7 @@ def describe(annotation: Any, bounds: str | None = None) -> str:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     limit = f" {bounds}" if bounds else ""
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(describe(part, bounds) for part in _closed(args))
+        return " or ".join(describe(part, bounds) for part in args)
     if origin is list:
         return f"a list, each {describe(args[0], bounds)}"
     if origin is tuple:
@@ -233,9 +228,3 @@ def _numbers(value: Any) -> list[float]:
         value = list(value.values())
     items = value if isinstance(value, list) else [value]
     return [item for item in items if type(item) in (int, float)]
-
-
-def _closed(parts: tuple) -> list:
-    """The parts of a union, without the `str` of `SchedulerType | str`, which only spells the enum's members."""
-    has_enum = any(isinstance(part, type) and issubclass(part, enum.Enum) for part in parts)
-    return [part for part in parts if not (has_enum and part is str)]

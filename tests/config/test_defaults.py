@@ -273,7 +273,7 @@ def test_a_hub_id_that_nothing_is_known_of_is_refused_with_what_to_set():
         compose_config(["model.path=org/name", "algo=ppo"])
     assert caught.value.problems == [
         "model.path=org/name: the config.json of org/name is not in the hub's cache, the hub does not give it, nor is"
-        " there such a folder, so its size is not known, and the learning rate and batches hang on it; set"
+        " there such a folder, so its size is not known, and the learning rate and batches depend on it; set"
         " model.parameters=7e9 (as many as it has), or algo.args.learning_rate, algo.args.per_device_train_batch_size,"
         " algo.args.gradient_accumulation_steps, algo.args.steps_per_generation"
     ]

@@ -1,1 +1,20 @@
-"""Rules between keys: each module checks one group of keys, `check_<group>(cfg)` -> one line for each problem."""
+"""Rules between keys: each module checks one subject, `check_<subject>(cfg)` -> one line for each problem."""
+
+from rlhf_exp.config.rules.algo import check_algo, check_task
+from rlhf_exp.config.rules.arguments import check_idle, check_owned, check_saving
+from rlhf_exp.config.rules.machine import check_machine
+from rlhf_exp.config.rules.model import check_model, check_peft, check_size
+from rlhf_exp.config.rules.online import check_groups, check_grpo, check_ppo
+from rlhf_exp.config.rules.reward import check_reward
+from rlhf_exp.config.schema import Config
+
+
+def find_conflicts(cfg: Config) -> list[str]:
+    """Values that are each of their type and in their range, but not allowed together, one line for each problem."""
+    if found := check_size(cfg):
+        return found
+    checks = (
+        *(check_algo, check_ppo, check_grpo, check_groups, check_owned, check_idle, check_task, check_model),
+        *(check_peft, check_reward, check_machine, check_saving),
+    )
+    return [problem for check in checks for problem in check(cfg)]

@@ -1,9 +1,5 @@
-"""Refuses TRL's arguments that have no effect, contradict another key of the config, or make resuming inexact.
+"""Refuses TRL's arguments that have no effect, contradict another key of the config, or make resuming inexact."""
 
-owned_arguments(cfg)["seed"]     # Owned(value=0, instead="seed")
-"""
-
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -32,15 +28,15 @@ IDLE = {
 }
 """Any value other than TRL's default is refused."""
 
-# Arguments by the beginning of their names (or the whole name), and the argument and values with which they are read.
+# Arguments by the beginning of their names (or the whole name), and the argument and value with which they are read.
 READ_WITH = {
-    "vllm_": ("use_vllm", (True,)),
-    "sapo_": ("loss_type", ("sapo",)),
-    "vespo_": ("loss_type", ("vespo",)),
-    "ref_model_": ("sync_ref_model", (True,)),
-    "entropy_coef_": ("use_adaptive_entropy", (True,)),
-    "entropy_target": ("use_adaptive_entropy", (True,)),
-    "hub_": ("push_to_hub", (True,)),
+    "vllm_": ("use_vllm", True),
+    "sapo_": ("loss_type", "sapo"),
+    "vespo_": ("loss_type", "vespo"),
+    "ref_model_": ("sync_ref_model", True),
+    "entropy_coef_": ("use_adaptive_entropy", True),
+    "entropy_target": ("use_adaptive_entropy", True),
+    "hub_": ("push_to_hub", True),
 }
 
 COPIES = {
@@ -51,7 +47,7 @@ COPIES = {
     "trust_remote_code": "model.trust_remote_code",
     "max_completion_length": "max_tokens",
 }
-"""Arguments that have the value of a config key."""
+"""Arguments that have the value of a config key; with two values, a run would train with one and record the other."""
 
 _INSTEAD = {"use_cpu": "device=cpu or device=cuda", "report_to": "logging=wandb, tensorboard or file"}
 """What to use instead, if that key is chosen together with others."""
@@ -63,23 +59,15 @@ INEXACT = {
 }
 
 
-@dataclass(frozen=True)
-class Owned:
-    value: Any
-    instead: str
-
-
 def check_idle(cfg: Config) -> list[str]:
     """Whether each argument has an effect."""
     args, known = cfg.algo.args, load_arguments(cfg.algo.name)
     given = {name: value for name, value in args.items() if name in known and value != known[name].default}
     problems = [f"algo.args.{name}={show(given[name])}: has no effect, {IDLE[name]}" for name in given if name in IDLE]
     for name, value in given.items():
-        for begin, (switch, values) in READ_WITH.items():
-            if name.startswith(begin) and args.get(switch) not in values:
-                problems.append(
-                    f"algo.args.{name}={show(value)}: has no effect without algo.args.{switch}={show(values[0])}"
-                )
+        for begin, (switch, on) in READ_WITH.items():
+            if name.startswith(begin) and args.get(switch) != on:
+                problems.append(f"algo.args.{name}={show(value)}: has no effect without algo.args.{switch}={show(on)}")
     order = args.get("train_sampling_strategy", known["train_sampling_strategy"].default)
     problems += _check_order(cfg.algo.name, order)
     if args.get("save_strategy") == "best":
@@ -105,9 +93,13 @@ def check_saving(cfg: Config) -> list[str]:
 
 def check_owned(cfg: Config) -> list[str]:
     """Whether each argument has the value of its config key."""
-    args = cfg.algo.args
-    problems = _compare("algo.args", args, owned_arguments(cfg))
-    given, wanted = args.get("model_init_kwargs"), owned_model_arguments(cfg)
+    problems = _compare("algo.args", cfg.algo.args, _list_owned(cfg))
+    given = cfg.algo.args.get("model_init_kwargs")
+    wanted = {  # with these TRL loads the policy, so that what is measured loads equally
+        "dtype": (cfg.model.dtype, "model.dtype"),
+        "attn_implementation": (cfg.model.attn_implementation, "model.attn_implementation"),
+        "quantization_config": (cfg.peft.quantization, "peft=qlora or peft.quantization"),
+    }
     if not isinstance(given, dict):
         return [*problems, f"algo.args.model_init_kwargs={show(given)}: must be a mapping of {', '.join(wanted)}"]
     key = "algo.args.model_init_kwargs"
@@ -117,23 +109,14 @@ def check_owned(cfg: Config) -> list[str]:
     return problems + _compare(key, given, wanted)
 
 
-def owned_arguments(cfg: Config) -> dict[str, Owned]:
-    """The value that each argument must have, by the config's own keys."""
-    found = {name: Owned(attrgetter(key)(cfg), _INSTEAD.get(name, key)) for name, key in COPIES.items()}
-    found["output_dir"] = Owned(f"{cfg.output_dir}/checkpoints", "output_dir")
-    found["reward_weights"] = Owned(list(cfg.reward.weights.values()), "reward.weights")
+def _list_owned(cfg: Config) -> dict[str, tuple[Any, str]]:
+    """The value that each argument must have by the config's own keys, and what sets it."""
+    found = {name: (attrgetter(key)(cfg), _INSTEAD.get(name, key)) for name, key in COPIES.items()}
+    found["output_dir"] = (f"{cfg.output_dir}/checkpoints", "output_dir")
+    found["reward_weights"] = (list(cfg.reward.weights.values()), "reward.weights")
     if not ALGORITHMS[cfg.algo.name].online:
         del found["max_completion_length"], found["reward_weights"]
     return found
-
-
-def owned_model_arguments(cfg: Config) -> dict[str, Owned]:
-    """The same for `model_init_kwargs`, with which TRL loads the policy, so that what is measured loads equally."""
-    return {
-        "dtype": Owned(cfg.model.dtype, "model.dtype"),
-        "attn_implementation": Owned(cfg.model.attn_implementation, "model.attn_implementation"),
-        "quantization_config": Owned(cfg.peft.quantization, "peft=qlora or peft.quantization"),
-    }
 
 
 def _check_order(algo: str, order: str) -> list[str]:
@@ -151,10 +134,10 @@ def _check_order(algo: str, order: str) -> list[str]:
     return []
 
 
-def _compare(place: str, given: dict[str, Any], wanted: dict[str, Owned]) -> list[str]:
+def _compare(place: str, given: dict[str, Any], wanted: dict[str, tuple[Any, str]]) -> list[str]:
     return [
         f"{place}.{name}={show(given[name]) if name in given else '(deleted)'}: is set by another key, to"
-        f" {show(owned.value)}; use {owned.instead}"
-        for name, owned in wanted.items()
-        if name not in given or given[name] != owned.value or type(given[name]) is not type(owned.value)
+        f" {show(value)}; use {instead}"
+        for name, (value, instead) in wanted.items()
+        if name not in given or given[name] != value or type(given[name]) is not type(value)
     ]

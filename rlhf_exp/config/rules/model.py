@@ -37,7 +37,7 @@ def check_size(cfg: Config) -> list[str]:
         or find_missing_models(cfg)
         or [
             f"model.path={model.path}: {shape.source}, so its size is not known, and the learning rate and"
-            f" batches hang on it; set model.parameters=7e9 (as many as it has), or {', '.join(unknown)}"
+            f" batches depend on it; set model.parameters=7e9 (as many as it has), or {', '.join(unknown)}"
         ]
     )
 

@@ -1,13 +1,12 @@
 """Refuses values of GRPO's and PPO's own keys that contradict each other, and steps that do not hold whole groups."""
 
 import os
-from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config, Grpo, Ppo
-from rlhf_exp.config.trl_arguments import Argument, load_arguments
+from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import show
 
 INSTEAD = {
@@ -28,12 +27,11 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 """Values of other sampling arguments with which only temperature, top_p and top_k shape the distribution."""
 
 
-def check_groups(cfg: Config, known: "Mapping[str, Argument] | None" = None) -> list[str]:
-    """Whether a step consists of whole groups; `known` gives TRL's defaults for arguments that the config lacks."""
+def check_groups(cfg: Config) -> list[str]:
+    """Whether the number of completions per step is a multiple of `num_generations`, the size of a group."""
     if not ALGORITHMS[cfg.algo.name].compares_groups:
         return []
-    known = known or load_arguments(cfg.algo.name)
-    args = {name: cfg.algo.args.get(name, known[name].default) for name in known}
+    args = {name: cfg.algo.args.get(name, item.default) for name, item in load_arguments(cfg.algo.name).items()}
     key, repeats = "per_device_train_batch_size", int(os.environ.get("WORLD_SIZE", "1"))
     repeats *= args["steps_per_generation"] or args["gradient_accumulation_steps"]
     if args["generation_batch_size"]:
@@ -47,8 +45,8 @@ def check_groups(cfg: Config, known: "Mapping[str, Argument] | None" = None) -> 
     step = group // gcd(group, repeats)
     batches = [n * step for n in (batch // step, batch // step + 1) if n]
     groups = sorted((n for n in range(2, total + 1) if total % n == 0), key=lambda n: abs(n - group))[:2]
-    remedies = [f"{key}={_either(batches)}"]
-    remedies += [f"num_generations={_either(sorted(groups))}"] if groups else []
+    remedies = [f"{key}={' or '.join(map(str, batches))}"]
+    remedies += [f"num_generations={' or '.join(map(str, sorted(groups)))}"] if groups else []
     return [
         f"algo.args.{key}={batch}: makes {total} completions per step, not a multiple of"
         f" algo.args.num_generations={group}; nearest: {', or '.join(remedies)}"
@@ -106,10 +104,6 @@ def check_ppo(cfg: Config) -> list[str]:
             f" algo.args.max_steps={args['max_steps']}, or the policy learns nothing"
         )
     return problems
-
-
-def _either(numbers: list[int]) -> str:
-    return " or ".join(str(number) for number in numbers)
 
 
 def _check_curriculum(cfg: Config, budgets: list[int], steps: list[int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Refuses missing files and folders that cannot be written; compose.py calls it after conflicts.py.
+"""Refuses missing files and folders that cannot be written; compose.py calls it after the other rules.
 
 find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
 """
