@@ -193,17 +193,9 @@ ALGORITHMS = {
     ),
 }
 """Losses are those that TRL 1.16 knows (grpo_trainer.py, sft_config.py, dpo_trainer.py: a list, kto_config.py). Rates
-above SMALL are of public recipes:
-
-    sft           2e-5 TRL's own default and script (trl/scripts/sft.py); 5e-6 Tulu 3 8B, 2e-6 Tulu 3 70B (2411.15124)
-    dpo           5e-7 TRL's script (trl/scripts/dpo.py) and Tulu 3 8B; 2e-7 Tulu 3 70B
-    grpo          1e-6 TRL's own default and DeepSeekMath 7B (2402.03300)
-    rloo          1e-6 TRL's own default
-    ppo           1e-6 verl's script for a 7B model on GSM8K; 1.41e-5 TRL's first PPO scripts with GPT-2, here rounded
-    kto           5e-7 TRL's script (trl/scripts/kto.py)
-    reward_model  1e-5 TRL's example (examples/scripts/reward_modeling.py); 3e-6 Huang et al. (2403.17031) at 1B to 7B
-    GPT-2's size  no recipe is as common: rates stand between those of a small and a large model
-"""
+above SMALL are of public recipes: TRL's scripts (trl/scripts/{sft,dpo,kto}.py, examples/scripts/reward_modeling.py),
+Tulu 3 (arXiv:2411.15124), DeepSeekMath (2402.03300), Huang et al. (2403.17031). At GPT-2's size no recipe is as common:
+PPO has the 1.41e-5 of TRL's first scripts, rounded, and others a rate between those of a small and a large model."""
 
 CRITIC_RATES: dict[str, Rates] = {
     "shared_critic": ((SMALL, 5e-3, MEASURED), (ANY, 1e-4, BETWEEN)),

@@ -42,10 +42,9 @@ def _work(arguments: list[str]) -> None:
 
 def _find_problem(adapter: Path, out: Path) -> str | None:
     if not (adapter / "adapter_config.json").is_file():
-        full = (
-            "already a model of full weights" if (adapter / "config.json").is_file() else "no adapter_config.json there"
-        )
-        return f"{adapter}: {full}; must be an adapter's folder, or a run's with peft=lora or peft=qlora"
+        whole = (adapter / "config.json").is_file()
+        what = "already a model of full weights" if whole else "no adapter_config.json there"
+        return f"{adapter}: {what}; must be an adapter's folder, or a run's with peft=lora or peft=qlora"
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         return f"{out}: is not empty; must be a new or empty folder"
     return None

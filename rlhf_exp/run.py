@@ -8,9 +8,10 @@ However the run ends, run.json says how, and the folder holds all that was measu
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
@@ -35,9 +36,6 @@ from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from, learns_from_samples
 from rlhf_exp.train import train
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 def run(cfg: Config, run_dir: Path) -> int:
@@ -124,7 +122,7 @@ def _load(cfg: Config, folder: RunFolder) -> Experiment:
     return Experiment(cfg, folder, model, tokenizer, task, rewards, args)
 
 
-def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: "PreTrainedTokenizerBase") -> Task:
+def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: PreTrainedTokenizerBase) -> Task:
     """The task's rows. If the task has none to learn from, they are first sampled from the start model."""
     with folder.phase("load"):
         task = load_task(cfg, tokenizer)

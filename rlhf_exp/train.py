@@ -4,26 +4,23 @@ train(experiment, probe, signals)       # the trained model is then in run_dir/m
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from transformers import Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
+from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.callbacks.tracking import watch as track_training
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
 
-if TYPE_CHECKING:
-    from rlhf_exp.callbacks.probe import Probe
-    from rlhf_exp.experiment import Experiment
 
-
-def train(experiment: "Experiment", probe: "Probe | None", signals: StopSignals) -> None:
+def train(experiment: Experiment, probe: Probe | None, signals: StopSignals) -> None:
     """Train the start model, and save the result.
 
     Raises:
@@ -38,9 +35,7 @@ def train(experiment: "Experiment", probe: "Probe | None", signals: StopSignals)
     (folder.path / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
 
 
-def add_callbacks(
-    trainer: Trainer, experiment: "Experiment", probe: "Probe | None", signals: StopSignals
-) -> ComputeMeter:
+def add_callbacks(trainer: Trainer, experiment: Experiment, probe: Probe | None, signals: StopSignals) -> ComputeMeter:
     """Add this package's callbacks. The meter comes before the writer, and the writer before all others, since each
     sees only what earlier ones have added to the logs."""
     for printed in (PrinterCallback, ProgressCallback):

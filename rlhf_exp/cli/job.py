@@ -41,7 +41,9 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0) -> int:
 def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
     by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False).get("output_dir", "")  # the user names no folder
     config = parse(cfg, settings.overrides.task, [find_missing_weights, check_run_folder])
-    print(f"{_describe(config)}: {config.output_dir}", flush=True)
+    kind = "dry run: " if config.dry_run else ""
+    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
+    print(f"{kind}{what}: {config.output_dir}", flush=True)
     prepare_hub(config)
     if config.dry_run:
         from rlhf_exp.dry_run.show import print_dry_run
@@ -73,12 +75,6 @@ def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
 
         with track(config, folder):
             return run(config, folder)
-
-
-def _describe(config: Config) -> str:
-    """grpo on countdown, model tiny, seed 0"""
-    kind = "dry run: " if config.dry_run else ""
-    return f"{kind}{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
 
 
 def _settle(config: Config, cfg: DictConfig, plan: Plan, folder: Path) -> Config:

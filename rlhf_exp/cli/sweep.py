@@ -70,19 +70,17 @@ def place_job(cfg: DictConfig, settings: DictConfig) -> None:
     cfg.output_dir = str(Path(settings.sweep.dir) / name)
 
 
-def report_study(folder: Path) -> Path | None:
-    """Write the report on all runs below `folder` and print its figures; None if there are fewer than two."""
+def report_study(folder: Path) -> None:
+    """Write the report on all runs below `folder` and print its figures, unless there are fewer than two."""
     from rlhf_exp.report import NotARun, find_runs, study_table, write_report
 
     try:
         runs = find_runs(folder)
     except NotARun:
-        return None
-    if len(runs) < 2:
-        return None
-    page = write_report(runs, folder)
-    print(f"\n{study_table(runs)}\nreport  {page}")
-    return page
+        return
+    if len(runs) > 1:
+        page = write_report(runs, folder)
+        print(f"\n{study_table(runs)}\nreport  {page}")
 
 
 def _name_folder(settings: DictConfig) -> str:

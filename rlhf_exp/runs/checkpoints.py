@@ -118,16 +118,13 @@ def tidy(folder: Path, newest: Path | None) -> None:
 def list_needed(cfg: Config) -> list[tuple[str, ...]]:
     """What a resumed run reads from a checkpoint; of several names in one entry, any will do."""
     weights = ("model.safetensors", "model.safetensors.index.json")
-    needed = [weights if cfg.peft.lora is None else ("adapter_model.safetensors",)]
-    needed += [
-        (name,) for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", PROGRESS, WORK)
-    ]
-    needed += [(name,) for name in ALGORITHMS[cfg.algo.name].checkpoint_files]
+    names = ["optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", PROGRESS, WORK]
+    names += ALGORITHMS[cfg.algo.name].checkpoint_files
     if cfg.algo.args.get("use_adaptive_entropy"):
-        needed.append(("entropy_ctrl_state.json",))
+        names.append("entropy_ctrl_state.json")
     if cfg.algo.args.get("sync_ref_model"):
-        needed.append((REFERENCE,))
-    return needed
+        names.append(REFERENCE)
+    return [weights if cfg.peft.lora is None else ("adapter_model.safetensors",), *((name,) for name in names)]
 
 
 def explain_unfit(checkpoint: Path, cfg: Config) -> str | None:

@@ -71,11 +71,9 @@ def make_new(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         folder = path if number == 1 else path.with_name(f"{path.name}_{number}")
-        try:
+        with suppress(FileExistsError):
             folder.mkdir()
-        except FileExistsError:
-            continue
-        return folder
+            return folder
     raise AssertionError
 
 
