@@ -216,6 +216,14 @@ def test_a_push_is_refused_where_the_hub_is_not_asked_or_gives_no_right(monkeypa
     ]
 
 
+def test_arguments_that_make_a_resume_inexact_are_refused():
+    assert refuse("+algo.args.save_only_model=true", "+algo.args.ignore_data_skip=true") == [
+        "algo.args.save_only_model=true: no run could be resumed from its checkpoints; leave it out, or use"
+        " algo.args.save_strategy=no",
+        "algo.args.ignore_data_skip=true: a resumed run would begin its epoch again; leave it out",
+    ]
+
+
 def test_a_model_whose_weights_are_a_pickle_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     (tmp_path / "pytorch_model.bin").write_bytes(b"no weights")
