@@ -24,12 +24,12 @@ def describe(cfg: Config, out: Path) -> dict[str, Any]:
     """
     start = time.perf_counter()
     # Imported here, after the command line was checked: transformers takes seconds.
-    from rlhf_exp.describe.examples import read_examples
     from rlhf_exp.describe.figures import measure
     from rlhf_exp.describe.page import describe_data
     from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
     from rlhf_exp.report.page import write_page
     from rlhf_exp.runs.folder import write_json
+    from rlhf_exp.tasks.examples import read_examples
 
     tokenizer = load_tokenizer(cfg)
     data = read_examples(cfg, tokenizer)

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rlhf_exp.describe.examples import count_words
-from rlhf_exp.rewards import read_text
 from rlhf_exp.stats import Interval, mean_interval, share_interval
-from rlhf_exp.tasks.examples import Data, Example
+from rlhf_exp.tasks.examples import Data, Example, count_words
 from rlhf_exp.tasks.tokens import Tokens
 
 QUANTILES = (5, 25, 50, 75, 95)
@@ -122,33 +120,25 @@ def _count_overlap(examples: list[Example]) -> dict[str, int]:
     """Prompts that two splits share."""
     prompts: dict[str, set[str]] = defaultdict(set)
     for example in examples:
-        prompts[example.split].add(_read_prompt(example))
+        prompts[example.split].add(str(example.prompt))
     return {f"{a}, {b}": len(prompts[a] & prompts[b]) for a, b in combinations(prompts, 2)}
 
 
 def _count_repeats(examples: list[Example]) -> dict[str, int]:
     """Counts of prompts and rows that are repeated among the rows that are kept."""
-    prompts = Counter(map(_read_prompt, examples))
-    subsets: dict[str, set[str]] = defaultdict(set)
-    for example in examples:
-        subsets[_read_prompt(example)].add(example.subset)
+    prompts = Counter(str(example.prompt) for example in examples)
     found = {
         "distinct_prompts": len(prompts),
         "rows_with_an_earlier_prompt": len(examples) - len(prompts),
         "rows_of_the_most_frequent_prompt": max(prompts.values()),
     }
     if any(example.subset != example.split for example in examples):
-        found["prompts_in_several_subsets"] = sum(len(names) > 1 for names in subsets.values())
-    rows = [(_read_prompt(e), tuple(map(read_text, e.answers))) for e in examples if e.answers]
+        subsets = Counter(prompt for prompt, _ in {(str(example.prompt), example.subset) for example in examples})
+        found["prompts_in_several_subsets"] = sum(n > 1 for n in subsets.values())
+    rows = [(str(example.prompt), tuple(map(str, example.answers))) for example in examples if example.answers]
     distinct = set(rows)
     found["rows_with_an_earlier_prompt_and_answers"] = len(rows) - len(distinct)
     if any(len(answers) == 2 for _, answers in distinct):
         both_ways = {(prompt, answers) for prompt, answers in distinct if (prompt, answers[::-1]) in distinct}
         found["pairs_preferred_both_ways"] = len(both_ways) // 2
     return found
-
-
-def _read_prompt(example: Example) -> str:
-    if isinstance(example.prompt, str):
-        return example.prompt
-    return "\0".join(message["content"] for message in example.prompt)

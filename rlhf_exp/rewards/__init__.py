@@ -12,9 +12,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.rewards.grade import Grade, read_text
+
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.rewards.grade import Grade
     from rlhf_exp.tasks import Row, Task
 
 RewardFunction = Callable[..., list[float]]
@@ -55,12 +56,7 @@ def score_completions(
     return [{name: values[i] for name, values in scores.items()} for i in range(len(rows))]
 
 
-def read_text(completion: str | list[dict[str, str]]) -> str:
-    """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages."""
-    return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)
-
-
-def grade_completions(task: "Task", completions: list[Any], columns: dict[str, Any]) -> list["Grade"]:
+def grade_completions(task: "Task", completions: list[Any], columns: dict[str, Any]) -> list[Grade]:
     """The task's grade of each completion. Only lists in `columns` belong to rows; TRL's `trainer_state` does not."""
     names = [name for name, values in columns.items() if isinstance(values, list)]
     rows = [{name: columns[name][i] for name in names} for i in range(len(completions))]

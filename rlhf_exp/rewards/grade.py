@@ -1,4 +1,4 @@
-"""What a grader returns, such as `Grade("partial", 0.1, "8 * 7 - 3")`, and how much of a text it reads."""
+"""What a grader returns, such as `Grade("partial", 0.1, "8 * 7 - 3")`, and what it reads of a completion."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +20,11 @@ class Grade:
     outcome: Literal["correct", "partial", "failed"]
     score: float
     extracted: str | None
+
+
+def read_text(completion: str | list[dict[str, str]]) -> str:
+    """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages."""
+    return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)
 
 
 def keep_end(text: str) -> str:

@@ -34,7 +34,7 @@ def sample(cfg: Config, folder: Path, model: "ModelSource", tokenizer: "PreTrain
     from rlhf_exp.tasks.sampled import count_samples
     from rlhf_exp.tasks.tokens import encode_prompts
 
-    if _is_finished(folder):
+    if read_record(folder).get("status") == "finished":
         return folder
     cfg = replace(cfg, eval=replace(cfg.eval, completions=cfg.task.sampling.completions, greedy=False, seed=cfg.seed))
     name, module = cfg.task.name, find_rows(cfg.task)
@@ -61,7 +61,3 @@ def sample(cfg: Config, folder: Path, model: "ModelSource", tokenizer: "PreTrain
         raise
     out.finish("finished")
     return folder
-
-
-def _is_finished(folder: Path) -> bool:
-    return read_record(folder).get("status") == "finished"
