@@ -95,14 +95,14 @@ def unpair(pairs: list[Row]) -> list[Row]:
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
-    """Whether prompts are lists of messages: `task.prompt=auto` follows the tokenizer's chat template."""
-    return cfg.task.prompt == "chat" or (cfg.task.prompt == "auto" and tokenizer.chat_template is not None)
+    """Whether prompts are lists of messages: `task.prompt=auto` follows the tokenizer's chat template.
 
-
-def check_template(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> None:
-    """Refuse `task.prompt=chat` for a tokenizer without a chat template."""
+    Raises:
+        ConfigError: task.prompt=chat, and the tokenizer has no chat template.
+    """
     if cfg.task.prompt == "chat" and tokenizer.chat_template is None:
         raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
+    return cfg.task.prompt != "plain" and tokenizer.chat_template is not None
 
 
 def prompts_per_rollout(cfg: "Config") -> int:

@@ -27,7 +27,7 @@ from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion
-from rlhf_exp.tasks.splits import SHARES, split_of
+from rlhf_exp.tasks.splits import split_of
 
 Sample = dict[str, Any]
 
@@ -141,7 +141,7 @@ def _list_rows(
         {"id": f"{name} #{i}", **row}
         for name, sides in prompts.items()
         # Not by the id alone: Countdown's rows are split by its hash already, which would put every pair into train.
-        if split in (None, split_of(f"pairs of {name}", SHARES))
+        if split in (None, split_of(f"pairs of {name}"))
         for i, row in enumerate(make(sides, most), 1)
     ]
 

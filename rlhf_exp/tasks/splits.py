@@ -1,7 +1,7 @@
 """Decides to which split a row belongs, by a hash of its text alone, so that no seed and no source can move it.
 
->>> split_of("a prompt", SHARES), bucket("a prompt")
-('train', 2)
+>>> split_of("a prompt"), split_within("a prompt", "test")
+('train', 'test')
 """
 
 from hashlib import blake2b
@@ -10,12 +10,14 @@ SHARES = {"train": range(0, 80), "validation": range(80, 88), "test": range(88, 
 """Percent of all rows, for data without splits of its own."""
 
 
-def bucket(text: str) -> int:
-    """A number from 0 to 99, uniform over texts."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") % 100
-
-
-def split_of(text: str, shares: dict[str, range]) -> str:
-    """The split whose share contains the text's bucket."""
-    number = bucket(text)
+def split_of(text: str, shares: dict[str, range] = SHARES) -> str:
+    """The split whose share contains a number from 0 to 99, uniform over texts."""
+    number = int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") % 100
     return next(name for name, buckets in shares.items() if number in buckets)
+
+
+def split_within(text: str, part: str | None) -> str:
+    """The split of a row of the source's own part, train or test: the test part stays whole, and of the train part the
+    same rows are validation as without parts (any other `part`)."""
+    split = split_of(text)
+    return "test" if part == "test" else "train" if part == "train" and split == "test" else split

@@ -10,7 +10,7 @@ from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.countdown.rows import draw_prompts
 from rlhf_exp.tasks.sampled import count_samples, learn_from
-from rlhf_exp.tasks.splits import SHARES, split_of
+from rlhf_exp.tasks.splits import split_of
 
 PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
 NUMBERS, TARGET = [8, 7, 3], 53
@@ -41,7 +41,7 @@ def write_folder(folder, rows, task="countdown", split="train", chat=False):
 
 def name_of(split, n=0):
     """A row's id whose pairs belong to `split`."""
-    fitting = (f"row {i}" for i in range(10_000) if split_of(f"pairs of row {i}", SHARES) == split)
+    fitting = (f"row {i}" for i in range(10_000) if split_of(f"pairs of row {i}") == split)
     return [next(fitting) for _ in range(n + 1)][n]
 
 
@@ -143,7 +143,7 @@ def test_train_rows_takes_the_first_of_a_seeded_shuffle(tmp_path):
     whole = learn(folder, "algo=dpo").train
     assert learn(folder, "algo=dpo", "task.train_rows=7").train == whole[:7]
     assert learn(folder, "algo=dpo", "task.data_seed=1").train != whole
-    assert len(whole) == sum(split_of(f"pairs of {name}", SHARES) == "train" for name in rows)
+    assert len(whole) == sum(split_of(f"pairs of {name}") == "train" for name in rows)
 
 
 def test_pairs_of_countdowns_train_prompts_reach_all_three_splits(tmp_path):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import Row, Task, check_template, load_task, wants_chat
+from rlhf_exp.tasks import Row, Task, load_task, wants_chat
 from rlhf_exp.tasks.fitting import check_sides, take_fitting, write_notes
 from rlhf_exp.tasks.sources import read_lines, refuse_half_characters
 from rlhf_exp.tasks.splits import SHARES, split_of
@@ -65,11 +65,10 @@ def _load_file(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     Raises:
         ConfigError: a row that cannot be read, prompts in a form that the model cannot read, or too few of them.
     """
-    check_template(cfg, tokenizer)
     chat = wants_chat(cfg, tokenizer)
     read = [_read_row(row, where, chat) for where, row in read_lines(Path(cfg.task.path))]
     rows = sorted({row["id"]: row for row in read}.values(), key=lambda row: row["id"])
-    splits = {name: [row for row in rows if split_of(row["id"], SHARES) == name] for name in SHARES}
+    splits = {name: [row for row in rows if split_of(row["id"]) == name] for name in SHARES}
     sides = {
         split: take_fitting(tokenizer, splits[split], None, tokenizer.model_max_length, cfg.max_tokens)
         for split in ("train", cfg.eval.split)

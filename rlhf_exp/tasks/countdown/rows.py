@@ -15,7 +15,7 @@ so no seed and no source can move a problem from one split to another:
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations_with_replacement
 from math import comb
@@ -30,7 +30,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
-from rlhf_exp.tasks import Row, Task, as_completion, check_template, prompts_per_rollout, splits, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, prompts_per_rollout, splits, wants_chat
 from rlhf_exp.tasks.countdown.traces import reachable, write_trace
 from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few
 from rlhf_exp.tasks.sampled import learns_from_samples
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.tasks.countdown.schema import Keys
+
+Problem = tuple[list[int], int]
+"""The numbers and the target."""
 
 SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
 """Percent of all problems."""
@@ -61,7 +64,6 @@ CHAT_PROMPT = (
 def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows to train on and the held-out rows. sft learns from synthetic search traces, other algorithms from
     prompts; `train` is empty if it will be made from samples (tasks/sampled.py)."""
-    check_template(cfg, tokenizer)
     task, notes = cfg.task, []
     chat, sampled = wants_chat(cfg, tokenizer), learns_from_samples(cfg)
     demonstrate = ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS
@@ -81,15 +83,11 @@ def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
         Random(cfg.eval.seed).shuffle(held_out)
         check_sides(cfg, {cfg.eval.split: Taken(held_out)} | ({} if sampled else {"train": Taken(train)}))
         train, held_out = [] if sampled else train[: task.train_rows], held_out[: cfg.eval.rows]
+    rows = _demonstrate(train, task, task.data_seed, chat) if demonstrate else [_row(*p, chat) for p in train]
     given: list[Row] = []
-    if demonstrate:
-        rng = Random(task.data_seed)
-        rows = [_demonstrate(*problem, task, rng, chat) for problem in train]
-        if not sampled:
-            rng = Random(f"held-out traces {cfg.eval.seed}")
-            given = [_demonstrate(*p, task, rng, chat) for p in _list_alike(cfg, held_out, counts)]
-    else:
-        rows = [_row(*p, chat) for p in train]
+    if demonstrate and not sampled:
+        alike = _list_alike(cfg, held_out, counts)
+        given = _demonstrate(alike, task, f"held-out traces {cfg.eval.seed}", chat)
     prompts = [_row(*p, chat) for p in held_out]
     return Task("countdown", rows, prompts, grade_row, demonstrations=given, notes=tuple(notes))
 
@@ -154,7 +152,7 @@ def rows_needed(cfg: Config) -> int:
 
 def draw_problems(
     task: "Keys", counts: list[int], split: str, n: int, seed: int, distinct: bool = False
-) -> list[tuple[list[int], int]]:
+) -> list[Problem]:
     """Draw `n` solvable problems of `split`: numbers uniform, target uniform among those in range they can reach.
 
     `counts` is how many numbers a problem has, one of them drawn for each.
@@ -165,31 +163,24 @@ def draw_problems(
         ConfigError: the ranges leave too few problems in the split.
     """
     rng, problems, misses, seen = Random(f"{split} {seed}"), [], 0, set()
-    bar = tqdm(total=n, desc="drawing problems", unit="problem", leave=False, delay=2)
-    while len(problems) < n:
-        numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
-        targets = [t for t in sorted(reachable(numbers)) if task.target_low <= t <= task.target_high]
-        targets = [t for t in targets if t not in numbers]
-        target = rng.choice(targets) if targets else None
-        if (
-            target is not None
-            and split_of(numbers, target) == split
-            and (name := problem_id(numbers, target)) not in seen
-        ):
-            problems.append((numbers, target))
-            bar.update()
-            seen.update([name] if distinct else [])
-            misses = 0
-        elif (misses := misses + 1) == 10_000:
-            bar.close()
-            raise ConfigError(
-                [
-                    f"task: found {len(problems)} of {n} problems with {counts} numbers from {task.low} to"
-                    f" {task.high} and a target from {task.target_low} to {task.target_high} in the {split} split;"
-                    " widen the ranges or ask for fewer rows"
-                ]
-            )
-    bar.close()
+    with tqdm(total=n, desc="drawing problems", unit="problem", leave=False, delay=2) as bar:
+        while len(problems) < n:
+            numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
+            reached = sorted(reachable(numbers) - {*numbers})
+            targets = [target for target in reached if task.target_low <= target <= task.target_high]
+            target = rng.choice(targets) if targets else 0
+            name = problem_id(numbers, target)
+            if target and split_of(numbers, target) == split and name not in seen:
+                problems.append((numbers, target))
+                bar.update()
+                seen.update([name] if distinct else [])
+                misses = 0
+            elif (misses := misses + 1) == 10_000:
+                ranges = f"{task.low} to {task.high} and a target from {task.target_low} to {task.target_high}"
+                found = (
+                    f"found {len(problems)} of {n} problems with {counts} numbers from {ranges} in the {split} split"
+                )
+                raise ConfigError([f"task: {found}; widen the ranges or ask for fewer rows"])
     return problems
 
 
@@ -208,19 +199,19 @@ def _refuse_many(task: "Keys", key: str, n: int, split: str) -> str | None:
 def _count_problems(counts: tuple[int, ...], low: int, high: int, target_low: int, target_high: int, split: str) -> int:
     """How many different problems the split has, by listing all of them."""
     return sum(
-        target_low <= target <= target_high and target not in numbers and split_of(list(numbers), target) == split
+        target_low <= target <= target_high and target not in numbers and split_of(numbers, target) == split
         for k in set(counts)
         for numbers in combinations_with_replacement(range(low, high + 1), k)
-        for target in reachable(list(numbers))
+        for target in reachable(numbers)
     )
 
 
-def problem_id(numbers: list[int], target: int) -> str:
+def problem_id(numbers: Sequence[int], target: int) -> str:
     """The problem's name, the same for any order of its numbers: `3 7 8 > 53`."""
     return f"{' '.join(map(str, sorted(numbers)))} > {target}"
 
 
-def split_of(numbers: list[int], target: int) -> str:
+def split_of(numbers: Sequence[int], target: int) -> str:
     """The one split that this problem belongs to."""
     return splits.split_of(problem_id(numbers, target), SPLITS)
 
@@ -232,9 +223,7 @@ def _row(numbers: list[int], target: int, chat: bool) -> Row:
     return {"id": problem_id(numbers, target), "prompt": prompt, "numbers": list(numbers), "target": target}
 
 
-def _list_alike(
-    cfg: Config, held_out: list[tuple[list[int], int]], counts: list[int] | None
-) -> list[tuple[list[int], int]]:
+def _list_alike(cfg: Config, held_out: list[Problem], counts: list[int] | None) -> list[Problem]:
     """Distinct held-out problems to demonstrate, with as many numbers as in training, so that the two losses can be
     compared: drawn with `counts` numbers, or without `counts` (rows of a file) those of the evaluation."""
     if counts is None:
@@ -243,27 +232,26 @@ def _list_alike(
     return list({problem_id(*problem): problem for problem in drawn}.values())
 
 
-def _demonstrate(numbers: list[int], target: int, task: "Keys", rng: Random, chat: bool) -> Row:
-    trace = write_trace(numbers, target, task.traces, rng)
-    return {"prompt": _row(numbers, target, chat)["prompt"], "completion": as_completion(trace, chat)}
+def _demonstrate(problems: list[Problem], task: "Keys", seed: int | str, chat: bool) -> list[Row]:
+    rng = Random(seed)
+    traces = [as_completion(write_trace(*problem, task.traces, rng), chat) for problem in problems]
+    return [
+        {"prompt": _row(*p, chat)["prompt"], "completion": trace} for p, trace in zip(problems, traces, strict=True)
+    ]
 
 
-def _read_splits(task: "Keys") -> dict[str, list[tuple[list[int], int]]]:
+def _read_splits(task: "Keys") -> dict[str, list[Problem]]:
     """The distinct problems of the file or the hub, by split."""
-    distinct: dict[str, tuple[list[int], int]] = {}
-    for where, row in _read_rows(task):
+    distinct: dict[str, Problem] = {}
+    of_hub = task.source == "hub"
+    rows = read_hub(task.hub_id, parts=("train",), local="FILE.jsonl") if of_hub else read_lines(Path(task.path))
+    for *_, where, row in rows:
         problem = _check_row(row, where)
         distinct.setdefault(problem_id(*problem), problem)
     return {name: [p for p in distinct.values() if split_of(*p) == name] for name in SPLITS}
 
 
-def _read_rows(task: "Keys") -> Iterator[tuple[str, Any]]:
-    if task.source == "file":
-        return read_lines(Path(task.path))
-    return ((where, row) for _, where, row in read_hub(task.hub_id, parts=("train",), local="FILE.jsonl"))
-
-
-def _check_row(row: Any, where: str) -> tuple[list[int], int]:
+def _check_row(row: Any, where: str) -> Problem:
     numbers = row.get("nums") if isinstance(row, dict) else None
     target = row.get("target") if isinstance(row, dict) else None
     whole = isinstance(numbers, list) and all(type(n) is int and n > 0 for n in [*numbers, target])

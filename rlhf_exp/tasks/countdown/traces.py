@@ -11,7 +11,7 @@ attempt, and before a correct answer it writes the solution again with probabili
 policy trained on the traces has something to unlearn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
@@ -29,7 +29,7 @@ class Attempt(NamedTuple):
     expression: str
 
 
-def reachable(numbers: list[int]) -> frozenset[int]:
+def reachable(numbers: Sequence[int]) -> frozenset[int]:
     """All positive integers that equal some expression over all of `numbers`, each used once.
 
     Exact: all pairs of partial results are combined by + - * / over the rationals. 2 to 6 numbers; six take seconds.

@@ -7,7 +7,7 @@
 A file holds one JSON object per line, `{"question": text, "answer": text}`.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +17,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import read_gold
 from rlhf_exp.tasks.gsm8k.synthetic import generate_problems
 from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
-from rlhf_exp.tasks.splits import SHARES, split_of
+from rlhf_exp.tasks.splits import SHARES, split_within
 
 if TYPE_CHECKING:
     from rlhf_exp.tasks.gsm8k.schema import Keys
@@ -49,23 +49,20 @@ def read_splits(task: "Keys") -> tuple[dict[str, list[Problem]], dict[str, Any]]
     Raises:
         ConfigError: a file or a row that cannot be read.
     """
-    parts, read = defaultdict(dict), Counter()
+    distinct: dict[tuple[str, str], Problem] = {}
+    read = Counter()
     for part, where, row in _read_rows(task):
         problem = _check_row(row, where)
         read[part] += 1
-        parts[part].setdefault(problem.question, problem)
-    test = parts.pop("test", {})
-    splits: dict[str, list[Problem]] = {"train": [], "validation": [], "test": list(test.values())}
-    for part, problems in parts.items():
-        for question, problem in problems.items():
-            split = split_of(question, SHARES)
-            if question not in test:
-                splits["train" if part == "train" and split == "test" else split].append(problem)
-    distinct = len(test) + sum(map(len, parts.values()))
+        distinct.setdefault((part, problem.question), problem)
+    splits: dict[str, list[Problem]] = {name: [] for name in SHARES}
+    for (part, question), problem in distinct.items():
+        if part == "test" or ("test", question) not in distinct:
+            splits[split_within(question, part)].append(problem)
     facts = {
         "read": dict(read),
-        "duplicates": sum(read.values()) - distinct,
-        "in_both_parts": distinct - sum(map(len, splits.values())),
+        "duplicates": read.total() - len(distinct),
+        "in_both_parts": len(distinct) - sum(map(len, splits.values())),
         "splits": {name: len(problems) for name, problems in splits.items()},
     }
     return splits, facts

@@ -25,7 +25,7 @@ from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
-from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few, take_fitting, write_notes
 from rlhf_exp.tasks.gsm8k.files import DROPPED, Problem, read_splits
@@ -44,17 +44,16 @@ ANNOTATION = re.compile("<<[^<>]*>>")
 def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     """Load the rows to train on and the held-out rows: sft learns from the gold answers, online algorithms from
     prompts. `train` is empty if it will be made from samples."""
-    check_template(cfg, tokenizer)
-    task, (splits, facts) = cfg.task, read_splits(cfg.task)
+    task, chat, (splits, facts) = cfg.task, wants_chat(cfg, tokenizer), read_splits(cfg.task)
     demonstrate, sampled = ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS, learns_from_samples(cfg)
     sides: dict[str, Taken] = {}
     if not sampled:
-        sides["train"] = _take(cfg, tokenizer, splits["train"], task.train_rows, task.data_seed, demonstrate)
-    sides[cfg.eval.split] = _take(cfg, tokenizer, splits[cfg.eval.split], cfg.eval.rows, cfg.eval.seed)
+        sides["train"] = _take(cfg, tokenizer, chat, splits["train"], task.train_rows, task.data_seed, demonstrate)
+    sides[cfg.eval.split] = _take(cfg, tokenizer, chat, splits[cfg.eval.split], cfg.eval.rows, cfg.eval.seed)
     check_sides(cfg, sides)
     train, held_out, given = [] if sampled else sides["train"].rows, sides[cfg.eval.split].rows, []
     if demonstrate and not sampled:
-        whole = [_demonstrate(row["prompt"], row["answer"]) for row in held_out]
+        whole = [_demonstrate(row) for row in held_out]
         given = take_fitting(tokenizer, whole, None, tokenizer.model_max_length).rows
     facts["over_long"] = {split: taken.over_long for split, taken in sides.items()}
     facts["rows"] = {"train": len(train), cfg.eval.split: len(held_out)}
@@ -69,8 +68,8 @@ def draw_prompts(cfg: Config, tokenizer: "PreTrainedTokenizerBase", n: int) -> l
     Raises:
         ConfigError: there are fewer.
     """
-    check_template(cfg, tokenizer)
-    taken = _take(cfg, tokenizer, read_splits(cfg.task)[0]["train"], n, cfg.task.data_seed)
+    chat, (splits, _) = wants_chat(cfg, tokenizer), read_splits(cfg.task)
+    taken = _take(cfg, tokenizer, chat, splits["train"], n, cfg.task.data_seed)
     if problems := refuse_few(cfg, taken, "train", "task.sampling.rows", n):
         raise ConfigError(problems)
     return taken.rows
@@ -87,7 +86,7 @@ def read_examples(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
     chat, examples = wants_chat(cfg, tokenizer), []
     for split, problems in splits.items():
         for problem in problems:
-            row = _build_demonstration(problem, chat)
+            row = _demonstrate(_build_row(problem, chat))
             words = len(problem.question.split())
             examples.append(Example(split, split, 2, words, row["prompt"], (row["completion"],)))
     odd = [Odd(kind, rule, False, {"all": facts[kind]}) for kind, rule in DROPPED.items()]
@@ -97,6 +96,7 @@ def read_examples(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
 def _take(
     cfg: Config,
     tokenizer: "PreTrainedTokenizerBase",
+    chat: bool,
     problems: list[Problem],
     n: int | None,
     seed: int,
@@ -104,9 +104,10 @@ def _take(
 ) -> Taken:
     """The first `n` rows (None: all) that fit the model's context, in an order that the seed alone decides, not the
     files: demonstrations, or prompts with room for a completion."""
-    problems, chat = sorted(problems), wants_chat(cfg, tokenizer)
+    problems = sorted(problems)
     Random(seed).shuffle(problems)
-    rows = [_build_demonstration(p, chat) if demonstrate else _build_row(p, chat) for p in problems]
+    rows = [_build_row(problem, chat) for problem in problems]
+    rows = [_demonstrate(row) for row in rows] if demonstrate else rows
     return take_fitting(tokenizer, rows, n, tokenizer.model_max_length, 0 if demonstrate else cfg.max_tokens)
 
 
@@ -117,10 +118,6 @@ def _build_row(problem: Problem, chat: bool) -> Row:
     return {"id": problem.name(), "prompt": prompt, "answer": problem.answer}
 
 
-def _build_demonstration(problem: Problem, chat: bool) -> Row:
-    return _demonstrate(_build_row(problem, chat)["prompt"], problem.answer)
-
-
-def _demonstrate(prompt: Any, answer: str) -> Row:
-    chat = not isinstance(prompt, str)
-    return {"prompt": prompt, "completion": as_completion(f" {ANNOTATION.sub('', answer)}", chat)}
+def _demonstrate(row: Row) -> Row:
+    chat = not isinstance(row["prompt"], str)
+    return {"prompt": row["prompt"], "completion": as_completion(f" {ANNOTATION.sub('', row['answer'])}", chat)}

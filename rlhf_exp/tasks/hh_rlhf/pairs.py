@@ -7,7 +7,7 @@ splits, in_test = split_pairs(pairs)
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf.files import RawPair, read_raw
-from rlhf_exp.tasks.splits import SHARES, bucket, split_of
+from rlhf_exp.tasks.splits import SHARES, split_within
 
 DROPPED = {
     "not_ending_on_assistant": "a dialogue ends with a turn of the human",
@@ -130,25 +130,16 @@ def split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]]
         the pairs of each split, in their order, and for each subset how many were removed from train and validation
         because their prompt is in test.
     """
-    parts = defaultdict(set)
-    for pair in pairs:
-        parts[pair.subset].add(pair.part)
-    divided = {subset for subset, found in parts.items() if {"train", "test"} <= found}
+    divided = {pair.subset for pair in pairs if pair.part == "train"} & {p.subset for p in pairs if p.part == "test"}
     splits: dict[str, list[Pair]] = {name: [] for name in SHARES}
     for pair in pairs:
-        splits[_divide(pair) if pair.subset in divided else split_of(pair.prompt, SHARES)].append(pair)
+        part = (pair.part or "train") if pair.subset in divided else None
+        splits[split_within(pair.prompt, part)].append(pair)
     held, in_test = {pair.prompt for pair in splits["test"]}, Counter()
     for name in ("train", "validation"):
         in_test.update(pair.subset for pair in splits[name] if pair.prompt in held)
         splits[name] = [pair for pair in splits[name] if pair.prompt not in held]
     return splits, in_test
-
-
-def _divide(pair: Pair) -> str:
-    """The split if the source has a test part. Validation takes the same buckets as without one."""
-    if pair.part == "test":
-        return "test"
-    return "validation" if bucket(pair.prompt) in SHARES["validation"] else "train"
 
 
 def _parse_turns(text: str, where: str) -> tuple[str, list[tuple[str, str]]]:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
-from rlhf_exp.tasks import Row, Task, as_completion, check_template, name_source, wants_chat
+from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, take_fitting, write_notes
 from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, IN_TEST, KEPT, Pair, read_pairs, split_pairs
@@ -45,7 +45,6 @@ def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     Raises:
         ConfigError: rows that cannot be read, or too few of them, all lines at once.
     """
-    check_template(cfg, tokenizer)
     task, algo, chat = cfg.task, ALGORITHMS[cfg.algo.name], wants_chat(cfg, tokenizer)
     pairs, read, odd = read_pairs(cfg)
     splits, in_test = split_pairs(pairs)

@@ -7,7 +7,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.splits import SHARES, split_of
+from rlhf_exp.tasks.splits import split_of
 
 MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi!"}]
 
@@ -40,8 +40,8 @@ def test_every_prompt_is_in_one_split_by_its_hash_and_seeds_alone_decide_the_ord
     task = load(tmp_path, write(100), tokenizer)
     back = load(tmp_path, write(100)[::-1], tokenizer)
     assert (task.train, task.eval) == (back.train, back.eval)
-    assert {split_of(row["id"], SHARES) for row in task.train} == {"train"}
-    assert {split_of(row["id"], SHARES) for row in task.eval} == {"test"}
+    assert {split_of(row["id"]) for row in task.train} == {"train"}
+    assert {split_of(row["id"]) for row in task.eval} == {"test"}
     other = load(tmp_path, write(100), tokenizer, "task.data_seed=1")
     assert other.eval == task.eval and other.train != task.train
     assert sorted(row["id"] for row in other.train) == sorted(row["id"] for row in task.train)

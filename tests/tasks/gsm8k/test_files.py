@@ -38,7 +38,7 @@ def name_questions(splits):
 def test_one_file_is_divided_by_a_hash_of_the_question(tmp_path):
     splits, facts = read(write(tmp_path / "rows.jsonl", PROBLEMS))
     assert name_questions(splits) == {
-        name: {row["question"] for row in PROBLEMS if split_of(row["question"], SHARES) == name} for name in SHARES
+        name: {row["question"] for row in PROBLEMS if split_of(row["question"]) == name} for name in SHARES
     }
     assert facts["read"] == {"all": 300} and sum(facts["splits"].values()) == 300
 
@@ -50,8 +50,8 @@ def test_a_folder_keeps_its_test_part_and_the_same_questions_validate(tmp_path):
     found = name_questions(splits)
     assert found["test"] == {row["question"] for row in PROBLEMS[200:]}
     assert found["train"] | found["validation"] == {row["question"] for row in PROBLEMS[:200]}
-    assert {split_of(question, SHARES) for question in found["validation"]} == {"validation"}
-    assert {split_of(question, SHARES) for question in found["train"]} == {"train", "test"}
+    assert {split_of(question) for question in found["validation"]} == {"validation"}
+    assert {split_of(question) for question in found["train"]} == {"train", "test"}
     assert facts == {
         "read": {"train": 200, "test": 100},
         "duplicates": 0,

@@ -6,7 +6,7 @@ from itertools import islice
 from rlhf_exp.rewards.gsm8k import grade
 from rlhf_exp.tasks.gsm8k.files import SYNTHETIC_ROWS, SYNTHETIC_SEED
 from rlhf_exp.tasks.gsm8k.synthetic import PARTS, generate_problems
-from rlhf_exp.tasks.splits import SHARES, split_of
+from rlhf_exp.tasks.splits import split_of
 
 PROBLEMS = list(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED))
 
@@ -85,5 +85,5 @@ def test_nothing_is_singular_where_there_are_several_and_every_placeholder_is_fi
 
 
 def test_every_split_has_thousands_or_hundreds():
-    sizes = Counter(split_of(question, SHARES) for question, _ in PROBLEMS)
+    sizes = Counter(split_of(question) for question, _ in PROBLEMS)
     assert sizes["train"] > 7500 and sizes["validation"] > 700 and sizes["test"] > 1000

@@ -9,7 +9,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf.files import RawPair
 from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, parse_pair, read_pairs, split_pairs
-from rlhf_exp.tasks.splits import SHARES, bucket
+from rlhf_exp.tasks.splits import split_of
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
 ASK = "\n\nHuman: Hi!\n\nAssistant:"
@@ -131,7 +131,7 @@ def test_without_a_test_part_the_hash_of_the_prompt_splits():
     assert not in_test
     assert [len(splits[name]) / 2 for name in ("train", "validation", "test")] == pytest.approx([800, 80, 120], abs=40)
     for name, rows in splits.items():
-        assert all(bucket(pair.prompt) in SHARES[name] for pair in rows)
+        assert all(split_of(pair.prompt) == name for pair in rows)
 
 
 def test_a_test_part_stays_the_test_split_and_its_prompts_leave_the_others():
