@@ -72,11 +72,8 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
             log_metric("reward_model/cut", cut / len(sequences))
         if cut and not warned:
             warned = True
-            warnings.warn(
-                f"reward=model: {cut} of {len(sequences)} texts are longer than the reward model's context and are"
-                f" scored on their first {context} tokens",
-                stacklevel=2,
-            )
+            longer = f"{cut} of {len(sequences)} texts are longer than the reward model's context"
+            warnings.warn(f"reward=model: {longer} and are scored on their first {context} tokens", stacklevel=2)
         scores = score_sequences(scorer, [ids[:context] for ids in sequences], cfg.reward.batch_size)
         return [(score - mean) / std for score in scores]
 
@@ -103,25 +100,16 @@ def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts:
     then."""
     from rlhf_exp.tasks.prompts import count_unknown
 
+    key, ours = f"reward.path={cfg.reward.path}", f"the prompts of task={cfg.task.name}"
     forms, chat = {True: "messages", False: "plain text"}, not isinstance(prompts[0], str)
     trained_on_chat = _reads_chat(cfg, tokenizer)
     if trained_on_chat not in (None, chat):
-        raise ConfigError(
-            [
-                f"reward.path={cfg.reward.path}: reads {forms[trained_on_chat]}, and the prompts of"
-                f" task={cfg.task.name} are {forms[chat]} here; use task.prompt={'plain' if chat else 'chat'}, or"
-                " another reward model"
-            ]
-        )
-    unknown = {} if chat else count_unknown(tokenizer, prompts)
-    if unknown:
-        words = ", ".join(map(repr, sorted(unknown, key=unknown.get, reverse=True)[:5]))
-        raise ConfigError(
-            [
-                f"reward.path={cfg.reward.path}: {len(unknown)} words of the prompts of task={cfg.task.name} are not in"
-                f" its vocabulary: {words}; use another reward model"
-            ]
-        )
+        found = f"reads {forms[trained_on_chat]}, and {ours} are {forms[chat]} here"
+        raise ConfigError([f"{key}: {found}; use task.prompt={'plain' if chat else 'chat'}, or another reward model"])
+    if not chat and (unknown := count_unknown(tokenizer, prompts)):
+        words = ", ".join(repr(word) for word, _ in unknown.most_common(5))
+        found = f"{len(unknown)} words of {ours} are not in its vocabulary: {words}"
+        raise ConfigError([f"{key}: {found}; use another reward model"])
 
 
 def _reads_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool | None:

@@ -10,15 +10,14 @@ wrong.
 - An **answer** is the grader's `extracted` in its spelling, as in majority@k of the evaluation: `18` and `18.0` are two
   answers, and so are two expressions of the same value. A completion without an answer has no vote and scores 0.0.
 - In a **tie**, every answer with the most votes scores 1.0, so that the order does not matter. If all answers differ,
-all
-  score 1.0, and the group teaches nothing.
+  all score 1.0, and the group teaches nothing.
 - **Alone**, as in an evaluation with one completion per row, an answer agrees with itself: the score then only says
   whether there is one. To measure agreement set eval.completions above 1 (eval=full); a greedy completion is always
   alone.
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS
@@ -34,13 +33,10 @@ NEEDS = ("grade",)
 
 def agree(groups: list[str], answers: list[str | None]) -> list[float]:
     """For each answer (None if missing), in the group of that name: 1.0 if it is the majority's, else 0.0."""
-    votes: dict[str, Counter[str]] = defaultdict(Counter)
-    for group, answer in zip(groups, answers, strict=True):
-        if answer is not None:
-            votes[group][answer] += 1
-    most = {group: max(counts.values()) for group, counts in votes.items()}
-    pairs = zip(groups, answers, strict=True)
-    return [float(answer is not None and votes[group][answer] == most[group]) for group, answer in pairs]
+    pairs = list(zip(groups, answers, strict=True))
+    votes = Counter(pair for pair in pairs if pair[1] is not None)
+    most = {group: n for (group, _), n in reversed(votes.most_common())}  # the largest comes last, and stays
+    return [float(answer is not None and votes[group, answer] == most[group]) for group, answer in pairs]
 
 
 def check(cfg: "Config") -> list[str]:
@@ -48,10 +44,8 @@ def check(cfg: "Config") -> list[str]:
     online = ALGORITHMS[cfg.algo.name].online
     if "self_consistency" not in cfg.reward.weights or not online or cfg.algo.args.get("num_generations", 1) != 1:
         return []
-    return [
-        "reward.weights.self_consistency: compares the completions of one prompt, and num_generations is 1; use"
-        " ++algo.args.num_generations=8"
-    ]
+    alone = "compares the completions of one prompt, and num_generations is 1"
+    return [f"reward.weights.self_consistency: {alone}; use ++algo.args.num_generations=8"]
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:

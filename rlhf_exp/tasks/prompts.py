@@ -5,6 +5,8 @@ check_context(cfg, tokenizer, task)
 check_rows(cfg, task)
 """
 
+from collections import Counter
+
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS
@@ -20,25 +22,21 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: Task) -> None:
     prompts = [row["prompt"] for row in [*task.train, *task.eval, *task.pairs] if isinstance(row["prompt"], str)]
     unknown = count_unknown(tokenizer, prompts)
     if unknown:
-        words = ", ".join(f"{word!r} ({n})" for word, n in sorted(unknown.items(), key=lambda item: -item[1])[:5])
-        raise ConfigError(
-            [
-                f"task={task.name}: {len(unknown)} words of its prompts are not in the model's vocabulary: {words};"
-                " use ranges that the model knows, or another model"
-            ]
-        )
+        words = ", ".join(f"{word!r} ({n})" for word, n in unknown.most_common(5))
+        found = f"{len(unknown)} words of its prompts are not in the model's vocabulary: {words}"
+        raise ConfigError([f"task={task.name}: {found}; use ranges that the model knows, or another model"])
 
 
-def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> dict[str, int]:
+def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> Counter[str]:
     """How often each word of plain-text prompts falls outside the vocabulary; empty for a byte-level tokenizer."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     if tokenizer.unk_token_id is None:
         return counts
     for prompt in prompts:
         encoded = tokenizer(prompt, return_offsets_mapping=True)
         for token, (start, end) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
             if token == tokenizer.unk_token_id:
-                counts[prompt[start:end]] = counts.get(prompt[start:end], 0) + 1
+                counts[prompt[start:end]] += 1
     return counts
 
 
@@ -56,26 +54,19 @@ def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: Task) -
 def check_rows(cfg: Config, task: Task) -> None:
     """Refuse fewer prompts than one rollout takes: TRL would train on none of them, and report that it finished."""
     if ALGORITHMS[cfg.algo.name].online and len(task.train) < (needed := prompts_per_rollout(cfg)):
-        raise ConfigError(
-            [
-                f"task.train_rows={show(cfg.task.train_rows)}: gives {len(task.train)} prompts, and a rollout of"
-                f" algo={cfg.algo.name} takes {needed}; allowed is at least {needed}, or a smaller"
-                " algo.args.per_device_train_batch_size"
-            ]
-        )
+        given = f"gives {len(task.train)} prompts, and a rollout of algo={cfg.algo.name} takes {needed}"
+        remedy = f"allowed is at least {needed}, or a smaller algo.args.per_device_train_batch_size"
+        raise ConfigError([f"task.train_rows={show(cfg.task.train_rows)}: {given}; {remedy}"])
 
 
 def check_budget(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> int:
     """Refuse a budget for which the longest prompt of these rows leaves no room; returns the room, in tokens."""
     longest = max(map(len, encode_prompts(tokenizer, rows)), default=0)
-    room = tokenizer.model_max_length - longest
+    context = tokenizer.model_max_length
+    room = context - longest
     if cfg.max_tokens > room:
-        raise ConfigError(
-            [
-                f"max_tokens={cfg.max_tokens}: the model's context is {tokenizer.model_max_length} tokens and the"
-                f" longest prompt of task={cfg.task.name} has {longest}; allowed is at most {max(room, 0)}"
-            ]
-        )
+        taken = f"the model's context is {context} tokens and the longest prompt of task={cfg.task.name} has {longest}"
+        raise ConfigError([f"max_tokens={cfg.max_tokens}: {taken}; allowed is at most {max(room, 0)}"])
     return room
 
 
@@ -90,9 +81,5 @@ def _check_max_length(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: lis
         lengths.append(len(encode_prompts(tokenizer, [row])[0]))
         if lengths[-1] < most:
             return
-    raise ConfigError(
-        [
-            f"algo.args.max_length={most}: leaves no answer of the {len(rows)} rows to train on, for the shortest of"
-            f" their prompts has {min(lengths)} tokens; allowed is null or at least {min(lengths) + 1}"
-        ]
-    )
+    none = f"leaves no answer of the {len(rows)} rows to train on, for the shortest of their prompts has {min(lengths)}"
+    raise ConfigError([f"algo.args.max_length={most}: {none} tokens; allowed is null or at least {min(lengths) + 1}"])

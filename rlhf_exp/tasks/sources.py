@@ -41,9 +41,8 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
         except RecursionError:
             raise ConfigError([f"{path}, line {number}: nested too deep to be read"]) from None
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise ConfigError(
-                [f"{path}: not a whole gzip file, broken or cut off after line {number}; fetch it again"]
-            ) from None
+            cut = f"not a whole gzip file, broken or cut off after line {number}"
+            raise ConfigError([f"{path}: {cut}; fetch it again"]) from None
 
 
 def read_hub(
@@ -69,12 +68,8 @@ def read_hub(
         of_parts = {part: dataset[part] for part in parts or dataset}
     except Exception as error:  # the hub's errors have no common base class; each means that the rows are not available
         what = f"{data_dir} cannot" if data_dir else "cannot"
-        raise Unavailable(
-            [
-                f"task.hub_id={hub_id}: {what} be loaded ({type(error).__name__}); without a network use"
-                f" task.source=generated, or task.source=file task.path={local}"
-            ]
-        ) from None
+        remedy = f"without a network use task.source=generated, or task.source=file task.path={local}"
+        raise Unavailable([f"task.hub_id={hub_id}: {what} be loaded ({type(error).__name__}); {remedy}"]) from None
     place = f"{hub_id}, {data_dir}" if data_dir else hub_id
     for part, rows in of_parts.items():
         for number, row in enumerate(rows, 1):

@@ -177,10 +177,8 @@ def draw_problems(
                 misses = 0
             elif (misses := misses + 1) == 10_000:
                 ranges = f"{task.low} to {task.high} and a target from {task.target_low} to {task.target_high}"
-                found = (
-                    f"found {len(problems)} of {n} problems with {counts} numbers from {ranges} in the {split} split"
-                )
-                raise ConfigError([f"task: {found}; widen the ranges or ask for fewer rows"])
+                found = f"found {len(problems)} of {n} problems with {counts} numbers from {ranges}"
+                raise ConfigError([f"task: {found} in the {split} split; widen the ranges or ask for fewer rows"])
     return problems
 
 
@@ -233,11 +231,11 @@ def _list_alike(cfg: Config, held_out: list[Problem], counts: list[int] | None) 
 
 
 def _demonstrate(problems: list[Problem], task: "Keys", seed: int | str, chat: bool) -> list[Row]:
-    rng = Random(seed)
-    traces = [as_completion(write_trace(*problem, task.traces, rng), chat) for problem in problems]
-    return [
-        {"prompt": _row(*p, chat)["prompt"], "completion": trace} for p, trace in zip(problems, traces, strict=True)
-    ]
+    rng, rows = Random(seed), []
+    for problem in problems:
+        trace = write_trace(*problem, task.traces, rng)
+        rows.append({"prompt": _row(*problem, chat)["prompt"], "completion": as_completion(trace, chat)})
+    return rows
 
 
 def _read_splits(task: "Keys") -> dict[str, list[Problem]]:

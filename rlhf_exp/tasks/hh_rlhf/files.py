@@ -45,9 +45,8 @@ def read_raw(task: "Keys") -> Iterator[RawPair]:
     """
     if task.source == "generated":
         if not {*task.subsets} & {*SYNTHETIC_SUBSETS}:
-            raise ConfigError(
-                [f"task.subsets={task.subsets}: task.source=generated has {', '.join(SYNTHETIC_SUBSETS)}"]
-            )
+            has = ", ".join(SYNTHETIC_SUBSETS)
+            raise ConfigError([f"task.subsets={task.subsets}: task.source=generated has {has}"])
         for number, (subset, chosen, rejected) in enumerate(generate_pairs(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
             if subset in task.subsets:
                 yield RawPair(f"generated pair {number}", subset, None, chosen, rejected)
