@@ -40,22 +40,28 @@ def exact(value: float) -> Interval:
     return _interval(value, None, None)
 
 
-def wilson(successes: int, n: int) -> Interval:
+def wilson(successes: float, n: int) -> Interval:
     """Share of successes with Wilson's score interval, which stays in [0, 1] and is also valid near 0 and 1.
+
+    A tie counts as half a success. It varies less than a success or a failure, so with ties the interval is wider than
+    necessary; Student's t interval would leave [0, 1], and have no width if all are ties.
 
     Raises:
         ValueError: n is 0, or `successes` lies outside 0..n.
 
-    Source: Wilson (1927), as in `scipy.stats.BinomTestResult.proportion_ci`.
+    Source: Wilson (1927), as in `scipy.stats.BinomTestResult.proportion_ci`, which takes no halves.
 
     >>> {name: round(value, 3) for name, value in wilson(9, 10).items()}
     {'value': 0.9, 'low': 0.596, 'high': 0.982}
     """
     _require_values(n)
-    if not 0 <= successes <= n:
+    if successes < 0 or successes > n:
         raise ValueError(f"successes must lie in 0..{n}, not {successes}")
-    bounds = stats.binomtest(int(successes), int(n)).proportion_ci(CONFIDENCE, method="wilson")
-    return _interval(successes / n, bounds.low, bounds.high)
+    share, z2 = successes / n, stats.norm.ppf((1 + CONFIDENCE) / 2) ** 2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    # At the ends rounding could leave [0, 1] by 1e-17.
+    return _interval(share, 0.0 if successes == 0 else middle - half, 1.0 if successes == n else middle + half)
 
 
 def mean_interval(values: Sequence[float]) -> Interval:

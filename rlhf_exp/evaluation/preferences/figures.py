@@ -12,10 +12,9 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from rlhf_exp.evaluation.metrics import measure_std
-from rlhf_exp.stats import CONFIDENCE, Interval, mean_interval, paired_bootstrap
+from rlhf_exp.stats import mean_interval, paired_bootstrap, wilson
 
 Rows = list[dict[str, Any]]
 
@@ -49,7 +48,7 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
     by_length = {label: (longer >= low) & (longer <= high) for label, (low, high) in LENGTH_BANDS.items()}
     return {
         "n": len(rows),
-        "accuracy": _share(right),
+        "accuracy": wilson(right.sum(), len(right)),
         "counts": {name: int((np.sign(margins) == sign).sum()) for name, sign in RANKINGS.items()},
         "loss": mean_interval(_loss(margins)),
         "margin": {"mean": mean_interval(margins), "std": measure_std(margins)},
@@ -58,7 +57,7 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
         "calibration_error": sum(b["n"] * abs(b["observed"]["value"] - b["predicted"]) for b in bins) / len(rows),
         "by_length": _group(right, by_length),
         "by_subset": _group(right, by_subset),
-        "longer_wins": _share(_score_right(longer)),
+        "longer_wins": wilson(_score_right(longer).sum(), len(longer)),
     }
 
 
@@ -121,7 +120,7 @@ def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
             "high": float(edges[b + 1]),
             "n": int((bins == b).sum()),
             "predicted": float(confidence[bins == b].mean()),
-            "observed": _share(right[bins == b]),
+            "observed": wilson(right[bins == b].sum(), (bins == b).sum()),
         }
         for b in range(BINS)
         if (bins == b).any()
@@ -130,7 +129,11 @@ def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
 
 def _group(right: np.ndarray, groups: dict[str, Any]) -> list[dict[str, Any]]:
     parts = ((label, right[np.asarray(members)]) for label, members in groups.items())
-    return [{"label": label, "n": len(part), "accuracy": _share(part)} for label, part in parts if len(part)]
+    return [
+        {"label": label, "n": len(part), "accuracy": wilson(part.sum(), len(part))}
+        for label, part in parts
+        if len(part)
+    ]
 
 
 def _loss(margins: np.ndarray) -> np.ndarray:
@@ -141,19 +144,3 @@ def _loss(margins: np.ndarray) -> np.ndarray:
 def _score_right(values: np.ndarray) -> np.ndarray:
     """1 above 0, 0.5 at 0, 0 below."""
     return (np.sign(values) + 1) / 2
-
-
-def _share(scores: np.ndarray) -> Interval:
-    """Mean of scores of 0, 0.5 and 1, with Wilson's score interval; with no 0.5 it is `stats.wilson`.
-
-    A tie varies less than a win or a loss, so with ties the interval is wider than necessary. Student's t interval
-    would exceed [0, 1], and have no width if all pairs are ties.
-
-    Source: Wilson (1927), with ties as half a success.
-    """
-    n, share = len(scores), scores.mean()
-    z2 = stats.norm.ppf((1 + CONFIDENCE) / 2) ** 2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    low, high = max(0.0, middle - half), min(1.0, middle + half)  # rounding can leave [0, 1] by 1e-17
-    return {"value": float(share), "low": float(low), "high": float(high)}
