@@ -116,9 +116,8 @@ def _sample(
         torch.manual_seed(cfg.eval.seed)
         for start in range(0, len(order), cfg.eval.batch_size):
             batch = order[start : start + cfg.eval.batch_size]
-            found = sample_completions(
-                model, [prompt_ids[i] for i in batch], sampling, eos_ids, tokenizer.pad_token_id, choose_method(cfg)
-            )
+            prompts = [prompt_ids[i] for i in batch]
+            found = sample_completions(model, prompts, sampling, eos_ids, tokenizer.pad_token_id, choose_method(cfg))
             for i, completion in zip(batch, found, strict=True):
                 completions[i] = completion
             bar.update(len(batch))
@@ -140,12 +139,15 @@ def _describe(which: str, decoding: str, experiment: "Experiment", held_out: Hel
     components = score_completions(rewards, rows, texts, held_out.completion_ids)
     samples = []
     for i, (row, text, parts) in enumerate(zip(rows, texts, components, strict=True)):
+        prompt = row["prompt"]
+        chat = {} if isinstance(prompt, str) else {"messages": prompt}
         sample = {
             "which": which,
             "id": row["id"],
             "sample": i % k,
             "decoding": decoding,
-            **_show_prompt(row["prompt"]),
+            "prompt": prompt[-1]["content"] if chat else prompt,
+            **chat,
             "completion": text,
             "tokens": len(held_out.completion_ids[i]),
             "truncated": held_out.truncated[i],
@@ -160,7 +162,3 @@ def _describe(which: str, decoding: str, experiment: "Experiment", held_out: Hel
             sample |= {"kl_sampled": held_out.kl_sampled[i], "kl_outside": held_out.kl_outside[i]}
         samples.append(sample)
     return samples
-
-
-def _show_prompt(prompt: "str | list[dict[str, str]]") -> dict[str, Any]:
-    return {"prompt": prompt} if isinstance(prompt, str) else {"prompt": prompt[-1]["content"], "messages": prompt}

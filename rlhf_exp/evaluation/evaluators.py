@@ -123,12 +123,9 @@ class ScorerEvaluator:
         """Measure the saved model."""
         run_dir = self.experiment.folder.path
         trained = self._score("trained", self.experiment.model.at(run_dir / "model"))
-        sections = {
-            "baseline": summarise_preferences(self.rows),
-            "trained": summarise_preferences(trained),
-            "paired": compare_preferences(self.rows, trained, self.experiment.cfg.eval.seed),
-        }
-        write_json(run_dir / "evaluation.json", sections)
+        before, after = summarise_preferences(self.rows), summarise_preferences(trained)
+        paired = compare_preferences(self.rows, trained, self.experiment.cfg.eval.seed)
+        write_json(run_dir / "evaluation.json", {"baseline": before, "trained": after, "paired": paired})
         write_jsonl(run_dir / "preferences.jsonl", [*self.rows, *trained])
         write_json(run_dir / "errors.json", find_errors(trained))
 

@@ -37,7 +37,9 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> di
     rows = _group(samples, "sampled")
     section = {"n": len(rows), "completions": len(rows[0]), "max_tokens": max_tokens, **_summarise_rows(rows)}
     section["utilisation"] = float(_read(rows, "tokens").mean()) / max_tokens
-    section["distinct"] = _measure_distinct(held_out)
+    ended = zip(held_out.completion_ids, held_out.truncated, strict=True)
+    texts = [ids if cut else ids[:-1] for ids, cut in ended]  # without the end token, which nearly all have
+    section["distinct"] = {str(n): distinct_n(texts, n) for n in (1, 2)}
     if "kl_sampled" in section:
         section["kl_sampled"]["outside"] = mean_interval(_read(rows, "kl_outside").mean(1))
     if len(rows[0]) > 1 and "outcome" in rows[0][0]:
@@ -106,13 +108,6 @@ def _compare_rows(baseline: list[list[Sample]], trained: list[list[Sample]], see
     before, after = _read_figures(baseline), _read_figures(trained)
     found = {name: paired_bootstrap(before[name], after[name], seed) for name in before if name in after}
     return {name: {"mean": interval} if name in SPREADS else interval for name, interval in found.items()}
-
-
-def _measure_distinct(held_out: "HeldOut") -> dict[str, float]:
-    """Over the tokens of the text, without the end token, which nearly every completion has."""
-    ended = zip(held_out.completion_ids, held_out.truncated, strict=True)
-    completions = [ids if cut else ids[:-1] for ids, cut in ended]
-    return {str(n): distinct_n(completions, n) for n in (1, 2)}
 
 
 def _estimate_pass_at_k(rows: list[list[Sample]]) -> dict[str, Interval]:

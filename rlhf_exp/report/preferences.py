@@ -40,10 +40,7 @@ def describe_preferences(run: Run, out: Path) -> list[Block]:
         blocks += [Table(["", "trained"], rows), Text(IMPLICIT_NOTE)]
     blocks += [_compare_with_length(section), Text(CALIBRATION_NOTE)]
     blocks.append(Figures([plots.draw_calibration(section["calibration"], out)]))
-    for title, key in (("chosen is, in tokens", "by_length"), ("subset", "by_subset")):
-        blocks.append(
-            _accuracy_table(title, *(run.preference(which).get(key, []) for which in ("baseline", "trained")))
-        )
+    blocks += [_accuracy_table(run, "chosen is, in tokens", "by_length"), _accuracy_table(run, "subset", "by_subset")]
     return [*blocks, *_list_errors(run)]
 
 
@@ -69,16 +66,16 @@ def _complement(share: Interval) -> Interval:
     return {"value": 1 - share["value"], "low": low, "high": high}
 
 
-def _accuracy_table(title: str, before: list[dict], after: list[dict]) -> Table:
+def _accuracy_table(run: Run, title: str, key: str) -> Table:
     """Accuracy by kind of pair; without a baseline for a policy, since its implicit rewards are all 0 there."""
-    baseline = {entry["label"]: entry["accuracy"] for entry in before}
+    baseline = {entry["label"]: entry["accuracy"] for entry in run.preference("baseline").get(key, [])}
     columns = [
         Column(title, at("label")),
         Column("n", at("n")),
         *([Column("baseline", lambda entry: baseline.get(entry["label"]), percent)] if baseline else []),
         Column("trained", at("accuracy"), percent),
     ]
-    return fill(columns, after)
+    return fill(columns, run.preference("trained").get(key, []))
 
 
 def _list_errors(run: Run) -> list[Block]:
