@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.describe import plots
+from rlhf_exp.describe.figures import BUDGETS
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.tables import Column, at, fill, number, percent
 from rlhf_exp.report.terminal import align
@@ -102,8 +103,7 @@ def _budgets_table(figures: dict[str, Any]) -> Table:
         if "truncated" in part
         for key, text in (("whole", "prompt + answer"), ("answer", "answer alone"))
     ]
-    budgets = [name for name in rows[0] if name.isdigit()] if rows else []
-    columns = [Column(f"{budget} tokens", at(budget), percent) for budget in budgets]
+    columns = [Column(f"{budget} tokens", at(str(budget)), percent) for budget in BUDGETS]
     return fill([Column("over a budget of", SUBSET), Column("", at("text")), *columns], rows)
 
 

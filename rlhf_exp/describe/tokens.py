@@ -5,22 +5,18 @@ counts, why_not = count_tokens(cfg, tokenizer, data.examples)
 counts[0].prompt, counts[0].answers      # 31, (58, 12)
 """
 
-from typing import TYPE_CHECKING
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
+from rlhf_exp.tasks.examples import Example
 from rlhf_exp.tasks.tokens import Tokens, measure
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from rlhf_exp.tasks.examples import Example
 
 LOOKED_AT = 200  # prompts on which a tokenizer is tested
 UNKNOWN = 0.01  # share of unknown tokens above which counts would mean nothing
 NO_LIMIT = 2**31
 
 
-def load_tokenizer(cfg: Config) -> "PreTrainedTokenizerBase":
+def load_tokenizer(cfg: Config) -> PreTrainedTokenizerBase:
     """The tokenizer of `cfg.model`, without the limit of a model's context, so that no row is left out.
 
     Raises:
@@ -39,24 +35,16 @@ def load_tokenizer(cfg: Config) -> "PreTrainedTokenizerBase":
 
 
 def count_tokens(
-    cfg: Config, tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]"
+    cfg: Config, tokenizer: PreTrainedTokenizerBase, examples: list[Example]
 ) -> tuple[list[Tokens] | None, str | None]:
-    """The counts in the order of `examples`; or None, and a line with the reason and what to choose instead."""
-    if why_not := _refuse_unknown(cfg, tokenizer, examples):
-        return None, why_not
+    """The counts in the order of `examples`; or None, and a line that says why the tokenizer's closed vocabulary cannot
+    encode these texts, and what to choose instead."""
+    if tokenizer.unk_token_id is not None and isinstance(examples[0].prompt, str):
+        looked_at = examples[:: max(1, len(examples) // LOOKED_AT)]
+        ids = [token for example in looked_at for token in tokenizer(example.prompt)["input_ids"]]
+        share = ids.count(tokenizer.unk_token_id) / len(ids)
+        if share > UNKNOWN:
+            unknown = f"its tokenizer does not know {share:.0%} of the words, so nothing is counted in tokens"
+            other = "model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer"
+            return None, f"model={cfg.model.name}: {unknown}; choose another: {other}"
     return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples]), None
-
-
-def _refuse_unknown(cfg: Config, tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]") -> str | None:
-    """Why the tokenizer's closed vocabulary cannot encode these texts; None if it can."""
-    if tokenizer.unk_token_id is None or not isinstance(examples[0].prompt, str):
-        return None
-    looked_at = examples[:: max(1, len(examples) // LOOKED_AT)]
-    ids = [token for example in looked_at for token in tokenizer(example.prompt)["input_ids"]]
-    share = ids.count(tokenizer.unk_token_id) / len(ids)
-    if share <= UNKNOWN:
-        return None
-    return (
-        f"model={cfg.model.name}: its tokenizer does not know {share:.0%} of the words, so nothing is counted in"
-        " tokens; choose another: model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer"
-    )

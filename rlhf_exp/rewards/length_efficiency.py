@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Task
 
-
 NEEDS = ("grade",)
 
 

@@ -34,11 +34,10 @@ def generate_problems(n: int, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def _write(template: dict[str, Any], rng: Random) -> tuple[str, str]:
-    while True:
+    calculations = []
+    while not calculations:
         numbers = dict(zip("abc", (rng.randint(*bounds) for bounds in template["ranges"]), strict=False))
         calculations = _calculate(template, numbers)
-        if calculations:
-            break
     name, other = rng.sample(PARTS["names"], 2)
     words = {
         "A": name,

@@ -33,9 +33,9 @@ def generate_pairs(n: int, seed: int) -> Iterator[tuple[str, str, str]]:
     while len(seen) < n:
         subset = SYNTHETIC_SUBSETS[len(seen) % 2]
         question, good, bad = (_write_help if subset == "helpful-base" else _write_care)(rng)
-        opening = (
-            "\n\nHuman: {}\n\nAssistant: {}".format(*rng.choice(PARTS["openings"])) if rng.random() < TWO_TURNS else ""
-        )
+        opening = ""
+        if rng.random() < TWO_TURNS:
+            opening = "\n\nHuman: {}\n\nAssistant: {}".format(*rng.choice(PARTS["openings"]))
         prompt = f"{opening}\n\nHuman: {question}\n\nAssistant:"
         if prompt not in seen:
             seen.add(prompt)
@@ -48,11 +48,8 @@ def _write_help(rng: Random) -> tuple[str, str, str]:
     question = rng.choice(PARTS["help_asks"]).format(task=task, when=rng.choice(PARTS["help_whens"]))
     good = rng.choice(PARTS["polite"]) + tip + (f" {more}" if rng.random() < 0.4 else "")
     elsewhere = rng.choice(PARTS["polite"]) + other_tip + (f" {other_more}" if rng.random() < 0.6 else "")
-    return (
-        question,
-        good,
-        rng.choice([rng.choice(PARTS["curt"]), rng.choice(PARTS["rude"]), rng.choice(PARTS["evasive"]), elsewhere]),
-    )
+    others = [rng.choice(PARTS[name]) for name in ("curt", "rude", "evasive")]
+    return question, good, rng.choice([*others, elsewhere])
 
 
 def _write_care(rng: Random) -> tuple[str, str, str]:
