@@ -5,35 +5,29 @@ sample(cfg, Path("outputs/samples/x"), model, tokenizer)
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
+from rlhf_exp.evaluation.cache import sample_start_model
+from rlhf_exp.evaluation.completions import make_samples
+from rlhf_exp.evaluation.metrics import summarise
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json, write_jsonl, write_text
+from rlhf_exp.tasks import Task, find_rows
+from rlhf_exp.tasks.prompts import check_budget, check_vocabulary
+from rlhf_exp.tasks.sampled import count_samples
+from rlhf_exp.tasks.tokens import encode_prompts
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.models.source import ModelSource
-
-
-def sample(cfg: Config, folder: Path, model: "ModelSource", tokenizer: "PreTrainedTokenizerBase") -> Path:
+def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedTokenizerBase) -> Path:
     """Sample into `folder`, from `cfg.seed`, and return it; a finished one is not changed.
 
     Raises:
         ConfigError: too few prompts, or prompts that the model cannot read.
     """
-    # Imported here, after the command line was checked: torch takes seconds.
-    from rlhf_exp.evaluation.cache import sample_start_model
-    from rlhf_exp.evaluation.completions import make_samples
-    from rlhf_exp.evaluation.metrics import summarise
-    from rlhf_exp.experiment import Experiment
-    from rlhf_exp.tasks import Task, find_rows
-    from rlhf_exp.tasks.prompts import check_budget, check_vocabulary
-    from rlhf_exp.tasks.sampled import count_samples
-    from rlhf_exp.tasks.tokens import encode_prompts
-
     if read_record(folder).get("status") == "finished":
         return folder
     cfg = replace(cfg, eval=replace(cfg.eval, completions=cfg.task.sampling.completions, greedy=False, seed=cfg.seed))

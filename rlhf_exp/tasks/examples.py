@@ -7,14 +7,13 @@ data.odd[0].kind, data.odd[0].rule, data.odd[0].counts
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.rewards.grade import read_text
 from rlhf_exp.tasks import Text, find_rows, load_task, name_source
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 DRAWN = 4096
 """Problems drawn to describe a task that generates them without end."""
@@ -51,7 +50,7 @@ class Data:
     odd: list[Odd]
 
 
-def read_examples(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
+def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
     """Every row that the task's own `read_examples` gives. Of other tasks, the rows that are loaded: demonstrations,
     prompts to train on if they are generated, and held-out prompts.
 

@@ -8,17 +8,15 @@ A row has the tokens of its prompt plus those of its longest answer with the end
 """
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, name_source
 from rlhf_exp.tasks.tokens import measure
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 ANSWERS = ("completion", "chosen", "rejected")
 BATCH = 1024  # rows that are tokenized together
@@ -35,7 +33,7 @@ class Taken(NamedTuple):
 
 
 def take_fitting(
-    tokenizer: "PreTrainedTokenizerBase", rows: list[Row], n: int | None, limit: int, room: int = 0
+    tokenizer: PreTrainedTokenizerBase, rows: list[Row], n: int | None, limit: int, room: int = 0
 ) -> Taken:
     """The first `n` rows (None: all) of at most `limit` tokens. Only as many as needed are tokenized."""
     answers = [key for key in ANSWERS if rows and key in rows[0]]

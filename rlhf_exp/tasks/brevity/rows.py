@@ -23,7 +23,9 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
@@ -32,16 +34,13 @@ from rlhf_exp.tasks.fitting import check_sides, take_fitting, write_notes
 from rlhf_exp.tasks.sources import read_lines, refuse_half_characters
 from rlhf_exp.tasks.splits import SHARES, split_of
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}'
 
 NOT_SHARED = re.compile(r"\btask([.:=])(?!(train_rows|data_seed|prompt)\b)")
 """Keys that only the other task has: messages about them must say task.of, not task."""
 
 
-def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     """The prompts of both sides, with their ids.
 
     Raises:
@@ -59,7 +58,7 @@ def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     return Task("brevity", train, held_out, None, notes=given.notes, facts={"of": given.name, **given.facts})
 
 
-def _load_file(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
+def _load_file(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     """The rows of `task.path`, in an order that depends on the seeds, not on the file.
 
     Raises:

@@ -21,9 +21,10 @@ from itertools import combinations_with_replacement
 from math import comb
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
@@ -31,15 +32,11 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, prompts_per_rollout, splits, wants_chat
+from rlhf_exp.tasks.countdown.schema import Keys
 from rlhf_exp.tasks.countdown.traces import reachable, write_trace
 from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few
 from rlhf_exp.tasks.sampled import learns_from_samples
 from rlhf_exp.tasks.sources import read_hub, read_lines
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from rlhf_exp.tasks.countdown.schema import Keys
 
 Problem = tuple[list[int], int]
 """The numbers and the target."""
@@ -61,7 +58,7 @@ CHAT_PROMPT = (
 )
 
 
-def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     """Load the rows to train on and the held-out rows. sft learns from synthetic search traces, other algorithms from
     prompts; `train` is empty if it will be made from samples (tasks/sampled.py)."""
     task, notes = cfg.task, []
@@ -113,7 +110,7 @@ def count_rows(cfg: Config) -> tuple[int, int]:
     return count, wanted
 
 
-def draw_prompts(cfg: Config, tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
+def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> list[Row]:
     """`n` different prompts of the train split, for sampling completions to learn from.
 
     Raises:
@@ -151,7 +148,7 @@ def rows_needed(cfg: Config) -> int:
 
 
 def draw_problems(
-    task: "Keys", counts: list[int], split: str, n: int, seed: int, distinct: bool = False
+    task: Keys, counts: list[int], split: str, n: int, seed: int, distinct: bool = False
 ) -> list[Problem]:
     """Draw `n` solvable problems of `split`: numbers uniform, target uniform among those in range they can reach.
 
@@ -182,7 +179,7 @@ def draw_problems(
     return problems
 
 
-def _refuse_many(task: "Keys", key: str, n: int, split: str) -> str | None:
+def _refuse_many(task: Keys, key: str, n: int, split: str) -> str | None:
     """Why there are not `n` different problems in the split, if that is known without drawing them."""
     most, what = MOST_DRAWN, ""
     sets = sum(comb(task.high - task.low + k, k) for k in task.numbers)
@@ -230,7 +227,7 @@ def _list_alike(cfg: Config, held_out: list[Problem], counts: list[int] | None) 
     return list({problem_id(*problem): problem for problem in drawn}.values())
 
 
-def _demonstrate(problems: list[Problem], task: "Keys", seed: int | str, chat: bool) -> list[Row]:
+def _demonstrate(problems: list[Problem], task: Keys, seed: int | str, chat: bool) -> list[Row]:
     rng, rows = Random(seed), []
     for problem in problems:
         trace = write_trace(*problem, task.traces, rng)
@@ -238,7 +235,7 @@ def _demonstrate(problems: list[Problem], task: "Keys", seed: int | str, chat: b
     return rows
 
 
-def _read_splits(task: "Keys") -> dict[str, list[Problem]]:
+def _read_splits(task: Keys) -> dict[str, list[Problem]]:
     """The distinct problems of the file or the hub, by split."""
     distinct: dict[str, Problem] = {}
     of_hub = task.source == "hub"

@@ -11,16 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import read_gold
+from rlhf_exp.tasks.gsm8k.schema import Keys
 from rlhf_exp.tasks.gsm8k.synthetic import generate_problems
 from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
 from rlhf_exp.tasks.splits import SHARES, split_within
-
-if TYPE_CHECKING:
-    from rlhf_exp.tasks.gsm8k.schema import Keys
 
 DROPPED = {
     "duplicates": "the question was read before",
@@ -43,7 +41,7 @@ class Problem(NamedTuple):
         return blake2b(self.question.encode(), digest_size=8).hexdigest()
 
 
-def read_splits(task: "Keys") -> tuple[dict[str, list[Problem]], dict[str, Any]]:
+def read_splits(task: Keys) -> tuple[dict[str, list[Problem]], dict[str, Any]]:
     """The problems of train, validation and test, without repeated questions; and how many were read and dropped.
 
     Raises:
@@ -68,7 +66,7 @@ def read_splits(task: "Keys") -> tuple[dict[str, list[Problem]], dict[str, Any]]
     return splits, facts
 
 
-def _read_rows(task: "Keys") -> Iterator[tuple[str, str, Any]]:
+def _read_rows(task: Keys) -> Iterator[tuple[str, str, Any]]:
     """Every row with its part of the source (train, test, or `all` if there are no parts) and its place."""
     path = Path(task.path or "")
     if task.source == "generated":

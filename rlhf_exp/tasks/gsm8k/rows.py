@@ -19,7 +19,9 @@ demonstrations. Only as many rows as needed are tokenized, so the count covers o
 
 import re
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
@@ -31,9 +33,6 @@ from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few, take_fitting,
 from rlhf_exp.tasks.gsm8k.files import DROPPED, Problem, read_splits
 from rlhf_exp.tasks.sampled import learns_from_samples
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 CHAT_PROMPT = (
     "{question}\n\nReason step by step. Then end with a line that holds #### and the answer, a number alone, for"
     " example: #### 42"
@@ -41,7 +40,7 @@ CHAT_PROMPT = (
 ANNOTATION = re.compile("<<[^<>]*>>")
 
 
-def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     """Load the rows to train on and the held-out rows: sft learns from the gold answers, online algorithms from
     prompts. `train` is empty if it will be made from samples."""
     task, chat, (splits, facts) = cfg.task, wants_chat(cfg, tokenizer), read_splits(cfg.task)
@@ -62,7 +61,7 @@ def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     return Task("gsm8k", train, held_out, grade_row, demonstrations=given, notes=notes, facts=facts)
 
 
-def draw_prompts(cfg: Config, tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
+def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> list[Row]:
     """`n` different prompts of the train split, for sampling completions to learn from.
 
     Raises:
@@ -80,7 +79,7 @@ def grade_row(completion: str, row: Row) -> Gsm8kGrade:
     return grade(completion, row["answer"])
 
 
-def read_examples(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
+def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
     """Every problem as a demonstration, whatever its length."""
     splits, facts = read_splits(cfg.task)
     chat, examples = wants_chat(cfg, tokenizer), []
@@ -95,7 +94,7 @@ def read_examples(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
 
 def _take(
     cfg: Config,
-    tokenizer: "PreTrainedTokenizerBase",
+    tokenizer: PreTrainedTokenizerBase,
     chat: bool,
     problems: list[Problem],
     n: int | None,

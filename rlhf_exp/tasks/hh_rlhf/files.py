@@ -10,15 +10,12 @@ folder's gives its subset and its part (train or test): `harmless-base-test.json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.hh_rlhf.schema import SUBSETS
+from rlhf_exp.tasks.hh_rlhf.schema import SUBSETS, Keys
 from rlhf_exp.tasks.hh_rlhf.synthetic import SYNTHETIC_SUBSETS, generate_pairs
 from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
-
-if TYPE_CHECKING:
-    from rlhf_exp.tasks.hh_rlhf.schema import Keys
 
 ENDINGS = (".jsonl", ".jsonl.gz")
 PART = re.compile(r"(?<![a-z])(train|test)(?![a-z])")
@@ -37,7 +34,7 @@ class RawPair(NamedTuple):
     rejected: str
 
 
-def read_raw(task: "Keys") -> Iterator[RawPair]:
+def read_raw(task: Keys) -> Iterator[RawPair]:
     """Every pair of `task.subsets` that the source has.
 
     Raises:

@@ -26,7 +26,9 @@ completion must fit; for reward_model only the pair.
 
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
@@ -35,11 +37,8 @@ from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, take_fitting, write_notes
 from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, IN_TEST, KEPT, Pair, read_pairs, split_pairs
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
-
-def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     """Load the rows that `cfg.algo` learns from, and the held-out rows.
 
     Raises:
@@ -85,7 +84,7 @@ def load(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Task:
     )
 
 
-def read_examples(cfg: Config, tokenizer: "PreTrainedTokenizerBase") -> Data:
+def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
     """Every pair that is not dropped as odd, whatever its length."""
     pairs, read, odd = read_pairs(cfg)
     splits, in_test = split_pairs(pairs)
