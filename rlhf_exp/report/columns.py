@@ -7,7 +7,7 @@ mean_over_seeds([run, run, run], TRAINED)
 from collections.abc import Callable
 from dataclasses import replace
 
-from rlhf_exp.report.summary import OUTCOMES
+from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.tables import Column, at, number, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval, exact, mean_interval

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
+from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.groups import name_method
 from rlhf_exp.report.plots import BLUE, DASHES, GREEN, ORANGE, PALETTE, VERMILLION, Picture, add_axes, open_figure
-from rlhf_exp.report.summary import OUTCOMES
 from rlhf_exp.runs.load import Run
 
 

@@ -3,8 +3,8 @@
 describe_samples(run)  ->  [Heading("Samples"), Table(...), Text(...), Pair(...), ...]
 """
 
+from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.page import Block, Heading, Pair, Table, Text
-from rlhf_exp.report.summary import OUTCOMES
 from rlhf_exp.report.tables import Column, at, fill
 from rlhf_exp.runs.load import Run
 

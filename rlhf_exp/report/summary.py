@@ -3,7 +3,11 @@
 summary_rows(run)  ->  [["accuracy", "25.2% [21.6, 29.1]", "46.1% [41.8, 50.4]", "+20.9 [+16.4, +25.4]"], ...]
 """
 
+from collections.abc import Iterable
+
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
+from rlhf_exp.evaluation.metrics import OUTCOMES
+from rlhf_exp.evaluation.preferences.figures import RANKINGS
 from rlhf_exp.report.tables import Column, at, number, percent, points
 from rlhf_exp.runs.load import Run
 
@@ -22,8 +26,6 @@ LOSS_NOTES = {
     " pair a tie",
 }
 KL_NOTE = "KL is to the start model, exact, at temperature 1, in nats per completion."
-OUTCOMES = ("correct", "partial", "failed")
-RANKINGS = ("correct", "tied", "wrong")
 
 
 def _share(name: str, *key: str) -> Column:
@@ -34,7 +36,7 @@ def _mean(name: str, *key: str, spec: str = ".3f", note: str = "") -> Column:
     return Column(name, at(*key), number(spec), note, number(f"+{spec}"))
 
 
-def _counts(names: tuple[str, ...]) -> Column:
+def _counts(names: Iterable[str]) -> Column:
     return Column(" / ".join(names), at("counts"), lambda counts: " / ".join(str(counts[name]) for name in names))
 
 

@@ -24,28 +24,21 @@ def verdict(run: Run) -> Verdict:
     if "difference" in paired:
         before, after = (100 * run.evaluation[side]["accuracy"]["value"] for side in ("baseline", "trained"))
         rows = "pairs" if run.trains_scorer else "rows"
-        return _judge(
-            *(paired["difference"], 0, ("rose", "did not measurably change", "fell")),
-            f"{accuracy_name(run)} {{}}: {before:.1f}% before and {after:.1f}% after, a difference of"
-            f" {points(paired['difference'])} points on {paired['n']} {rows}.",
-        )
+        sentence = f"{accuracy_name(run)} {{}}: {before:.1f}% before and {after:.1f}% after, a difference of"
+        sentence += f" {points(paired['difference'])} points on {paired['n']} {rows}."
+        return _judge(paired["difference"], 0, ("rose", "did not measurably change", "fell"), sentence)
     if "win_rate" in paired:
-        return _judge(
-            *(paired["win_rate"], 0.5, _often("than it loses")),
-            f"By reward the trained model wins {{}}: {percent(paired['win_rate'])} of {paired['n']} held-out rows"
-            " against the start model (a tie is half a win).",
-        )
+        sentence = f"By reward the trained model wins {{}}: {percent(paired['win_rate'])} of {paired['n']} held-out"
+        sentence += " rows against the start model (a tie is half a win)."
+        return _judge(paired["win_rate"], 0.5, _often("than it loses"), sentence)
     if section := trained.get("preference"):
-        return _judge(
-            *(section["accuracy"], 0.5, _often("than chance")),
-            f"The implicit reward puts the chosen answer first {{}}: in {percent(section['accuracy'])} of"
-            f" {section['n']} held-out pairs.",
-        )
+        sentence = f"The implicit reward puts the chosen answer first {{}}: in {percent(section['accuracy'])} of"
+        sentence += f" {section['n']} held-out pairs."
+        return _judge(section["accuracy"], 0.5, _often("than chance"), sentence)
     if "kl" in trained:
         kl = number(".2f")(trained["kl"]["mean"])
-        return Verdict(
-            "info", f"Training moved the policy {kl} nats per completion from its start (KL, held-out rows)."
-        )
+        sentence = f"Training moved the policy {kl} nats per completion from its start (KL, held-out rows)."
+        return Verdict("info", sentence)
     return Verdict("info", f"{accuracy_name(run)} after training was not measured.")
 
 
