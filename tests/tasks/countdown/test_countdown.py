@@ -9,16 +9,8 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.countdown import rows as countdown
-from rlhf_exp.tasks.countdown.rows import (
-    MOST_DRAWN,
-    SPLITS,
-    count_rows,
-    draw_problems,
-    draw_prompts,
-    problem_id,
-    rows_needed,
-    split_of,
-)
+from rlhf_exp.tasks.countdown.problems import MOST_DRAWN, SPLITS, draw_problems, problem_id, split_of
+from rlhf_exp.tasks.countdown.rows import count_rows, draw_prompts, rows_needed
 
 PLAIN = SimpleNamespace(chat_template=None)
 CHAT = SimpleNamespace(chat_template="{{ messages }}")
