@@ -111,7 +111,7 @@ def _check(values: dict[str, Any], skipped: list[str]) -> tuple[Config | None, l
     return config, [line for lines in problems.values() for line in lines]
 
 
-def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], algo: str = "grpo") -> Any:
+def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], algo: str) -> Any:
     """Fill the dataclass from `values`; a value that does not fit is noted in `problems` and left out as None."""
     if not isinstance(values, dict):
         problems["type"].append(f"{path.rstrip('.')}={show(values)}: must be a mapping")
@@ -127,10 +127,11 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], 
         elif _is_reference(value) or value is None and type(None) in get_args(hint):
             read[item.name] = None
         elif options := schemas(hint):
-            if problem := _refuse_option(options, value, key):
-                problems["type"].append(problem)
+            chosen = _choose(options, value, key)
+            if isinstance(chosen, str):
+                problems["type"].append(chosen)
             else:
-                read[item.name] = _read(_choose(options, value), value, f"{key}.", problems, algo)
+                read[item.name] = _read(chosen, value, f"{key}.", problems, algo)
         else:
             read[item.name] = value
             value, names = _drop_references(value), list_names(hint)
@@ -167,21 +168,12 @@ def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
     return problems
 
 
-def _refuse_option(options: list[type], value: Any, key: str) -> str | None:
-    """The line for a group that is not one of its options: another name, or only a name; None if it is one."""
-    if len(options) == 1:
-        return None
-    names = [name for schema in options for name in get_args(get_type_hints(schema)["name"])]
-    if value in names:  # within a group, an option is chosen as OPTION@PLACE
+def _choose(options: list[type], value: Any, key: str) -> type | str:
+    """The dataclass that `name` in the value of a group selects, or the line for a value that selects none."""
+    named = {name: schema for schema in options for name in get_args(get_type_hints(schema).get("name"))}
+    if len(options) == 1 or not isinstance(value, dict) and value not in list(named):
+        return options[0]
+    if not isinstance(value, dict):  # within a group, an option is chosen as OPTION@PLACE
         return f"{key}={value}: must be a mapping; did you mean {key.partition('.')[0]}@{key}={value}?"
-    if not isinstance(value, dict):
-        return None
-    problem = find_problem(f"{key}.name", value.get("name"), Literal[tuple(names)])
-    return problem and problem[1]
-
-
-def _choose(options: list[type], values: Any) -> type:
-    """The dataclass that the value of `name` selects."""
-    name = values.get("name") if isinstance(values, dict) else None
-    named = [schema for schema in options if name in get_args(get_type_hints(schema).get("name"))]
-    return (named or options)[0]
+    problem = find_problem(f"{key}.name", value.get("name"), Literal[tuple(named)])
+    return problem[1] if problem else named[value["name"]]

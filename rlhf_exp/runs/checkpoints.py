@@ -18,8 +18,8 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
@@ -33,24 +33,22 @@ NAME = re.compile(r"checkpoint-(\d+)")
 PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
 
 
-@dataclass
-class Found:
+class Found(NamedTuple):
     """The newest whole checkpoint, and a line about each newer one that is incomplete."""
 
-    path: Path | None = None
-    broken: list[str] = field(default_factory=list)
+    path: Path | None
+    broken: list[str]
 
 
 def find_checkpoint(run_dir: Path) -> Found:
     """Look for the newest whole checkpoint of a run; changes nothing."""
-    found = Found()
+    broken = []
     for path in reversed(_list_checkpoints(run_dir / FOLDER)):
         reason = explain_broken(path)
         if reason is None:
-            found.path = path
-            break
-        found.broken.append(f"{path.name}: {reason}")
-    return found
+            return Found(path, broken)
+        broken.append(f"{path.name}: {reason}")
+    return Found(None, broken)
 
 
 def explain_broken(path: Path) -> str | None:
