@@ -5,7 +5,7 @@ import inspect
 from trl import GRPOTrainer
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.models.generation import build_rollout, choose_method
+from rlhf_exp.models.generation import choose_method
 
 
 def test_grpo_takes_a_rollout_function_that_returns_ids_without_logprobs():
@@ -26,6 +26,5 @@ def test_grpo_has_what_the_rollout_function_reads():
 
 def test_auto_is_compact_on_a_cpu_and_trl_elsewhere():
     assert choose_method(compose_config(["device=cpu"])) == "compact"
-    assert build_rollout(compose_config(["device=cpu", "generation=trl"])) is None
-    assert build_rollout(compose_config(["device=cpu"])) is not None
+    assert choose_method(compose_config(["device=cpu", "generation=trl"])) == "trl"
     assert choose_method(compose_config(["device=cpu", "+algo.args.use_vllm=true"])) == "trl"

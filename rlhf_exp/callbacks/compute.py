@@ -21,7 +21,6 @@ from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp.errors import say
 from rlhf_exp.runs.checkpoints import WORK
-from rlhf_exp.runs.folder import write_json
 
 
 class ComputeMeter(TrainerCallback):
@@ -56,9 +55,7 @@ class ComputeMeter(TrainerCallback):
             if network is not None and _reads_tokens(network):
                 _hook(network, lambda kwargs, name=name: self._add(name, len(kwargs["input_ids"])))
         trainer.callback_handler.callbacks.insert(0, self)
-        trainer.write_counts = lambda folder: write_json(folder / WORK, self.counts)
-        trainer.budget_spent = self.is_spent
-        trainer.count_rollout = self._count_rollout
+        trainer.meter = self
 
     def is_spent(self) -> bool:
         """Whether the run has trained on its budget of tokens."""
@@ -97,7 +94,8 @@ class ComputeMeter(TrainerCallback):
         if "train_runtime" not in logs:
             logs["trained_tokens"] = self.counts["trained_tokens"]
 
-    def _count_rollout(self, prompt_ids: list[list[int]], completion_ids: list[list[int]]) -> None:
+    def count_rollout(self, prompt_ids: list[list[int]], completion_ids: list[list[int]]) -> None:
+        """Count the token ids of a rollout."""
         self._add("prompt_tokens", sum(map(len, prompt_ids)))
         self._add("completion_tokens", sum(map(len, completion_ids)))
 

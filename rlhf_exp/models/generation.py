@@ -8,7 +8,6 @@ distribution; they differ in the random numbers that a row gets after another ro
 transformers' `generate`. `auto` is compact on a CPU, where it is faster (bench/generation.py), and trl elsewhere.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,21 +95,14 @@ def sample_completions(
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
-def build_rollout(cfg: Config) -> Callable[[list, "GRPOTrainer"], dict[str, Any]] | None:
-    """The `rollout_func` for GRPOTrainer, or None if TRL samples itself.
+def roll_out(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:
+    """The `rollout_func` for GRPOTrainer where the method is compact.
 
     TRL passes the prompts of the whole generation batch, each repeated `num_generations` times, and computes the
     log-probabilities of the returned completions as for its own samples.
     """
-    if choose_method(cfg) == "trl":
-        return None
-
-    def rollout(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:
-        prompt_ids, _, _ = trainer._tokenize_prompts(prompts)
-        completion_ids = sample_rollout(trainer, prompt_ids)
-        return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": None}
-
-    return rollout
+    prompt_ids, _, _ = trainer._tokenize_prompts(prompts)
+    return {"prompt_ids": prompt_ids, "completion_ids": sample_rollout(trainer, prompt_ids), "logprobs": None}
 
 
 def sample_rollout(trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]]) -> list[list[int]]:

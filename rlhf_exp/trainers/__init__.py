@@ -16,7 +16,7 @@ from transformers import Trainer
 from rlhf_exp.algorithms import ALGORITHMS, load_object
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
-from rlhf_exp.models.generation import build_rollout
+from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import Resumable
 
@@ -35,13 +35,12 @@ def build_trainer(experiment: Experiment) -> Trainer:
 
 
 def list_arguments(experiment: Experiment) -> dict[str, Any]:
-    """Arguments of trainers that sample. `rollout_func` is the sampling of models/generation.py, or None if TRL
-    samples."""
+    """Arguments of trainers that sample; `rollout_func` is None if TRL's own code samples."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     return {
         **_list_common(experiment, experiment.task.train),
         "reward_funcs": experiment.rewards,
-        "rollout_func": build_rollout(experiment.cfg),
+        "rollout_func": roll_out if choose_method(experiment.cfg) == "compact" else None,
     }
 
 

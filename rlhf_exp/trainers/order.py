@@ -8,7 +8,6 @@ in the second epoch would draw the first epoch's order. A plain random order nee
 epoch.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,31 +19,20 @@ from trl.trainer.utils import RepeatSampler
 class RepeatOrder(RepeatSampler):
     """TRL's sampler, in the order of an uninterrupted run: each epoch draws one more permutation."""
 
-    _drawn = 0
-
     def set_epoch(self, epoch: int) -> None:
         """Be ready to draw the permutation of `epoch`, counted from 0."""
-        if not self.shuffle:
-            return
-        if epoch < self._drawn:
+        if self.shuffle:
             self.generator.manual_seed(self.seed)
-            self._drawn = 0
-        while self._drawn < epoch:
-            torch.randperm(self.num_samples, generator=self.generator)
-            self._drawn += 1
-
-    def __iter__(self) -> Iterator[int]:
-        self._drawn += 1
-        yield from super().__iter__()
+            for _ in range(epoch):
+                torch.randperm(self.num_samples, generator=self.generator)
 
 
 class LengthOrder(LengthGroupedSampler):
     """Rows of similar length next to each other, in another order in each epoch."""
 
     def __init__(self, *args: Any, seed: int, **kwargs: Any) -> None:
-        super().__init__(*args, generator=torch.Generator(), **kwargs)
+        super().__init__(*args, generator=torch.Generator().manual_seed(seed), **kwargs)
         self.seed = seed
-        self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the order of `epoch`, counted from 0."""

@@ -13,7 +13,6 @@ on is checked by tests/trainers/test_resuming.py and test_saving.py.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +21,24 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.utils.data import Sampler
 
-from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, rotate, staged
+from rlhf_exp.callbacks.compute import ComputeMeter
+from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, rotate, staged
+from rlhf_exp.runs.folder import write_json
 from rlhf_exp.trainers.order import order_by_epoch
-
-TokenIds = list[list[int]]
 
 
 class Resumable:
     """Comes before a TRL trainer among the bases."""
 
-    budget_spent: Callable[[], bool] = staticmethod(lambda: False)
-    """Whether the run has trained on its budget of tokens; ComputeMeter.watch sets it."""
-
-    write_counts: Callable[[Path], None] = staticmethod(lambda folder: None)
-    """Adds a file to a checkpoint; ComputeMeter.watch sets it."""
+    meter: ComputeMeter | None = None
+    """Counts what is computed, and knows the run's budget of tokens; its `watch` sets it here."""
 
     _staging: Path | None = None
 
     def is_over(self) -> bool:
         """Whether no step is left to take."""
-        return self.state.global_step >= self.state.max_steps or self.budget_spent()
+        spent = self.meter is not None and self.meter.is_spent()
+        return spent or self.state.global_step >= self.state.max_steps
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         """Take no step if none is left: transformers takes one more when it resumes a run that ended in mid-epoch."""
@@ -63,7 +60,8 @@ class Resumable:
         with staged(folder, name) as self._staging:
             try:
                 super()._save_checkpoint(model, trial)
-                self.write_counts(self._staging / name)
+                if self.meter is not None:
+                    write_json(self._staging / name / WORK, self.meter.counts)
             finally:
                 self._staging = None
         rotate(folder, self.args.save_total_limit)
@@ -103,12 +101,10 @@ class ResumableRollouts(Resumable):
 
     _save_is_due = False
 
-    count_rollout: Callable[[TokenIds, TokenIds], None] = staticmethod(lambda prompt_ids, completion_ids: None)
-    """Gets the token ids of each rollout; ComputeMeter.watch sets it."""
-
     def _generate(self, prompts: list) -> tuple:
         generated = super()._generate(prompts)
-        self.count_rollout(*generated[:2])
+        if self.meter is not None:
+            self.meter.count_rollout(*generated[:2])
         return generated
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:

@@ -5,7 +5,7 @@ import torch
 from datasets import Dataset
 from trl import GRPOTrainer
 
-from rlhf_exp.models.generation import build_rollout
+from rlhf_exp.models.generation import roll_out
 from rlhf_exp.models.patches import patch_position_ids
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
@@ -40,7 +40,7 @@ def build_plain(parts):
         args=parts.args,
         train_dataset=Dataset.from_list(parts.task.train),
         processing_class=parts.tokenizer,
-        rollout_func=build_rollout(parts.cfg),
+        rollout_func=roll_out,
     )
     patch_position_ids(trainer.model)
     return trainer
