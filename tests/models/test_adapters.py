@@ -1,4 +1,4 @@
-"""LoRA and 4-bit LoRA on tiny GPT-2, Qwen2 and Qwen3: what a run saves is loaded, merged and gone on from."""
+"""LoRA and 4-bit LoRA on tiny GPT-2, Qwen2 and Qwen3: what a run saves is loaded, merged and trained further."""
 
 import json
 import warnings

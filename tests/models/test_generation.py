@@ -30,7 +30,7 @@ def model(request):
 
 
 def slow_logps(model, prompt, completion, temperature=1.0):
-    """The log-probability of each completion token, one unpadded forward pass a token, no cache."""
+    """The log-probability of each completion token, one unpadded forward pass per token, no cache."""
     found = []
     for i, token in enumerate(completion):
         logits = model(input_ids=torch.tensor([prompt + completion[:i]])).logits[0, -1]

@@ -41,7 +41,7 @@ PPO = [
     "algo.args.num_iterations=2", "algo.target_kl=0.01", "algo.kl_horizon=20",
 ]  # fmt: skip
 GIVEN = ["algo.args.per_device_train_batch_size=2", "algo.args.max_steps=7", "algo.args.warmup_steps=2"]
-"""Four steps an epoch, a figure every three: step 5 is in the second epoch, and between two rows of figures."""
+"""Four steps per epoch, figures every three: step 5 is in the second epoch, and between two rows of figures."""
 TIMES = ("time", "runtime", "per_second")
 
 

@@ -23,7 +23,7 @@ def reward(completions, **columns):
 
 @pytest.fixture
 def make_parts(tmp_path):
-    """Parts of a trainer of the shipped model on eight prompts, 8 completions in groups of 4 a step."""
+    """Parts of a trainer of the shipped model on eight prompts, 8 completions in groups of 4 per step."""
 
     def make(*overrides, folder="run"):
         cfg = compose_config([*SMALL, f"output_dir={tmp_path / folder}", *overrides])

@@ -13,7 +13,7 @@ STAGES = ["algo.curriculum.budgets=[8,16,24]", "algo.curriculum.from_steps=[0,2,
 
 
 def read_log(trainer, *left_out):
-    """TRL's figures a step, without times."""
+    """TRL's figures per step, without times."""
     rows = [row for row in trainer.state.log_history if "loss" in row]
     return [{name: row[name] for name in row if name not in (*TIMES, *left_out)} for row in rows]
 
