@@ -85,9 +85,8 @@ def _read_normalisation(cfg: "Config") -> tuple[float, float]:
     file = Path(cfg.reward.path).expanduser() / "evaluation.json"
     key = f"reward.normalize=true: reward.path={cfg.reward.path}"
     if not file.is_file():
-        raise ConfigError(
-            [f"{key} has no evaluation.json; must be the folder of a run of algo=reward_model, or use false"]
-        )
+        needed = "must be the folder of a run of algo=reward_model, or use false"
+        raise ConfigError([f"{key} has no evaluation.json; {needed}"])
     reward = json.loads(file.read_text(encoding="utf-8")).get("trained", {}).get("reward", {})
     mean, std = reward.get("mean", {}).get("value"), reward.get("std")
     if mean is None or not std:  # null is NaN

@@ -82,8 +82,7 @@ def read_texts(row: Any, where: str, *keys: str) -> list[str]:
     Raises:
         ConfigError: it is not an object, or a key is missing or holds no text.
     """
-    parts = ", ".join(f'"{key}": text' for key in keys)
-    form = f"expected {{{parts}}}"
+    form = "expected {" + ", ".join(f'"{key}": text' for key in keys) + "}"
     if not isinstance(row, dict):
         raise ConfigError([f"{where}: {form}, got {str(row)[:40]}"])
     for key in keys:

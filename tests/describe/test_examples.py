@@ -7,7 +7,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.tokens import load_tokenizer
 from rlhf_exp.tasks.examples import count_words, read_examples
 from rlhf_exp.tasks.gsm8k import files as gsm8k_files
-from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, IN_TEST, KEPT
+from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
 
@@ -22,7 +22,7 @@ def test_pairs_come_from_the_task_s_reader_with_its_odd_rows(hh_config, hh_folde
         str(hh_folder), ("chosen", "rejected"), {"harmless-base": 3, "helpful-base": 5},
     )  # fmt: skip
     assert len(data.examples) == 6
-    assert [odd.kind for odd in data.odd] == [*DROPPED, *IN_TEST, *KEPT]
+    assert [odd.kind for odd in data.odd] == [*DROPPED, *KEPT]
     found = {odd.kind: (odd.kept, odd.counts) for odd in data.odd if odd.counts}
     assert found == {
         "empty_rejected": (False, {"helpful-base": 1}),

@@ -28,11 +28,10 @@ DROPPED = {
     "empty_rejected": "the rejected answer is empty",
     "equal_answers": "chosen and rejected are the same text",
     "duplicate": "the same prompt and answers in the same order were read before",
+    "prompt_in_test": "in train or validation, but the prompt is in the source's test part",
 }
-"""Kinds of odd pairs that are dropped, each with its rule; a pair counts under the first kind that fits."""
-
-IN_TEST = {"prompt_in_test": "in train or validation, but the prompt is in the source's test part"}
-"""What `split_pairs` drops."""
+"""Kinds of odd pairs that are dropped, each with its rule; a pair counts under the first kind that fits. The last kind
+is counted by `split_pairs`."""
 
 KEPT = {
     "inline_speaker": '"Human:" or "Assistant:" is inside a turn',

@@ -35,7 +35,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, take_fitting, write_notes
-from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, IN_TEST, KEPT, Pair, read_pairs, split_pairs
+from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, read_pairs, split_pairs
 
 
 def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
@@ -46,19 +46,17 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     """
     task, algo, chat = cfg.task, ALGORITHMS[cfg.algo.name], wants_chat(cfg, tokenizer)
     pairs, read, odd = read_pairs(cfg)
-    splits, in_test = split_pairs(pairs)
+    splits, odd["prompt_in_test"] = split_pairs(pairs)
     limit = min(task.max_length or tokenizer.model_max_length, tokenizer.model_max_length)
 
     train_rows, train_repeated = _list_rows(splits["train"], task.data_seed, chat, distinct=algo.online)
     held_rows, held_repeated = _list_rows(splits[cfg.eval.split], cfg.eval.seed, chat, distinct=True)
-    if algo.online:
-        train = take_fitting(tokenizer, _ask(train_rows), task.train_rows, limit, cfg.max_tokens)
-    else:
-        train = take_fitting(tokenizer, train_rows, task.train_rows, limit)
+    rows, room = (_ask(train_rows), cfg.max_tokens) if algo.online else (train_rows, 0)
+    train = take_fitting(tokenizer, rows, task.train_rows, limit, room)
     held_out = take_fitting(tokenizer, held_rows, cfg.eval.rows, limit, 0 if algo.scores else cfg.max_tokens)
     sides = {"train": train, cfg.eval.split: held_out}
     check_sides(cfg, sides)
-    dropped = {kind: dict(odd[kind]) for kind in DROPPED} | {"prompt_in_test": dict(in_test)}
+    dropped = {kind: dict(odd[kind]) for kind in DROPPED}
     kept = {kind: dict(odd[kind]) for kind in KEPT}
     facts = {
         "read": dict(read),
@@ -87,7 +85,7 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
 def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
     """Every pair that is not dropped as odd, whatever its length."""
     pairs, read, odd = read_pairs(cfg)
-    splits, in_test = split_pairs(pairs)
+    splits, odd["prompt_in_test"] = split_pairs(pairs)
     chat, examples = wants_chat(cfg, tokenizer), []
     for split, members in splits.items():
         for pair in members:
@@ -95,12 +93,7 @@ def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
             turns, words = len(pair.history) + 1, sum(len(text.split()) for _, text in pair.history)
             answers = (row["chosen"], row["rejected"])
             examples.append(Example(pair.subset, split, turns, words, row["prompt"], answers))
-    counts = {**odd, "prompt_in_test": in_test}
-    kinds = [
-        Odd(kind, rule, rules is KEPT, dict(counts[kind]))
-        for rules in (DROPPED, IN_TEST, KEPT)
-        for kind, rule in rules.items()
-    ]
+    kinds = [Odd(kind, rule, kind in KEPT, dict(odd[kind])) for kind, rule in {**DROPPED, **KEPT}.items()]
     return Data(name_source(cfg.task), ("chosen", "rejected"), examples, dict(read), kinds)
 
 

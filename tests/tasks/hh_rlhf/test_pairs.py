@@ -177,6 +177,7 @@ def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
         "empty_rejected": {"helpful-base": 4, "helpful-online": 3},
         "equal_answers": {"helpful-base": 2, "helpful-online": 2, "helpful-rejection-sampled": 32},
         "duplicate": {},
+        "prompt_in_test": {},
     }
     assert {kind: odd[kind].total() for kind in KEPT} == {
         "inline_speaker": 117,
