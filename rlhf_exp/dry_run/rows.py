@@ -13,6 +13,7 @@ from rlhf_exp.rewards.functions import load_function
 from rlhf_exp.tasks import Task, find_rows, load_task, prompts_per_rollout
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sources import Unavailable
+from rlhf_exp.tasks.tokens import render
 
 SAMPLE_ROWS = 256
 PROMPT_LINES, LINE_WIDTH = 12, 110
@@ -76,10 +77,8 @@ def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float 
 
 def render_prompt(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:
     """The first lines of the first prompt, with the chat template applied, each of limited length."""
-    prompt = (task.train or task.eval or task.pairs)[0]["prompt"]
-    if not isinstance(prompt, str):
-        prompt = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-    lines = prompt.split("\n")
+    row = (task.train or task.eval or task.pairs)[0]
+    lines = render(tokenizer, [row["prompt"]], ask=True)[0].split("\n")
     shown = [line if len(line) <= LINE_WIDTH else f"{line[: LINE_WIDTH - 3]}..." for line in lines[:PROMPT_LINES]]
     more = [f"... {len(lines) - PROMPT_LINES} lines more"] if len(lines) > PROMPT_LINES else []
     return [f"| {line}" for line in (*shown, *more)]
