@@ -45,11 +45,6 @@ class Judgement(NamedTuple):
     reached: bool
 
 
-def score(completion: str, numbers: list[int], target: int) -> float:
-    """The score of a completion, 0 to 1."""
-    return weigh(judge(completion, numbers, target))
-
-
 def judge(completion: str, numbers: list[int], target: int) -> Judgement:
     """Judge each step of the think part."""
     start = tuple(sorted(map(str, numbers)))
@@ -81,7 +76,7 @@ def read_thought(completion: str) -> str:
 
 
 def weigh(judgement: Judgement) -> float:
-    """The score by the table in process.py."""
+    """The score by the table in process.py, 0 to 1."""
     earned = 1.0 if judgement.reached else JOINED * judgement.joined
     return max(0.0, round(earned - WRONG * judgement.verdicts.count(False), 6))
 

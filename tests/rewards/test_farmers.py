@@ -58,7 +58,7 @@ def test_a_templates_wrong_answers_earn_about_what_honest_ones_do_in_graduated()
     ],
 )
 def test_steps_that_lead_nowhere_earn_a_tenth_at_most_in_process(thought, earned):
-    assert steps.score(f"<think> {thought} </think>", [8, 7, 3], 53) == earned
+    assert steps.weigh(steps.judge(f"<think> {thought} </think>", [8, 7, 3], 53)) == earned
 
 
 @pytest.mark.parametrize(

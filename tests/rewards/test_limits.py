@@ -52,8 +52,8 @@ def test_of_a_long_completion_the_end_is_graded():
     padding = "a " * MAX_CHARACTERS
     assert countdown.grade(padding + RIGHT, NUMBERS, TARGET).outcome == "correct"
     assert gsm8k.grade(f"{padding}#### 18", "18").outcome == "correct"
-    assert steps.score(f"<think> {padding} 8 * 7 - 3 = 53 </think>", NUMBERS, TARGET) == 1.0
-    assert steps.score(f"<think> 8 * 7 - 3 = 53 {padding} </think>", NUMBERS, TARGET) == 0.0
+    assert steps.weigh(steps.judge(f"<think> {padding} 8 * 7 - 3 = 53 </think>", NUMBERS, TARGET)) == 1.0
+    assert steps.weigh(steps.judge(f"<think> 8 * 7 - 3 = 53 {padding} </think>", NUMBERS, TARGET)) == 0.0
     assert countdown.grade(RIGHT + padding, NUMBERS, TARGET).outcome == "failed"
     assert gsm8k.grade(f"#### 18 {padding}", "18").outcome == "failed"
 

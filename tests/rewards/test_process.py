@@ -6,13 +6,17 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards, claims
 from rlhf_exp.rewards.claims import MAX_CLAIMS
 from rlhf_exp.rewards.countdown import evaluate
-from rlhf_exp.rewards.steps import judge, read_thought, score
+from rlhf_exp.rewards.steps import judge, read_thought, weigh
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown.rows import grade_row
 from rlhf_exp.tasks.countdown.traces import write_trace
 
 NUMBERS, TARGET = [8, 7, 3], 53
 RIGHT, WRONG = True, False
+
+
+def score(completion, numbers, target):
+    return weigh(judge(completion, numbers, target))
 
 
 def judge_steps(completion, numbers):
