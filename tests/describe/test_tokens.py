@@ -6,11 +6,6 @@ from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.examples import Example
 
-TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}<eos>{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-
 
 @pytest.fixture
 def cfg():
@@ -26,29 +21,6 @@ def test_an_answer_counts_with_its_end_token(cfg):
     counts, why_not = count_tokens(cfg, load_tokenizer(cfg), rows)
     assert why_not is None
     assert counts == [(3, (3, 4)), (1, (5, 3))]
-
-
-def test_rows_without_answers_keep_their_place(cfg):
-    counts, _ = count_tokens(cfg, load_tokenizer(cfg), [example("ab"), example("a", " c"), example("abc")])
-    assert counts == [(2, ()), (1, (3,)), (3, ())]
-
-
-def test_through_a_chat_template_prompt_and_answer_sum_to_the_whole(cfg):
-    tokenizer = load_tokenizer(cfg)
-    tokenizer.chat_template = TEMPLATE
-    prompt, answer = [{"role": "user", "content": "Hi"}], [{"role": "assistant", "content": "Hello"}]
-    counts, _ = count_tokens(cfg, tokenizer, [example(prompt, answer)])
-    whole = tokenizer.apply_chat_template(prompt + answer, return_dict=True)["input_ids"]
-    alone = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)["input_ids"]
-    assert counts == [(len(alone), (len(whole) - len(alone),))]
-
-
-def test_a_template_that_writes_the_prompt_otherwise_before_an_answer_still_sums(cfg):
-    tokenizer = load_tokenizer(cfg)
-    tokenizer.chat_template = TEMPLATE.replace("<assistant>", "<assistant thinking>")
-    prompt, answer = [{"role": "user", "content": "Hi"}], [{"role": "assistant", "content": "Hello"}]
-    [(alone, [rest])], _ = count_tokens(cfg, tokenizer, [example(prompt, answer)])
-    assert alone + rest == len(tokenizer.apply_chat_template(prompt + answer, return_dict=True)["input_ids"])
 
 
 def test_a_closed_vocabulary_counts_its_own_words_and_refuses_others():
