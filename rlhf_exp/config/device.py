@@ -35,11 +35,9 @@ def cuda_major() -> int:
     except OSError:
         return 0
     count, major = ctypes.c_int(0), ctypes.c_int(0)
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:
-        return 0
-    if driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, 0):
-        return 0
-    return major.value
+    failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1
+    failed = failed or driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, 0)
+    return 0 if failed else major.value
 
 
 def has_bf16() -> bool:

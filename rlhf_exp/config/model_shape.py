@@ -163,12 +163,11 @@ def _read(path: Path, source: str) -> Shape:
 
 def _measure(config: dict[str, Any], source: str) -> Shape:
     values = config.get("text_config") or config
-    parameters = count_parameters(values)
+    parameters, context = count_parameters(values), common_names(values).get("max_position_embeddings")
     if parameters is None:
-        context = common_names(values).get("max_position_embeddings")
         return Shape(None, context, f"{source} has a shape whose parameters cannot be counted", values)
     about = "" if values.get("model_type") in COUNTED else ", counted as a llama's of its shape"
-    return Shape(parameters, common_names(values).get("max_position_embeddings"), f"{source}{about}", values)
+    return Shape(parameters, context, f"{source}{about}", values)
 
 
 def _load(path: Path) -> dict[str, Any]:
