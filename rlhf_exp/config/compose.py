@@ -8,6 +8,7 @@ schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields
+from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from hydra import compose, initialize_config_dir
@@ -29,6 +30,7 @@ from rlhf_exp.config.values import assign, find_problem, find_problems, list_nam
 from rlhf_exp.errors import ConfigError
 
 Check = Callable[[Config], list[str]]
+_hints = cache(get_type_hints)
 
 
 def compose_config(overrides: Iterable[str] = (), further: Sequence[Check] = ()) -> Config:
@@ -116,7 +118,7 @@ def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], 
     if not isinstance(values, dict):
         problems["type"].append(f"{path.rstrip('.')}={show(values)}: must be a mapping")
         return None
-    hints, read = get_type_hints(schema), {}
+    hints, read = _hints(schema), {}
     for name in [name for name in values if name not in hints]:
         problems["unknown"].append(f"{assign(path + name, values[name])}: {refuse_key(path + name, algo)}")
     for item in fields(schema):
@@ -170,7 +172,7 @@ def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
 
 def _choose(options: list[type], value: Any, key: str) -> type | str:
     """The dataclass that `name` in the value of a group selects, or the line for a value that selects none."""
-    named = {name: schema for schema in options for name in get_args(get_type_hints(schema).get("name"))}
+    named = {name: schema for schema in options for name in get_args(_hints(schema).get("name"))}
     if len(options) == 1 or not isinstance(value, dict) and value not in list(named):
         return options[0]
     if not isinstance(value, dict):  # within a group, an option is chosen as OPTION@PLACE

@@ -31,4 +31,13 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
     key, _, value = override.lstrip("+").partition("=")
     copies = [copy for copy, original in COPIES.items() if original == key and copy in config["algo"]["args"]]
     changes = [f"{place}={value}" for place in (key, *(f"algo.args.{copy}" for copy in copies))]
-    return OmegaConf.to_container(OmegaConf.merge(config, OmegaConf.from_dotlist(changes)))
+    return _merge(config, OmegaConf.to_container(OmegaConf.from_dotlist(changes)))
+
+
+def _merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """What OmegaConf.merge gives on plain dicts, of which it copies only what changes: hundreds may be tried."""
+    merged = values | changes
+    for key, item in changes.items():
+        if isinstance(item, dict) and isinstance(values.get(key), dict):
+            merged[key] = _merge(values[key], item)
+    return merged

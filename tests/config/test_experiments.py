@@ -228,7 +228,8 @@ def test_every_experiment_passes_its_dry_run(name, folders, capsys):
     cfg = compose(name)
     overrides = [f"model.path={folders[cfg.model.name]}"] if cfg.model.name in folders else []
     source = "task.of.source" if cfg.task.name == "brevity" else "task.source"
-    overrides.append("eval.rows=64")  # problems take their time to draw
+    overrides.append("eval.rows=64")  # problems take their time to draw, and texts to count
+    overrides += ["task.train_rows=256"] * (cfg.task.name != "brevity" and cfg.task.source != "file")
     if (cfg.task.of if cfg.task.name == "brevity" else cfg.task).source == "hub":
         overrides.append(f"{source}=generated")
     print_dry_run(compose(name, *overrides))

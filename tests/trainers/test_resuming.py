@@ -1,7 +1,7 @@
 """A resumed run equals an uninterrupted one, bit for bit: weights, reference, figures, tokens; and what is refused.
 
-Each run is a few steps of the shipped model with a checkpoint due after every step, on so few rows that the second
-epoch begins soon.
+Each run is a few steps of a model of 40,000 parameters with a checkpoint due after every step, on so few rows that
+the second epoch begins soon.
 """
 
 from functools import cache
@@ -31,7 +31,8 @@ ROWS = [
     for i in range(8)
 ]
 SMALL = [
-    "device=cpu", "device.threads=1", "max_tokens=6", "algo.args.disable_tqdm=true", "algo.args.logging_steps=3",
+    "model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1", "device=cpu",
+    "device.threads=1", "max_tokens=6", "algo.args.disable_tqdm=true", "algo.args.logging_steps=3",
     "algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null",
 ]  # fmt: skip
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=4", "algo.args.num_generations=2"]

@@ -13,7 +13,7 @@ policy trained on the traces has something to unlearn.
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import permutations
 from random import Random
 from typing import NamedTuple
@@ -34,10 +34,15 @@ def reachable(numbers: Sequence[int]) -> frozenset[int]:
 
     Exact: all pairs of partial results are combined by + - * / over the rationals. 2 to 6 numbers; six take seconds.
     """
-    return frozenset(int(v) for v in _values(tuple(sorted(numbers))) if v.denominator == 1 and v > 0)
+    return _reachable(tuple(sorted(numbers)))
 
 
 @cache
+def _reachable(numbers: tuple[int, ...]) -> frozenset[int]:
+    return frozenset(int(v) for v in _values(numbers) if v.denominator == 1 and v > 0)
+
+
+@lru_cache(500)  # pairs come again most often; thousands of sets of fractions slow down garbage collection
 def _values(numbers: tuple[int, ...]) -> frozenset[int | Fraction]:
     """Every value of every expression over all of the sorted `numbers`."""
     if len(numbers) == 1:
