@@ -28,7 +28,7 @@ run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure ag
 test: $(INSTALLED) ## every test but those of test-learning, two at a time
 	$(PYTEST) -m "not learning" $(ARGS)
 
-test-learning: $(INSTALLED) ## whole runs of minutes: what each algorithm learns, and that long runs agree
+test-learning: $(INSTALLED) ## what takes long: what each algorithm learns, that long runs agree, the experiments' dry runs
 	$(PYTEST) -m learning $(ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and formatting

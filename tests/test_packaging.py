@@ -209,7 +209,7 @@ def test_wheel_holds_the_package_its_configs_and_its_model(wheel: zipfile.ZipFil
     }
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_installed_wheel_runs_from_another_folder(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path / "site")
     (tmp_path / "elsewhere").mkdir()

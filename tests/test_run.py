@@ -151,7 +151,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(finished, workplace, launch)
     assert (broken / "samples.jsonl").read_text() == (finished[0] / "samples.jsonl").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted_one(finished, workplace, launch):
     stopped = workplace / "stopped"
     arguments = [*SMALL, "algo.args.save_steps=100", "output_dir=stopped"]

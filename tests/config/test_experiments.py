@@ -223,6 +223,7 @@ def folders(tmp_path_factory):
     return made
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_passes_its_dry_run(name, folders, capsys):
     cfg = compose(name)

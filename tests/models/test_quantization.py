@@ -109,7 +109,7 @@ sys.modules["kernels"] = None  # as where it is not installed
 """The processor is said to have AVX512-BF16 before bitsandbytes asks, so that it looks for its kernel's package."""
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_a_command_with_4_bits_does_not_speak_of_a_kernel_that_is_not_needed(tmp_path):
     command = ["rlhf_exp", "algo=sft", "model=tiny_qwen3", "peft=qlora", "device=cpu", "dry_run=true", "max_tokens=16"]
     command += ["task=gsm8k", "task.source=generated", "task.train_rows=128", "eval.rows=2"]
@@ -119,6 +119,7 @@ def test_a_command_with_4_bits_does_not_speak_of_a_kernel_that_is_not_needed(tmp
     assert "gemm_4bit_forward" not in done.stderr + done.stdout
 
 
+@pytest.mark.learning
 def test_without_the_package_bitsandbytes_speaks_of_it():
     done = subprocess.run([sys.executable, "-c", f"{FORCE}import bitsandbytes"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr.count("Failed to load CPU gemm_4bit_forward") == 1, done.stderr
