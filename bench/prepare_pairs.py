@@ -1,4 +1,4 @@
-"""Measures the seconds to prepare HH-RLHF's pairs: read and split them, render a chat template, and count tokens.
+"""Measures the seconds to prepare HH-RLHF's pairs: read and split them, render them, and count tokens.
 
     python -m bench.prepare_pairs --data ../shared/data/hh-rlhf --tokenizers ../shared/data/tokenizers
 
@@ -22,7 +22,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
 from rlhf_exp.tasks.hh_rlhf.rows import build_row
-from rlhf_exp.tasks.tokens import measure, render
+from rlhf_exp.tasks.tokens import measure
 
 SHARED = ROOT.parent / "shared" / "data"
 TOKENIZERS = {"gpt2": False, "qwen3": True}  # name: in chat form
@@ -49,9 +49,7 @@ def main() -> None:
         title = f"{name}: chat template" if chat else f"{name}: plain text"
         rows = [build_row(pair, chat) for pair in pairs]
         prompts, answers = [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
-        texts = [*prompts, *(row["prompt"] + row[key] for row in rows for key in ("chosen", "rejected"))]
-        report(title, n, partial(render, tokenizer, texts))
-        report(f"{name}: render and count tokens", n, partial(measure, tokenizer, prompts, answers))
+        report(f"{title}, rendered and counted", n, partial(measure, tokenizer, prompts, answers))
 
 
 def report(title: str, rows: int, step: Callable[[], Any]) -> Any:

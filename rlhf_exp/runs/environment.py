@@ -59,13 +59,13 @@ def reset_peak_memory() -> bool:
 
     Source: proc(5), /proc/pid/clear_refs, value 5 (Linux 4.0).
     """
+    gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         return True
     try:
-        gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except (OSError, AttributeError):  # another system; another C library

@@ -132,7 +132,8 @@ def split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]]
     divided = {pair.subset for pair in pairs if pair.part == "train"} & {p.subset for p in pairs if p.part == "test"}
     splits: dict[str, list[Pair]] = {name: [] for name in SHARES}
     for pair in pairs:
-        part = (pair.part or "train") if pair.subset in divided else None
+        own = "test" if pair.part == "test" else "train"  # a third part of the source, too
+        part = own if pair.subset in divided else None
         splits[split_within(pair.prompt, part)].append(pair)
     held, in_test = {pair.prompt for pair in splits["test"]}, Counter()
     for name in ("train", "validation"):

@@ -146,6 +146,12 @@ def test_a_test_part_stays_the_test_split_and_its_prompts_leave_the_others():
     assert 20 <= len(splits["validation"]) <= 60
 
 
+def test_a_validation_part_beside_a_test_part_does_not_reach_the_test_split():
+    parts = {name: [make_pair(f"{name} {i}", part=name) for i in range(60)] for name in ("train", "validation", "test")}
+    splits, _ = split_pairs([pair for pairs in parts.values() for pair in pairs])
+    assert splits["test"] == parts["test"]
+
+
 def test_no_prompt_is_in_two_splits_where_only_one_subset_has_a_test_part():
     divided = [make_pair(f"prompt {i}", "helpful-base", "test" if i % 5 == 0 else "train") for i in range(600)]
     hashed = [make_pair(f"prompt {i}", "harmless-base", "train") for i in range(300, 900)]
