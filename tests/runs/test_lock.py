@@ -67,8 +67,10 @@ def owner():
         "import os, sys\nfrom pathlib import Path\nfrom rlhf_exp.runs.lock import claim_folder\n"
         "with claim_folder(Path('x')):\n"
         "    child = os.fork()\n"  # as a data loader's worker is made
-        "    if child == 0:\n        sys.stdin.read()\n        os._exit(0)\n"
-        "    print(child, flush=True)\n    os.waitpid(child, 0)\n"
+        "    if child == 0:\n"
+        "        print(os.getpid(), flush=True)\n"  # here it has closed the lock
+        "        sys.stdin.read()\n        os._exit(0)\n"
+        "    os.waitpid(child, 0)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.child = int(process.stdout.readline())
