@@ -1,4 +1,4 @@
-"""Intervals, paired comparisons, and figures of several completions per row: arrays in, plain numbers out.
+"""Intervals, and tests of differences between rows and between seeds: arrays in, plain numbers out.
 
 Every interval is 95% and has the form that all files use: {"value", "low", "high"}.
 
@@ -98,35 +98,6 @@ def share_interval(shares: Sequence[float]) -> Interval:
     if found["low"] is None:
         return found
     return _interval(found["value"], max(0.0, found["low"]), min(1.0, found["high"]))
-
-
-def pass_at_k(n: int, correct: int, k: int) -> float:
-    """The probability that at least one of `k` completions, drawn without replacement from a row's `n`, is correct.
-
-    Its mean over rows is an unbiased estimate of pass@k; 1 - (1 - correct / n) ** k is not.
-
-    Raises:
-        ValueError: k lies outside 1..n, or `correct` outside 0..n.
-
-    Source: Chen et al. (2021), arXiv:2107.03374, equation 1, in exact integers instead of its product of floats.
-
-    >>> pass_at_k(4, 1, 2)
-    0.5
-    """
-    if not (1 <= k <= n and 0 <= correct <= n):
-        raise ValueError(f"k must lie in 1..{n} and correct in 0..{n}, not {k} and {correct}")
-    return 1 - math.comb(n - correct, k) / math.comb(n, k)
-
-
-def distinct_n(completions: Sequence[Sequence[int]], n: int) -> float:
-    """Distinct n-grams divided by all n-grams of all completions; 0 if there are none.
-
-    It falls with the amount of text, even from the same model: compare it only for equal numbers of completions.
-
-    Source: Li et al. (2016), arXiv:1510.03055, section 5, over token ids instead of words.
-    """
-    grams = [tuple(ids[i : i + n]) for ids in completions for i in range(len(ids) - n + 1)]
-    return len(set(grams)) / len(grams) if grams else 0.0
 
 
 def paired_bootstrap(

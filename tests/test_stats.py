@@ -1,6 +1,5 @@
 import json
 import math
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -8,13 +7,11 @@ from scipy import stats as scipy_stats
 
 from rlhf_exp.stats import (
     RESAMPLES,
-    distinct_n,
     holm,
     mean_change,
     mean_difference,
     mean_interval,
     paired_bootstrap,
-    pass_at_k,
     share_interval,
     wilson,
     win_rate,
@@ -159,37 +156,6 @@ def test_results_go_straight_into_json():
     assert json.loads(json.dumps(figures)) == figures
 
 
-def test_pass_at_k_is_the_share_of_all_subsets_that_hold_a_correct_completion():
-    for n in range(1, 8):
-        for correct in range(n + 1):
-            outcomes = [True] * correct + [False] * (n - correct)
-            for k in range(1, n + 1):
-                subsets = list(combinations(outcomes, k))
-                slow = sum(map(any, subsets)) / len(subsets)
-                assert pass_at_k(n, correct, k) == pytest.approx(slow, abs=1e-12)
-
-
-def test_pass_at_k_matches_the_product_of_chen_et_al_where_counts_are_large():
-    product = 1 - np.prod(1 - 10 / np.arange(200 - 13 + 1, 200 + 1))
-    assert pass_at_k(200, 13, 10) == pytest.approx(product)
-
-
-def test_pass_at_k_is_unbiased_where_the_plug_in_is_not():
-    chance, n, k, weights = 0.2, 4, 3, []
-    for correct in range(n + 1):
-        weights.append(math.comb(n, correct) * chance**correct * (1 - chance) ** (n - correct))
-    expected = sum(w * pass_at_k(n, c, k) for c, w in enumerate(weights))
-    plug_in = sum(w * (1 - (1 - c / n) ** k) for c, w in enumerate(weights))
-    assert expected == pytest.approx(1 - (1 - chance) ** k)
-    assert abs(plug_in - expected) > 0.03
-
-
-@pytest.mark.parametrize(("n", "correct", "k"), [(4, 1, 5), (4, 1, 0), (4, 5, 1), (4, -1, 1)])
-def test_pass_at_k_refuses_what_cannot_be(n, correct, k):
-    with pytest.raises(ValueError, match=rf"^k must lie in 1\.\.4 and correct in 0\.\.4, not {k} and {correct}$"):
-        pass_at_k(n, correct, k)
-
-
 def test_a_share_interval_of_one_completion_a_row_is_wilsons():
     assert share_interval([1.0, 0.0, 0.0, 1.0, 0.0]) == wilson(2, 5)
     assert share_interval([0.0] * 512) == wilson(0, 512)
@@ -202,14 +168,6 @@ def test_a_share_interval_of_more_is_students_over_rows_and_stays_within_0_and_1
     assert share_interval(shares)["low"] == 0.0 > mean_interval(shares)["low"]
     assert share_interval(shares)["high"] == mean_interval(shares)["high"]
     assert share_interval([0.5]) == {"value": 0.5, "low": None, "high": None}
-
-
-def test_distinct_n_counts_by_hand():
-    # unigrams 1 2 1 2 3 and 1: 3 of 6; bigrams 12 21 12 23: 3 of 4; the second text has none, and none spans two texts
-    texts = [[1, 2, 1, 2, 3], [1]]
-    assert distinct_n(texts, 1) == 3 / 6
-    assert distinct_n(texts, 2) == 3 / 4
-    assert distinct_n([[1], []], 2) == 0.0
 
 
 def test_rows_of_several_completions_count_once_each():

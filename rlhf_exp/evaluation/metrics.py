@@ -6,13 +6,15 @@
 A row has k completions (`eval.completions`). Every interval is over rows, each with the mean of its completions.
 """
 
+import math
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlhf_exp.stats import Interval, distinct_n, mean_interval, paired_bootstrap, pass_at_k, share_interval, win_rate
+from rlhf_exp.stats import Interval, mean_interval, paired_bootstrap, share_interval, win_rate
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.completions import HeldOut
@@ -69,6 +71,35 @@ def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed
         paired |= win_rate(*(_read(rows, "reward") for rows in sides), seed)
     greedy = [_group(samples, "greedy") for samples in (baseline, trained)]
     return {**paired, "greedy": _compare_rows(*greedy, seed)} if all(greedy) else paired
+
+
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """The probability that at least one of `k` completions, drawn without replacement from a row's `n`, is correct.
+
+    Its mean over rows is an unbiased estimate of pass@k; 1 - (1 - correct / n) ** k is not.
+
+    Raises:
+        ValueError: k lies outside 1..n, or `correct` outside 0..n.
+
+    Source: Chen et al. (2021), arXiv:2107.03374, equation 1, in exact integers instead of its product of floats.
+
+    >>> pass_at_k(4, 1, 2)
+    0.5
+    """
+    if not (1 <= k <= n and 0 <= correct <= n):
+        raise ValueError(f"k must lie in 1..{n} and correct in 0..{n}, not {k} and {correct}")
+    return 1 - math.comb(n - correct, k) / math.comb(n, k)
+
+
+def distinct_n(completions: Sequence[Sequence[int]], n: int) -> float:
+    """Distinct n-grams divided by all n-grams of all completions; 0 if there are none.
+
+    It falls with the amount of text, even from the same model: compare it only for equal numbers of completions.
+
+    Source: Li et al. (2016), arXiv:1510.03055, section 5, over token ids instead of words.
+    """
+    grams = [tuple(ids[i : i + n]) for ids in completions for i in range(len(ids) - n + 1)]
+    return len(set(grams)) / len(grams) if grams else 0.0
 
 
 def measure_std(values: np.ndarray) -> float:

@@ -1,11 +1,13 @@
+import math
 import statistics
 from itertools import combinations
 from random import Random
 
+import numpy as np
 import pytest
 
 from rlhf_exp.evaluation.completions import HeldOut
-from rlhf_exp.evaluation.metrics import compare, summarise
+from rlhf_exp.evaluation.metrics import compare, distinct_n, pass_at_k, summarise
 from rlhf_exp.stats import mean_interval, paired_bootstrap, wilson, win_rate
 
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
@@ -195,3 +197,42 @@ def test_every_difference_stands_where_the_figure_does_and_is_of_rows():
     assert paired["changes"]["correct"] == {"correct": 1, "partial": 0, "failed": 0}
     assert paired["greedy"]["accuracy"] == paired_bootstrap([0, 0], [1, 0], 0)
     assert set(paired["greedy"]) == {"accuracy", "truncation_rate", "mean_tokens", "reward"}
+
+
+def test_pass_at_k_is_the_share_of_all_subsets_that_hold_a_correct_completion():
+    for n in range(1, 8):
+        for correct in range(n + 1):
+            outcomes = [True] * correct + [False] * (n - correct)
+            for k in range(1, n + 1):
+                subsets = list(combinations(outcomes, k))
+                slow = sum(map(any, subsets)) / len(subsets)
+                assert pass_at_k(n, correct, k) == pytest.approx(slow, abs=1e-12)
+
+
+def test_pass_at_k_matches_the_product_of_chen_et_al_where_counts_are_large():
+    product = 1 - np.prod(1 - 10 / np.arange(200 - 13 + 1, 200 + 1))
+    assert pass_at_k(200, 13, 10) == pytest.approx(product)
+
+
+def test_pass_at_k_is_unbiased_where_the_plug_in_is_not():
+    chance, n, k, weights = 0.2, 4, 3, []
+    for correct in range(n + 1):
+        weights.append(math.comb(n, correct) * chance**correct * (1 - chance) ** (n - correct))
+    expected = sum(w * pass_at_k(n, c, k) for c, w in enumerate(weights))
+    plug_in = sum(w * (1 - (1 - c / n) ** k) for c, w in enumerate(weights))
+    assert expected == pytest.approx(1 - (1 - chance) ** k)
+    assert abs(plug_in - expected) > 0.03
+
+
+@pytest.mark.parametrize(("n", "correct", "k"), [(4, 1, 5), (4, 1, 0), (4, 5, 1), (4, -1, 1)])
+def test_pass_at_k_refuses_what_cannot_be(n, correct, k):
+    with pytest.raises(ValueError, match=rf"^k must lie in 1\.\.4 and correct in 0\.\.4, not {k} and {correct}$"):
+        pass_at_k(n, correct, k)
+
+
+def test_distinct_n_counts_by_hand():
+    # unigrams 1 2 1 2 3 and 1: 3 of 6; bigrams 12 21 12 23: 3 of 4; the second text has none, and none spans two texts
+    texts = [[1, 2, 1, 2, 3], [1]]
+    assert distinct_n(texts, 1) == 3 / 6
+    assert distinct_n(texts, 2) == 3 / 4
+    assert distinct_n([[1], []], 2) == 0.0
