@@ -10,7 +10,6 @@ from transformers import GPT2Config, Qwen2Config, Qwen3Config
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import TASKS
-from rlhf_exp.dry_run import cost
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
@@ -69,7 +68,6 @@ def test_any_two_of_algorithm_model_task_and_peft_meet():
 def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
     folders, algo, model, task, peft, capsys, monkeypatch
 ):
-    monkeypatch.setattr(cost, "MEASURED_S", 0.01)
     for files in (gsm8k_files, hh_rlhf_files):
         monkeypatch.setattr(files, "SYNTHETIC_ROWS", 200)
     overrides = [f"algo={algo}", f"task={task}", f"model={model}", f"peft={peft}", "device=cpu", *FEW[task]]

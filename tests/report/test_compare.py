@@ -63,7 +63,7 @@ def test_the_mean_over_seeds_has_a_t_interval(sweep, tmp_path):
     assert rows[0][3] == f"{100 * expected['value']:.1f}% {bounds}"
 
 
-def test_every_run_has_a_row_and_the_page_holds_the_curves(sweep, tmp_path):
+def test_every_run_has_a_row_and_the_page_holds_the_curves(sweep, tmp_path, drawn):
     page = write_report(sweep, tmp_path / "out")
     assert [row[0] for row in table_rows(tmp_path / "out", "Every run")] == ["0", "1", "2", "3", "4", "5"]
     assert page.read_text().count("data:image/png;base64,") == 7
@@ -152,7 +152,7 @@ def test_every_outcome_of_a_graded_task_stands_beside_its_accuracy(sweep, tmp_pa
     assert found.split()[0] == f"{sum(counts) / 3:.1f}"
 
 
-def test_a_start_model_measured_once_keeps_its_own_interval_and_stands_beside_the_settings(sweep, tmp_path):
+def test_a_start_model_measured_once_keeps_its_own_interval_and_stands_beside_the_settings(sweep, tmp_path, drawn):
     first = json.loads((sweep[0] / "evaluation.json").read_text())["baseline"]
     for path in sweep:
         evaluation = json.loads((path / "evaluation.json").read_text())

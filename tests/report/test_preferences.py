@@ -92,7 +92,7 @@ def test_a_hostile_pair_stays_text(reward_dir):
     assert html.count("<details>") == html.count("</details>") == 30
 
 
-def test_the_reliability_curve_is_drawn(reward_dir):
+def test_the_reliability_curve_is_drawn(reward_dir, drawn):
     [figures] = blocks_of(reward_dir, Figures)
     assert [path.name for path, _ in figures.items] == ["calibration.png"]
     assert figures.items[0][0].exists()

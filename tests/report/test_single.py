@@ -17,7 +17,7 @@ def edit_samples(run_dir, edit):
     (run_dir / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_a_run_gets_its_report_and_every_plot(run_dir):
+def test_a_run_gets_its_report_and_every_plot(run_dir, drawn):
     page = write_report([run_dir], run_dir)
     html, markdown = page.read_text(), (run_dir / "report.md").read_text()
     assert {path.stem for path in (run_dir / "plots").iterdir()} == PLOTS
@@ -29,7 +29,7 @@ def test_a_run_gets_its_report_and_every_plot(run_dir):
     assert not re.search(r"<script|<link|src=.http|url\(", html)
 
 
-def test_the_same_run_gives_the_same_report(run_dir):
+def test_the_same_run_gives_the_same_report(run_dir, drawn):
     first = write_report([run_dir], run_dir).read_bytes()
     assert write_report([run_dir], run_dir).read_bytes() == first
 
@@ -82,7 +82,7 @@ def test_a_folder_with_nothing_but_a_status_gets_a_report(tmp_path, status):
     assert write_report([tmp_path], tmp_path / "out") == tmp_path / "out" / "report.html"
 
 
-def test_one_logged_step_and_non_finite_metrics_can_be_drawn(run_dir):
+def test_one_logged_step_and_non_finite_metrics_can_be_drawn(run_dir, drawn):
     row = {"step": 1, "reward": float("nan"), "kl": float("inf"), "entropy": 0.5, "outcome/correct": 0.5,
            "outcome/partial": 0.5, "outcome/failed": 0.0, "completions/mean_length": 3.0}  # fmt: skip
     (run_dir / "metrics.jsonl").write_text(json.dumps(row) + "\n")
@@ -90,7 +90,7 @@ def test_one_logged_step_and_non_finite_metrics_can_be_drawn(run_dir):
     assert (run_dir / "plots" / "length.png").exists()
 
 
-def test_a_reward_model_gets_its_report(reward_dir):
+def test_a_reward_model_gets_its_report(reward_dir, drawn):
     html = write_report([reward_dir], reward_dir).read_text()
     assert {path.stem for path in (reward_dir / "plots").iterdir()} == {
         "accuracy", "calibration", "loss", "margin", "optimizer", "pair_accuracy", "scores",
@@ -111,7 +111,7 @@ def test_the_kl_in_the_loss_of_kto_is_not_drawn_as_one_per_token(dpo_dir, run_di
     assert "probe/kl" in list_keys(dpo_dir) and "kl" not in list_keys(dpo_dir)
 
 
-def test_a_policy_without_a_grader_gets_its_report(dpo_dir):
+def test_a_policy_without_a_grader_gets_its_report(dpo_dir, drawn):
     html = write_report([dpo_dir], dpo_dir).read_text()
     assert {path.stem for path in (dpo_dir / "plots").iterdir()} == {
         "calibration", "entropy", "implicit_rewards", "kl", "logps", "loss", "margin", "optimizer", "pair_accuracy",
@@ -127,7 +127,7 @@ def test_a_policy_without_a_grader_gets_its_report(dpo_dir):
     assert "correct / partial / failed" not in html
 
 
-def test_sft_shows_its_loss_and_token_accuracy(run_dir, edit_info):
+def test_sft_shows_its_loss_and_token_accuracy(run_dir, edit_info, drawn):
     edit_info(run_dir, algo="sft")
     rows = [{"step": step, "loss": 1 / step, "mean_token_accuracy": 0.5} for step in (1, 2, 3)]
     (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -135,7 +135,7 @@ def test_sft_shows_its_loss_and_token_accuracy(run_dir, edit_info):
     assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy", "loss", "token_accuracy"}
 
 
-def test_ppo_shows_its_own_series_and_every_reward_its_component(run_dir, edit_info):
+def test_ppo_shows_its_own_series_and_every_reward_its_component(run_dir, edit_info, drawn):
     edit_info(run_dir, algo="ppo")
     names = ("loss", "learning_rate", "grad_norm", "ppo/critic_grad_norm", "ppo/value_loss", "ppo/explained_variance",
              "ppo/kl", "rewards/outcome/mean", "rewards/brevity/mean")  # fmt: skip
