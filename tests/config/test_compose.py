@@ -224,6 +224,18 @@ def test_combinations_and_files_come_after_types():
             ["model=tiny_gpt2", "model.init.architecture=gpt3"],
             "model.init.architecture=gpt3: must be one of gpt2, qwen2, qwen3; did you mean gpt2?",
         ),
+        (
+            ["task.traces.patience=[96,24]"],
+            "task.traces.patience=[96, 24]: must hold the lower bound first: [24, 96]",
+        ),
+        (
+            ["task.traces.novice.operations=[1,2,3]"],
+            "task.traces.novice.operations=[1, 2, 3]: must be a list of 4, each a number > 0, <= 1000000",
+        ),
+        (
+            ["task.traces.skilled.temperature=0"],
+            "task.traces.skilled.temperature=0: must be a number > 0, <= 1000000 or null",
+        ),
         (["task.numbers=[]"], "task.numbers=[]: must hold how many numbers a problem has, such as [3]"),
         (
             ["model=tiny_untrained", "model.path=gpt2"],

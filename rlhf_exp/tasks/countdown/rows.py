@@ -138,8 +138,9 @@ def _list_alike(cfg: Config, held_out: list[Problem], counts: list[int] | None) 
 
 
 def _demonstrate(problems: list[Problem], task: Keys, seed: int | str, chat: bool) -> list[Row]:
-    rng, rows = Random(seed), []
-    for problem in problems:
-        trace = write_trace(*problem, task.traces, rng)
+    """A row for each problem; its trace depends on the seed, its place and the problem alone."""
+    rows = []
+    for i, problem in enumerate(problems):
+        trace = write_trace(*problem, task.traces, Random(f"{seed} {i}"))
         rows.append({"prompt": _row(*problem, chat)["prompt"], "completion": as_completion(trace, chat)})
     return rows

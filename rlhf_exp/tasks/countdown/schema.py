@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from rlhf_exp.config.ranges import within
+from rlhf_exp.config.ranges import TOKENS, within
 from rlhf_exp.tasks.schema import GradedKeys
 
 LARGEST_STEP = 200
@@ -11,13 +11,27 @@ LARGEST_STEP = 200
 
 
 @dataclass(frozen=True)
+class Searcher:
+    """The order of a searcher's attempts: drawn without replacement, each weighted by exp(-|value - target| /
+    temperature), null for no such weight, and by the weights of its operations, which are those of + - * / in turn."""
+
+    temperature: float | None = within("> 0, <= 1000000")
+    operations: tuple[float, float, float, float] = within("> 0, <= 1000000")
+
+
+@dataclass(frozen=True)
 class Traces:
-    """The synthetic searches that demonstrations consist of: on how many numbers, with which habits."""
+    """The synthetic searches that demonstrations consist of: on how many numbers, by which searchers, with which
+    habits. `skilled_share` of the traces are by the skilled searcher, the others by the novice."""
 
     numbers: list[int] = within(">= 2, <= 3")
     give_up: float = within(">= 0, <= 1")
     check: float = within(">= 0, <= 1")
     max_attempts: int = within(">= 1, <= 1000")
+    patience: tuple[int, int] | None = within(TOKENS)
+    skilled_share: float = within(">= 0, <= 1")
+    skilled: Searcher
+    novice: Searcher
 
 
 @dataclass(frozen=True)
@@ -44,4 +58,7 @@ class Keys(GradedKeys):
         for name, counts in (("numbers", self.numbers), ("traces.numbers", self.traces.numbers)):
             if not counts:
                 problems.append(f"{key}.{name}=[]: must hold how many numbers a problem has, such as [3]")
+        if self.traces.patience is not None and self.traces.patience[0] > self.traces.patience[1]:
+            low, high = self.traces.patience
+            problems.append(f"{key}.traces.patience=[{low}, {high}]: must hold the lower bound first: [{high}, {low}]")
         return problems + super().find_problems(key)

@@ -2,15 +2,17 @@
 
     >>> 53 in reachable([8, 7, 3]), 54 in reachable([8, 7, 3])
     (True, False)
-    >>> write_trace([8, 3], 24, Traces([2], give_up=0.0, check=0.0, max_attempts=8), Random(0))
-    '<think> 8 + 3 = 11 no 8 * 3 = 24 yes </think> <answer> 8 * 3 </answer>'
+    >>> novice, skilled = Searcher(None, [2, 8, 1, 2]), Searcher(5, [1, 1, 1, 1])
+    >>> write_trace([8, 3], 24, Traces([2], 0.0, 0.0, 8, [24, 96], 0.5, skilled, novice), Random(0))
+    '<think> 8 - 3 = 5 no 8 * 3 = 24 yes </think> <answer> 8 * 3 </answer>'
 
-A trace has no errors: every equation is right, every `no` and `yes` is true, and an answer after `yes` is correct. The
-searcher has two bad habits: after a failed attempt it gives up with probability `give_up` and answers with its closest
-attempt, and before a correct answer it writes the solution again with probability `check`. Both are designed, so that a
-policy trained on the traces has something to unlearn.
+A trace has no errors: every equation is right, every `no` and `yes` is true, and an answer after `yes` is correct. What
+a policy trained on the traces can learn is designed. The order of attempts decides how many problems are solved within
+a budget, and a novice's order is poor. A searcher has patience for so many tokens. After a failed attempt it gives up
+with probability `give_up`, and before a correct answer it writes the solution again with probability `check`.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -18,15 +20,19 @@ from itertools import permutations
 from random import Random
 from typing import NamedTuple
 
-from rlhf_exp.tasks.countdown.schema import LARGEST_STEP, Traces
+from rlhf_exp.tasks.countdown.schema import LARGEST_STEP, Searcher, Traces
+
+OPERATIONS = "+-*/"
 
 
 class Attempt(NamedTuple):
-    """One way to use all the numbers: its equations as written, its value, and its expression."""
+    """One way to use all the numbers: its equations as written, its value, its expression, and its operations in the
+    order in which they are done."""
 
     steps: str
     value: int
     expression: str
+    operations: str
 
 
 def reachable(numbers: Sequence[int]) -> frozenset[int]:
@@ -76,49 +82,81 @@ def list_attempts(numbers: list[int]) -> list[Attempt]:
     found = {}
     for i, j in permutations(range(len(numbers)), 2):
         a, b, rest = numbers[i], numbers[j], [n for k, n in enumerate(numbers) if k not in (i, j)]
-        for op in "+-*/":
+        for op in OPERATIONS:
             value = _step(a, op, b)
             if value is not None:
-                first = Attempt(f"{a} {op} {b} = {value}", value, f"{a} {op} {b}")
+                first = Attempt(f"{a} {op} {b} = {value}", value, f"{a} {op} {b}", op)
                 for attempt in _extend(first, rest[0]) if rest else [first]:
                     found[attempt.steps] = attempt
     return list(found.values())
 
 
-def write_trace(numbers: list[int], target: int, habits: Traces, rng: Random) -> str:
-    """Write one search: attempts in uniform random order without replacement, until one hits or the searcher stops.
+def order_attempts(attempts: list[Attempt], target: int, searcher: Searcher, rng: Random) -> list[Attempt]:
+    """The attempts in the searcher's order: each next one is drawn with a probability in proportion to its weight.
 
-    The searcher stops after `habits.max_attempts` attempts, or after a failed one with probability `habits.give_up`.
+    Sorting by E / weight with E exponential draws in this order (Efraimidis and Spirakis 2006); here by its logarithm,
+    since a weight may be smaller than any float.
     """
-    attempts = list_attempts(numbers)
-    rng.shuffle(attempts)
+
+    def draw(attempt: Attempt) -> float:
+        distance = 0 if searcher.temperature is None else abs(attempt.value - target) / searcher.temperature
+        weight = math.prod(searcher.operations[OPERATIONS.index(op)] for op in attempt.operations)
+        return math.log(rng.expovariate(1.0) or math.ulp(0.0)) + distance - math.log(weight)
+
+    return sorted(attempts, key=draw)
+
+
+def write_trace(numbers: list[int], target: int, habits: Traces, rng: Random) -> str:
+    """Write one search by one of the two searchers: its attempts, until one hits or the searcher stops."""
+    searcher = habits.skilled if rng.random() < habits.skilled_share else habits.novice
+    return write_search(order_attempts(list_attempts(numbers), target, searcher, rng), target, habits, rng)
+
+
+def write_search(attempts: list[Attempt], target: int, habits: Traces, rng: Random) -> str:
+    """Write a search that makes these attempts in their order.
+
+    It stops after `habits.max_attempts` attempts, after a failed one with probability `habits.give_up`, and when its
+    patience does not suffice for the next attempt and an answer: so many tokens, a word each and one for the end, drawn
+    uniformly between the two bounds of `habits.patience`. It makes one attempt at least, for which 26 tokens suffice.
+    """
+    patience = math.inf if habits.patience is None else rng.randint(*habits.patience)
     words = ["<think>"]
     tried: list[Attempt] = []
     for attempt in attempts[: habits.max_attempts]:
+        if tried and _count([*words, attempt.steps, "no", _answer(attempt, found=False)]) >= patience:
+            break
         tried.append(attempt)
         words.append(attempt.steps)
         if attempt.value == target:
             words.append("yes")
-            if rng.random() < habits.check:
-                words.append(f"check {attempt.expression} = {target} yes")
+            check = f"check {attempt.expression} = {target} yes"
+            if rng.random() < habits.check and _count([*words, check, _answer(attempt, found=True)]) < patience:
+                words.append(check)
             break
         words.append("no")
         if rng.random() < habits.give_up:
             break
-    answer = min(tried, key=lambda attempt: abs(attempt.value - target))
-    if answer.value != target:
-        words.append("give up")
-    return " ".join([*words, f"</think> <answer> {answer.expression} </answer>"])
+    closest = min(tried, key=lambda attempt: abs(attempt.value - target))
+    return " ".join([*words, _answer(closest, found=closest.value == target)])
+
+
+def _count(parts: list[str]) -> int:
+    """The words of a trace, which are its tokens without the end token."""
+    return sum(part.count(" ") + 1 for part in parts)
+
+
+def _answer(attempt: Attempt, found: bool) -> str:
+    return f"{'' if found else 'give up '}</think> <answer> {attempt.expression} </answer>"
 
 
 def _extend(first: Attempt, c: int) -> Iterator[Attempt]:
     """The attempts that continue a first step with the last number."""
-    steps, v, expression = first
-    for op in "+-*/":
+    steps, v, expression, done = first
+    for op in OPERATIONS:
         if (value := _step(v, op, c, ordered=False)) is not None:
-            yield Attempt(f"{steps} {op} {c} = {value}", value, f"( {expression} ) {op} {c}")
+            yield Attempt(f"{steps} {op} {c} = {value}", value, f"( {expression} ) {op} {c}", done + op)
         if op in "-/" and (value := _step(c, op, v)) is not None:
-            yield Attempt(f"{steps} ; {c} {op} {v} = {value}", value, f"{c} {op} ( {expression} )")
+            yield Attempt(f"{steps} ; {c} {op} {v} = {value}", value, f"{c} {op} ( {expression} )", done + op)
 
 
 def _step(a: int, op: str, b: int, ordered: bool = True) -> int | None:

@@ -116,6 +116,16 @@ def test_chat_models_are_shown_traces_as_messages():
     assert plain["completion"] == f" {message['content']}"
 
 
+def test_a_trace_depends_on_the_seed_and_its_row_alone():
+    long, short = (load("algo=sft", f"task.train_rows={n}").train for n in (60, 20))
+    assert long[:20] == short
+    other = load("algo=sft", "task.train_rows=20", "task.data_seed=1").train
+    assert all(row != same for row, same in zip(other, short, strict=True))
+    task = compose_config([]).task
+    rows = [countdown._demonstrate([([2, 3, n], 30), ([8, 7, 3], 53)], task, 0, chat=False)[1] for n in (4, 5)]
+    assert rows[0] == rows[1]
+
+
 @pytest.mark.parametrize("overrides", [("algo=dpo",), ("algo=reward_model",), ("algo=sft", "task.samples=self")])
 def test_rows_that_are_made_of_samples_are_not_loaded(overrides):
     task = load(*overrides, "eval.rows=5")

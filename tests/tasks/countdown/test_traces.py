@@ -1,16 +1,19 @@
+import math
 import re
+from collections import Counter
+from dataclasses import replace
 from itertools import permutations, product
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.tasks.countdown.schema import LARGEST_STEP
-from rlhf_exp.tasks.countdown.traces import list_attempts, reachable, write_trace
+from rlhf_exp.rewards.countdown import evaluate, grade
+from rlhf_exp.tasks.countdown.schema import LARGEST_STEP, Searcher, Traces
+from rlhf_exp.tasks.countdown.traces import list_attempts, order_attempts, reachable, write_trace
 
-HONEST = SimpleNamespace(give_up=0.2, check=0.5, max_attempts=8)
+UNIFORM = Searcher(None, [1, 1, 1, 1])
+HONEST = Traces([3], 0.2, 0.5, 8, patience=None, skilled_share=0.0, skilled=UNIFORM, novice=UNIFORM)
 
 
 def draw(n, seed=0):
@@ -73,7 +76,7 @@ def test_a_trace_holds_no_error(seed):
 
 
 def test_a_searcher_that_never_gives_up_finds_what_its_attempts_hold():
-    habits = SimpleNamespace(give_up=0.0, check=0.0, max_attempts=1000)
+    habits = replace(HONEST, give_up=0.0, check=0.0, max_attempts=1000)
     for numbers, target, rng in draw(60):
         held = any(attempt.value == target for attempt in list_attempts(numbers))
         assert (grade(write_trace(numbers, target, habits, rng), numbers, target).outcome == "correct") == held
@@ -81,7 +84,7 @@ def test_a_searcher_that_never_gives_up_finds_what_its_attempts_hold():
 
 def test_the_habits_have_their_probabilities():
     rng, gave_up, checked, found = Random(0), 0, 0, 0
-    habits = SimpleNamespace(give_up=0.3, check=0.8, max_attempts=1000)
+    habits = replace(HONEST, give_up=0.3, check=0.8, max_attempts=1000)
     failed = 0
     for numbers, target, _ in draw(1500):
         trace = write_trace(numbers, target, habits, rng)
@@ -100,3 +103,66 @@ def test_every_word_of_a_trace_is_one_token():
         ids = tokenizer(text)["input_ids"]
         assert len(ids) == len(text.split()) and tokenizer.unk_token_id not in ids
         assert tokenizer.decode(ids) == text
+
+
+def test_attempts_come_in_the_order_that_their_weights_say():
+    attempts = list_attempts([8, 3])  # 8 + 3 = 11, 8 - 3 = 5, 8 * 3 = 24
+    searcher, rng = Searcher(10, [2, 8, 1, 2]), Random(0)
+    weights = {11: 2 * math.exp(-1.3), 5: 8 * math.exp(-1.9), 24: 1.0}
+    orders = Counter(tuple(a.value for a in order_attempts(attempts, 24, searcher, rng)) for _ in range(8000))
+    for one, two, three in permutations(weights):
+        chance = weights[one] / sum(weights.values()) * weights[two] / (weights[two] + weights[three])
+        assert orders[one, two, three] / 8000 == pytest.approx(chance, abs=0.02)
+
+
+def test_an_attempt_has_a_weight_for_each_of_its_operations():
+    attempts, rng = list_attempts([9, 4, 2]), Random(0)
+    searcher = Searcher(None, [2, 8, 1, 2])
+    weights = Counter()
+    for attempt in attempts:
+        done = "".join(word for word in attempt.steps.split() if word in ("+", "-", "*", "/"))
+        assert done == attempt.operations
+        weights[done] += math.prod({"+": 2, "-": 8, "*": 1, "/": 2}[op] for op in done)
+    first = Counter(order_attempts(attempts, 50, searcher, rng)[0].operations for _ in range(4000))
+    for done, weight in weights.items():
+        assert first[done] / 4000 == pytest.approx(weight / weights.total(), abs=0.03)
+
+
+def test_a_cold_searcher_goes_from_the_closest_attempt_to_the_farthest_whatever_the_distance():
+    for numbers, target, rng in draw(20):
+        for goal in (target, 10**9):
+            values = [a.value for a in order_attempts(list_attempts(numbers), goal, Searcher(1e-6, [1] * 4), rng)]
+            distances = [abs(value - goal) for value in values]
+            assert distances == sorted(distances)
+
+
+@pytest.mark.parametrize("patience", [24, 40, 61, 96])
+@pytest.mark.parametrize("check", [0.0, 1.0])
+def test_a_trace_is_answered_within_its_patience(patience, check):
+    habits = replace(HONEST, give_up=0.0, check=check, max_attempts=1000, patience=[patience, patience])
+    free = replace(habits, patience=None)
+    for numbers, target, rng in draw(150):
+        seed = rng.random()
+        trace, longer = (write_trace(numbers, target, kind, Random(seed)) for kind in (habits, free))
+        tokens = len(trace.split()) + 1
+        assert tokens <= max(patience, 26)
+        tried = [int(value) for value in re.findall(r"= (\d+) (?:no|yes)(?! <)", trace.partition("check")[0])]
+        if "give up" in trace and len(tried) < len(list_attempts(numbers)):
+            assert patience - tokens < 12  # the next attempt would not have fitted
+            reached = evaluate(trace.partition("<answer> ")[2].partition(" <")[0], [str(n) for n in numbers]).value
+            assert abs(reached - target) == min(abs(value - target) for value in tried)
+        elif "check" in trace or not check:
+            assert trace == longer
+
+
+def test_patience_is_drawn_between_its_bounds():
+    habits = replace(HONEST, give_up=0.0, check=0.0, max_attempts=1000, patience=[40, 61])
+    lengths = [len(write_trace([9, 4, 2], 199, habits, Random(seed)).split()) + 1 for seed in range(300)]
+    assert 28 < min(lengths) <= 40 and 49 < max(lengths) <= 61
+
+
+def test_a_share_of_the_traces_is_by_the_skilled_searcher():
+    cold = Searcher(0.1, [1, 1, 1, 1])
+    habits = replace(HONEST, skilled_share=0.3, skilled=cold, novice=Searcher(None, [1, 1e6, 1, 1]))
+    at_once = [" no " not in write_trace([8, 3], 24, habits, Random(seed)) for seed in range(2000)]
+    assert sum(at_once) / 2000 == pytest.approx(0.3, abs=0.04)
