@@ -10,9 +10,9 @@ order of the rows. The evaluation prompts have two, three or four numbers, so th
 import statistics
 import time
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Callable
 
-import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlhf_exp.config.compose import compose_config
@@ -29,7 +29,6 @@ def compare(name: str, ours: Callable[[], int], theirs: Callable[[], int], repea
     for i in range(repeats + 1):
         figures = []
         for run in (ours, theirs):
-            torch.manual_seed(i)
             start = time.perf_counter()
             tokens = run()
             figures.append((time.perf_counter() - start, tokens))
@@ -51,12 +50,13 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     model = AutoModelForCausalLM.from_pretrained(ASSETS / "tiny").eval()
     tokenizer = AutoTokenizer.from_pretrained(ASSETS / "tiny")
+    rounds: Counter[str] = Counter()
 
     def sample(prompts: list[list[int]], max_tokens: int, method: str) -> int:
-        found = sample_completions(
-            model, prompts, Sampling(max_tokens), [tokenizer.eos_token_id], tokenizer.pad_token_id, method
-        )
-        return sum(map(len, found))
+        rounds[method] += 1
+        keys = [("bench", rounds[method], i) for i in range(len(prompts))]
+        ends, pad_id = [tokenizer.eos_token_id], tokenizer.pad_token_id
+        return sum(map(len, sample_completions(model, prompts, keys, Sampling(max_tokens), ends, pad_id, method)))
 
     for max_tokens in (32, 64, 96):
         cfg = compose_config([f"max_tokens={max_tokens}", "eval.split=validation", "generation=compact"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rlhf_exp.experiment import Experiment
 
-SAMPLER_VERSION = 3
+SAMPLER_VERSION = 4
 """Raise it when sampling itself changes, so that earlier entries are no longer found."""
 
 
@@ -50,7 +50,8 @@ def sample_start_model(
 
 
 def baseline_key(cfg: Config, weights: str, prompt_ids: list[list[int]]) -> str:
-    """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, batches, numerics."""
+    """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, numerics. Batches and the
+    method are numerics: they change the last digits of the logits."""
     facts = {
         "sampler": SAMPLER_VERSION,
         "weights": weights,

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -57,19 +56,18 @@ def sample_held_out(
     start_model: PreTrainedModel | None = None,
     title: str = "evaluate",
 ) -> HeldOut:
-    """Sample `cfg.eval.completions` completions of each prompt, in batches sorted by prompt length, from
-    `cfg.eval.seed`; with `cfg.eval.greedy` also a greedy one.
+    """Sample `cfg.eval.completions` completions of each prompt; with `cfg.eval.greedy` also a greedy one.
 
-    Torch's random state is restored afterwards, so that measuring does not change training. Without `start_model` the
-    model is the start model, and its KL is 0.
+    Each draws from its own stream, named by `cfg.eval.seed`, its row and its place among the row's completions. So two
+    models share their random numbers, more rows or more completions begin with the fewer, and torch's random state is
+    neither read nor changed. Without `start_model` the model is the start model, and its KL is 0.
     """
     sampling = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
-    repeated = [ids for ids in prompt_ids for _ in range(cfg.eval.completions)]
-    sampled = _sample(model, tokenizer, repeated, cfg, sampling, start_model, title)
+    sampled = _sample(model, tokenizer, prompt_ids, cfg.eval.completions, cfg, sampling, start_model, title)
     if not cfg.eval.greedy:
         return sampled
     sampling, title = replace(sampling, temperature=0.0), f"{title}, greedy"
-    return replace(sampled, greedy=_sample(model, tokenizer, prompt_ids, cfg, sampling, start_model, title))
+    return replace(sampled, greedy=_sample(model, tokenizer, prompt_ids, 1, cfg, sampling, start_model, title))
 
 
 def measure_kl(
@@ -96,28 +94,29 @@ def _sample(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompt_ids: list[list[int]],
+    k: int,
     cfg: Config,
     sampling: Sampling,
     start_model: PreTrainedModel | None,
     title: str,
 ) -> HeldOut:
-    """One completion of each prompt, in their order."""
+    """`k` completions of each prompt, row after row; batches hold prompts of similar length."""
+    prompt_ids = [ids for ids in prompt_ids for _ in range(k)]
+    keys = [("evaluation", cfg.eval.seed, i // k, i % k) for i in range(len(prompt_ids))]
     declared = model.generation_config.eos_token_id
     declared = declared if isinstance(declared, list) else [declared]
     eos_ids = sorted({t for t in [*declared, tokenizer.eos_token_id] if t is not None})
     order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
     completions: list[list[int]] = [[] for _ in prompt_ids]
-    devices = [] if model.device.type == "cpu" else [model.device]
     with (
         evaluating(model),
-        torch.random.fork_rng(devices),
         tqdm(total=len(order), desc=title, unit="row", leave=False, disable=None) as bar,
     ):
-        torch.manual_seed(cfg.eval.seed)
         for start in range(0, len(order), cfg.eval.batch_size):
             batch = order[start : start + cfg.eval.batch_size]
             prompts = [prompt_ids[i] for i in batch]
-            found = sample_completions(model, prompts, sampling, eos_ids, tokenizer.pad_token_id, choose_method(cfg))
+            drawn_from, pad_id = [keys[i] for i in batch], tokenizer.pad_token_id
+            found = sample_completions(model, prompts, drawn_from, sampling, eos_ids, pad_id, choose_method(cfg))
             for i, completion in zip(batch, found, strict=True):
                 completions[i] = completion
             bar.update(len(batch))

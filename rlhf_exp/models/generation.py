@@ -1,14 +1,15 @@
 """Samples completions, in training and in evaluation.
 
-    completions = sample_completions(model, prompt_ids, sampling, eos_ids=[1], pad_id=0)    # list of token lists
+    completions = sample_completions(model, prompt_ids, keys, sampling, eos_ids=[1], pad_id=0)    # list of token lists
 
+Each completion draws from a stream of its own (draws.py), so that it is the same in any batch and by either method.
 `method=compact` is a decoding loop that removes a sequence from the batch, and from the cache, as soon as it ends,
-where `generate` continues it with padding until the longest one has ended. Both draw each token from the same
-distribution; they differ in the random numbers that a row gets after another row has ended. `method=trl` is
-transformers' `generate`. `auto` is compact on a CPU, where it is faster (bench/generation.py), and trl elsewhere.
+where `generate` continues it with padding until the longest one has ended. `method=trl` is transformers' `generate`.
+`auto` is compact on a CPU, where it is faster (bench/generation.py), and trl elsewhere.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,7 @@ from transformers.generation.logits_process import (
 from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
+from rlhf_exp.models.draws import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
 from rlhf_exp.models.scoring import evaluating, pad
 
 if TYPE_CHECKING:
@@ -65,33 +67,42 @@ def choose_method(cfg: Config) -> str:
 def sample_completions(
     model: PreTrainedModel,
     prompt_ids: list[list[int]],
+    keys: Sequence[Key],
     sampling: Sampling,
     eos_ids: list[int],
     pad_id: int,
     method: str = "compact",
 ) -> list[list[int]]:
-    """Sample one completion for each prompt, as one batch, from torch's global random state.
+    """Sample one completion for each prompt, as one batch.
 
     Args:
         prompt_ids: token ids of each prompt, of any lengths.
+        keys: one per prompt, whose stream draws its completion. Greedy decoding reads none.
         eos_ids: tokens that end a completion.
 
     Returns:
         Token ids of each completion, including its EOS; one without EOS was cut off at `max_new_tokens`.
+
+    Raises:
+        NonFiniteLoss: the model's logits are not finite.
     """
     inputs = pad(prompt_ids, pad_id, model.device, left=True)
+    warp, uniforms = build_warpers(sampling), None
+    if sampling.temperature > 0:
+        uniforms = draw_uniforms(keys, sampling.max_new_tokens).to(model.device)
     if method == "trl":
-        greedy = {"do_sample": False, "max_new_tokens": sampling.max_new_tokens}
         output = model.generate(
             **inputs,
-            **({"do_sample": True, **asdict(sampling)} if sampling.temperature > 0 else greedy),
+            do_sample=False,  # it takes the one token that the processors leave
+            logits_processor=LogitsProcessorList([] if uniforms is None else [*warp, DrawnTokens(uniforms)]),
+            max_new_tokens=sampling.max_new_tokens,
             repetition_penalty=1.0,  # some checkpoints (Qwen2.5) set another one in their generation config
             eos_token_id=eos_ids,
             pad_token_id=pad_id,
         )
         drawn = output[:, inputs["input_ids"].shape[1] :]
     else:
-        drawn = _sample_compact(model, *inputs.values(), sampling, eos_ids)
+        drawn = _sample_compact(model, *inputs.values(), warp, uniforms, sampling.max_new_tokens, eos_ids)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
@@ -106,7 +117,8 @@ def roll_out(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:
 
 
 def sample_rollout(trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]]) -> list[list[int]]:
-    """One completion of the trainer's policy for each prompt, sampled as its arguments say, without dropout."""
+    """One completion of the trainer's policy for each prompt, sampled as its arguments say, without dropout, from the
+    streams of the trainer's `row_keys` (trainers/by_row.py)."""
     from trl.models.utils import unwrap_model_for_generation
 
     config = trainer.generation_config
@@ -117,7 +129,8 @@ def sample_rollout(trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[i
         gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
     )
     with gathered as model, evaluating(model):
-        return sample_completions(model, prompt_ids, sampling, trainer.eos_token_ids, trainer._tokenizer.pad_token_id)
+        eos_ids, pad_id = trainer.eos_token_ids, trainer._tokenizer.pad_token_id
+        return sample_completions(model, prompt_ids, trainer.row_keys, sampling, eos_ids, pad_id)
 
 
 def build_warpers(sampling: Sampling) -> LogitsProcessorList:
@@ -133,18 +146,24 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
 
 
 def _sample_compact(
-    model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, sampling: Sampling, eos_ids: list[int]
+    model: PreTrainedModel,
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    warp: LogitsProcessorList,
+    uniforms: torch.Tensor | None,
+    max_new_tokens: int,
+    eos_ids: list[int],
 ) -> torch.Tensor:
-    """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token. Returns the tokens,
-    (batch, max_new_tokens), with zeros after a row's end."""
-    warp, stop = build_warpers(sampling), torch.tensor(eos_ids, device=ids.device)
-    drawn = ids.new_zeros(len(ids), sampling.max_new_tokens)
+    """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token; greedily without
+    `uniforms`, (batch, max_new_tokens). Returns the tokens, (batch, max_new_tokens), with zeros after a row's end."""
+    stop = torch.tensor(eos_ids, device=ids.device)
+    drawn = ids.new_zeros(len(ids), max_new_tokens)
     alive = torch.arange(len(ids), device=ids.device)
     padded = not bool(mask.all())  # without padding the causal mask suffices, and is faster
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
     tokens = ids
-    for step in range(sampling.max_new_tokens):
+    for step in range(max_new_tokens):
         logits = model(
             input_ids=tokens,
             attention_mask=mask if padded else None,
@@ -153,15 +172,11 @@ def _sample_compact(
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]
-        if sampling.temperature == 0:
+        if uniforms is None:
             _require_finite(logits)  # argmax would treat NaN as the largest value
             next_tokens = logits.argmax(-1)
         else:
-            try:
-                next_tokens = torch.multinomial(warp(ids[alive], logits.float()).softmax(-1), 1).squeeze(1)
-            except RuntimeError:
-                _require_finite(logits)
-                raise
+            next_tokens = pick_tokens(warp(ids[alive], logits.float()), uniforms[alive, step])
         drawn[alive, step] = next_tokens
         going = ~torch.isin(next_tokens, stop)
         if not going.any():
@@ -177,7 +192,7 @@ def _sample_compact(
 
 def _require_finite(logits: torch.Tensor) -> None:
     if not logits.isfinite().all():
-        raise NonFiniteLoss("the policy's logits are not finite; try a lower algo.args.learning_rate")
+        raise NonFiniteLoss(NOT_FINITE)
 
 
 def _cut_at_eos(row: list[int], eos_ids: list[int]) -> list[int]:

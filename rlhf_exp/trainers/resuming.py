@@ -3,9 +3,10 @@
     class ResumableSFTTrainer(Resumable, SFTTrainer): ...
     class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer): ...
 
-Saved in addition to TRL's files: the figures since the last logged step, the count of tokens, and a reference that
-follows the policy. The order of the rows depends on seed and epoch alone (order.py). A checkpoint holds no rollout, so
-one that is due within a rollout is written at its end.
+Saved in addition to TRL's files: the figures since the last logged step, the counts of tokens and of rollouts, and a
+reference that follows the policy. The order of the rows depends on seed and epoch alone (order.py), and a completion's
+random numbers on seed, rollout and row (by_row.py). A checkpoint holds no rollout, so one that is due within a rollout
+is written at its end.
 
 A checkpoint is complete or absent: transformers would save directly into checkpoint-STEP, and saves here into a staging
 folder, which is renamed when complete (runs/checkpoints.py); only then are older checkpoints removed. What this relies
@@ -24,6 +25,7 @@ from torch.utils.data import Sampler
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, rotate, staged
 from rlhf_exp.runs.folder import write_json
+from rlhf_exp.trainers.by_row import SamplesByRow
 from rlhf_exp.trainers.order import order_by_epoch
 
 
@@ -32,6 +34,9 @@ class Resumable:
 
     meter: ComputeMeter | None = None
     """Counts what is computed, and knows the run's budget of tokens; its `watch` sets it here."""
+
+    rollouts = 0
+    """Rollouts so far; 0 for a trainer that samples none."""
 
     _staging: Path | None = None
 
@@ -72,6 +77,7 @@ class Resumable:
         super()._save_rng_state(output_dir)
         progress = {
             "tokens": self._total_train_tokens,
+            "rollouts": self.rollouts,
             "loss": self._tr_loss.item(),
             "logged": self._globalstep_last_logged,
             "metrics": self._metrics["train"],
@@ -85,6 +91,7 @@ class Resumable:
         self.state.compute_steps(self.args, self.state.max_steps)  # transformers takes the saved ones
         progress = json.loads((Path(checkpoint) / PROGRESS).read_text(encoding="utf-8"))
         self._total_train_tokens = progress["tokens"]
+        self.rollouts = progress["rollouts"]
         self._tr_loss = torch.tensor(progress["loss"], device=self.args.device)
         self._globalstep_last_logged = progress["logged"]
         self._metrics["train"].update(progress["metrics"])
@@ -96,8 +103,8 @@ class Resumable:
         return self.ref_model if getattr(self.args, "sync_ref_model", False) else None
 
 
-class ResumableRollouts(Resumable):
-    """The same for trainers that sample: GRPO, PPO and RLOO."""
+class ResumableRollouts(SamplesByRow, Resumable):
+    """The same for trainers that sample: GRPO, PPO and RLOO. Their completions are drawn by row (by_row.py)."""
 
     _save_is_due = False
 

@@ -51,39 +51,47 @@ def load_prompts(cfg):
     return encode_prompts(TOKENIZER, load_task(cfg, TOKENIZER).eval)
 
 
-def test_held_out_samples_come_back_in_the_order_of_the_rows():
-    cfg = make_config("eval.top_k=1")  # greedy: what each row gets does not depend on its batch
-    model, prompts = make_model(), load_prompts(cfg)
+def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
+    """In float64, so that no number lies within rounding of a boundary between two tokens."""
+    model, cfg = make_model().double(), make_config()
+    prompts = load_prompts(cfg)
     assert len(set(map(len, prompts))) > 1
-    together = sample_held_out(model, TOKENIZER, prompts, cfg)
-    apart = [sample_held_out(model, TOKENIZER, [ids], cfg).completion_ids[0] for ids in prompts]
-    assert together.completion_ids == apart
+    drawn = sample_held_out(model, TOKENIZER, prompts, cfg).completion_ids
+    assert len(set(map(tuple, drawn))) > 30
+    for other in ("eval.batch_size=7", "generation=trl"):
+        assert sample_held_out(model, TOKENIZER, prompts, make_config(other)).completion_ids == drawn
+    assert sample_held_out(model, TOKENIZER, prompts[:9], cfg).completion_ids == drawn[:9]
+    more = sample_held_out(model, TOKENIZER, prompts, make_config("eval.completions=3"))
+    assert more.completion_ids[::3] == drawn and more.completion_ids[1::3] != drawn
+    found = sample_completions(
+        model, [prompts[5]], [("evaluation", 0, 5, 2)], Sampling(12), [TOKENIZER.eos_token_id], TOKENIZER.pad_token_id
+    )
+    assert found[0] == more.completion_ids[17]
 
 
 def test_measuring_is_seeded_and_leaves_the_random_state_alone():
-    cfg = make_config()
-    model, prompts = make_model(), load_prompts(cfg)
-    state = torch.get_rng_state()
-    first = sample_held_out(model, TOKENIZER, prompts, cfg)
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.manual_seed(99)
-    assert sample_held_out(model, TOKENIZER, prompts, cfg) == first
-    assert sample_held_out(model, TOKENIZER, prompts, make_config("eval.seed=1")) != first
+    model, prompts = make_model(), load_prompts(make_config())
+    for method in ("compact", "trl"):
+        cfg, other = (make_config(f"generation={method}", f"eval.seed={seed}") for seed in (0, 1))
+        torch.manual_seed(1)
+        state = torch.get_rng_state()
+        first = sample_held_out(model, TOKENIZER, prompts, cfg)
+        assert torch.equal(torch.get_rng_state(), state)
+        torch.manual_seed(99)
+        assert sample_held_out(model, TOKENIZER, prompts, cfg) == first
+        assert sample_held_out(model, TOKENIZER, prompts, other) != first
 
 
-def test_one_completion_a_row_is_drawn_as_ever():
-    """Batches of rows sorted by length, from eval.seed: the figures of earlier runs can be had again."""
-    cfg = make_config()
-    model, prompts = make_model(), load_prompts(cfg)
-    order, slow = sorted(range(40), key=lambda i: len(prompts[i])), [None] * 40
-    torch.manual_seed(0)
-    for batch in (order[:16], order[16:32], order[32:]):
-        eos, pad = TOKENIZER.eos_token_id, TOKENIZER.pad_token_id
-        found = sample_completions(model, [prompts[i] for i in batch], Sampling(12), [eos], pad)
-        for i, ids in zip(batch, found, strict=True):
-            slow[i] = ids
-    held_out = sample_held_out(model, TOKENIZER, prompts, cfg)
-    assert held_out.completion_ids == slow and held_out.greedy is None
+def test_two_models_share_their_random_numbers():
+    """A model that is almost the other one draws almost the same, and one from another seed does not."""
+    cfg, model, near = make_config(), make_model(), make_model()
+    for parameter in near.parameters():
+        parameter.data *= 1.001
+    prompts = load_prompts(cfg)
+    one, two = (sample_held_out(network, TOKENIZER, prompts, cfg).completion_ids for network in (model, near))
+    other = sample_held_out(near, TOKENIZER, prompts, make_config("eval.seed=1")).completion_ids
+    same = [sum(a == b for a, b in zip(one, found, strict=True)) for found in (two, other)]
+    assert same[0] > 30 and same[1] < 5
 
 
 def test_several_completions_of_a_row_lie_side_by_side_and_differ():

@@ -15,6 +15,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.draws import pick_tokens
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.models.scoring import completion_logps
@@ -76,21 +77,28 @@ def sample(model, tokenizer, method):
         chats = [[{"role": "user", "content": prompt}] for prompt in PROMPTS]
         prompt_ids = tokenizer.apply_chat_template(chats, add_generation_prompt=True)["input_ids"]
     assert len({len(ids) for ids in prompt_ids}) > 2, "the test wants prompts of different lengths"
-    drawn, draw = [], torch.multinomial
-
-    def record(probabilities, *args, **kwargs):
-        tokens = draw(probabilities, *args, **kwargs)
-        drawn.append(probabilities.gather(1, tokens).log())
-        return tokens
-
+    keys, ends = [("test", i) for i in range(len(PROMPTS))], [tokenizer.eos_token_id]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "multinomial", record)
-        torch.manual_seed(1)
+        drawn = record_draws(patch)
         completion_ids = sample_completions(
-            model, prompt_ids, Sampling(TOKENS), [tokenizer.eos_token_id], tokenizer.pad_token_id, method
+            model, prompt_ids, keys, Sampling(TOKENS), ends, tokenizer.pad_token_id, method
         )
     assert {len(ids) for ids in completion_ids} == {TOKENS}, "the test wants rows that run to the end"
-    return list(zip(prompt_ids, completion_ids, strict=True)), torch.cat(drawn, 1)
+    return list(zip(prompt_ids, completion_ids, strict=True)), torch.stack([logps for _, logps in drawn], 1)
+
+
+def record_draws(patch):
+    """A list that gets of each step (tokens, log-probabilities with which they were drawn)."""
+    drawn = []
+
+    def record(logits, uniforms):
+        tokens = pick_tokens(logits, uniforms)
+        drawn.append((tokens, logits.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)))
+        return tokens
+
+    for caller in ("draws", "generation"):
+        patch.setattr(f"rlhf_exp.models.{caller}.pick_tokens", record)
+    return drawn
 
 
 @torch.no_grad()
@@ -157,6 +165,7 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
             f"output_dir={tmp_path}",
             f"generation={method}",
             "max_tokens=4",
+            "seed=1",  # with which all completions run to the end
             "algo.args.max_steps=1",
             "algo.args.per_device_train_batch_size=8",
             "algo.args.gradient_accumulation_steps=1",
@@ -169,12 +178,7 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
     tokenizer, task = load_tokenizer(source), SimpleNamespace(train=[{"prompt": prompt} for prompt in PROMPTS])
     rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
     trainer = build_trainer(Experiment(cfg, None, source, tokenizer, task, rewards, build_args(cfg)))
-    drawn, scored, draw, score = [], {}, torch.multinomial, trainer._get_per_token_logps_and_entropies
-
-    def record_draw(probabilities, *args, **kwargs):
-        tokens = draw(probabilities, *args, **kwargs)
-        drawn.append((tokens, probabilities.gather(1, tokens).log()))
-        return tokens
+    scored, score = {}, trainer._get_per_token_logps_and_entropies
 
     def record_score(model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
         found = score(model, input_ids, attention_mask, logits_to_keep, *args, **kwargs)
@@ -182,10 +186,10 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
             scored[tuple(row)] = logps.detach()
         return found
 
-    monkeypatch.setattr(torch, "multinomial", record_draw)
+    drawn = record_draws(monkeypatch)
     monkeypatch.setattr(trainer, "_get_per_token_logps_and_entropies", record_score)
     trainer.train()
-    tokens, logps = (torch.cat(parts, 1) for parts in zip(*drawn, strict=True))
+    tokens, logps = (torch.stack(parts, 1) for parts in zip(*drawn, strict=True))
     assert tokens.shape == (8, 4) and len(scored) == 8
     for row, expected in zip(tokens.tolist(), logps, strict=True):
         assert torch.allclose(scored[tuple(row)], expected, atol=TOLERANCE["float32"])

@@ -1,4 +1,6 @@
 import math
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -6,10 +8,20 @@ from scipy import stats
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp.errors import NonFiniteLoss
+from rlhf_exp.models.draws import pick_tokens
 from rlhf_exp.models.generation import Sampling, sample_completions
 
 EOS, PAD = 1, 0
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13], [4, 4]]
+METHODS = ("compact", "trl")
+
+
+def name_keys(count, name="test"):
+    return [(name, i) for i in range(count)]
+
+
+def sample(model, prompts, sampling, method="compact", keys=None):
+    return sample_completions(model, prompts, keys or name_keys(len(prompts)), sampling, [EOS], PAD, method)
 
 
 @pytest.fixture(params=["qwen3", "gpt2"])
@@ -38,10 +50,9 @@ def slow_logps(model, prompt, completion, temperature=1.0):
     return found
 
 
-@pytest.mark.parametrize("method", ["compact", "trl"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_completion_ends_at_eos_or_at_the_budget(model, method):
-    torch.manual_seed(0)
-    for completion in sample_completions(model, PROMPTS * 16, Sampling(12), [EOS], PAD, method):
+    for completion in sample(model, PROMPTS * 16, Sampling(12), method):
         assert 1 <= len(completion) <= 12
         assert EOS not in completion[:-1]
         assert completion[-1] == EOS or len(completion) == 12
@@ -50,65 +61,89 @@ def test_a_completion_ends_at_eos_or_at_the_budget(model, method):
 @torch.no_grad()
 def test_each_token_is_drawn_from_the_policys_own_distribution(model, monkeypatch):
     """What the loop draws from, with padding, cache and dropped rows, is what an unpadded forward pass gives."""
-    seen = {}
-    draw = torch.multinomial
+    seen, prompts = {}, PROMPTS * 6
 
-    def record(probabilities, *args, **kwargs):
-        tokens = draw(probabilities, *args, **kwargs)
-        steps.append((probabilities.clone(), tokens.clone()))
+    def record(logits, uniforms):
+        tokens = pick_tokens(logits, uniforms)
+        steps.append((logits.softmax(-1), tokens))
         return tokens
 
     steps: list = []
-    monkeypatch.setattr(torch, "multinomial", record)
-    torch.manual_seed(3)
-    completions = sample_completions(model, PROMPTS, Sampling(10), [EOS], PAD)
+    monkeypatch.setattr("rlhf_exp.models.generation.pick_tokens", record)
+    completions = sample(model, prompts, Sampling(10))
     assert len({len(c) for c in completions}) > 1, "the test wants rows that end at different steps"
-    alive = list(range(len(PROMPTS)))
+    alive = list(range(len(prompts)))
     for step, (probabilities, tokens) in enumerate(steps):
-        for row, p, token in zip(alive, probabilities, tokens.squeeze(1).tolist(), strict=True):
+        for row, p, token in zip(alive, probabilities, tokens.tolist(), strict=True):
             assert completions[row][step] == token
             seen.setdefault(row, []).append(math.log(p[token]))
         alive = [row for row in alive if len(completions[row]) > step + 1]
     for row, logps in seen.items():
-        assert logps == pytest.approx(slow_logps(model, PROMPTS[row], completions[row]), abs=2e-5)
+        assert logps == pytest.approx(slow_logps(model, prompts[row], completions[row]), abs=2e-5)
 
 
-@pytest.mark.parametrize(
-    "sampling", [Sampling(3), Sampling(3, temperature=0.7), Sampling(3, top_k=4), Sampling(3, top_p=0.8)]
-)
-def test_compact_and_generate_draw_from_the_same_distribution(model, sampling):
-    """A chi-squared test over the first two tokens of 6,000 completions each."""
-    counts = []
-    for method in ("compact", "trl"):
-        torch.manual_seed(1)
-        found = sample_completions(model, [[5, 6, 7]] * 6000, sampling, [EOS], PAD, method)
-        table: dict = {}
-        for completion in found:
-            key = tuple(completion[:2])
-            table[key] = table.get(key, 0) + 1
-        counts.append(table)
-    keys = sorted(set(counts[0]) | set(counts[1]))
-    common = [k for k in keys if counts[0].get(k, 0) + counts[1].get(k, 0) >= 20]
-    rare = [k for k in keys if k not in common]
-    rows = [[t.get(k, 0) for k in common] + [sum(t.get(k, 0) for k in rare)] for t in counts]
-    rows = [list(column) for column in zip(*[c for c in zip(*rows, strict=True) if sum(c)], strict=True)]
-    assert stats.chi2_contingency(rows).pvalue > 1e-6  # at 1e-3 one processor in some hundreds would fail
-
-
-def test_top_k_of_one_is_greedy_and_both_methods_agree(model):
-    greedy = [
-        sample_completions(model, PROMPTS, Sampling(8, top_k=1), [EOS], PAD, method) for method in ("compact", "trl")
-    ]
-    assert greedy[0] == greedy[1]
+SAMPLINGS = [Sampling(3), Sampling(3, temperature=0.7), Sampling(3, top_k=4), Sampling(3, top_p=0.8)]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("method", ["compact", "trl"])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_completions_come_as_often_as_their_probability_says(model, sampling):
+    """A chi-squared test of the first two tokens of 3,000 completions by either method, against the probabilities."""
+    prompt, wanted = [5, 6, 7], {}
+    for first, p in enumerate(warped_probabilities(model, prompt, sampling)):
+        nexts = [1.0] if first == EOS else warped_probabilities(model, [*prompt, first], sampling)
+        wanted |= {(first,) if first == EOS else (first, second): p * q for second, q in enumerate(nexts)}
+    common = [pair for pair, p in wanted.items() if p * 3000 >= 8]
+    expected = [wanted[pair] for pair in common]
+    for method in METHODS:
+        counts = Counter(tuple(found[:2]) for found in sample(model, [prompt] * 3000, sampling, method))
+        assert all(wanted[pair] > 0 for pair in counts)
+        observed = [counts[pair] for pair in common]
+        rest = [3000 - sum(observed)], [3000 * (1 - sum(expected))]
+        frequencies = [3000 * p for p in expected]
+        if rest[1][0] > 1e-3:
+            observed, frequencies = observed + rest[0], frequencies + rest[1]
+        assert stats.chisquare(observed, frequencies, sum_check=False).pvalue > 1e-6
+
+
+def warped_probabilities(model, ids, sampling):
+    """The next token's, in float64: at the temperature, of the most probable tokens that top-k or top-p leaves."""
+    p = (model(input_ids=torch.tensor([ids])).logits[0, -1].double() / sampling.temperature).softmax(-1)
+    order = p.argsort(descending=True)
+    before = p[order].cumsum(0) - p[order]
+    kept = order[(before < sampling.top_p) & (torch.arange(len(p)) < (sampling.top_k or len(p)))]
+    return (p[kept] / p[kept].sum()).new_zeros(len(p)).scatter(0, kept, p[kept] / p[kept].sum()).tolist()
+
+
+@pytest.mark.parametrize("sampling", [Sampling(10), Sampling(10, 0.7, 0.8), Sampling(10, top_k=4)])
+def test_a_completion_is_the_same_alone_in_any_batch_in_any_order_and_by_either_method(model, sampling):
+    """In float64, so that no number lies within rounding of a boundary between two tokens."""
+    model, prompts, keys = model.double(), PROMPTS * 4, name_keys(16)
+    state = torch.get_rng_state()
+    together = sample(model, prompts, sampling, keys=keys)
+    assert len(set(map(len, together))) > 1 and len(set(map(tuple, together))) > 8
+    order = list(reversed(range(16)))
+    for method, size in (("compact", 1), ("compact", 5), ("trl", 5), ("trl", 16)):
+        for batch in (order[i : i + size] for i in range(0, 16, size)):
+            found = sample(model, [prompts[i] for i in batch], sampling, method, [keys[i] for i in batch])
+            assert found == [together[i] for i in batch]
+    assert torch.equal(torch.get_rng_state(), state)
+    longer = sample(model, prompts, replace(sampling, max_new_tokens=14), keys=keys)
+    assert [ids[:10] for ids in longer] == together
+    assert sample(model, prompts, sampling, keys=name_keys(16, "other")) != together
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_top_k_of_one_is_greedy(model, method):
+    greedy = sample(model, PROMPTS, Sampling(8, temperature=0.0), method)
+    assert sample(model, PROMPTS, Sampling(8, top_k=1), method) == greedy
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("method", METHODS)
 def test_temperature_0_takes_the_most_probable_token_and_no_random_number(model, method):
     model.generation_config.update(do_sample=True, temperature=0.6, top_p=0.5, top_k=3)  # as a checkpoint can bring
-    state = torch.get_rng_state()
-    found = sample_completions(model, PROMPTS, Sampling(8, temperature=0.0, top_p=0.9), [EOS], PAD, method)
-    assert torch.equal(torch.get_rng_state(), state)
+    found = sample_completions(model, PROMPTS, [], Sampling(8, temperature=0.0, top_p=0.9), [EOS], PAD, method)
     for prompt, completion in zip(PROMPTS, found, strict=True):
         slow = []
         while len(slow) < 8 and EOS not in slow:
@@ -116,25 +151,15 @@ def test_temperature_0_takes_the_most_probable_token_and_no_random_number(model,
         assert completion == slow
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_logits_that_are_not_finite_are_named(model, temperature):
+@pytest.mark.parametrize(("temperature", "method"), [(0.0, "compact"), (1.0, "compact"), (1.0, "trl")])
+def test_logits_that_are_not_finite_are_named(model, temperature, method):
     with torch.no_grad():
         model.get_output_embeddings().weight.fill_(torch.nan)
     with pytest.raises(NonFiniteLoss, match="^the policy's logits are not finite; try a lower algo.args.learning_rate"):
-        sample_completions(model, PROMPTS, Sampling(4, temperature), [EOS], PAD)
+        sample(model, PROMPTS, Sampling(4, temperature), method)
 
 
-def test_a_checkpoints_own_repetition_penalty_is_not_applied(model):
-    plain = sample_completions(model, PROMPTS, Sampling(8, temperature=0.0), [EOS], PAD, "trl")
-    model.generation_config.repetition_penalty = 5.0
-    assert sample_completions(model, PROMPTS, Sampling(8, temperature=0.0), [EOS], PAD, "trl") == plain
-    drawn = [sample_completions(model, PROMPTS, Sampling(8, top_k=1), [EOS], PAD, m) for m in ("trl", "compact")]
-    assert drawn[0] == drawn[1] == plain
-
-
-def test_the_same_seed_gives_the_same_completions(model):
-    runs = []
-    for _ in range(2):
-        torch.manual_seed(7)
-        runs.append(sample_completions(model, PROMPTS, Sampling(8), [EOS], PAD))
-    assert runs[0] == runs[1]
+def test_a_checkpoints_own_sampling_is_not_applied(model):
+    plain = [sample(model, PROMPTS, Sampling(8, temperature), "trl") for temperature in (0.0, 1.0)]
+    model.generation_config.update(repetition_penalty=5.0, typical_p=0.1, min_p=0.9)
+    assert [sample(model, PROMPTS, Sampling(8, temperature), "trl") for temperature in (0.0, 1.0)] == plain

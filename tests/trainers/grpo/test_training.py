@@ -7,6 +7,7 @@ from trl import GRPOTrainer
 
 from rlhf_exp.models.generation import roll_out
 from rlhf_exp.models.patches import patch_position_ids
+from rlhf_exp.trainers.by_row import SamplesByRow
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
 STAGES = ["algo.curriculum.budgets=[8,16,24]", "algo.curriculum.from_steps=[0,2,4]"]
@@ -34,14 +35,17 @@ def same(weights, others):
 
 
 def trained(trainer):
-    """Built, which seeds, and trained at once: training draws from the global random state."""
+    """Built, which seeds, and trained at once: shuffling draws from the global random state."""
     trainer.train()
     return trainer
 
 
+class PlainTrainer(SamplesByRow, GRPOTrainer):
+    """TRL's own class, with the same random numbers."""
+
+
 def build_plain(parts):
-    """TRL's own class on the same parts."""
-    trainer = GRPOTrainer(
+    trainer = PlainTrainer(
         model=parts.model.path,
         reward_funcs=parts.rewards,
         args=parts.args,

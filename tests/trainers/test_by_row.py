@@ -1,0 +1,138 @@
+"""A completion in training draws by seed, rollout, row and place in its group, whichever code samples."""
+
+import inspect
+
+import pytest
+import torch
+from transformers import GenerationConfig, GenerationMixin
+from trl import GRPOTrainer, RLOOTrainer
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.draws import RowDraws, draw_by_key
+from rlhf_exp.models.generation import Sampling, sample_completions
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.models.scoring import evaluating
+from rlhf_exp.tasks import Task
+from rlhf_exp.trainers import build_trainer
+
+ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ." + " use" * i} for i in range(8)]
+SMALL = [
+    "model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1", "device=cpu",
+    "device.threads=1", "max_tokens=6", "algo.args.disable_tqdm=true", "algo.args.save_strategy=no",
+]  # fmt: skip
+ALGORITHMS = {
+    "grpo": ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
+    "rloo": ["algo=rloo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
+    "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8", "algo.args.steps_per_generation=1"],
+}
+
+
+@pytest.fixture
+def make(tmp_path):
+    def build(*overrides):
+        cfg = compose_config([*SMALL, f"output_dir={tmp_path}", *overrides])
+        source, task = resolve_model(cfg, tmp_path), Task("t", ROWS, [], None)
+        rewards = [lambda completions, **columns: [float(len(text)) for text in completions]]
+        trainer = build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg)))
+        trainer.model.double().train()  # so that no number lies within rounding of a boundary between two tokens
+        if trainer.ref_model is not None:
+            trainer.ref_model.double()
+        return trainer
+
+    return build
+
+
+def roll_out(trainer, rows):
+    """Token ids of the completions of one rollout."""
+    generated = trainer._generate
+    found = []
+    trainer._generate = lambda prompts: found.append(generated(prompts)) or found[-1]
+    trainer._generate_and_score_completions(rows)
+    trainer._generate = generated
+    return found[0][1]
+
+
+@pytest.mark.parametrize("method", ["compact", "trl"])
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_a_rollout_draws_by_seed_rollout_row_and_place_in_its_group(make, algo, method):
+    trainer = make(*ALGORITHMS[algo], f"generation={method}", "seed=3")
+    group = 1 if algo == "ppo" else 2
+    rows = [ROWS[i // group] for i in range(8)]
+    prompt_ids = trainer.processing_class([row["prompt"] for row in rows])["input_ids"]
+    seen = []
+    for rollout in range(2):
+        torch.manual_seed(5)  # is not read
+        keys = [("training", 3, rollout, row["id"], i % group) for i, row in enumerate(rows)]
+        end, pad = trainer.eos_token_ids, trainer.processing_class.pad_token_id
+        with evaluating(trainer.model):
+            wanted = [
+                sample_completions(trainer.model, [ids], [key], Sampling(6), end, pad)[0]
+                for ids, key in zip(prompt_ids, keys, strict=True)
+            ]
+        assert roll_out(trainer, rows) == wanted
+        seen += map(tuple, wanted)
+    assert len(set(seen)) == 16, "members of a group differ, and so do two rollouts of the same rows"
+
+
+def test_rollouts_that_begin_within_one_step_have_numbers_of_their_own(make):
+    """Three batches a rollout and two a step: the second rollout begins in the middle of the second step."""
+    trainer = make(
+        "algo=grpo", "algo.args.per_device_train_batch_size=2", "+algo.args.steps_per_generation=3",
+        "algo.args.gradient_accumulation_steps=2", "algo.args.num_generations=2", "algo.args.max_steps=3",
+    )  # fmt: skip
+    steps, sample = [], trainer._generate
+    trainer._generate = lambda prompts: steps.append((trainer.state.global_step, *trainer.row_keys)) or sample(prompts)
+    trainer.train()
+    assert [step for step, *_ in steps] == [0, 1]
+    assert [{key[2] for key in keys} for _, *keys in steps] == [{0}, {1}]
+    assert [key[4] for key in steps[0][1:]] == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_row_without_an_id_is_named_by_its_prompt(make):
+    trainer = make(*ALGORITHMS["grpo"])
+    roll_out(trainer, [{"prompt": row["prompt"]} for row in ROWS[:4] for _ in range(2)])
+    assert trainer.row_keys[2] == ("training", 0, 0, ROWS[1]["prompt"], 0)
+
+
+def test_a_process_names_its_share_of_the_rollout_as_one_process_would(make, monkeypatch):
+    """Groups of 2; three completions each on two processes, so that the second group is split."""
+    trainer, places = make(*ALGORITHMS["grpo"]), []
+    rollout = [ROWS[i // 2] for i in range(6)]
+    monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", lambda self, inputs: {})
+    for process in (0, 1):
+        monkeypatch.setattr(type(trainer.accelerator), "process_index", process)
+        trainer._generate_and_score_completions(rollout[3 * process : 3 * process + 3])
+        places += [key[3:] for key in trainer.row_keys]
+    assert places == [(str(i // 2), i % 2) for i in range(6)]
+
+
+def test_only_sampling_of_one_completion_per_row_takes_the_numbers():
+    for other in ({"do_sample": False}, {"num_beams": 2}):
+        config = GenerationConfig(**{"do_sample": True, "max_new_tokens": 4, **other})
+        draw_by_key(config, [("a",)])
+        assert config.watermarking_config is None
+    config = GenerationConfig(do_sample=True, max_new_tokens=4)
+    draw_by_key(config, [("a",)])
+    assert config.watermarking_config == RowDraws([("a",)], 4)
+
+
+def test_transformers_calls_a_watermark_after_all_other_processors():
+    source = inspect.getsource(GenerationMixin._get_logits_processor)
+    order = [
+        "_merge_criteria_processor_list(processors",
+        "EtaLogitsWarper(",
+        ".watermarking_config.construct_processor(",
+    ]
+    assert sorted(order, key=source.index) == order
+    assert "Warper" not in source.rpartition("construct_processor(")[2]
+
+
+@pytest.mark.parametrize("trainer", [GRPOTrainer, RLOOTrainer])
+def test_trl_samples_with_the_trainers_generation_config(trainer):
+    assert "generation_config=self.generation_config" in inspect.getsource(trainer._generate_single_turn)
+    assert list(inspect.signature(trainer._generate_and_score_completions).parameters) == ["self", "inputs"]
+    init = inspect.getsource(trainer.__init__)
+    for name in ("use_vllm", "use_transformers_continuous_batching", "num_generations", "num_generations_eval"):
+        assert f"self.{name} = " in init, name
