@@ -17,6 +17,9 @@ from rlhf_exp.models.draws import Key, draw_by_key
 class SamplesByRow:
     """Comes before a TRL trainer that samples among the bases."""
 
+    rollouts = 0
+    """How many have begun."""
+
     row_keys: list[Key]
     """One for each completion of the rollout that is being sampled on this process."""
 

@@ -35,9 +35,6 @@ class Resumable:
     meter: ComputeMeter | None = None
     """Counts what is computed, and knows the run's budget of tokens; its `watch` sets it here."""
 
-    rollouts = 0
-    """Rollouts so far; 0 for a trainer that samples none."""
-
     _staging: Path | None = None
 
     def is_over(self) -> bool:
@@ -75,28 +72,30 @@ class Resumable:
 
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
-        progress = {
-            "tokens": self._total_train_tokens,
-            "rollouts": self.rollouts,
-            "loss": self._tr_loss.item(),
-            "logged": self._globalstep_last_logged,
-            "metrics": self._metrics["train"],
-        }
-        (Path(output_dir) / PROGRESS).write_text(json.dumps(progress, default=float), encoding="utf-8")
+        (Path(output_dir) / PROGRESS).write_text(json.dumps(self._take_progress(), default=float), encoding="utf-8")
         if self._follower() is not None:
             save_model(self._follower(), str(Path(output_dir) / REFERENCE))
 
     def _load_rng_state(self, checkpoint: str) -> None:
         super()._load_rng_state(checkpoint)
         self.state.compute_steps(self.args, self.state.max_steps)  # transformers takes the saved ones
-        progress = json.loads((Path(checkpoint) / PROGRESS).read_text(encoding="utf-8"))
+        self._set_progress(json.loads((Path(checkpoint) / PROGRESS).read_text(encoding="utf-8")))
+        if self._follower() is not None:
+            load_model(self._follower(), str(Path(checkpoint) / REFERENCE))
+
+    def _take_progress(self) -> dict[str, Any]:
+        return {
+            "tokens": self._total_train_tokens,
+            "loss": self._tr_loss.item(),
+            "logged": self._globalstep_last_logged,
+            "metrics": self._metrics["train"],
+        }
+
+    def _set_progress(self, progress: dict[str, Any]) -> None:
         self._total_train_tokens = progress["tokens"]
-        self.rollouts = progress["rollouts"]
         self._tr_loss = torch.tensor(progress["loss"], device=self.args.device)
         self._globalstep_last_logged = progress["logged"]
         self._metrics["train"].update(progress["metrics"])
-        if self._follower() is not None:
-            load_model(self._follower(), str(Path(checkpoint) / REFERENCE))
 
     def _follower(self) -> nn.Module | None:
         """The reference if it follows the policy (sync_ref_model), so that it differs from the start model; or None."""
@@ -107,6 +106,13 @@ class ResumableRollouts(SamplesByRow, Resumable):
     """The same for trainers that sample: GRPO, PPO and RLOO. Their completions are drawn by row (by_row.py)."""
 
     _save_is_due = False
+
+    def _take_progress(self) -> dict[str, Any]:
+        return super()._take_progress() | {"rollouts": self.rollouts}
+
+    def _set_progress(self, progress: dict[str, Any]) -> None:
+        super()._set_progress(progress)
+        self.rollouts = progress["rollouts"]
 
     def _generate(self, prompts: list) -> tuple:
         generated = super()._generate(prompts)

@@ -31,11 +31,11 @@ def sample(make_trainer):
     """A trainer, a rollout of it, the start model in float64, and the policy moved off it."""
 
     def make(*overrides):
-        trainer = make_trainer("algo.args.beta=0", OFF_POLICY, *overrides)
+        seed = "seed=1"  # with which some completions end and others are cut off
+        trainer = make_trainer("algo.args.beta=0", OFF_POLICY, seed, *overrides)
         trainer.model.train()
         trainer.current_gradient_accumulation_steps = 1
         rows = [row for row in list(trainer.train_dataset)[:2] for _ in range(4)]
-        torch.manual_seed(3)
         batch = trainer._generate_and_score_completions(rows)
         start = copy_float64(trainer.model)
         torch.manual_seed(1)
