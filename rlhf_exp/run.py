@@ -20,6 +20,7 @@ from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import FAILED, ConfigError, name_error, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
+from rlhf_exp.evaluation.validation import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_start_model
@@ -103,7 +104,7 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
     with folder.phase("train"):
-        train(experiment, probe, signals)
+        train(experiment, probe, signals, Validation(experiment) if cfg.eval.every is not None else None)
     with folder.phase("evaluate"):
         evaluator.measure_trained_model()
 

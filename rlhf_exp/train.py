@@ -4,6 +4,7 @@ train(experiment, probe, signals)       # the trained model is then in run_dir/m
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transformers import Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
@@ -13,36 +14,51 @@ from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.callbacks.tracking import watch as track_training
+from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
 
+if TYPE_CHECKING:
+    from rlhf_exp.evaluation.validation import Validation
 
-def train(experiment: Experiment, probe: Probe | None, signals: StopSignals) -> None:
-    """Train the start model, and save the result.
+
+def train(
+    experiment: Experiment, probe: Probe | None, signals: StopSignals, validation: "Validation | None" = None
+) -> None:
+    """Train the start model, and save the result: the last policy, or with `eval.best` the best one.
 
     Raises:
         Stop: a signal asked the run to end; its checkpoint is written.
     """
     folder, trainer = experiment.folder, build_trainer(experiment)
-    meter = add_callbacks(trainer, experiment, probe, signals)
+    best = Best(folder, validation.metric, trainer.save_model) if experiment.cfg.eval.best else None
+    meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
     if signals.received:
         raise Stop(signals.received)
-    trainer.save_model(str(folder.path / "model"))
+    if best is not None and best.path is not None:
+        best.path.rename(folder.path / "model")
+    else:
+        trainer.save_model(str(folder.path / "model"))
     (folder.path / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
 
 
-def add_callbacks(trainer: Trainer, experiment: Experiment, probe: Probe | None, signals: StopSignals) -> ComputeMeter:
-    """Add this package's callbacks. The meter comes before the writer, and the writer before all others, since each
-    sees only what earlier ones have added to the logs."""
+def add_callbacks(
+    trainer: Trainer, experiment: Experiment, probe: Probe | None, signals: StopSignals,
+    validation: "Validation | None" = None, best: Best | None = None,
+) -> ComputeMeter:  # fmt: skip
+    """Add this package's callbacks. The meter and the validation come before the writer, and the writer before all
+    others, since each sees only what earlier ones have added to the logs."""
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
     track_training(trainer)
     monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
     callbacks.insert(0, MetricsWriter(experiment.folder.path, probe, monitor.every_steps, monitor.stop_on_nonfinite))
+    if validation is not None:
+        callbacks.insert(0, Validate(experiment.folder.path, validation.measure, experiment.cfg.eval.every, best))
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
     meter = ComputeMeter(experiment.cfg.train_tokens)

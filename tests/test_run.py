@@ -23,7 +23,7 @@ SMALL = [
     "device=cpu",
     "device.threads=1",
 ]
-TIMES = {"time_s", "step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
+TIMES = {"time_s", "step_time", "step_seconds", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
 
 
 def read_lines(path):

@@ -93,6 +93,8 @@ class ComputeMeter(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if "train_runtime" not in logs:
             logs["trained_tokens"] = self.counts["trained_tokens"]
+            logs["sampled_tokens"] = self.counts["completion_tokens"]
+            logs["step_seconds"] = round(self.counts["step_seconds"], 3)
 
     def count_rollout(self, prompt_ids: list[list[int]], completion_ids: list[list[int]]) -> None:
         """Count the token ids of a rollout."""

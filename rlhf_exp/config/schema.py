@@ -169,6 +169,9 @@ class Eval:
     top_p: float = within("> 0, <= 1")
     top_k: int = within(">= 0, <= 10000000")
     seed: int = within(SEED)
+    every: int | None = within(">= 1, <= 10000000")
+    every_rows: int = within(">= 1, <= 1000000")
+    best: bool
     cache_dir: str | None
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from rlhf_exp.report import columns, curves, plots
 from rlhf_exp.report.columns import list_columns, mean_over_seeds, read_start
 from rlhf_exp.report.groups import find_shared, group_runs, sort_runs
+from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.pairwise import START, describe_differences
 from rlhf_exp.report.tables import Column, duration, fill, join_notes
@@ -52,6 +53,7 @@ def describe_runs(runs: list[Run], out: Path) -> list[Block]:
         for run in runs
         if (sentence := status_sentence(run))
     ]
+    blocks += describe_learning(measured, out)
     if drawn := curves.draw_runs(groups, out):
         blocks += [Heading("Training curves"), Figures(drawn)]
     return blocks

@@ -51,6 +51,12 @@ CURVES = (
 )  # fmt: skip
 
 STACKS = (
+    Curve("validation", "On validation rows, in training: {}", {
+        "accuracy": {"validation/accuracy": ""},
+        "reward": {"validation/reward": ""},
+        "mean tokens": {"validation/mean_tokens": ""},
+        "cut off": {"validation/truncation_rate": ""},
+    }),
     Curve("optimizer", "In training: {}", {
         "loss": {"loss": ""},
         "learning rate": {"learning_rate": ""},

@@ -11,7 +11,7 @@ from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
 from rlhf_exp.report.summary import SEVERAL_NOTE, SUMMARY_HEAD, SUMMARY_NOTE, list_figures, loss_note, summary_rows
 from rlhf_exp.report.tables import Column, at, duration, fact_tables, join_notes, seconds_per_step, title
-from rlhf_exp.report.verdict import accuracy_name, status_sentence, verdict, win_sentence
+from rlhf_exp.report.verdict import accuracy_name, best_sentence, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.load import Run
 
 COSTS = (
@@ -29,6 +29,8 @@ def describe_run(run: Run, out: Path) -> list[Block]:
         blocks.append(Callout("error" if run.status == "failed" else "warning", "Not finished.", sentence))
     kind, sentence = verdict(run)
     blocks.append(Callout(kind, sentence, ""))
+    if sentence := best_sentence(run):
+        blocks.append(Text(f"Kept: {sentence}."))
     blocks += _measured(run, out)
     blocks += describe_preferences(run, out)
     blocks += [Heading("Health checks"), *_findings(run)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlhf_exp.report.summary import KL_NOTE, SUMMARY_HEAD, summary_rows
 from rlhf_exp.report.tables import duration, seconds_per_step, title
-from rlhf_exp.report.verdict import preference_sentence, status_sentence, verdict, win_sentence
+from rlhf_exp.report.verdict import best_sentence, preference_sentence, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.load import Run, load_run
 
 
@@ -33,6 +33,7 @@ def terminal_table(run_dir: Path) -> str:
         ["win rate", win_sentence(run)],
         ["preferences", preference_sentence(run) if judged else None],  # else the verdict's
         ["training", _training(run)],
+        ["kept", best_sentence(run)],
         ["time", _phases(run)],
         ["peak memory", f"{run.info['peak_memory_mb']:,.0f} MB" if run.info.get("peak_memory_mb") else None],
         ["report", str(run_dir / "report.html") if (run_dir / "report.html").exists() else None],

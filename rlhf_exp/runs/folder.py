@@ -31,7 +31,7 @@ STAGES = {
 """What a phase does; printed when it begins."""
 
 COUNTED = {"steps": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": {},
-           "peak_memory_mb": 0.0, "phase_memory_mb": {}}  # fmt: skip
+           "peak_memory_mb": 0.0, "phase_memory_mb": {}, "best": None}  # fmt: skip
 """What a new run counts from; a resumed run counts on from its record."""
 
 FIRST_KEY = '{"step":'  # of each line in metrics.jsonl

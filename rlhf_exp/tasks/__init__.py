@@ -51,6 +51,7 @@ class Task:
         eval: held-out prompts to sample on: `id`, `prompt` and the grader's columns; none of them is in `train`.
         grade: (completion, row) -> Grade; None if there are no right or wrong answers. Both the reward and the
             evaluation call it.
+        validation: prompts of the validation split, to measure on during training; empty without `eval.every`.
         pairs: held-out preference pairs, in the same form as in `train`; none of their prompts is in `train`.
         demonstrations: held-out rows of `prompt` and `completion`, for sft, like those in `train`, from the split of
             `eval`; empty if `train` is made of samples.
@@ -62,6 +63,7 @@ class Task:
     train: list[Row]
     eval: list[Row]
     grade: Callable[[str, Row], Grade] | None
+    validation: list[Row] = field(default_factory=list)
     pairs: list[Row] = field(default_factory=list)
     demonstrations: list[Row] = field(default_factory=list)
     notes: tuple[str, ...] = ()
@@ -79,7 +81,11 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     Raises:
         ConfigError: rows that are missing, broken (file and line), or too few.
     """
-    task = find_rows(cfg.task).load(cfg, tokenizer)
+    load = find_rows(cfg.task).load
+    task = load(cfg, tokenizer)
+    if cfg.eval.every is not None:
+        validation = replace(cfg.eval, split="validation", rows=cfg.eval.every_rows)
+        task = replace(task, validation=load(replace(cfg, eval=validation), tokenizer).eval)
     return replace(task, train=unpair(task.train)) if ALGORITHMS[cfg.algo.name].unpaired else task
 
 

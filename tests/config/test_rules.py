@@ -10,7 +10,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.sources import read_lines
 
 SECRET = "a secret would be saved in the run's files; use the environment variable HF_TOKEN"
-NOT_EVALUATED = "has no effect, nothing is evaluated while training; eval.* is measured before and after"
+NOT_EVALUATED = "has no effect, TRL evaluates nothing here; to measure in training use eval.every"
 
 SYNC = "+algo.args.sync_ref_model=true"
 NO_REFERENCE = "which needs no reference; use algo.args.beta=0.05"

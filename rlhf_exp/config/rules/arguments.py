@@ -8,7 +8,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import show
 
-_EVAL = "nothing is evaluated while training; eval.* is measured before and after"
+_EVAL = "TRL evaluates nothing here; to measure in training use eval.every"
 IDLE = {
     **dict.fromkeys(
         (

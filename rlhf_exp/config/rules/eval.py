@@ -1,0 +1,20 @@
+"""Refuses measurements in training that could not be made, or would choose on the rows that they report."""
+
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Config
+
+
+def check_eval(cfg: Config) -> list[str]:
+    """Whether `eval.every` has completions to measure, and `eval.best` something to choose by on other rows."""
+    wanted, problems = cfg.eval, []
+    if wanted.every is not None and ALGORITHMS[cfg.algo.name].scores:
+        problems.append(f"eval.every={wanted.every}: measures completions; algo={cfg.algo.name} trains no policy")
+    if not wanted.best:
+        return problems
+    if wanted.every is None:
+        problems.append("eval.best=true: chooses among the measurements of eval.every; set that to a number of steps")
+    if wanted.split == "validation":
+        problems.append("eval.best=true: chooses on the validation rows; use eval.split=test to measure on others")
+    if not (cfg.task.graded or cfg.reward.weights):
+        problems.append(f"eval.best=true: task={cfg.task.name} has no grader, and reward=none no reward to choose by")
+    return problems

@@ -1,0 +1,104 @@
+"""Measurements on validation rows in the metrics, and the best policy that is kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import TrainerControl, TrainerState
+
+from rlhf_exp.callbacks.metrics import MetricsWriter
+from rlhf_exp.callbacks.validation import Best, Validate
+from rlhf_exp.runs.folder import RunFolder
+
+METRIC = "validation/accuracy"
+
+
+class Trainer:
+    """Takes steps, and calls the callbacks as transformers does. The policy is the number of the step."""
+
+    def __init__(self, folder, figures, every, best=False, step=0, steps=10, spent_at=None):
+        self.folder, self.state, self.spent_at = folder, TrainerState(global_step=step, max_steps=steps), spent_at
+        self.best = Best(folder, METRIC, self.save) if best else None
+        validate = Validate(folder.path, lambda step: {METRIC: figures[step]}, every, self.best)
+        self.callbacks = [validate, MetricsWriter(folder.path, None, every_steps=1)]
+
+    def save(self, path):
+        Path(path).mkdir()
+        (Path(path) / "step").write_text(str(self.state.global_step))
+
+    def call(self, event, control, **kwargs):
+        for callback in self.callbacks:
+            getattr(callback, event)(None, self.state, control, model=self.state.global_step, **kwargs)
+
+    def train(self, until=None, logging_steps=1):
+        control = TrainerControl()
+        self.call("on_train_begin", control)
+        self.call("on_epoch_begin", control)
+        while self.state.global_step < (until or self.state.max_steps) and not control.should_training_stop:
+            self.state.global_step += 1
+            control.should_log = self.state.global_step % logging_steps == 0
+            control.should_training_stop = self.state.global_step == self.spent_at
+            self.call("on_step_end", control)
+            if control.should_log:
+                self.call("on_log", control, logs={"loss": 0.5})
+        self.call("on_log", control, logs={"train_runtime": 1.0})
+        return self
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder.create(tmp_path / "run", {})
+
+
+def read(folder):
+    rows = [json.loads(line) for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
+    return {row["step"]: row[METRIC] for row in rows if METRIC in row}
+
+
+def kept(folder):
+    return {path.name: (path / "step").read_text() for path in folder.path.glob("*best*")}
+
+
+def test_the_start_every_nth_and_the_last_step_are_measured_whatever_is_logged(folder):
+    figures = {step: step / 100 for step in range(11)}
+    Trainer(folder, figures, every=4).train(logging_steps=3)
+    assert read(folder) == {step: step / 100 for step in (0, 4, 8, 10)}
+
+
+def test_the_end_of_the_tokens_is_measured_too(folder):
+    Trainer(folder, dict.fromkeys(range(11), 0.5), every=4, spent_at=5).train()
+    assert list(read(folder)) == [0, 4, 5]
+
+
+def test_the_best_policy_is_kept_and_of_equal_ones_the_first(folder):
+    figures = {0: 0.1, 2: 0.3, 4: 0.2, 6: 0.4, 8: 0.4, 10: 0.3}
+    trainer = Trainer(folder, figures, every=2, best=True).train()
+    assert kept(folder) == {"best-6": "6"} and trainer.best.path == folder.path / "best-6"
+    assert json.loads((folder.path / "run.json").read_text())["best"] == {"step": 6, "metric": METRIC, "value": 0.4}
+
+
+def test_a_resumed_run_continues_to_compare(folder):
+    figures = {0: 0.1, 2: 0.3, 4: 0.2, 6: 0.25, 8: 0.35, 10: 0.3}
+    Trainer(folder, figures, every=2, best=True).train(until=5)
+    again = RunFolder.create(folder.path, {})
+    Trainer(again, figures, every=2, best=True, step=5).train(until=7)
+    assert kept(again) == {"best-2": "2"}
+    once_more = RunFolder.create(folder.path, {})
+    Trainer(once_more, figures, every=2, best=True, step=3).train()  # from an earlier checkpoint
+    assert kept(once_more) == {"best-8": "8"}
+    assert read(once_more) == figures
+
+
+def test_a_save_that_fails_leaves_the_one_before(folder):
+    trainer = Trainer(folder, {0: 0.1, 2: 0.3}, every=2, best=True, steps=2)
+
+    def fail(path):
+        Path(path).mkdir()
+        if trainer.state.global_step:
+            raise OSError("no space left")
+        (Path(path) / "step").write_text("0")
+
+    trainer.best._save = fail
+    with pytest.raises(OSError, match="no space left"):
+        trainer.train()
+    assert trainer.best.path == folder.path / "best-0"
