@@ -20,6 +20,8 @@ def bare_machine(monkeypatch, tmp_path):
     for name in NAMES:
         monkeypatch.setenv(name, "")  # so that monkeypatch restores what `track` writes
         monkeypatch.delenv(name)
+    monkeypatch.setenv("WANDB_X_SERVICE_WAIT", "300")  # seconds; W&B's own 30 are too few on a busy machine
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "300")
 
 
 def mode(*overrides):
