@@ -112,7 +112,7 @@ class ResumableRollouts(SamplesByRow, Resumable):
 
     def _set_progress(self, progress: dict[str, Any]) -> None:
         super()._set_progress(progress)
-        self.rollouts = progress["rollouts"]
+        self.rollouts = progress.get("rollouts", 0)  # a checkpoint of an earlier version has no such streams behind it
 
     def _generate(self, prompts: list) -> tuple:
         generated = super()._generate(prompts)
