@@ -7,16 +7,18 @@ folder. Nothing here, in cli/ or in config/ imports an ML library before all che
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import hydra
+from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import env_override
 from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -25,24 +27,16 @@ from rlhf_exp.cli.explain import explain
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.cli.job import run_job
 from rlhf_exp.cli.subcommand import run_command
-from rlhf_exp.cli.sweep import list_jobs, refuse_jobs, report_study
+from rlhf_exp.cli.sweep import begin_sweep, report_study
+from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.overrides import check_overrides
-from rlhf_exp.errors import SIGNALLED, ConfigError, say
-from rlhf_exp.runs.lock import make_new_once
-from rlhf_exp.runs.stopping import Stop
+from rlhf_exp.errors import FAILED, ConfigError, say
+from rlhf_exp.runs.lock import make_new
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user asks for Hydra's traceback
 SETS_MODE = ("hydra.mode", "hydra.searchpath", "hydra/", "hydra=", "experiment")
-
-
-class SweepRefused(BaseException):
-    """A job of the sweep cannot run, so none is started. Not an Exception, after which Hydra would call the next
-    job."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
 
 
 def main() -> int:
@@ -59,52 +53,62 @@ def _work(arguments: list[str]) -> int:
 
 
 def _run_jobs(overrides: list[str]) -> int:
-    """Call Hydra, which composes one job or many and calls `job` for each."""
+    """Call Hydra, which composes one job or many and calls `job` for each, perhaps in other processes."""
     register_resolvers()
-    make_new_once.cache_clear()
-    OmegaConf.register_new_resolver("rlhf_exp.new_folder", make_new_once, replace=True)
+    # Cached with the config, since it is asked for the name again with every job.
+    OmegaConf.register_new_resolver("rlhf_exp.new_folder", lambda name: str(make_new(Path(name))), use_cache=True,
+                                    replace=True)  # fmt: skip
     statuses: list[int] = []
-    studies: set[str] = set()
-    jobs: list[list[str]] = []
+    jobs: Jobs | None = None
 
     def job(cfg: DictConfig) -> int:
         settings = HydraConfig.get()
-        if settings.mode == RunMode.MULTIRUN and not statuses:
-            jobs.extend(list_jobs())
-        if settings.mode == RunMode.MULTIRUN and not cfg.dry_run:
-            if not statuses:
-                _check_sweep(jobs)
-            studies.add(settings.sweep.dir)
-        statuses.append(run_job(cfg, settings, len(jobs)))
-        if statuses[-1] > SIGNALLED:  # Ctrl-C ends the sweep, not only its job
-            raise Stop(statuses[-1] - SIGNALLED)
-        return statuses[-1]
+        if jobs is None:
+            statuses.append(run_job(cfg, settings))
+            return statuses[0]
+        return jobs.run(settings.job.num, lambda: run_job(cfg, settings, jobs.total))
 
-    try:
-        with env_override({"HYDRA_FULL_ERROR": "1"}):  # raise to us: Hydra's own report is long, its status 1
-            hydra.main(config_path=str(ROOT / "conf"), config_name="config", version_base="1.3")(job)()
-    except SweepRefused as refused:
-        raise ConfigError(refused.problems) from None
-    except SystemExit as done:  # after --hydra-help
-        return done.code
-    except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
-        if TRACED:
-            raise
-        raise ConfigError([explain(error, overrides)]) from None
+    def begin(config: DictConfig) -> None:
+        nonlocal jobs
+        jobs = stack.enter_context(begin_sweep(config))
+
+    with ExitStack() as stack:
+        try:
+            with _call_before_sweep(begin), env_override({"HYDRA_FULL_ERROR": "1"}):  # raise: Hydra's report is long
+                hydra.main(config_path=str(ROOT / "conf"), config_name="config", version_base="1.3")(job)()
+        except SystemExit as done:  # after --hydra-help
+            return done.code
+        except BrokenProcessPool:
+            say("the process of a job has died (out of memory?), and those of the other jobs were ended")
+            statuses.append(FAILED)
+        except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+            if TRACED:
+                raise
+            raise ConfigError([explain(error, overrides)]) from None
+        statuses += jobs.end() if jobs else []
     bad = [status for status in statuses if status]
     if bad and len(statuses) > 1:
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
-    for folder in studies:
-        report_study(Path(folder))
+    if jobs and not jobs.dry_run:
+        report_study(jobs.folder.parent)
     return min(bad, default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 
-def _check_sweep(jobs: list[list[str]]) -> None:
-    """Check every job before the first starts. Prints a line, since importing TRL takes seconds."""
-    if jobs:
-        print(f"checking {len(jobs)} jobs", flush=True)
-    if problems := refuse_jobs(jobs):
-        raise SweepRefused([*problems, f"none of {len(jobs)} jobs was started"])
+@contextmanager
+def _call_before_sweep(begin: Callable[[DictConfig], None]) -> Iterator[None]:
+    """Have Hydra call `begin` with the config of a sweep before it launches the jobs, in this process, as it calls
+    the callbacks that a config names by import paths."""
+    notify = Callbacks.on_multirun_start
+
+    def start(callbacks: Callbacks, config: DictConfig, **kwargs: Any) -> None:
+        notify(callbacks, config, **kwargs)
+        begin(config)
+
+    Callbacks.on_multirun_start = start
+    try:
+        yield
+    finally:
+        Callbacks.on_multirun_start = notify
 
 
 @contextmanager

@@ -23,6 +23,7 @@ Examples:
   python -m rlhf_exp algo=grpo task=countdown
   python -m rlhf_exp loss_type=dr_grpo max_tokens=64 dry_run=true
   python -m rlhf_exp -m loss_type=grpo,dr_grpo max_tokens=32,64,96
+  python -m rlhf_exp -m seed=0,1,2,3 hydra/launcher=joblib    # as many at once as there are cores
   python -m rlhf_exp +reward.weights.process=0.2
   python -m rlhf_exp +reward.functions.short=FILE.py:short +reward.weights.short=0.5    # your own function
   python -m rlhf_exp algo=dpo task=countdown

@@ -44,7 +44,8 @@ def run_command(
     if {"-h", "--help"} & set(arguments):
         print(usage(), end="")
         return flush(0)
-    _keep_bars_out_of_logs()
+    if not sys.stderr.isatty():  # a log would keep every redraw
+        hide_bars()
     return flush(guard(lambda: work(arguments), command))
 
 
@@ -115,6 +116,12 @@ def is_full(folder: Path, error: BaseException) -> bool:
         return False
 
 
+def hide_bars() -> None:
+    """Draw no progress bars, here and in processes started later. tqdm and datasets read this as they are imported."""
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+
+
 def flush(status: int) -> int:
     """The exit status after flushing stdout; a failure if that cannot be written, such as to a full disk."""
     try:
@@ -124,14 +131,6 @@ def flush(status: int) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try again when it exits
         return status or FAILED
     return status
-
-
-def _keep_bars_out_of_logs() -> None:
-    """Draw progress bars only on a terminal: a log would keep every redraw. tqdm and datasets read this as they are
-    imported."""
-    if not sys.stderr.isatty():
-        os.environ.setdefault("TQDM_DISABLE", "1")
-        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 
 
 def _keep_traceback(error: BaseException, folder: Path) -> str:

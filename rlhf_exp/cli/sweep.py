@@ -1,24 +1,29 @@
 """Lists and checks the jobs of a sweep before the first of them starts, and names their folders.
 
-jobs = list_jobs()                      # inside the first job that Hydra calls: the overrides of every job
-refuse_jobs(jobs)                       # the problems of all, a line each; [] if every job may run
+with begin_sweep(config) as jobs:       # the config with which Hydra begins the sweep; refuses it if one job is bad
+    jobs.run(3, work)                   # Hydra's launcher calls it for each job
 
 Hydra composes each job only when its turn comes, so without this check a mistake in the last job would show only after
 all others have run.
 """
 
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
+from rlhf_exp.cli.subcommand import hide_bars
+from rlhf_exp.cli.workers import Jobs, share_cores
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
@@ -29,10 +34,34 @@ SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 MOST_LETTERS = 100  # in the name of a job's folder; a longer one is shortened and ends with a hash
 
 
-def list_jobs() -> list[list[str]]:
-    """The overrides of every job of the running sweep, in Hydra's order; empty if its sweeper chooses them one after
-    the other (optuna)."""
-    sweeper = HydraConfig.get().sweeper
+@contextmanager
+def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
+    """Check every job before the first starts, and choose how many run at once.
+
+    Raises:
+        ConfigError: the problems of all jobs, a line each; none was started.
+    """
+    listed = list_jobs(config)
+    first = compose_job(config, listed[0]) if listed else config
+    parallel = share_cores(config.hydra.launcher, len(listed), first.device.use_cpu)
+    if parallel:
+        hide_bars()
+    if listed and not first.dry_run:
+        print(f"checking {len(listed)} jobs", flush=True)  # importing TRL takes seconds
+        if problems := refuse_jobs(config, listed):
+            raise ConfigError([*problems, f"none of {len(listed)} jobs was started"])
+    folder = Path(config.hydra.sweep.dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".jobs_", dir=folder) as statuses:
+        jobs = Jobs(list(sys.argv), Path(statuses), len(listed), first.dry_run)
+        with jobs.pass_on_signals() if parallel else nullcontext():
+            yield jobs
+
+
+def list_jobs(config: DictConfig) -> list[list[str]]:
+    """The overrides of every job of a sweep, in Hydra's order; empty if its sweeper chooses them one after the other
+    (optuna)."""
+    sweeper = config.hydra.sweeper
     if sweeper._target_ != SWEEPER:
         return []
     swept = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
@@ -40,13 +69,18 @@ def list_jobs() -> list[list[str]]:
     return BasicSweeper.split_arguments(_parse([*swept, *typed]), max_batch_size=None)[0]
 
 
-def refuse_jobs(jobs: list[list[str]]) -> list[str]:
+def compose_job(config: DictConfig, overrides: list[str]) -> DictConfig:
+    """A job's config, Hydra's part included, as Hydra itself will compose it."""
+    return GlobalHydra.instance().config_loader().load_sweep_config(config, overrides)
+
+
+def refuse_jobs(config: DictConfig, jobs: list[list[str]]) -> list[str]:
     """Compose each job as Hydra will, and check it as `run_job` will, except for its weights; returns the problems with
     their jobs. A problem of all jobs is listed once."""
     found: dict[str, list[int]] = {}
     folders: dict[str, int] = {}
     for number, overrides in enumerate(jobs):
-        for problem in _check_job(number, overrides, folders):
+        for problem in _check_job(compose_job(config, overrides), number, overrides, folders):
             found.setdefault(problem, []).append(number)
     lines: list[tuple[int, str]] = []
     for problem, numbers in found.items():
@@ -105,10 +139,9 @@ def _parse(overrides: list[str]) -> list[Override]:
     return OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(overrides)
 
 
-def _check_job(number: int, overrides: list[str], folders: dict[str, int]) -> list[str]:
+def _check_job(job: DictConfig, number: int, overrides: list[str], folders: dict[str, int]) -> list[str]:
     from rlhf_exp.config.trl_args import build_args
 
-    job = GlobalHydra.instance().config_loader().load_sweep_config(HydraConfig.instance().cfg, overrides)
     with open_dict(job):
         job.hydra.job.num = number
         settings = job.pop("hydra")

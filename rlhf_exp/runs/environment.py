@@ -14,9 +14,10 @@ PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "h
 
 
 def read_command() -> str:
-    """The command line of this process, with the module that was started by `python -m`."""
+    """The command line of this process, with the module that was started by `python -m`; in a launcher's process, whose
+    module is another, the command line of the sweep."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    module = spec.name.removesuffix(".__main__") if spec else "rlhf_exp"
+    module = spec.name.removesuffix(".__main__") if spec and spec.name.startswith("rlhf_exp") else "rlhf_exp"
     return " ".join([Path(sys.executable).name, "-m", module, *sys.argv[1:]])
 
 

@@ -18,7 +18,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -75,12 +74,6 @@ def make_new(path: Path) -> Path:
             folder.mkdir()
             return folder
     raise AssertionError
-
-
-@cache
-def make_new_once(name: str) -> str:
-    """`make_new` for a sweep, whose config asks for the name again with every job."""
-    return str(make_new(Path(name)))
 
 
 def find_owner(folder: Path) -> str | None:

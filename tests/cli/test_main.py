@@ -22,6 +22,7 @@ from rlhf_exp.runs.checkpoints import staged
 
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
 STUDIES += " countdown_qwen3_loss_x_tokens_tiny"
+HERE = "hydra/launcher=basic"  # all jobs of a study in this process, where there are stand-ins
 LOSSES = ", ".join(sorted({*ALGORITHMS, *(file.stem for file in (ROOT / "conf" / "loss_type").glob("*.yaml"))}))
 
 
@@ -213,7 +214,16 @@ def leave_checkpoint(folder):
 
 
 def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command, runs):
-    study = ("-cd", "sweeps", "-cn", "compare", "seed=0,1", "experiment=compare_ppo,compare_grpo", "output_dir=there")
+    study = (
+        "-cd",
+        "sweeps",
+        "-cn",
+        "compare",
+        "seed=0,1",
+        "experiment=compare_ppo,compare_grpo",
+        "output_dir=there",
+        HERE,
+    )
     assert command(*study) == (0, [])
     assert [folder.name for _, folder in runs] == [
         "seed-0_compare_ppo", "seed-0_compare_grpo", "seed-1_compare_ppo", "seed-1_compare_grpo",
@@ -351,7 +361,7 @@ def test_the_jobs_that_are_checked_are_those_that_hydra_runs(command, runs, monk
         ("-m", "loss_type=grpo,dr_grpo", "max_tokens=range(32,64,16)", "output_dir=there"),
         ("-m", "experiment=compare_ppo,compare_grpo", "output_dir=other"),
         ("-m", "seed=choice(0,1)", "+algo.args.delta=2.0", "hydra.sweeper.max_batch_size=1", "output_dir=batches"),
-        ("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0,3", "max_tokens=32", "output_dir=study"),
+        ("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0,3", "max_tokens=32", "output_dir=study", HERE),
     ]
     for arguments, number in zip(sweeps, (4, 2, 2, 4), strict=True):
         checked.clear()
@@ -374,7 +384,7 @@ def test_each_job_says_which_of_how_many_it_is(command_line, runs, tmp_path):
 
 
 def test_a_study_runs_by_name_from_any_folder(command, runs):
-    status, _ = command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0")
+    status, _ = command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", HERE)
     assert status == 0
     assert {(cfg.algo.args["loss_type"], cfg.max_tokens) for cfg, _ in runs} == {
         (loss, budget) for loss in ("grpo", "dr_grpo") for budget in (32, 64, 96)
@@ -391,7 +401,7 @@ def test_a_path_among_the_overrides_makes_no_folders_of_its_own(command, runs):
 
 
 def test_flags_may_stand_before_and_after_the_overrides(command, runs):
-    assert command("seed=0", "output_dir=there", "-cd", "sweeps", "-cn", "countdown_loss_x_tokens")[0] == 0
+    assert command("seed=0", HERE, "output_dir=there", "-cd", "sweeps", "-cn", "countdown_loss_x_tokens")[0] == 0
     assert len(runs) == 6
 
 
@@ -468,7 +478,7 @@ def test_resume_refuses_other_settings_and_leaves_those_of_the_run(command, runs
 
 
 def test_resume_of_a_study_s_job_is_one_run(command, runs):
-    command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "output_dir=there")
+    command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "output_dir=there", HERE)
     folder = runs[4][1]
     (folder / "run.json").write_text("{}")
     leave_checkpoint(folder)

@@ -63,7 +63,7 @@ def test_the_defaults_are_the_main_job():
 def test_a_study_uses_the_main_config_as_its_base():
     register_resolvers()
     with initialize_config_dir(str(ROOT / "sweeps"), version_base="1.3"):
-        overrides = [f"hydra.searchpath=[file://{CONF}]"]
+        overrides = [f"hydra.searchpath=[file://{CONF}]", "hydra/launcher=basic"]
         cfg = compose("countdown_loss_x_tokens", overrides, return_hydra_config=True)
     assert cfg.algo.name == "grpo"
     assert dict(cfg.hydra.sweeper.params) == {

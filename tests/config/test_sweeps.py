@@ -3,9 +3,11 @@
 import pytest
 from hydra import compose, initialize_config_dir
 
+from rlhf_exp.cli.workers import ALL, JOBLIB
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import parse, register_resolvers
 
+STUDIES = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
 METHODS = {
     "compare_sft": ("sft", "nll"),
     "compare_rejection_sampling": ("sft", "nll"),
@@ -19,16 +21,25 @@ METHODS = {
 def compose_job(study, *overrides, hydra=False):
     register_resolvers()
     with initialize_config_dir(str(ROOT / "sweeps"), version_base="1.3"):
-        search = [f"hydra.searchpath=[file://{ROOT / 'conf'}]"]
+        search = [f"hydra.searchpath=[file://{ROOT / 'conf'}]", "hydra/launcher=basic"]
         return compose(study, [*search, *overrides], return_hydra_config=hydra)
 
 
-@pytest.mark.parametrize("study", sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml")))
+@pytest.mark.parametrize("study", STUDIES)
 def test_a_study_has_a_fixed_folder_and_runs_nothing_twice(study):
     cfg = compose_job(study, hydra=True)
     assert cfg.hydra.sweep.dir == f"outputs/{study}"
     assert cfg.skip_finished is True
     assert cfg.hydra.sweeper.params["seed"] == "0,1,2"
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_runs_as_many_jobs_at_once_as_joblib_finds_cores(study):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    register_resolvers()
+    with initialize_config_dir(str(ROOT / "sweeps"), version_base="1.3"):
+        cfg = compose(study, [f"hydra.searchpath=[file://{ROOT / 'conf'}]"], return_hydra_config=True)
+    assert (cfg.hydra.launcher._target_, cfg.hydra.launcher.n_jobs) == (JOBLIB, ALL)
 
 
 def test_the_comparison_has_every_method_at_equal_tokens_measured_alike():

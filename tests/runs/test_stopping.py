@@ -169,7 +169,8 @@ def test_a_job_of_a_sweep_starts_anew_as_one_run(start):
 
 
 def test_a_job_of_a_study_that_skips_nothing_starts_anew_as_one_run(start):
-    again = start("-cd", "sweeps", "-cn", "compare", "seed=0", "skip_finished=false", "output_dir=there", "device=cpu")
+    study = ("-cd", "sweeps", "-cn", "compare", "hydra/launcher=basic")
+    again = start(*study, "seed=0", "skip_finished=false", "output_dir=there", "device=cpu")
     assert re.fullmatch(
         r"--config-dir=\S+/sweeps --config-name=compare hydra.mode=RUN seed=0 experiment=compare_sft"
         r" skip_finished=false device=cpu output_dir=there/00_seed-0_compare_sft",

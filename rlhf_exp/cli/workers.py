@@ -1,0 +1,190 @@
+"""Runs the jobs of a sweep in several processes at once, with `hydra/launcher=joblib`.
+
+    jobs = Jobs(list(sys.argv), folder, total=12, dry_run=False)
+    with jobs.pass_on_signals():
+        ...                      # in the process of a job, which gets a copy of `jobs`: jobs.run(3, work)
+    jobs.end()                   # the jobs' exit statuses
+
+Files in `folder` say which process runs which job, and how each job has ended.
+"""
+
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from omegaconf import DictConfig
+
+from rlhf_exp.errors import SIGNALLED
+from rlhf_exp.runs.folder import write_json, write_text
+from rlhf_exp.runs.stopping import AGAIN, ECHO_S, SIGNALS, Stop, StopSignals
+
+JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
+ALL = -1
+"""joblib's default of `hydra.launcher.n_jobs`."""
+STOP = "stop"
+PATIENCE = 2
+"""Signals that are passed on to the jobs; the next one ends their processes at once."""
+
+
+def share_cores(launcher: DictConfig, jobs: int, use_cpu: bool) -> bool:
+    """Choose how many jobs joblib's launcher runs at once, unless the user has; returns whether it is several.
+
+    That is one per core that this process may use, and on a GPU one, since two would compete for its memory. joblib
+    divides the cores among the processes (OMP_NUM_THREADS), so that each has one thread.
+
+    Args:
+        launcher: `hydra.launcher`, which is changed.
+        jobs: the number of jobs, 0 if not known.
+    """
+    if launcher._target_ != JOBLIB:
+        return False
+    from joblib import cpu_count, effective_n_jobs
+
+    if launcher.n_jobs == ALL:
+        cores = cpu_count() if use_cpu else 1
+        launcher.n_jobs = min(cores, jobs or cores)
+    launcher.batch_size = "1"  # after jobs that end at once, "auto" gives a process several in one go
+    return effective_n_jobs(launcher.n_jobs) > 1
+
+
+@dataclass
+class Jobs:
+    """The jobs of one sweep: the command line, which their processes lack, the folder in which they note how they have
+    ended, and their number (0 if not known)."""
+
+    argv: list[str]
+    folder: Path
+    total: int
+    dry_run: bool
+    pid: int = field(default_factory=os.getpid)
+
+    def run(self, number: int, work: Callable[[], int]) -> int:
+        """Do the work of job `number`, counted from 0, and keep its exit status.
+
+        Raises:
+            Stop: a signal has ended the job, and the sweep runs in this process; elsewhere no further job is started.
+        """
+        if os.getpid() == self.pid:
+            status = work()
+        else:
+            status = self._run_here(number, work)
+        write_json(self.folder / f"{number}.json", {"status": status})
+        if status > SIGNALLED:
+            write_text(self.folder / STOP, str(status - SIGNALLED))
+            if os.getpid() == self.pid:
+                raise Stop(status - SIGNALLED)
+        return status
+
+    def end(self) -> list[int]:
+        """The exit status of each job that has ended.
+
+        Raises:
+            Stop: a signal has ended jobs, and so the sweep.
+        """
+        if number := self._stopped_by():
+            raise Stop(number)
+        return [job["status"] for job in self._read() if "status" in job]
+
+    @contextmanager
+    def pass_on_signals(self) -> Iterator[None]:
+        """Pass signals on to the running jobs inside the `with`, since only a terminal sends them to all processes."""
+        relay = Relay(self)
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        for number, handler in before.items():
+            if handler != signal.SIG_IGN:
+                signal.signal(number, relay.handle)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def stop(self, number: int) -> int:
+        """Send a signal to the running jobs, and start no other; returns how many are running."""
+        write_text(self.folder / STOP, str(number))
+        running = [job["pid"] for job in self._read() if "pid" in job]
+        for pid in running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return len(running)
+
+    def _run_here(self, number: int, work: Callable[[], int]) -> int:
+        """`run` in a process of the launcher, which goes on to the next job after this one."""
+        sys.argv[:] = self.argv
+        _prefix_lines(f"[{number + 1}/{self.total}] " if self.total else f"[{number + 1}] ")
+        for name in SIGNALS:
+            if signal.getsignal(name) != signal.SIG_IGN:
+                signal.signal(name, _ignore)  # between two jobs: an ended process ends all others too
+        with StopSignals() as signals:
+            try:
+                write_json(self.folder / f"{number}.json", {"pid": os.getpid()})
+                return SIGNALLED + self._stopped_by() if self._stopped_by() else work()
+            except KeyboardInterrupt:
+                return SIGNALLED + (signals.received or signal.SIGINT)
+
+    def _stopped_by(self) -> int:
+        """The signal that ends the sweep; 0 if there was none."""
+        path = self.folder / STOP
+        return int(path.read_text()) if path.exists() else 0
+
+    def _read(self) -> list[dict[str, int]]:
+        return [json.loads(path.read_text(encoding="utf-8")) for path in self.folder.glob("[0-9]*.json")]
+
+
+class Relay:
+    """Handles signals while jobs run in other processes, and waits for them to end."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._times, self._since = 0, 0.0
+
+    def handle(self, number: int, frame: Any) -> None:
+        now = time.monotonic()
+        if self._times and (number not in AGAIN or now - self._since < ECHO_S):
+            return
+        self._times, self._since = self._times + 1, now
+        if self._times > PATIENCE:
+            raise Stop(number)
+        running = self._jobs.stop(number)
+        with suppress(OSError):  # `print` may not be called here, and the terminal may be gone
+            os.write(2, f"\n{signal.Signals(number).name}: waits for {running} running jobs to stop\n".encode())
+
+
+class Prefixed(io.TextIOBase):
+    """A stream that writes whole lines, each after the same prefix; empty lines are left out."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.prefix = ""
+        self._stream, self._rest = stream, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        if whole := "".join(f"{self.prefix}{line}\n" for line in lines if line.strip()):
+            self._stream.write(whole)
+            self._stream.flush()  # one write, so that lines of other processes are not within it
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+
+def _prefix_lines(prefix: str) -> None:
+    """Set the prefix of this process's output. The streams stay the same ones: loggers keep them from job to job."""
+    if not isinstance(sys.stdout, Prefixed):
+        sys.stdout, sys.stderr = Prefixed(sys.stdout), Prefixed(sys.stderr)
+    sys.stdout.prefix = sys.stderr.prefix = prefix
+
+
+def _ignore(number: int, frame: Any) -> None:
+    """A handler, since StopSignals leaves a signal alone that is ignored by SIG_IGN."""

@@ -1,0 +1,166 @@
+"""A sweep in several processes, with joblib's launcher: real processes, whose jobs are stand-ins."""
+
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp import __main__
+from rlhf_exp.cli import sweep
+from rlhf_exp.cli.sweep import name_job, place_job
+from rlhf_exp.cli.workers import ALL, JOBLIB, Jobs, Prefixed, Relay, share_cores
+from rlhf_exp.runs.stopping import ECHO_S, Stop
+
+joblib = pytest.importorskip("joblib")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_processes_left():
+    yield
+    joblib.externals.loky.get_reusable_executor().shutdown(kill_workers=True)
+
+
+@pytest.fixture
+def start(command_line, monkeypatch, tmp_path):
+    """Start a sweep of four jobs in two processes, `work(cfg, settings, jobs)` standing in for each."""
+    monkeypatch.setattr(sweep, "refuse_jobs", lambda config, jobs: [])
+
+    def call(work, folder=f"output_dir={tmp_path}"):
+        monkeypatch.setattr(__main__, "run_job", work)
+        launcher = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+        return command_line("-m", "seed=0,1,2,3", *launcher, folder, cwd=tmp_path)
+
+    return call
+
+
+def test_each_job_knows_its_name_folder_and_command_and_the_first_process_its_status(start, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    def work(cfg, settings, jobs):
+        place_job(cfg, settings)
+        name = name_job(settings.job.num, jobs, settings.overrides.task)
+        facts = [name, cfg.output_dir, os.getpid(), os.environ["OMP_NUM_THREADS"], sys.argv[1:], sys.stdout.prefix]
+        (tmp_path / f"seed_{cfg.seed}.txt").write_text(json.dumps(facts))
+        time.sleep(0.2)
+        return 2 if cfg.seed == 1 else 0
+
+    done = start(work)
+    assert (done.returncode, done.stderr) == (2, "rlhf_exp: 1 of 4 jobs did not succeed\n")
+    facts = [json.loads((tmp_path / f"seed_{seed}.txt").read_text()) for seed in range(4)]
+    for seed, (name, folder, _, threads, argv, prefix) in enumerate(facts):
+        assert name == f"job {seed + 1} of 4 (seed={seed} output_dir={tmp_path})"
+        assert folder == f"{tmp_path}/0{seed}_seed-{seed}"
+        assert (argv[:2], prefix) == (["-m", "seed=0,1,2,3"], f"[{seed + 1}/4] ")
+        assert int(threads) == max(1, joblib.cpu_count() // 2)
+    pids = {fact[2] for fact in facts}
+    assert len(pids) == 2 and os.getpid() not in pids
+    assert not list(tmp_path.glob(".jobs_*"))
+
+
+def test_a_sweep_without_a_name_has_one_folder_in_all_its_processes(start, tmp_path):
+    def work(cfg, settings, jobs):
+        Path(settings.sweep.dir, f"seed_{cfg.seed}.txt").touch()
+        return 0
+
+    assert start(work, f"hydra.sweep.dir=${{rlhf_exp.new_folder:{tmp_path}/made}}").returncode == 0
+    assert [path.name for path in tmp_path.glob("made*")] == ["made"]
+    assert len(list(tmp_path.glob("made/seed_*.txt"))) == 4
+
+
+def test_a_signal_to_the_first_process_stops_all_jobs_and_starts_no_other(start, tmp_path):
+    def work(cfg, settings, jobs):
+        (tmp_path / f"seed_{cfg.seed}.txt").touch()
+        try:
+            time.sleep(60)
+        finally:
+            (tmp_path / f"saved_{cfg.seed}.txt").touch()
+        return 0
+
+    def interrupt():
+        while len(list(tmp_path.glob("seed_*.txt"))) < 2:
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    done = start(work)
+    thread.join()
+    assert done.returncode == 143
+    assert sorted(path.name for path in tmp_path.glob("*.txt")) == [
+        "saved_0.txt", "saved_1.txt", "seed_0.txt", "seed_1.txt",
+    ]  # fmt: skip
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_signal_to_one_job_starts_no_other(start, tmp_path):
+    def work(cfg, settings, jobs):
+        (tmp_path / f"seed_{cfg.seed}.txt").touch()
+        if cfg.seed == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        return 0
+
+    assert start(work).returncode == 130
+    assert {path.name for path in tmp_path.glob("*.txt")} <= {"seed_0.txt", "seed_1.txt"}
+
+
+def test_the_death_of_a_process_is_one_line_and_status_1(start):
+    done = start(lambda cfg, settings, jobs: os.kill(os.getpid(), signal.SIGKILL))
+    assert done.returncode == 1
+    line = "rlhf_exp: the process of a job has died (out of memory?), and those of the other jobs were ended"
+    assert line in done.stderr.splitlines()
+
+
+def test_the_second_signal_is_passed_on_and_the_third_ends_the_wait(tmp_path, monkeypatch):
+    now, sent = [100.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    (tmp_path / "0.json").write_text('{"pid": 71}')
+    (tmp_path / "1.json").write_text('{"status": 0}')
+    relay = Relay(Jobs([], tmp_path, 2, False))
+    relay.handle(signal.SIGTERM, None)
+    relay.handle(signal.SIGTERM, None)  # `timeout` sends it to the process and to its group
+    now[0] += 2 * ECHO_S
+    relay.handle(signal.SIGHUP, None)
+    relay.handle(signal.SIGINT, None)
+    assert sent == [(71, signal.SIGTERM), (71, signal.SIGINT)]
+    now[0] += 2 * ECHO_S
+    with pytest.raises(Stop):
+        relay.handle(signal.SIGINT, None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "jobs", "use_cpu", "chosen"),
+    [
+        (ALL, 12, True, 4),
+        (ALL, 3, True, 3),
+        (ALL, 0, True, 4),
+        (ALL, 12, False, 1),
+        (2, 12, False, 2),
+        (1, 12, True, 1),
+    ],
+)
+def test_as_many_jobs_run_at_once_as_there_are_cores_and_one_on_a_gpu(monkeypatch, wanted, jobs, use_cpu, chosen):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 4)
+    launcher = OmegaConf.create({"_target_": JOBLIB, "n_jobs": wanted, "batch_size": "auto"})
+    assert share_cores(launcher, jobs, use_cpu) == (chosen > 1)
+    assert launcher.n_jobs == chosen
+    assert not share_cores(OmegaConf.create({"_target_": "hydra.BasicLauncher"}), jobs, use_cpu)
+
+
+def test_lines_of_several_processes_are_whole_and_say_whose_they_are():
+    out = io.StringIO()
+    stream = Prefixed(out)
+    stream.prefix = "[3/12] "
+    print("\na", "b", file=stream, end="")
+    assert out.getvalue() == ""
+    print(" c\nd", file=stream)
+    assert out.getvalue() == "[3/12] a b c\n[3/12] d\n"
