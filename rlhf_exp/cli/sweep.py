@@ -41,6 +41,7 @@ def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
     Raises:
         ConfigError: the problems of all jobs, a line each; none was started.
     """
+    folder = Path(config.hydra.sweep.dir)  # read before the jobs are composed, which copy a name that was made
     listed = list_jobs(config)
     first = compose_job(config, listed[0]) if listed else config
     parallel = share_cores(config.hydra.launcher, len(listed), first.device.use_cpu)
@@ -50,7 +51,6 @@ def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
         print(f"checking {len(listed)} jobs", flush=True)  # importing TRL takes seconds
         if problems := refuse_jobs(config, listed):
             raise ConfigError([*problems, f"none of {len(listed)} jobs was started"])
-    folder = Path(config.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".jobs_", dir=folder) as statuses:
         jobs = Jobs(list(sys.argv), Path(statuses), len(listed), first.dry_run)
@@ -144,9 +144,9 @@ def _check_job(job: DictConfig, number: int, overrides: list[str], folders: dict
 
     with open_dict(job):
         job.hydra.job.num = number
-        settings = job.pop("hydra")
+        place_job(job, job.hydra)
+        del job["hydra"]
     try:
-        place_job(job, settings)
         if (first := folders.setdefault(job.output_dir, number)) != number:
             way = "use skip_finished=false, which numbers them"
             return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
