@@ -478,6 +478,7 @@ def test_resume_refuses_other_settings_and_leaves_those_of_the_run(command, runs
 
 
 def test_resume_of_a_study_s_job_is_one_run(command, runs):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")  # which the study names
     command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "output_dir=there", HERE)
     folder = runs[4][1]
     (folder / "run.json").write_text("{}")

@@ -169,6 +169,7 @@ def test_a_job_of_a_sweep_starts_anew_as_one_run(start):
 
 
 def test_a_job_of_a_study_that_skips_nothing_starts_anew_as_one_run(start):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")  # which the study names
     study = ("-cd", "sweeps", "-cn", "compare", "hydra/launcher=basic")
     again = start(*study, "seed=0", "skip_finished=false", "output_dir=there", "device=cpu")
     assert re.fullmatch(
