@@ -152,7 +152,18 @@ def test_no_measurable_gain_is_information_and_leaves_health_ok():
     assert diagnose(make_metrics(), evaluation, CONFIG)["health"] == "ok"
 
 
-def test_no_change_at_all_is_not_told_as_an_interval_without_width():
+def test_no_change_at_all_is_told_as_such():
+    names = ("correct", "partial", "failed")
+    changes = {name: dict.fromkeys(names, 0) | {name: 20} for name in names}
+    changes["partial"]["failed"] = 4
+    paired = {"difference": {"value": 0.0, "low": -0.02, "high": 0.02}, "changes": changes, "n": 64}
+    evidence = find_only(make_metrics(), {"paired": paired})["evidence"]
+    assert evidence == "not one of 64 held-out rows went from wrong to correct or back"
+    changes["correct"]["failed"] = changes["failed"]["correct"] = 1
+    assert "changed by +0.0 points, 95% interval -2.0" in find_only(make_metrics(), {"paired": paired})["evidence"]
+
+
+def test_no_change_in_a_folder_whose_interval_has_no_width_is_told_too():
     evaluation = {"paired": {"difference": {"value": 0.0, "low": 0.0, "high": 0.0}, "n": 64}}
     evidence = find_only(make_metrics(), evaluation)["evidence"]
     assert evidence == "not one of 64 held-out rows went from wrong to correct or back"

@@ -219,7 +219,10 @@ def _read_change(run: Signals) -> tuple[dict[str, Any] | None, str, str]:
     what, things = ("preference accuracy", "pairs") if run.algorithm.scores else ("accuracy", "rows")
     if difference is None or difference["low"] is None:
         return None, "", things
-    if difference["low"] == difference["high"] == 0:
+    changes, completions = paired.get("changes"), run.evaluation.get("trained", {}).get("completions", 1)
+    flips = changes and sum(n for x, to in changes.items() for y, n in to.items() if "correct" in (x, y) and x != y)
+    still = flips == 0 and completions == 1  # `changes` counts first completions
+    if difference["value"] == 0 and (still or difference["low"] == difference["high"] == 0):
         return difference, f"not one of {paired['n']} held-out {things} went from wrong to correct or back", things
     low, value, high = (100 * difference[key] for key in ("low", "value", "high"))
     return difference, f"held-out {what} changed by {value:+.1f} points, 95% interval {low:+.1f} to {high:+.1f}", things

@@ -66,7 +66,7 @@ class PolicyEvaluator:
         held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model)
         samples = make_samples("trained", self.experiment, held_out)
         section = summarise(samples, cfg.max_tokens, held_out)
-        paired = compare(self.samples, samples, cfg.max_tokens, cfg.eval.seed)
+        paired = compare(self.samples, samples, cfg.max_tokens)
         if self.scored:
             scored = held_out_loss.score_demonstrations(policy, tokenizer, task.demonstrations, cfg, "loss, trained")
             section["loss"] = held_out_loss.token_loss(scored)
@@ -124,7 +124,7 @@ class ScorerEvaluator:
         run_dir = self.experiment.folder.path
         trained = self._score("trained", self.experiment.model.at(run_dir / "model"))
         before, after = summarise_preferences(self.rows), summarise_preferences(trained)
-        paired = compare_preferences(self.rows, trained, self.experiment.cfg.eval.seed)
+        paired = compare_preferences(self.rows, trained)
         write_json(run_dir / "evaluation.json", {"baseline": before, "trained": after, "paired": paired})
         write_jsonl(run_dir / "preferences.jsonl", [*self.rows, *trained])
         write_json(run_dir / "errors.json", find_errors(trained))

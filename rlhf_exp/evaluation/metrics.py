@@ -1,9 +1,10 @@
 """Computes the figures of sampled completions, from rows of samples.jsonl: the sections of evaluation.json.
 
     section = summarise(samples, max_tokens=96, held_out=held_out)
-    paired = compare(baseline_samples, trained_samples, max_tokens=96, seed=0)
+    paired = compare(baseline_samples, trained_samples, max_tokens=96)
 
-A row has k completions (`eval.completions`). Every interval is over rows, each with the mean of its completions.
+A row has k completions (`eval.completions`), of each side its own number. Every interval is over rows, each with the
+mean of its completions: it covers the choice of the rows and the sampling, not the training seed.
 """
 
 import math
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlhf_exp.stats import Interval, mean_interval, paired_bootstrap, share_interval, win_rate
+from rlhf_exp.stats import DIFFERENCES, Interval, mean_interval, paired_interval, share_interval, win_rate
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.completions import HeldOut
@@ -51,7 +52,7 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> di
     return section
 
 
-def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed: int) -> dict[str, Any]:
+def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int) -> dict[str, Any]:
     """`paired` of evaluation.json: trained minus baseline on the same rows.
 
     A difference has the same place as the figure in a section (`mean_tokens`, `reward.mean`, `greedy.accuracy`), except
@@ -60,7 +61,7 @@ def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed
     first completions, before and after.
     """
     sides = [_group(samples, "sampled") for samples in (baseline, trained)]
-    paired = {**_compare_rows(*sides, seed), "n": len(sides[0])}
+    paired = {**_compare_rows(*sides), "n": len(sides[0])}
     ends = paired["mean_tokens"].items()
     paired["utilisation"] = {end: None if tokens is None else tokens / max_tokens for end, tokens in ends}
     if "accuracy" in paired:
@@ -68,9 +69,9 @@ def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int, seed
         outcomes = Counter((b[0]["outcome"], t[0]["outcome"]) for b, t in zip(*sides, strict=True))
         paired["changes"] = {before: {after: outcomes[before, after] for after in OUTCOMES} for before in OUTCOMES}
     if "reward" in paired:
-        paired |= win_rate(*(_read(rows, "reward") for rows in sides), seed)
+        paired |= win_rate(*(_read(rows, "reward") for rows in sides))
     greedy = [_group(samples, "greedy") for samples in (baseline, trained)]
-    return {**paired, "greedy": _compare_rows(*greedy, seed)} if all(greedy) else paired
+    return {**paired, "greedy": _compare_rows(*greedy)} if all(greedy) else paired
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
@@ -126,7 +127,9 @@ def _summarise_rows(rows: list[list[Sample]]) -> dict[str, Any]:
     """The figures of all completions of one decoding; accuracy takes the strict reading if the grader has two."""
     section: dict[str, Any] = {}
     for name, values in _read_figures(rows).items():
-        section[name] = (share_interval if name in SHARES else mean_interval)(values.mean(1))
+        section[name] = (
+            share_interval(values.mean(1), len(rows[0])) if name in SHARES else mean_interval(values.mean(1))
+        )
         if name in SPREADS:
             section[name] = {"mean": section[name], "std": measure_std(values)}
         elif name == "accuracy":
@@ -135,9 +138,10 @@ def _summarise_rows(rows: list[list[Sample]]) -> dict[str, Any]:
     return section
 
 
-def _compare_rows(baseline: list[list[Sample]], trained: list[list[Sample]], seed: int) -> dict[str, Any]:
+def _compare_rows(baseline: list[list[Sample]], trained: list[list[Sample]]) -> dict[str, Any]:
     before, after = _read_figures(baseline), _read_figures(trained)
-    found = {name: paired_bootstrap(before[name], after[name], seed) for name in before if name in after}
+    kinds = dict.fromkeys(SHARES, DIFFERENCES)
+    found = {name: paired_interval(before[name], after[name], kinds.get(name)) for name in before if name in after}
     return {name: {"mean": interval} if name in SPREADS else interval for name, interval in found.items()}
 
 
@@ -146,7 +150,7 @@ def _estimate_pass_at_k(rows: list[list[Sample]]) -> dict[str, Interval]:
     n = len(rows[0])
     correct = [sum(map(_is_correct, row)) for row in rows]
     budgets = sorted({n, *(2**i for i in range(n.bit_length()))})
-    return {str(k): share_interval([pass_at_k(n, c, k) for c in correct]) for k in budgets}
+    return {str(k): share_interval([pass_at_k(n, c, k) for c in correct], n) for k in budgets}
 
 
 def _vote(row: list[Sample]) -> bool:

@@ -8,10 +8,11 @@ write_report(run_dirs, Path("comparison"))  # several, compared and grouped over
 
 from pathlib import Path
 
+from rlhf_exp.report.groups import UnknownSetting
 from rlhf_exp.report.terminal import terminal_table
 from rlhf_exp.runs.load import NotARun, find_runs, load_run
 
-__all__ = ["NotARun", "find_runs", "study_table", "terminal_table", "write_report"]
+__all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_report"]
 
 
 def study_table(run_dirs: list[Path]) -> str:
@@ -25,10 +26,14 @@ def study_table(run_dirs: list[Path]) -> str:
     return tabulate_study([load_run(path) for path in run_dirs])
 
 
-def write_report(run_dirs: list[Path], out: Path) -> Path:
+def write_report(run_dirs: list[Path], out: Path, against: str | None = None) -> Path:
     """Write report.md, report.html and plots/ into `out` and return the path of report.html.
 
+    Args:
+        against: the setting that all others are compared with, as the report calls it; by default the best.
+
     Raises:
+        UnknownSetting: no setting is called so.
         NotARun: a folder holds no readable run.json, or a file in it is broken.
         OSError: `out` cannot be written.
     """
@@ -39,5 +44,5 @@ def write_report(run_dirs: list[Path], out: Path) -> Path:
 
     runs = [load_run(path) for path in run_dirs]
     out.mkdir(parents=True, exist_ok=True)
-    blocks = describe_run(runs[0], out) if len(runs) == 1 else describe_runs(runs, out)
+    blocks = describe_run(runs[0], out) if len(runs) == 1 else describe_runs(runs, out, against)
     return write_page(blocks, out)

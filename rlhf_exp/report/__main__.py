@@ -1,4 +1,4 @@
-"""python -m rlhf_exp.report DIR... [--out FOLDER]
+"""python -m rlhf_exp.report DIR... [--out FOLDER] [--against SETTING]
 
 One run: its report goes into its own folder. Several, or a sweep's folder: a comparison goes into --out.
 """
@@ -9,11 +9,12 @@ from pathlib import Path
 
 from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.report import NotARun, find_runs, terminal_table, write_report
+from rlhf_exp.report import NotARun, UnknownSetting, find_runs, terminal_table, write_report
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp.report", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="run folder, or a folder of them")
 PARSER.add_argument("--out", type=Path, metavar="FOLDER", help="where the report goes")
+PARSER.add_argument("--against", metavar="SETTING", help="the setting that others are tested against, not the best")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,10 +30,10 @@ def _work(arguments: list[str]) -> None:
         if out is None:
             raise ConfigError([f"{len(run_dirs)} runs to compare: say where the report goes, with --out FOLDER"])
         print(f"a report on {len(run_dirs)} run{'' if len(run_dirs) == 1 else 's'}: {out}", flush=True)
-        page = write_report(run_dirs, out)
+        page = write_report(run_dirs, out, args.against)
         if len(run_dirs) == 1:
             print(terminal_table(run_dirs[0]))
-    except (NotARun, OSError) as error:
+    except (NotARun, UnknownSetting, OSError) as error:
         raise ConfigError([str(error)]) from None
     print(f"written: {page}")
 

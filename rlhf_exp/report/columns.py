@@ -4,13 +4,14 @@ TRAINED.read(run)  ->  {"value": 0.38, "low": 0.34, "high": 0.43}, or None
 mean_over_seeds([run, run, run], TRAINED)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from rlhf_exp.evaluation.metrics import OUTCOMES
+from rlhf_exp.report.rows import ByRow, align, of_pairs, of_samples, read_wins, subtract
 from rlhf_exp.report.tables import Column, at, number, percent, points
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import Interval, exact, mean_interval
+from rlhf_exp.stats import DIFFERENCES, SHARES, Interval, crossed_interval, exact, mean_interval
 
 
 def _measured(*key: str, scorer: bool | None = None) -> Callable[[Run], Interval | None]:
@@ -37,26 +38,49 @@ def _cost(*paths: str, per_update: bool = False) -> Callable[[Run], Interval | N
     return read
 
 
-TRAINED = Column("trained", _measured("trained", "accuracy", scorer=False), percent)
+def _is_correct(sample: dict) -> bool:
+    return sample["outcome"] == "correct"
+
+
+def _no_rows(run: Run) -> ByRow:
+    """Of a figure over all completions at once, which rows do not have."""
+    return {}
+
+
+CORRECT, CORRECT_BEFORE = of_samples("trained", _is_correct), of_samples("baseline", _is_correct)
+REWARDED, REWARDED_BEFORE = (of_samples(which, lambda s: s["reward"]) for which in ("trained", "baseline"))
+RIGHT, RIGHT_BEFORE = of_pairs("trained"), of_pairs("baseline")
+
+TRAINED = Column("trained", _measured("trained", "accuracy", scorer=False), percent, rows=CORRECT, kind=SHARES)
 REWARD = Column("reward", _measured("trained", "reward", "mean", scorer=False), number(".3f"),
-                "Rewards are of the trained model, and comparable only under the same reward.")  # fmt: skip
+                "Rewards are of the trained model, and comparable only under the same reward.",
+                rows=REWARDED)  # fmt: skip
 KL = Column("KL", _measured("trained", "kl", "mean"), number(".2f"),
-            "KL is the trained model's to its start, exact, at temperature 1, in nats per completion.")  # fmt: skip
-BASELINE = Column("baseline", _measured("baseline", "accuracy", scorer=False), percent)
+            "KL is the trained model's to its start, exact, at temperature 1, in nats per completion.",
+            rows=of_samples("trained", lambda sample: sample["kl"]))  # fmt: skip
+BASELINE = Column("baseline", _measured("baseline", "accuracy", scorer=False), percent, rows=CORRECT_BEFORE,
+                  kind=SHARES)  # fmt: skip
 DIFFERENCE = Column("difference", _measured("paired", "difference", scorer=False), points,
-                    "Baseline and trained are held-out accuracies, the difference is in points.")  # fmt: skip
+                    "Baseline and trained are held-out accuracies, the difference is in points.",
+                    rows=subtract(CORRECT, CORRECT_BEFORE), kind=DIFFERENCES)  # fmt: skip
 PAIRS_BASELINE = Column("pairs, baseline", _measured("baseline", "accuracy", scorer=True), percent,
-                        "Pairs: share of held-out pairs whose chosen answer a reward model puts first.")  # fmt: skip
-PAIRS_TRAINED = Column("pairs, trained", _measured("trained", "accuracy", scorer=True), percent)
-PAIRS_DIFFERENCE = Column("pairs, difference", _measured("paired", "difference", scorer=True), points)
+                        "Pairs: share of held-out pairs whose chosen answer a reward model puts first.",
+                        rows=RIGHT_BEFORE, kind=SHARES)  # fmt: skip
+PAIRS_TRAINED = Column("pairs, trained", _measured("trained", "accuracy", scorer=True), percent, rows=RIGHT,
+                       kind=SHARES)  # fmt: skip
+PAIRS_DIFFERENCE = Column("pairs, difference", _measured("paired", "difference", scorer=True), points,
+                          rows=subtract(RIGHT, RIGHT_BEFORE), kind=DIFFERENCES)  # fmt: skip
 IMPLICIT = Column("implicit", _measured("trained", "preference", "accuracy"), percent,
                   "Implicit: share of held-out pairs whose chosen answer the policy's implicit reward puts"
-                  " first.")  # fmt: skip
+                  " first.", rows=RIGHT, kind=SHARES)  # fmt: skip
 WIN_RATE = Column("win rate", _measured("paired", "win_rate"), percent,
                   "Win rate: how often the trained model's reward is above the start model's on the same row; a tie is"
-                  " half a win.")  # fmt: skip
+                  " half a win.", rows=read_wins, kind=SHARES)  # fmt: skip
 TOKENS = Column("tokens", _measured("trained", "mean_tokens"), number(".1f"),
-                "Tokens are of the trained model's completions.")  # fmt: skip
+                "Tokens are of the trained model's completions.",
+                rows=of_samples("trained", lambda sample: sample["tokens"]))  # fmt: skip
+START_OF = {TRAINED.name: CORRECT_BEFORE, REWARD.name: REWARDED_BEFORE, PAIRS_TRAINED.name: RIGHT_BEFORE}
+"""Where a figure has one: the same of the start model."""
 
 ACCURACIES = (BASELINE, TRAINED, DIFFERENCE, PAIRS_BASELINE, PAIRS_TRAINED, PAIRS_DIFFERENCE)
 SIDES, PAIRS_SIDES = (BASELINE, TRAINED), (PAIRS_BASELINE, PAIRS_TRAINED)
@@ -68,16 +92,23 @@ SHORT = (TRAINED, DIFFERENCE, PAIRS_TRAINED, PAIRS_DIFFERENCE, WIN_RATE, REWARD,
 
 OUTCOME = (
     *ACCURACIES,
-    *(Column(name, _measured("trained", "counts", name, scorer=False), number(".1f")) for name in OUTCOMES),
+    *(Column(name, _measured("trained", "counts", name, scorer=False), number(".1f"), rows=_no_rows)
+      for name in OUTCOMES),
     TOKENS,
     Column("budget used", _measured("trained", "utilisation"), percent,
-           "Correct, partial and failed count held-out completions."),
+           "Correct, partial and failed count held-out completions.", rows=_no_rows),
 )  # fmt: skip
 REWARDS = (
     *(TRAINED, WIN_RATE, REWARD),
-    Column("reward std", _measured("trained", "reward", "std"), number(".3f")),
+    Column("reward std", _measured("trained", "reward", "std"), number(".3f"), rows=_no_rows),
     KL,
-    Column("KL std", _measured("trained", "kl", "std"), number(".2f"), "Std: over the held-out rows of a run."),
+    Column(
+        "KL std",
+        _measured("trained", "kl", "std"),
+        number(".2f"),
+        "Std: over the held-out rows of a run.",
+        rows=_no_rows,
+    ),
 )
 SECONDS = ("work.step_seconds", "seconds.train")
 """Run folders without `work` have only the seconds of the whole phase."""
@@ -121,9 +152,24 @@ def list_columns(runs: list[Run], columns: tuple[Column, ...] = MEASURED) -> lis
 
 
 def mean_over_seeds(group: list[Run], column: Column) -> Interval | None:
-    """The mean over a group's runs with a t interval. The start model, measured once for all of them, keeps the
-    interval over its held-out rows."""
-    found = [figure for run in group if (figure := column.read(run))]
-    if column in (BASELINE, PAIRS_BASELINE) and found and all(figure == found[0] for figure in found):
-        return found[0]
-    return mean_interval([figure["value"] for figure in found]) if found else None
+    """The mean over a group's runs. A figure of held-out rows has an interval over seeds, rows and sampling, if every
+    run holds it for each row; a cost has a t interval over seeds; one seed has none. The start model, measured once for
+    all of them, keeps the interval over its held-out rows."""
+    kept = [(run, figure) for run in group if (figure := column.read(run))]
+    if not kept:
+        return None
+    runs, figures = zip(*kept, strict=True)
+    if column in (BASELINE, PAIRS_BASELINE) and all(figure == figures[0] for figure in figures):
+        return figures[0]
+    values = [figure["value"] for figure in figures]
+    if column.rows is None or len(runs) == 1 or None in values:
+        return mean_interval([value for value in values if value is not None] or [float("nan")])
+    rows = align(list(runs), column.rows)
+    return exact(sum(values) / len(values)) if rows is None else crossed_interval(rows, column.kind)
+
+
+def lacks_rows(group: list[Run], columns: Iterable[Column]) -> bool:
+    """Whether a mean over these runs has no interval, because one of them does not hold the figure of each row."""
+    sought = [column for column in columns if column.rows not in (None, _no_rows)]
+    kept = [(column.rows, [run for run in group if column.read(run)]) for column in sought]
+    return any(len(runs) > 1 and align(runs, rows) is None for rows, runs in kept)

@@ -7,30 +7,44 @@ A setting is the config without the seed (groups.py).
 """
 
 import os
+import textwrap
 from operator import itemgetter
 from pathlib import Path
 
 from rlhf_exp.report import columns, curves, plots
-from rlhf_exp.report.columns import list_columns, mean_over_seeds, read_start
-from rlhf_exp.report.groups import find_shared, group_runs, sort_runs
+from rlhf_exp.report.columns import lacks_rows, list_columns, mean_over_seeds, read_start
+from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort_runs
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
-from rlhf_exp.report.pairwise import START, describe_differences
+from rlhf_exp.report.pairwise import describe_collapsed, describe_differences, run_tests, summarise_tests
 from rlhf_exp.report.tables import Column, duration, fill, join_notes
 from rlhf_exp.report.terminal import align
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
 from rlhf_exp.runs.load import Run
+from rlhf_exp.stats import START
 
 SEEDS_NOTE = (
-    "Means over seeds with 95% t intervals; one seed has none. A seed that was run twice counts once, the later one."
+    "Means over seeds with 95% intervals, which join seeds, held-out rows and the sampling of both sides (crossed"
+    " random effects); one seed has none. The interval of a start model that was measured once is over rows and"
+    " sampling; those of costs are Student's t over seeds. A seed that was run twice counts once, the later one."
+)
+NO_ROWS_NOTE = (
+    "A mean of several seeds without brackets: the figures of each row are missing (samples.jsonl, preferences.jsonl)."
 )
 ONE_SEED_NOTE = "One seed for each setting: no interval over seeds; the baseline's is over the held-out rows."
+
+ACCURACIES = {"held-out accuracy": columns.TRAINED, "held-out pair accuracy": columns.PAIRS_TRAINED}
 
 Groups = dict[str, list[Run]]
 
 
-def describe_runs(runs: list[Run], out: Path) -> list[Block]:
-    """Blocks for runs, ordered by method, and within a method as given."""
+def describe_runs(runs: list[Run], out: Path, named: str | None = None) -> list[Block]:
+    """Blocks for runs, ordered by method, and within a method as given. The settings are compared with the one that is
+    `named`, or with the best.
+
+    Raises:
+        UnknownSetting: no setting is called so.
+    """
     runs = sort_runs(runs)
     groups = group_runs(runs)
     names = _names(runs)
@@ -38,10 +52,12 @@ def describe_runs(runs: list[Run], out: Path) -> list[Block]:
     text = f"Shared by all: {shared}." if shared else "No main setting is shared by all."
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(text)]
     if measured := _measured(groups):
-        accuracies = {"held-out accuracy": columns.TRAINED, "held-out pair accuracy": columns.PAIRS_TRAINED}
+        if named and named not in measured:
+            raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
         rewards = {"reward": columns.REWARD} if _share_rewards(measured) else {}
         blocks += _over_seeds(measured, runs, out)
-        blocks += describe_differences(measured, accuracies | rewards)
+        blocks += [Callout("warning", "Collapsed seeds.", text) for text in _collapsed(measured)]
+        blocks += describe_differences(measured, ACCURACIES | rewards, named)
         blocks += _rewards(measured, out)
         for title, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
             if shown := list_columns(_flatten(measured), costs):
@@ -65,9 +81,23 @@ def tabulate_study(runs: list[Run]) -> str:
     if not measured:
         return "No run was measured."
     table = _table(measured, list_columns(_flatten(measured), columns.SHORT))
-    several = any("[" in cell for row in table.rows for cell in row[2:])
-    note = "In brackets: 95% t intervals over seeds." if several else "One seed for each setting: no intervals."
-    return "\n".join([*align([table.head, *table.rows]), note])
+    lines = align([table.head, *table.rows])
+    if max(map(len, measured.values())) < 2:
+        return "\n".join([*lines, "One seed for each setting: no intervals."])
+    lines.append("In brackets: 95% intervals over seeds, held-out rows and sampling.")
+    told = [
+        summarise_tests(run_tests(measured, column), name, column)
+        for name, column in ACCURACIES.items()
+        if any(map(column.read, _flatten(measured)))
+    ]
+    told += [f"Collapsed seeds. {text}" for text in _collapsed(measured)]
+    told += [NO_ROWS_NOTE] if any(lacks_rows(group, columns.SHORT) for group in measured.values()) else []
+    return "\n".join([*lines, *(line for text in told for line in textwrap.wrap(text, 100, break_on_hyphens=False))])
+
+
+def _collapsed(measured: Groups) -> list[str]:
+    found = (describe_collapsed(measured, column) for column in ACCURACIES.values())
+    return [text for text in found if text]
 
 
 def _flatten(groups: Groups) -> list[Run]:
@@ -93,7 +123,8 @@ def _over_seeds(measured: Groups, runs: list[Run], out: Path) -> list[Block]:
     shown = list_columns(kept, columns.OUTCOME if graded else columns.MEASURED)
     seeds = SEEDS_NOTE if max(map(len, measured.values())) > 1 else ONE_SEED_NOTE
     blocks: list[Block] = [Heading("Results over seeds"), _table(measured, shown)]
-    blocks.append(Text(f"{seeds} {join_notes(shown)}"))
+    lacking = f" {NO_ROWS_NOTE}" if any(lacks_rows(group, shown) for group in measured.values()) else ""
+    blocks.append(Text(f"{seeds}{lacking} {join_notes(shown)}"))
     sides = columns.SIDES if any(map(columns.TRAINED.read, kept)) else columns.PAIRS_SIDES
     dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
     if dots := [row for row in dots if row[1] or row[2]]:

@@ -16,6 +16,10 @@ IDENTITY = ("task", "model", "max_tokens", "loss_type")
 REJECTION = "rejection sampling"
 
 
+class UnknownSetting(ValueError):
+    """A name that no group of runs has; the message is one line for the user."""
+
+
 def name_method(run: Run) -> str:
     """The algorithm's name; the loss's name if the algorithm has the name of one of its losses (grpo); for sft on the
     policy's own correct samples `rejection sampling`."""

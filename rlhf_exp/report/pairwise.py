@@ -1,111 +1,179 @@
-"""Tests which settings differ significantly over their seeds: from the start model, and from each other.
+"""Tests which settings differ significantly: each from the start model, and each from the best or a named one.
 
 describe_differences({"ppo": [...], "grpo": [...]}, {"held-out accuracy": TRAINED})  ->  [Heading(...), ...]
-compare_groups({"ppo": [...], "grpo": [...]}, TRAINED)  ->  [Pair("ppo", "start model", difference, p, adjusted), ...]
+run_tests({"ppo": [...], "grpo": [...]}, TRAINED)  ->  Tests(contrasts, untested, ...)
 """
 
-from collections.abc import Iterable
-from itertools import combinations
+from itertools import chain
 from typing import NamedTuple
 
-from rlhf_exp.report.columns import read_start
-from rlhf_exp.report.page import Block, Callout, Heading, Text
-from rlhf_exp.report.tables import Column, fill, percent, points
-from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import Interval, holm, mean_change, mean_difference
+import numpy as np
 
-LEVEL = 0.05
-CRITERION = f"(Holm, p < {LEVEL})"
-START = "start model"
+from rlhf_exp.report.columns import START_OF
+from rlhf_exp.report.page import Block, Callout, Heading, Text
+from rlhf_exp.report.rows import ByRow, stack, subtract
+from rlhf_exp.report.tables import Column, Figure, fill, percent, points
+from rlhf_exp.runs.load import Run
+from rlhf_exp.stats import LEVEL, Contrast, compare_settings
+from rlhf_exp.stats.collapse import find_collapsed
+from rlhf_exp.stats.contrasts import pool_spreads
+from rlhf_exp.stats.planning import MOST_ROWS, MOST_SEEDS
+
+CRITERION = f"(p < {LEVEL})"
 NOTE = (
-    "Tests over seeds: Welch's t test of every two settings, and a paired t test of each setting against the start"
-    f" model. Two differ significantly where p, adjusted by Holm for the number of tests, is below {LEVEL}; the"
-    " intervals are 95% each, not adjusted. The start model was measured once: the intervals ignore its sampling error,"
-    " and that of the choice of the held-out rows, which are the same for all runs. No significant difference does not"
-    " mean equal: with a few seeds only large differences are significant."
+    "Tests over seeds, held-out rows and sampling: each setting against the start model, and against {centre}. The"
+    " spread of seeds is pooled over the settings. p is adjusted for all of them, so that the probability of any false"
+    " finding is at most 5%: by Holm, and for the best setting by the studentized range. The intervals are 95% each,"
+    " not adjusted. No significant difference does not mean equal: the difference shown in 80% is the smallest true one"
+    " that such runs would find in 80 of 100 cases, and the last two columns say how many seeds (on these rows) or rows"
+    " (with these seeds) would find the observed one."
 )
 
 
-class Pair(NamedTuple):
-    """`difference` is the first's mean minus the second's; p is None if there are too few seeds for a test."""
+class Tests(NamedTuple):
+    """`untested` are the settings with one seed, or without the figures of each row; `spread` says how the seeds
+    spread, `centre` with which setting the others are compared."""
 
-    first: str
-    second: str
-    difference: Interval
-    p: float | None
-    adjusted: float | None
-
-    @property
-    def significant(self) -> bool:
-        return self.adjusted is not None and self.adjusted < LEVEL
+    contrasts: list[Contrast]
+    untested: list[str]
+    spread: str
+    centre: str
 
 
-def describe_differences(groups: dict[str, list[Run]], columns: dict[str, Column]) -> list[Block]:
+def describe_differences(
+    groups: dict[str, list[Run]], columns: dict[str, Column], named: str | None = None
+) -> list[Block]:
     """A sentence for each of `columns`, whose names say what they measure, and a table for accuracies; empty if no
     group has two seeds."""
-    if len(groups) < 2 or max(map(len, groups.values())) < 2:
+    if max(map(len, groups.values())) < 2:
         return []
     blocks: list[Block] = []
+    centre = ""
     for name, column in columns.items():
-        if pairs := compare_groups(groups, column):
-            blocks.append(Callout("info", summarise_pairs(pairs, name), ""))
-            if column.write is percent:
-                blocks.append(fill(TESTS, pairs))
-    return [Heading("Which settings differ significantly"), *blocks, Text(NOTE)] if blocks else []
+        if not any(column.read(run) for run in chain(*groups.values())):
+            continue
+        tests = run_tests(groups, column, named)
+        centre = tests.centre or centre
+        blocks.append(Callout("info", summarise_tests(tests, name, column), ""))
+        if tests.contrasts and column.write is percent:
+            blocks += [fill(list_cells(column), tests.contrasts), Text(tests.spread)]
+    if not blocks:
+        return []
+    note = [Text(NOTE.format(centre=centre))] if centre else []
+    return [Heading("Which settings differ significantly"), *blocks, *note]
 
 
-def compare_groups(groups: dict[str, list[Run]], column: Column) -> list[Pair]:
-    """Each group that has the figure against the start model, then every two, in the groups' order."""
-    values = {label: found for label, group in groups.items() if (found := _values(map(column.read, group)))}
-    starts = {label: _values(read_start(run, column) for run in groups[label]) for label in values}
-    found = [
-        (label, START, *mean_change(starts[label], after))
-        for label, after in values.items()
-        if len(starts[label]) == len(after)
-    ]
-    found += [
-        (first, second, *mean_difference(values[first], values[second])) for first, second in combinations(values, 2)
-    ]
-    adjusted = iter(holm([p for *_, p in found if p is not None]))
-    return [Pair(*row, None if row[3] is None else next(adjusted)) for row in found]
+def run_tests(groups: dict[str, list[Run]], column: Column, named: str | None = None) -> Tests:
+    """The contrasts of all groups that have the figure of each row, and at least two seeds."""
+    of_group = {
+        label: read for label, group in groups.items() if len(read := list(map(column.rows, group))) > 1 and all(read)
+    }
+    present = [label for label, group in groups.items() if any(map(column.read, group))]
+    trained = _align(of_group)
+    untested = [label for label in present if label not in trained]
+    centre = named if named in trained else None
+    start = START_OF.get(column.name)
+    gains = {}
+    if start:
+        after = subtract(column.rows, start)
+        gains = _align({label: list(map(after, groups[label])) for label in trained})
+    if not trained or (len(trained) == 1 and not gains):
+        return Tests([], present, "", "")
+    contrasts = compare_settings(trained, gains, centre, column.write is percent)
+    return Tests(contrasts, untested, _describe_spread(trained, column), centre or "the best one")
 
 
-def summarise_pairs(pairs: list[Pair], name: str) -> str:
-    """In words which pairs differ significantly in the figure `name`."""
-    tested = [pair for pair in pairs if pair.p is not None]
-    alike = [pair for pair in tested if not pair.significant]
-    untested = [pair for pair in pairs if pair.p is None]
-    if not tested:
+def summarise_tests(tests: Tests, name: str, column: Column) -> str:
+    """In words which settings differ significantly in the figure `name`, and what the rest could have shown."""
+    alike = [contrast for contrast in tests.contrasts if not contrast.significant]
+    if not tests.contrasts:
         said = f"In {name} nothing could be tested."
     elif not alike:
-        said = f"In {name} every two differ significantly {CRITERION}."
+        said = f"In {name} all that were compared differ significantly {CRITERION}."
     else:
-        n = len(tested) - len(alike)
-        rest = f"The other {n} of {len(tested)} pairs do." if n else "No pair does."
-        said = f"In {name} these do not differ significantly {CRITERION}: {_list(alike)}. {rest}"
-    return said + (f" Not tested, for one seed or seeds that do not differ: {_list(untested)}." if untested else "")
+        n = len(tests.contrasts) - len(alike)
+        rest = f"The other {n} of {len(tests.contrasts)} do." if n else "None of those compared does."
+        listed = "; ".join(_tell(contrast, column) for contrast in alike)
+        said = f"In {name} these do not differ significantly {CRITERION}: {listed}. {rest}"
+    missing = ", ".join(tests.untested)
+    return said + (f" Not tested, for one seed or no figures of each row: {missing}." if missing else "")
 
 
-def _list(pairs: list[Pair]) -> str:
-    return "; ".join(f"{pair.first} and {pair.second}" for pair in pairs)
+def describe_collapsed(groups: dict[str, list[Run]], column: Column) -> str | None:
+    """Names the runs far below the other seeds of their setting; None if there are none."""
+    kept = {label: [run for run in group if column.read(run)] for label, group in groups.items()}
+    found = find_collapsed({label: [column.read(run)["value"] for run in group] for label, group in kept.items()})
+    if not found:
+        return None
+    named = "; ".join(
+        f"{label}, seed {kept[label][i].info.get('seed')}: {column.write(column.read(kept[label][i]))}"
+        for label, i in found
+    )
+    return f"Far below the other seeds of their setting: {named}. They are in all means, and widen the intervals."
 
 
-def _values(figures: Iterable[Interval | None]) -> list[float]:
-    return [figure["value"] for figure in figures if figure]
+def list_cells(column: Column) -> tuple[Column, ...]:
+    """The columns of a table of contrasts."""
+    write, unit = _writers(column)
+    return (
+        Column("", lambda c: f"{c.first} - {c.second}"),
+        Column(f"difference{unit}", lambda c: c.estimate.interval, write),
+        Column("p", lambda c: c.p, _write_p),
+        Column("p, adjusted", lambda c: c.adjusted, _write_p),
+        Column("", lambda c: "significant" if c.significant else "not significant"),
+        Column(f"shown in 80%{unit}", lambda c: c.detectable, lambda size: write(size).lstrip("+")),
+        Column("seeds for this", lambda c: "-" if c.significant else _write_needed(c.seeds_needed, MOST_SEEDS)),
+        Column("rows for this", lambda c: "-" if c.significant else _write_needed(c.rows_needed, MOST_ROWS)),
+    )
+
+
+def _align(by_group: dict[str, list[ByRow]]) -> dict[str, np.ndarray]:
+    """(seeds, rows) of each group, on the rows that all have; {} if these are fewer than two."""
+    stacked = stack([rows for group in by_group.values() for rows in group])
+    if stacked is None:
+        return {}
+    ends = np.cumsum([len(group) for group in by_group.values()])[:-1]
+    return dict(zip(by_group, np.split(stacked, ends), strict=True))
+
+
+def _describe_spread(trained: dict[str, np.ndarray], column: Column) -> str:
+    """The deviation of the seeds' own effect, and which settings keep their own."""
+    pool = pool_spreads(trained)
+    shared = max(pool.values(), key=lambda spread: spread.df)
+    apart = [label for label, spread in pool.items() if spread is not shared]
+    deviation = float(np.sqrt(max(shared.between - shared.noise, 0.0)))
+    write, unit = _writers(column)
+    text = f"Deviation over seeds, without sampling: {write(deviation).lstrip('+')}{unit.replace(',', '')}."
+    return text + (f" Spreads more than the others, and keeps its own: {', '.join(apart)}." if apart else "")
+
+
+def _tell(contrast: Contrast, column: Column) -> str:
+    write, unit = _writers(column)
+    size = f"{write(contrast.estimate.value)}{unit.replace(',', '')}"
+    seeds, rows = _write_needed(contrast.seeds_needed, MOST_SEEDS), _write_needed(contrast.rows_needed, MOST_ROWS)
+    shown = write(contrast.detectable).lstrip("+")
+    return (
+        f"{contrast.first} and {contrast.second} ({size}; such runs show {shown} in 80%; this one needs {seeds} seeds"
+        f" or {rows} rows)"
+    )
+
+
+def _writers(column: Column) -> tuple:
+    """How a difference of the figure is written, and its unit."""
+    if column.write is percent:
+        return points, ", points"
+
+    def write(figure: Figure) -> str:
+        found = column.write(figure)
+        value = figure["value"] if isinstance(figure, dict) else figure
+        return found if value is None or value < 0 else f"+{found}"
+
+    return write, ""
+
+
+def _write_needed(number: int | None, most: int) -> str:
+    return f"over {most:,}" if number is None else f"{number:,}"
 
 
 def _write_p(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _judge(pair: Pair) -> str:
-    return "not tested" if pair.p is None else "significant" if pair.significant else "not significant"
-
-
-TESTS = (
-    Column("", lambda pair: f"{pair.first} - {pair.second}"),
-    Column("difference, points", lambda pair: pair.difference, points),
-    Column("p", lambda pair: pair.p, _write_p),
-    Column("p, adjusted", lambda pair: pair.adjusted, _write_p),
-    Column("", _judge),
-)

@@ -13,8 +13,8 @@ from rlhf_exp.runs.load import Run
 
 SUMMARY_HEAD = ["", "baseline", "trained", "difference"]
 SUMMARY_NOTE = (
-    "In brackets: 95% intervals. Differences are trained minus baseline on the same rows (paired bootstrap); "
-    "those of shares are in percentage points."
+    "In brackets: 95% intervals over held-out rows and sampling, not over training seeds. Differences are trained minus"
+    " baseline on the same rows; those of shares are in percentage points."
 )
 SEVERAL_NOTE = (
     "Each row has {completions} completions and counts once, by their mean; pass@k and majority@k are over draws from"

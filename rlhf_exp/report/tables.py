@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rlhf_exp.report.page import Table
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import Interval, exact
+from rlhf_exp.stats import LEVELS, Interval, Kind, exact
 
 Figure = Interval | float | None
 """A number with or without its interval; None if it was not measured."""
@@ -28,6 +28,9 @@ class Column(NamedTuple):
     write: Callable[[Any], str] = str
     note: str = ""
     write_difference: Callable[[Figure], str] = lambda figure: ""
+    rows: Callable[[Run], dict[str, float]] | None = None
+    """Reads the same figure of each held-out row (report/rows.py); None if it is not of held-out rows."""
+    kind: Kind = LEVELS
 
     def cell(self, thing: Any) -> str:
         """The figure of `thing` as text; - if there is none."""

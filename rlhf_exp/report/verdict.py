@@ -4,11 +4,13 @@ reward, the accuracy of the implicit reward, KL.
 verdict(run)  ->  Verdict("ok", "Held-out accuracy rose: 22.1% before and 38.5% after, ...")
 """
 
+import math
 from typing import NamedTuple
 
 from rlhf_exp.report.tables import number, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval
+from rlhf_exp.stats.planning import plan_rows
 
 KINDS = ("ok", "info", "warning")
 
@@ -26,7 +28,8 @@ def verdict(run: Run) -> Verdict:
         rows = "pairs" if run.trains_scorer else "rows"
         sentence = f"{accuracy_name(run)} {{}}: {before:.1f}% before and {after:.1f}% after, a difference of"
         sentence += f" {points(paired['difference'])} points on {paired['n']} {rows}."
-        return _judge(paired["difference"], 0, ("rose", "did not measurably change", "fell"), sentence)
+        found = _judge(paired["difference"], 0, ("rose", "did not measurably change", "fell"), sentence)
+        return found if found.kind != "info" else found._replace(sentence=found.sentence + _plan(paired, rows))
     if "win_rate" in paired:
         sentence = f"By reward the trained model wins {{}}: {percent(paired['win_rate'])} of {paired['n']} held-out"
         sentence += " rows against the start model (a tie is half a win)."
@@ -91,6 +94,16 @@ def _judge(interval: Interval, null: float, words: tuple[str, str, str], sentenc
     low, high = interval["low"], interval["high"]
     place = 0 if low is not None and low > null else 2 if high is not None and high < null else 1
     return Verdict(KINDS[place], sentence.format(words[place]))
+
+
+def _plan(paired: dict, rows: str) -> str:
+    """What these rows could have shown; empty without an interval."""
+    difference = paired["difference"]
+    if None in difference.values() or not all(map(math.isfinite, difference.values())):
+        return ""
+    shown, needed = plan_rows(difference, paired["n"])
+    text = f" So many {rows} show {100 * shown:.1f} points in 80 of 100 cases"
+    return f"{text}; this difference needs {needed:,}." if needed else f"{text}."
 
 
 def _often(than: str) -> tuple[str, str, str]:

@@ -33,6 +33,7 @@ class Run:
     metrics: list[dict]
     evaluation: dict
     samples: list[dict]
+    preferences: list[dict]
     errors: dict
     facts: dict  # data.json
     diagnosis: dict
@@ -109,6 +110,7 @@ def load_run(path: Path) -> Run:
         metrics=read_metrics(path / "metrics.jsonl"),
         evaluation=_read_json(path / "evaluation.json"),
         samples=_read_lines(path / "samples.jsonl"),
+        preferences=_read_lines(path / "preferences.jsonl"),
         errors=_read_json(path / "errors.json"),
         facts=_read_json(path / "data.json"),
         diagnosis=_read_json(path / "diagnosis.json"),

@@ -8,7 +8,7 @@ import pytest
 
 from rlhf_exp.evaluation.completions import HeldOut
 from rlhf_exp.evaluation.metrics import compare, distinct_n, pass_at_k, summarise
-from rlhf_exp.stats import mean_interval, paired_bootstrap, wilson, win_rate
+from rlhf_exp.stats import DIFFERENCES, mean_interval, paired_interval, share_interval, wilson, win_rate
 
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 
@@ -61,7 +61,7 @@ def test_several_completions_count_by_their_rows():
     assert (section["n"], section["completions"]) == (3, 4)
     assert section["counts"] == {"correct": 3, "partial": 4, "failed": 5}
     assert section["accuracy"]["value"] == pytest.approx(3 / 12)
-    assert section["accuracy"]["high"] == pytest.approx(mean_interval([0.5, 0.0, 0.25])["high"])
+    assert section["accuracy"] == share_interval([0.5, 0.0, 0.25], completions=4)
     assert section["mean_tokens"] == mean_interval([4.5, 5.5, 6.5])
     assert section["kl"]["std"] == pytest.approx(statistics.stdev([0.0, 0.5, 1.0, 1.5] * 3))
 
@@ -146,17 +146,18 @@ def test_distinct_counts_text_without_its_end():
 
 def test_comparing_a_model_with_itself_shows_no_difference():
     samples = make([[C if i % 3 else F] for i in range(30)])
-    paired = compare(samples, samples, 12, seed=0)
-    assert paired["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    paired = compare(samples, samples, 12)
+    half = 2.045230 * math.sqrt(2 / 31 / 32)  # one change added in each direction, t(0.975) at 29 degrees of freedom
+    assert paired["difference"] == pytest.approx({"value": 0.0, "low": -half, "high": half}, abs=1e-6)
     assert (paired["wins"], paired["losses"], paired["ties"], paired["n"]) == (0, 0, 30, 30)
     assert paired["win_rate"]["value"] == 0.5
 
 
-def test_a_comparison_pairs_completion_with_completion_and_resamples_rows():
+def test_a_comparison_pairs_completion_with_completion_and_counts_rows():
     rng = Random(3)
     baseline, trained = make(draw(rng, 20, 4)), make(draw(rng, 20, 4))
     both = [side + make(draw(rng, 20, 1), "greedy") for side in (baseline, trained)]
-    paired = compare(*both, 12, seed=2)
+    paired = compare(*both, 12)
     wins = sum(t["reward"] > b["reward"] for b, t in zip(baseline, trained, strict=True))
     assert paired["wins"] == wins and paired["wins"] + paired["losses"] + paired["ties"] == 80
     assert paired["n"] == 20
@@ -164,7 +165,14 @@ def test_a_comparison_pairs_completion_with_completion_and_resamples_rows():
         [statistics.fmean(s["outcome"] == "correct" for s in samples[i : i + 4]) for i in range(0, 80, 4)]
         for samples in (baseline, trained)
     ]
-    assert paired["difference"] == pytest.approx(paired_bootstrap(*shares, 2))
+    assert paired["difference"] == pytest.approx(paired_interval(*shares, DIFFERENCES))
+
+
+def test_sides_may_have_different_numbers_of_completions():
+    baseline, trained = make([[F, C, F], [C, C, P]]), make([[C], [P]])
+    paired = compare(baseline, trained, 12)
+    assert paired["difference"] == pytest.approx(paired_interval([1 / 3, 2 / 3], [1, 0], DIFFERENCES))
+    assert (paired["wins"], paired["losses"], paired["ties"], paired["n"]) == (1, 1, 0, 2)  # of first completions
 
 
 def test_what_cannot_be_compared_is_absent():
@@ -172,11 +180,11 @@ def test_what_cannot_be_compared_is_absent():
     no_reward = [{key: value for key, value in s.items() if key != "reward"} for s in full]
     no_grade = [{key: value for key, value in s.items() if key not in ("outcome", "extracted")} for s in full]
     neither = [{key: value for key, value in s.items() if key != "reward"} for s in no_grade]
-    always, rewarded = {"mean_tokens", "truncation_rate", "utilisation", "kl", "n"}, win_rate([1.0, 0.0], [1.0, 0.0], 0)
-    assert set(compare(no_reward, no_reward, 12, 0)) == {*always, "difference", "changes"}
-    assert set(compare(no_grade, no_grade, 12, 0)) == {*always, "reward", *rewarded}
-    assert compare(no_grade, no_grade, 12, 0).items() >= rewarded.items()
-    assert set(compare(neither, neither, 12, 0)) == always
+    always, rewarded = {"mean_tokens", "truncation_rate", "utilisation", "kl", "n"}, win_rate([1.0, 0.0], [1.0, 0.0])
+    assert set(compare(no_reward, no_reward, 12)) == {*always, "difference", "changes"}
+    assert set(compare(no_grade, no_grade, 12)) == {*always, "reward", *rewarded}
+    assert compare(no_grade, no_grade, 12).items() >= rewarded.items()
+    assert set(compare(neither, neither, 12)) == always
 
 
 def test_every_difference_stands_where_the_figure_does_and_is_of_rows():
@@ -185,17 +193,17 @@ def test_every_difference_stands_where_the_figure_does_and_is_of_rows():
     trained = make([[C, F], [C, C]], lenient=True, kl=2.0, kl_sampled=1.0, kl_outside=0.5) + make([[C], [F]], "greedy")
     for i, sample in enumerate(trained):
         sample["tokens"] += 4 * (i in (0, 1))  # the first row's completions
-    paired = compare(baseline, trained, max_tokens=16, seed=0)
-    assert paired["mean_tokens"] == paired_bootstrap([0, 0], [4, 0], 0) and paired["mean_tokens"]["value"] == 2
+    paired = compare(baseline, trained, max_tokens=16)
+    assert paired["mean_tokens"] == paired_interval([3.5, 4.5], [7.5, 4.5]) and paired["mean_tokens"]["value"] == 2
     assert paired["utilisation"] == {end: tokens / 16 for end, tokens in paired["mean_tokens"].items()}
-    assert paired["truncation_rate"] == paired_bootstrap([1, 0], [0.5, 0], 0)
-    assert paired["difference"] == paired_bootstrap([0, 0.5], [0.5, 1], 0)
-    assert paired["lenient_accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
-    assert paired["reward"] == {"mean": pytest.approx(paired_bootstrap([0, 0.55], [0.5, 1], 0))}
+    assert paired["truncation_rate"] == paired_interval([1, 0], [0.5, 0], DIFFERENCES)
+    assert paired["difference"] == paired_interval([0, 0.5], [0.5, 1], DIFFERENCES)
+    assert paired["lenient_accuracy"] == paired_interval([0, 0], [1, 1], DIFFERENCES)
+    assert paired["reward"] == {"mean": pytest.approx(paired_interval([0, 0.55], [0.5, 1]))}
     assert paired["kl"]["mean"]["value"] == 1.75 and "kl_sampled" not in paired  # the baseline's is 0, or not held
     assert paired["changes"]["failed"] == {"correct": 1, "partial": 0, "failed": 0}
     assert paired["changes"]["correct"] == {"correct": 1, "partial": 0, "failed": 0}
-    assert paired["greedy"]["accuracy"] == paired_bootstrap([0, 0], [1, 0], 0)
+    assert paired["greedy"]["accuracy"] == paired_interval([0, 0], [1, 0], DIFFERENCES)
     assert set(paired["greedy"]) == {"accuracy", "truncation_rate", "mean_tokens", "reward"}
 
 

@@ -90,7 +90,7 @@ def _make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 
         "trained": _make_samples(rng, "trained", gain, completions),
     }
     evaluation = {which: _summarise(rows, completions) for which, rows in samples.items()}
-    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64, seed=0)
+    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64)
     info = {"algo": "grpo", "task": "countdown", "loss_type": loss_type, "completion_tokens": 2_457_600}
     _write_folder(path, info, args, metrics, evaluation)
     _write_lines(path / "samples.jsonl", [row for rows in samples.values() for row in rows])
@@ -110,7 +110,7 @@ def _make_reward_run(path: Path, seed: int = 0, skill: float = 1.0) -> Path:
         })  # fmt: skip
     rows = {"baseline": _make_scores(rng, "baseline", 0.0), "trained": _make_scores(rng, "trained", skill)}
     evaluation = {which: summarise_preferences(side) for which, side in rows.items()}
-    evaluation["paired"] = compare_preferences(rows["baseline"], rows["trained"], seed=0)
+    evaluation["paired"] = compare_preferences(rows["baseline"], rows["trained"])
     info = {"algo": "reward_model", "task": "hh_rlhf", "loss_type": None, "seed": seed, "completion_tokens": 0}
     _write_folder(path, info, {"learning_rate": 1e-5}, metrics, evaluation)
     _write_lines(path / "preferences.jsonl", [*rows["baseline"], *rows["trained"]])
@@ -144,7 +144,7 @@ def _make_dpo_run(path: Path, seed: int = 0) -> Path:
         for key in ("outcome", "extracted", "rewards", "reward"):
             del row[key]
     evaluation = {which: _summarise(rows, 1) for which, rows in samples.items()}
-    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64, seed=0)
+    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64)
     rows = _make_scores(rng, "trained", 0.7)
     evaluation["trained"]["preference"] = summarise_preferences(rows)
     info = {"algo": "dpo", "task": "hh_rlhf", "loss_type": ["sigmoid"], "seed": seed, "completion_tokens": 0}

@@ -7,7 +7,7 @@ from rlhf_exp.report.columns import list_columns
 from rlhf_exp.report.curves import list_curves
 from rlhf_exp.report.groups import group_runs
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.stats import mean_interval
+from rlhf_exp.stats import SHARES, crossed_interval, mean_interval
 
 
 @pytest.fixture
@@ -54,10 +54,13 @@ def test_a_setting_outside_the_main_ones_is_found_in_the_config(sweep):
     assert list(group_runs([load_run(path) for path in sweep[:2]])) == ["beta=0.0", "beta=0.1"]
 
 
-def test_the_mean_over_seeds_has_a_t_interval(sweep, tmp_path):
+def test_the_mean_over_seeds_has_an_interval_over_seeds_and_rows(sweep, tmp_path):
     write_report(sweep, tmp_path / "out")
     rows = table_rows(tmp_path / "out", "Results over seeds")
-    expected = mean_interval([trained_accuracy(path) for path in sweep[:3]])
+    samples = [[json.loads(line) for line in (path / "samples.jsonl").read_text().splitlines()] for path in sweep[:3]]
+    correct = [[s["outcome"] == "correct" for s in of_run if s["which"] == "trained"] for of_run in samples]
+    expected = crossed_interval(correct, SHARES)
+    assert expected["value"] == pytest.approx(sum(map(trained_accuracy, sweep[:3])) / 3)
     assert rows[0][:2] == ["grpo", "3"]
     bounds = f"[{100 * expected['low']:.1f}, {100 * expected['high']:.1f}]"
     assert rows[0][3] == f"{100 * expected['value']:.1f}% {bounds}"
@@ -172,15 +175,14 @@ def test_settings_that_do_not_differ_significantly_are_named(tmp_path, make_run)
     write_report(runs, tmp_path / "out")
     rows = {row[0]: row for row in table_rows(tmp_path / "out", "Which settings differ significantly")}
     assert list(rows) == [
-        "grpo - start model", "dr_grpo - start model", "bnpo - start model",
-        "grpo - dr_grpo", "grpo - bnpo", "dr_grpo - bnpo",
+        "grpo - start model", "dr_grpo - start model", "bnpo - start model", "dr_grpo - grpo", "dr_grpo - bnpo",
     ]  # fmt: skip
-    assert rows["grpo - dr_grpo"][-1] == "not significant"
-    assert rows["grpo - bnpo"][-1] == "significant"
+    assert rows["dr_grpo - grpo"][4] == "not significant" and rows["dr_grpo - grpo"][5] != "-"
+    assert rows["dr_grpo - bnpo"][4] == "significant" and rows["dr_grpo - bnpo"][6:] == ["-", "-"]
     text = (tmp_path / "out" / "report.md").read_text()
-    said = "In held-out accuracy these do not differ significantly (Holm, p \\< 0.05): "
+    said = "In held-out accuracy these do not differ significantly (p \\< 0.05): "
     sentence = next(line for line in text.splitlines() if said in line)
-    assert "grpo and dr_grpo" in sentence and "grpo and bnpo" not in sentence
+    assert "dr_grpo and grpo" in sentence and "dr_grpo and bnpo" not in sentence
 
 
 def test_work_is_reported_per_update(sweep, tmp_path):
@@ -203,10 +205,12 @@ def test_a_reward_models_pairs_share_no_column_with_a_tasks_answers(tmp_path, ma
 
 def test_one_seed_speaks_of_no_intervals_that_are_not_there(sweep, tmp_path):
     assert study_table([sweep[0], sweep[3]]).splitlines()[-1] == "One seed for each setting: no intervals."
-    assert study_table(sweep).splitlines()[-1] == "In brackets: 95% t intervals over seeds."
+    several = study_table(sweep)
+    assert "In brackets: 95% intervals over seeds, held-out rows and sampling." in several.splitlines()
+    assert "In held-out accuracy these do not differ significantly (p < 0.05): " in several
     write_report([sweep[0], sweep[3]], tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "Means over seeds with 95% t intervals" not in text
+    assert "Means over seeds with 95% intervals" not in text
     assert "One seed for each setting: no interval over seeds; the baseline's is over the held-out rows." in text
 
 

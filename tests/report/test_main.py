@@ -21,6 +21,16 @@ def test_a_sweep_folder_is_compared_in_place(tmp_path, capsys, make_run):
     assert "2 runs compared" in (tmp_path / "sweep" / "report.html").read_text()
 
 
+def test_settings_are_compared_with_a_named_one(tmp_path, capsys, make_run):
+    for job in range(4):
+        make_run(tmp_path / "sweep" / str(job), job % 2, ("grpo", "dr_grpo")[job // 2])
+    assert main([str(tmp_path / "sweep"), "--against", "grpo"]) == 0
+    text = (tmp_path / "sweep" / "report.md").read_text()
+    assert "| grpo - dr_grpo |" in text and "each setting against the start model, and against grpo." in text
+    assert main([str(tmp_path / "sweep"), "--against", "ppo"]) == 2
+    assert capsys.readouterr().err.endswith("no setting is called 'ppo'; these are: 'grpo', 'dr_grpo'\n")
+
+
 def test_a_run_named_twice_counts_once(run_dir, tmp_path):
     assert main([str(run_dir), str(run_dir), "--out", str(tmp_path / "out")]) == 0
     assert "grpo on countdown" in (tmp_path / "out" / "report.html").read_text()

@@ -1,15 +1,100 @@
-from rlhf_exp.report.pairwise import START, Pair, summarise_pairs
+import json
+import re
+
+import pytest
+
+from rlhf_exp.report import write_report
+from rlhf_exp.report.columns import DIFFERENCE, REWARD, TRAINED, mean_over_seeds
+from rlhf_exp.report.pairwise import describe_collapsed, run_tests, summarise_tests
+from rlhf_exp.report.rows import align, of_samples, read_wins, stack
+from rlhf_exp.runs.load import load_run
+from rlhf_exp.stats import DIFFERENCES, START, crossed_interval
 
 
-def pair(first, second, adjusted):
-    return Pair(first, second, {"value": 0.1, "low": None, "high": None}, adjusted, adjusted)
+@pytest.fixture
+def groups(tmp_path, make_run):
+    """Two settings that are alike and one that gained less, of two seeds each."""
+    gains = {"grpo": 0.3, "dr_grpo": 0.3, "bnpo": 0.0}
+    return {
+        name: [load_run(make_run(tmp_path / f"{name}{seed}", seed, name, gain)) for seed in (0, 1)]
+        for name, gain in gains.items()
+    }
 
 
-def test_a_pair_that_was_not_tested_is_not_called_alike():
-    pairs = [pair("ppo", START, 0.01), pair("dpo", START, 0.2), pair("sft", START, None), pair("sft", "dpo", None)]
-    assert summarise_pairs(pairs, "accuracy") == (
-        "In accuracy these do not differ significantly (Holm, p < 0.05): dpo and start model. The other 1 of 2 pairs"
-        " do. Not tested, for one seed or seeds that do not differ: sft and start model; sft and dpo."
-    )
-    assert summarise_pairs(pairs[:1], "accuracy") == "In accuracy every two differ significantly (Holm, p < 0.05)."
-    assert summarise_pairs(pairs[2:3], "accuracy").startswith("In accuracy nothing could be tested. Not tested, ")
+def test_the_mean_gain_has_the_interval_over_seeds_and_rows(groups):
+    rows = []
+    for run in groups["grpo"]:
+        sides = {which: {} for which in ("baseline", "trained")}
+        for sample in run.samples:
+            sides[sample["which"]][sample["id"]] = sample["outcome"] == "correct"
+        rows.append([sides["trained"][name] - sides["baseline"][name] for name in sides["baseline"]])
+    assert mean_over_seeds(groups["grpo"], DIFFERENCE) == pytest.approx(crossed_interval(rows, DIFFERENCES))
+
+
+def test_each_setting_is_compared_with_the_start_and_with_the_best(groups):
+    tests = run_tests(groups, TRAINED)
+    assert [contrast.second for contrast in tests.contrasts[:3]] == [START] * 3
+    best = max(groups, key=lambda label: mean_over_seeds(groups[label], TRAINED)["value"])
+    assert {contrast.first for contrast in tests.contrasts[3:]} == {best} and len(tests.contrasts) == 5
+    found = {contrast.second: contrast for contrast in tests.contrasts[3:]}
+    assert found["bnpo"].significant and not found[({"grpo", "dr_grpo"} - {best}).pop()].significant
+    named = run_tests(groups, TRAINED, named="bnpo")
+    assert [(c.first, c.second) for c in named.contrasts[3:]] == [("bnpo", "grpo"), ("bnpo", "dr_grpo")]
+
+
+def test_not_significant_comes_with_what_could_have_been_shown(groups):
+    text = summarise_tests(run_tests(groups, TRAINED), "accuracy", TRAINED)
+    assert text.startswith("In accuracy these do not differ significantly (p < 0.05): ")
+    told = r"grpo and (dr_)?grpo \(\+\d\.\d points; such runs show \d+\.\d in 80%; this one needs .+ seeds or .+ rows\)"
+    assert re.search(told, text) and "The other " in text
+    reward = summarise_tests(run_tests(groups, REWARD), "reward", REWARD)
+    assert "such runs show 0." in reward
+
+
+def test_settings_that_cannot_be_tested_are_named(groups):
+    one = {"grpo": groups["grpo"], "dr_grpo": groups["dr_grpo"][:1]}
+    tests = run_tests(one, TRAINED)
+    assert [(c.first, c.second) for c in tests.contrasts] == [("grpo", START)]
+    text = summarise_tests(tests, "accuracy", TRAINED)
+    assert text.endswith("Not tested, for one seed or no figures of each row: dr_grpo.")
+    nothing = summarise_tests(run_tests({"grpo": groups["grpo"][:1]}, TRAINED), "accuracy", TRAINED)
+    assert nothing.startswith("In accuracy nothing could be tested. Not tested")
+
+
+def test_a_folder_without_samples_has_means_without_intervals_and_a_note(groups, tmp_path):
+    paths = [run.path for group in groups.values() for run in group]
+    (paths[0] / "samples.jsonl").unlink()
+    runs = [load_run(paths[0]), groups["grpo"][1]]
+    assert mean_over_seeds(runs, DIFFERENCE)["low"] is None
+    write_report(paths, tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "A mean of several seeds without brackets: the figures of each row are missing" in text
+    assert "Not tested, for one seed or no figures of each row: grpo." in text
+
+
+def test_rows_that_only_some_runs_have_are_left_out(groups):
+    run = groups["grpo"][0]
+    read = of_samples("trained", lambda sample: sample["outcome"] == "correct")
+    assert align([run, run], read).shape == (2, 128)
+    assert stack([{"a": 1.0, "b": 0.0, "c": 1.0}, {"c": 0.0, "a": 0.5}]).tolist() == [[1.0, 1.0], [0.5, 0.0]]
+    assert stack([{"a": 1.0}, {"b": 0.0}]) is None and stack([{}, {"b": 0.0}]) is None and stack([]) is None
+    assert of_samples("trained", lambda sample: sample["unknown"])(run) == {}
+
+
+def test_wins_of_each_row_are_those_of_evaluation_json(groups):
+    run = groups["grpo"][0]
+    paired, wins = run.evaluation["paired"], read_wins(run)
+    assert sum(wins.values()) / len(wins) == pytest.approx(paired["win_rate"]["value"])
+    assert len(wins) == paired["n"]
+
+
+def test_a_collapsed_seed_is_named_in_the_report(groups, tmp_path):
+    run = groups["grpo"][1]
+    evaluation = json.loads((run.path / "evaluation.json").read_text())
+    evaluation["trained"]["accuracy"] = {"value": 0.01, "low": 0.0, "high": 0.03}
+    (run.path / "evaluation.json").write_text(json.dumps(evaluation))
+    changed = {"grpo": [groups["grpo"][0], load_run(run.path)]}
+    assert describe_collapsed(groups, TRAINED) is None
+    assert "grpo, seed 1: 1.0% [0.0, 3.0]." in describe_collapsed(changed, TRAINED)
+    write_report([run.path for run in changed["grpo"]], tmp_path / "out")
+    assert "**Collapsed seeds.** Far below the other seeds" in (tmp_path / "out" / "report.md").read_text()

@@ -83,3 +83,17 @@ def test_only_a_policy_has_the_sentence_on_its_implicit_reward(dpo_dir, reward_d
     assert preference_sentence(load_run(reward_dir)) is None
     assert win_sentence(load_run(dpo_dir)) is None
     assert "(a tie is half a win)" in win_sentence(load_run(run_dir))
+
+
+def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir):
+    difference = {"value": 0.02, "low": -0.01, "high": 0.05}
+
+    def edit(evaluation):
+        evaluation["paired"]["difference"] = difference
+
+    kind, sentence = change(run_dir, edit)
+    # 3 points * (1 + 0.8416 / 1.9600) = 4.29; 128 rows * (4.29 / 2)^2 = 588.6
+    assert kind == "info"
+    assert sentence.endswith(" So many rows show 4.3 points in 80 of 100 cases; this difference needs 589.")
+    difference["value"] = 0.0
+    assert change(run_dir, edit).sentence.endswith(" So many rows show 4.3 points in 80 of 100 cases.")

@@ -1,7 +1,7 @@
 """Figures over rows of preferences.jsonl. Pure: rows in, numbers out.
 
     section = summarise_preferences(rows)             # of evaluation.json
-    compare_preferences(baseline, trained, seed=0)    # {"difference": {"value": ...}, ..., "n": 512}
+    compare_preferences(baseline, trained)            # {"difference": {"value": ...}, ..., "n": 512}
     find_errors(rows)                                 # the pairs ranked wrongly, each with its kind
 
 A pair's margin is the chosen answer's reward minus the rejected one's. Above 0 the pair is right, at 0 tied, which
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlhf_exp.evaluation.metrics import measure_std
-from rlhf_exp.stats import mean_interval, paired_bootstrap, wilson
+from rlhf_exp.stats import DIFFERENCES, mean_interval, paired_interval, wilson
 
 Rows = list[dict[str, Any]]
 
@@ -61,13 +61,13 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
     }
 
 
-def compare_preferences(baseline: Rows, trained: Rows, seed: int) -> dict[str, Any]:
+def compare_preferences(baseline: Rows, trained: Rows) -> dict[str, Any]:
     """`paired` of evaluation.json: trained minus baseline on the same pairs; `difference` is that of the accuracy."""
     margins = [np.array([row["margin"] for row in rows]) for rows in (baseline, trained)]
     return {
-        "difference": paired_bootstrap(*map(_score_right, margins), seed),
-        "loss": paired_bootstrap(*map(_loss, margins), seed),
-        "margin": {"mean": paired_bootstrap(*margins, seed)},
+        "difference": paired_interval(*map(_score_right, margins), DIFFERENCES),
+        "loss": paired_interval(*map(_loss, margins)),
+        "margin": {"mean": paired_interval(*margins)},
         "n": len(trained),
     }
 

@@ -1,0 +1,195 @@
+"""How often the 95% intervals of rlhf_exp.stats cover the truth, and how often its tests are right: by simulation.
+
+    python bench/intervals.py                     # every table, about four minutes on one core
+    python bench/intervals.py --repeats 200       # quicker, with a standard error of 1.5 points
+
+A row has a difficulty that all models share, one of its own for each model, and a completion is correct by chance: 88%
+of the variance of an accuracy is sampling within rows, as for the shipped model. The start model is measured by one
+pass of 512 rows that all seeds and settings share. Truth is the difference of the probabilities over all rows, seeds
+and completions. `shared` is the correlation of the random numbers that two models draw with on the same row.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy import stats
+from scipy.special import ndtri
+
+from rlhf_exp.stats import (
+    DIFFERENCES,
+    Interval,
+    compare_settings,
+    crossed_interval,
+    mean_interval,
+    paired_interval,
+    share_interval,
+)
+
+ROWS, START, TRAINED = 512, 0.22, 0.35
+OF_ROW, OF_MODEL = 0.1, 0.1  # variances of a row's difficulty; that of chance is the rest to 1
+RESAMPLES = 500
+
+
+def draw(
+    rng: np.random.Generator,
+    starts: int,
+    means: np.ndarray,
+    rows: int = ROWS,
+    shared: float = 0.0,
+    completions: int = 1,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of correct completions: (starts, rows) of the start model, which has `starts` passes, and of the models
+    whose accuracies are `means`, (*means.shape, rows)."""
+    difficulty, luck = rng.standard_normal(rows), rng.standard_normal((rows, completions))
+
+    def sample(accuracy: np.ndarray, own: np.ndarray) -> np.ndarray:
+        noise = np.sqrt(shared) * luck + np.sqrt(1 - shared) * rng.standard_normal((*own.shape, completions))
+        level = ndtri(accuracy)[..., None] + np.sqrt(OF_ROW) * difficulty + np.sqrt(OF_MODEL) * own
+        return (level[..., None] + np.sqrt(1 - OF_ROW - OF_MODEL) * noise > 0).mean(-1)
+
+    own = np.broadcast_to(rng.standard_normal(rows), (starts, rows))
+    start = sample(np.full(starts, START), own)
+    return start, sample(means, rng.standard_normal((*means.shape, rows)))
+
+
+def bootstrap_both(gains: np.ndarray, row_weights: np.ndarray, seed_weights: np.ndarray) -> Interval:
+    """The percentile bootstrap that resamples seeds and rows (Owen 2007, the pigeonhole bootstrap)."""
+    means = ((seed_weights @ gains) * row_weights).sum(1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return {"value": float(gains.mean()), "low": float(low), "high": float(high)}
+
+
+def over_seeds(rng: np.random.Generator, repeats: int) -> Iterator[str]:
+    """Coverage of the mean gain over the start."""
+    yield "Gain over the start, mean over seeds. Share of intervals that hold the truth, and their median width, points"
+    yield f"{'seeds':>5} {'deviation':>9} {'shared':>6} {'crossed':>14} {'bootstrap':>14} {'t over seeds':>14}"
+    row_weights = rng.multinomial(ROWS, np.full(ROWS, 1 / ROWS), RESAMPLES) / ROWS
+    for deviation in (0.0, 0.02):
+        for shared in (0.0, 0.5):
+            for seeds in (2, 3, 5, 10):
+                seed_weights = rng.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
+                found: list[tuple[Interval, ...]] = []
+                for _ in range(repeats):
+                    means = TRAINED + deviation * rng.standard_normal(seeds)
+                    start, trained = draw(rng, 1, means, shared=shared)
+                    gains = trained - start
+                    crossed = crossed_interval(gains, DIFFERENCES)
+                    both = bootstrap_both(gains, row_weights, seed_weights)
+                    found.append((crossed, both, mean_interval(gains.mean(1))))
+                cells = " ".join(_cell(of_method, TRAINED - START) for of_method in zip(*found, strict=True))
+                yield f"{seeds:5} {100 * deviation:9.0f} {shared:6.1f} {cells}"
+
+
+def of_one_run(rng: np.random.Generator, repeats: int) -> Iterator[str]:
+    """Coverage of one run's accuracy and of its gain."""
+    yield "One run. Share of intervals that hold the truth"
+    yield f"{'':30} {'rows':>5} {'completions':>11} {'accuracy':>9} {'gain':>6} {'bootstrap':>9}"
+    cases = {"22 to 35%": (START, 0.13), "1 to 3%": (0.01, 0.02), "97 to 99%": (0.97, 0.02), "2% of rows change": None}
+    for rows in (16, 100, 512):
+        for name, case in cases.items():
+            for completions in (1, 4):
+                if case is None and completions > 1:
+                    continue
+                hits = np.zeros(3)
+                for _ in range(repeats):
+                    if case is None:
+                        start = (rng.random(rows) < 0.3).astype(float)
+                        trained = np.where(rng.random(rows) < 0.02, 1 - start, start)
+                        truth, level = 0.02 * 0.4, 0.3 + 0.02 * 0.4
+                    else:
+                        truth, level = case[1], sum(case)
+                        _, (start, trained) = draw(
+                            rng, 0, np.array([case[0], level]), rows=rows, completions=completions
+                        )
+                    hits[0] += _holds(share_interval(trained, completions), level)
+                    hits[1] += _holds(paired_interval(start, trained, DIFFERENCES), truth)
+                    hits[2] += _holds(bootstrap_rows(trained - start, rng), truth)
+                accuracy, gain, old = hits / repeats
+                yield f"{name:30} {rows:5} {completions:11} {accuracy:9.3f} {gain:6.3f} {old:9.3f}"
+
+
+def tests(rng: np.random.Generator, repeats: int) -> Iterator[str]:
+    """Family-wise error and power, of seven settings with three seeds each."""
+    yield "Seven settings of three seeds, deviation over seeds 2 points. Share of repetitions with"
+    heads = f"{'a false finding':>15} {'10 from the best':>16} {'from a named one':>16} {'15 gained':>9}"
+    yield f"{'true accuracies':34} {heads}"
+    level = np.full(7, START)
+    cases = {
+        "all as the start": (level, np.full(7, 0.02)),
+        "all 15 above it": (level + 0.15, np.full(7, 0.02)),
+        "all 15 above it, deviations 1 to 6": (level + 0.15, np.array([0.01, 0.01, 0.01, 0.02, 0.02, 0.04, 0.06])),
+        "five 15 above it, one 5, one 25": (level + np.array([0.15] * 5 + [0.05, 0.25]), np.full(7, 0.02)),
+    }
+    for name, (accuracies, deviations) in cases.items():
+        false, power, power_named, gained = 0, [], [], []
+        for _ in range(repeats):
+            means = accuracies[:, None] + deviations[:, None] * rng.standard_normal((7, 3))
+            start, trained = draw(rng, 1, np.clip(means, 0.001, 0.999))
+            figures = {str(i): trained[i] for i in range(7)}
+            gains = {label: own - start for label, own in figures.items()}
+            truth = dict(zip(figures, accuracies, strict=True)) | {"start model": START}
+            found = [
+                [(c.significant, round(truth[c.first] - truth[c.second], 6), c.second in figures) for c in contrasts]
+                for contrasts in (compare_settings(figures, gains), compare_settings(figures, gains, named="6"))
+            ]
+            false += any(significant and gap <= 0 for significant, gap, _ in found[0])
+            power += [significant for significant, gap, pair in found[0] if pair and gap == 0.1]
+            power_named += [significant for significant, gap, pair in found[1] if pair and gap == 0.1]
+            gained += [significant for significant, gap, pair in found[0] if not pair and gap == 0.15]
+        cells = [f"{np.mean(of):.3f}" if of else "-" for of in (power, power_named, gained)]
+        yield f"{name:34} {false / repeats:15.3f} {cells[0]:>16} {cells[1]:>16} {cells[2]:>9}"
+
+
+def spreads(rng: np.random.Generator, repeats: int) -> Iterator[str]:
+    """How often unequal spreads of three seeds are seen."""
+    yield "One of seven settings, of three seeds each, spreads three times as far. Share of repetitions that see it"
+    found: dict[str, Callable[[np.ndarray], float]] = {
+        "Levene": lambda v: stats.levene(*v, center="mean").pvalue,
+        "Brown and Forsythe": lambda v: stats.levene(*v, center="median").pvalue,
+        "F, each against the rest": _test_each,
+    }
+    for name, test in found.items():
+        rates = []
+        for wide in (1.0, 3.0):
+            draws = rng.standard_normal((repeats, 7, 3)) * np.array([1.0] * 6 + [wide])[:, None]
+            rates.append(np.mean([test(values) < 0.05 for values in draws]))
+        yield f"{name:30} {rates[1]:6.3f}, and if all are equal {rates[0]:6.3f}"
+
+
+def bootstrap_rows(gains: np.ndarray, rng: np.random.Generator) -> Interval:
+    """The percentile bootstrap over rows."""
+    means = gains[rng.integers(len(gains), size=(RESAMPLES, len(gains)))].mean(1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return {"value": float(gains.mean()), "low": float(low), "high": float(high)}
+
+
+def _test_each(values: np.ndarray) -> float:
+    """The smallest p-value of one setting's variance against that of the others, by Bonferroni."""
+    others = [np.delete(values, i, 0).var(1, ddof=1).mean() for i in range(7)]
+    return 7 * min(stats.f.sf(own.var(ddof=1) / rest, 2, 12) for own, rest in zip(values, others, strict=True))
+
+
+def _cell(intervals: tuple[Interval, ...], truth: float) -> str:
+    widths = [100 * (interval["high"] - interval["low"]) for interval in intervals]
+    return f"{np.mean([_holds(i, truth) for i in intervals]):7.3f} {np.median(widths):6.1f}"
+
+
+def _holds(interval: Interval, truth: float) -> bool:
+    return interval["low"] <= truth <= interval["high"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=1000, help="of each line; the standard error is 0.7 points")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    repeats = {over_seeds: args.repeats, of_one_run: args.repeats, tests: args.repeats // 2, spreads: args.repeats}
+    for table, times in repeats.items():
+        for line in table(np.random.default_rng(args.seed), times):
+            print(line, flush=True)
+        print()
+
+
+if __name__ == "__main__":
+    main()

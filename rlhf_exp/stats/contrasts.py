@@ -1,0 +1,202 @@
+"""Tests which settings differ: each from the start model, and each from the best setting or a named one.
+
+    contrasts = compare_settings(trained, gains)      # {"ppo": (seeds, rows), "grpo": (seeds, rows), ...}, both
+    contrasts[0].adjusted, contrasts[0].detectable, contrasts[0].seeds_needed
+
+The variance of a contrast joins seeds, rows and sampling (crossed.py). The seeds' own effect is pooled over the
+settings, since three seeds alone say little about it; a setting whose seeds spread more than those of the others is
+taken out of the pool, and keeps its own. All contrasts together have a family-wise error of at most 5%: those against
+the start and against a named setting by Holm; those against the best by the studentized range (Tukey 1953, Kramer
+1956), since the best is chosen from the same data, whose share of the level follows Holm's weighted procedure.
+bench/intervals.py measures error and power.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from rlhf_exp.stats.crossed import DIFFERENCES, LEVELS, Estimate, Spread, estimate, measure_spread
+from rlhf_exp.stats.planning import LEVEL, detectable_difference, find_needed
+
+START = "start model"
+
+
+class Contrast(NamedTuple):
+    """`estimate` is the first's mean minus the second's.
+
+    Attributes:
+        p: of this contrast alone; of one with the best, over all pairs of settings.
+        adjusted: for all contrasts of the comparison.
+        level: what the adjustment leaves of 0.05 to this contrast.
+        ranged: the number of settings if the best was chosen from them, else 0.
+        seeds: of the setting that has fewer.
+    """
+
+    first: str
+    second: str
+    estimate: Estimate
+    seeds: int
+    rows: int
+    ranged: int = 0
+    p: float = 1.0
+    adjusted: float = 1.0
+    level: float = LEVEL
+
+    @property
+    def significant(self) -> bool:
+        return self.adjusted < LEVEL
+
+    @property
+    def detectable(self) -> float:
+        """The smallest true difference that a repetition of the experiment would find significant in 80%."""
+        return detectable_difference(self.estimate, self._single_level)
+
+    @property
+    def seeds_needed(self) -> int | None:
+        """How many seeds of each setting would find the observed difference in 80%, on the same rows; None if no number
+        up to the limit would."""
+        return find_needed(self.estimate, self._single_level, seeds=self.seeds)
+
+    @property
+    def rows_needed(self) -> int | None:
+        """How many rows would, with the same seeds."""
+        return find_needed(self.estimate, self._single_level, rows=self.rows)
+
+    @property
+    def _single_level(self) -> float:
+        return self.level if self.ranged < 3 else _invert_range(self.level, self.ranged, self.estimate.df)
+
+
+def compare_settings(
+    trained: dict[str, np.ndarray],
+    gains: dict[str, np.ndarray],
+    named: str | None = None,
+    bounded: bool = True,
+) -> list[Contrast]:
+    """Each setting against the start model, then each against the best one or the one that is `named`.
+
+    Args:
+        trained: (seeds, rows) figures of each setting, of at least two seeds; the rows are those of all settings.
+        gains: the same minus the start model's; {} without a start model.
+        named: the setting that the others are compared with, chosen before their results are known.
+        bounded: the figures are shares.
+    """
+    kind = DIFFERENCES if bounded else LEVELS
+    starts, pairs = [], []
+    pool = pool_spreads(gains)
+    for label, figures in gains.items():
+        found = estimate(figures.mean(0), _weigh(pool, {label: figures}), kind)
+        starts.append(Contrast(label, START, found, *figures.shape))
+    means = {label: figures.mean(0) for label, figures in trained.items()}
+    centre = named or max(means, key=lambda label: means[label].mean())
+    pool, ranged = pool_spreads(trained), 0 if named else len(trained)
+    for label in trained:
+        if label != centre:
+            both = {name: trained[name] for name in (centre, label)}
+            found = estimate(means[centre] - means[label], _weigh(pool, both), kind)
+            seeds = min(map(len, both.values()))
+            pairs.append(Contrast(centre, label, found, seeds, len(means[label]), ranged))
+    return adjust(starts, pairs)
+
+
+def adjust(starts: list[Contrast], pairs: list[Contrast]) -> list[Contrast]:
+    """The contrasts with their p-values; `level` is that at which the procedure ended."""
+    starts = [contrast._replace(p=contrast.estimate.p) for contrast in starts]
+    if not pairs or not pairs[0].ranged:
+        contrasts = [*starts, *(contrast._replace(p=contrast.estimate.p) for contrast in pairs)]
+        adjusted = holm([contrast.p for contrast in contrasts])
+        level = LEVEL / max(1, sum(p >= LEVEL for p in adjusted))
+        return [c._replace(adjusted=p, level=level) for c, p in zip(contrasts, adjusted, strict=True)]
+    adjusted = holm([contrast.p for contrast in starts], further=len(pairs))
+    left = sum(p >= LEVEL for p in adjusted)
+    level, shared = LEVEL / (len(pairs) + max(1, left)), LEVEL * len(pairs) / (len(pairs) + left)
+    found = [c._replace(adjusted=p, level=level) for c, p in zip(starts, adjusted, strict=True)]
+    for contrast in pairs:
+        p = _range_p(contrast.estimate, contrast.ranged)
+        found.append(contrast._replace(p=p, adjusted=share_level(p, adjusted, len(pairs)), level=shared))
+    return found
+
+
+def pool_spreads(settings: dict[str, np.ndarray]) -> dict[str, Spread]:
+    """The spread of each setting: the one object of all, or its own if that is too large for the pool."""
+    own = {label: measure_spread(figures) for label, figures in settings.items()}
+    apart = find_wider(own)
+    pooled = _pool([spread for label, spread in own.items() if label not in apart]) if own else None
+    return {label: spread if label in apart else pooled for label, spread in own.items()}
+
+
+def find_wider(spreads: dict[str, Spread]) -> list[str]:
+    """The settings whose seeds spread significantly more than those of the others: one-sided F tests, by Bonferroni."""
+    found = []
+    for label, spread in spreads.items():
+        others = [other for name, other in spreads.items() if name != label]
+        if not others or spread.between == 0:
+            continue
+        pooled = _pool(others)
+        ratio = spread.between / pooled.between if pooled.between else np.inf
+        if stats.f.sf(ratio, spread.df, pooled.df) < LEVEL / len(spreads):
+            found.append(label)
+    return found if len(found) < len(spreads) else []
+
+
+def _pool(spreads: list[Spread]) -> Spread:
+    """Means weighted by degrees of freedom."""
+    df, df_noise = (sum(getattr(spread, name) for spread in spreads) for name in ("df", "df_noise"))
+    between = sum(spread.df * spread.between for spread in spreads) / df
+    noise = sum(spread.df * spread.noise for spread in spreads) / df
+    return Spread(between, noise, df, df_noise)
+
+
+def _weigh(pool: dict[str, Spread], settings: dict[str, np.ndarray]) -> list[tuple[Spread, float]]:
+    """The different spreads of these settings, each with the sum of 1 / seeds over the settings that share it."""
+    found: dict[int, tuple[Spread, float]] = {}
+    for label, figures in settings.items():
+        spread = pool[label]
+        found[id(spread)] = (spread, found.get(id(spread), (spread, 0.0))[1] + 1 / len(figures))
+    return list(found.values())
+
+
+def holm(p_values: list[float], further: float = 0) -> list[float]:
+    """p-values adjusted for their number: if those below 0.05 count as significant, the probability of any false
+    finding is at most 5%, whatever the dependence between the tests.
+
+    Args:
+        further: the weight of hypotheses that are tested elsewhere at the same level, each of these having weight 1.
+
+    Source: Holm (1979), step-down, with weights; scipy has only false discovery rates (`false_discovery_control`).
+
+    >>> [round(p, 2) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(len(order))
+    scaled = np.asarray(p_values, dtype=np.float64)[order] * (further + np.arange(len(order), 0, -1))
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
+    return adjusted.tolist()
+
+
+def share_level(p_range: float, starts: list[float], pairs: int) -> float:
+    """A p-value by the studentized range, adjusted for the contrasts with the start model.
+
+    The pairs together have weight `pairs`, each contrast with the start weight 1. As these are found, in the order of
+    their adjusted p-values `starts`, the pairs take over their share of the level. The pairs give nothing back.
+    """
+    taken = [0.0, *sorted(starts)]
+    steps = (max(p, p_range * (pairs + len(starts) - n) / pairs) for n, p in enumerate(taken))
+    return min(1.0, *steps) if pairs else 1.0
+
+
+@lru_cache
+def _invert_range(level: float, settings: int, df: float) -> float:
+    """The level at which one t test has the critical value of the studentized range; 0.1 s."""
+    return float(2 * stats.t.sf(stats.studentized_range.isf(level, settings, df) / np.sqrt(2), df))
+
+
+def _range_p(estimate: Estimate, settings: int) -> float:
+    """The p-value by the studentized range of that many settings; of two it is Student's."""
+    if estimate.error == 0 or settings == 2:
+        return estimate.p
+    distance = np.sqrt(2) * abs(estimate.centre) / estimate.error
+    return float(stats.studentized_range.sf(distance, settings, estimate.df))

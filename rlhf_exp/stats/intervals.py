@@ -1,0 +1,125 @@
+"""Intervals of one mean: arrays in, plain numbers out.
+
+Every interval is 95% and has the form that all files use: {"value", "low", "high"}.
+
+    >>> mean_interval([1.0, 2.0, 3.0])["value"]
+    2.0
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TypedDict
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+class Interval(TypedDict):
+    """A figure and its 95% interval; `low` and `high` are None if there are too few values."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def exact(value: float) -> Interval:
+    """A figure that has no interval."""
+    return as_interval(value, None, None)
+
+
+def wilson(successes: float, n: float) -> Interval:
+    """Share of successes with Wilson's score interval, which stays in [0, 1] and is also valid near 0 and 1: next to
+    these (up to 2 successes or failures, 3 above n = 50) with the bound by Poisson's distribution, without which it
+    covers a share of 0.99 in 86% with n = 16.
+
+    A tie counts as half a success. It varies less than a success or a failure, so with ties the interval is wider than
+    necessary; Student's t interval would leave [0, 1], and have no width if all are ties.
+
+    Raises:
+        ValueError: n is 0, or `successes` lies outside 0..n.
+
+    Source: Wilson (1927), as in `scipy.stats.BinomTestResult.proportion_ci`, which takes no halves; modified
+    as in Brown, Cai and DasGupta (2001), section 4.1.1.
+
+    >>> {name: round(value, 3) for name, value in wilson(6, 10).items()}
+    {'value': 0.6, 'low': 0.313, 'high': 0.832}
+    """
+    require_values(n)
+    if successes < 0 or successes > n:
+        raise ValueError(f"successes must lie in 0..{n}, not {successes}")
+    share, z2 = successes / n, stats.norm.ppf((1 + CONFIDENCE) / 2) ** 2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    low = min(middle - half, _near_zero(successes, n))
+    high = max(middle + half, 1 - _near_zero(n - successes, n))
+    # At the ends rounding could leave [0, 1] by 1e-17.
+    return as_interval(share, 0.0 if successes == 0 else low, 1.0 if successes == n else high)
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Mean with Student's t interval, for many rows and for a few seeds (a bootstrap of few is too narrow).
+
+    A value that is not finite makes the figures NaN or infinite; it is not dropped.
+
+    Raises:
+        ValueError: no values.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    require_values(len(array))
+    mean = array.mean()
+    if len(array) == 1:
+        return exact(mean)
+    with np.errstate(invalid="ignore"):
+        half = stats.t.ppf((1 + CONFIDENCE) / 2, len(array) - 1) * stats.sem(array)
+    return as_interval(mean, mean - half, mean + half)
+
+
+def share_interval(shares: Sequence[float] | np.ndarray, completions: int = 1) -> Interval:
+    """Mean of a share per row, each from 0 to 1, such as the share of a row's completions that are correct.
+
+    Completions of one row are correlated. Wilson's interval, with the number of independent completions that have the
+    same variance as the mean over rows: at least one per row, at most all of them. Unlike Student's t interval it stays
+    in [0, 1], and covers the truth near 0 and 1 too.
+
+    Args:
+        completions: how many completions each share is of.
+
+    Raises:
+        ValueError: no shares.
+
+    Source: Franco, Little, Louis and Slud (2019), doi:10.1093/jssam/smy019: Wilson's interval with the effective sample
+    size of clustered data.
+    """
+    array = np.asarray(shares, dtype=np.float64)
+    require_values(len(array))
+    rows, mean = len(array), array.mean()
+    variance = array.var(ddof=1) if rows > 1 else 0.0
+    if variance > 0:
+        effective = min(max(rows * mean * (1 - mean) / variance, rows), rows * completions)
+    else:
+        effective = rows * completions if 0 < mean < 1 else rows
+    found = wilson(mean * effective, effective)
+    return as_interval(mean, found["low"], found["high"])
+
+
+def _near_zero(successes: float, n: float) -> float:
+    """A lower bound of a share with few successes; 1 for more."""
+    few = 0 < successes <= (3 if n > 50 else 2)
+    return stats.chi2.ppf(1 - CONFIDENCE, 2 * successes) / 2 / n if few else 1.0
+
+
+def require_values(n: float) -> None:
+    """Raise ValueError if there is nothing to measure."""
+    if n == 0:
+        raise ValueError("no values to measure: n is 0")
+
+
+def as_interval(value: float, low: float | None, high: float | None) -> Interval:
+    """Plain floats, which JSON can hold."""
+    return {
+        "value": float(value),
+        "low": None if low is None else float(low),
+        "high": None if high is None else float(high),
+    }

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlhf_exp.stats import START, compare_settings, holm
+from rlhf_exp.stats.contrasts import find_wider, pool_spreads, share_level
+from rlhf_exp.stats.crossed import Spread
+from rlhf_exp.stats.planning import detectable_difference, find_needed
+
+
+def draw(rng, accuracies, rows=200, seeds=3, deviation=0.02):
+    """(start, {label: (seeds, rows)}) with every completion drawn on its own."""
+    start = (rng.random(rows) < 0.22).astype(float)
+    trained = {}
+    for i, accuracy in enumerate(accuracies):
+        chance = accuracy + deviation * rng.normal(size=(seeds, 1))
+        trained[str(i)] = (rng.random((seeds, rows)) < chance).astype(float)
+    return start, trained
+
+
+def test_holm_steps_down_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # 3 x 0.01, then 2 x 0.03, never falling
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+    assert holm([0.01, 0.04], further=3) == pytest.approx([0.05, 0.16])  # 5 x 0.01, 4 x 0.04
+
+
+def test_contrasts_with_the_best_take_over_what_those_with_the_start_leave():
+    # weights 2 and 2 x 1: 0.02 * 4 / 2 at once; after both starts 0.02, but not before they are found
+    assert share_level(0.02, [0.5, 0.6], pairs=2) == pytest.approx(0.04)
+    assert share_level(0.02, [0.001, 0.6], pairs=2) == pytest.approx(0.03)
+    assert share_level(0.02, [0.001, 0.002], pairs=2) == pytest.approx(0.02)
+    assert share_level(0.02, [0.001, 0.028], pairs=2) == pytest.approx(0.028)
+
+
+def test_each_setting_is_tested_against_the_start_and_the_others_against_the_best():
+    start, trained = draw(np.random.default_rng(0), [0.3, 0.6, 0.4])
+    found = compare_settings(trained, {label: figures - start for label, figures in trained.items()})
+    pairs = [(contrast.first, contrast.second) for contrast in found]
+    assert pairs == [("0", START), ("1", START), ("2", START), ("1", "0"), ("1", "2")]
+    assert found[3].estimate.value == pytest.approx(trained["1"].mean() - trained["0"].mean())
+    assert found[3].significant and found[4].significant
+    named = compare_settings(trained, {}, named="0")
+    assert [(contrast.first, contrast.second) for contrast in named] == [("0", "1"), ("0", "2")]
+    assert [contrast.adjusted for contrast in named] == holm([contrast.estimate.p for contrast in named])
+
+
+def test_a_contrast_with_the_best_has_the_p_value_of_the_studentized_range():
+    _, trained = draw(np.random.default_rng(1), [0.3, 0.35, 0.4])
+    contrast = compare_settings(trained, {})[0]
+    distance = np.sqrt(2) * abs(contrast.estimate.centre) / contrast.estimate.error
+    assert contrast.p == contrast.adjusted == stats.studentized_range.sf(distance, 3, contrast.estimate.df)
+    assert contrast.p > contrast.estimate.p
+
+
+def test_the_variance_of_a_contrast_is_by_hand():
+    _, trained = draw(np.random.default_rng(2), [0.3, 0.5], rows=50)
+    found = compare_settings(trained, {}, bounded=False)[0].estimate
+    means = {label: figures.mean(1) for label, figures in trained.items()}
+    between = np.mean([of.var(ddof=1) for of in means.values()])
+    rest = []
+    for figures in trained.values():
+        left = figures - figures.mean(0) - figures.mean(1, keepdims=True) + figures.mean()
+        rest.append((left**2).sum() / (2 * 49) / 50)
+    rows = (trained["1"].mean(0) - trained["0"].mean(0)).var(ddof=1) / 50
+    assert found.by_rows == pytest.approx(rows)
+    assert found.by_seeds == pytest.approx(max(0, 2 / 3 * (between - np.mean(rest))))
+    doubt = rows**2 / 49 + (2 / 3 * between) ** 2 / 4 + (2 / 3 * np.mean(rest)) ** 2 / 196
+    assert found.df == pytest.approx((found.by_rows + found.by_seeds) ** 2 / doubt)
+
+
+def test_a_setting_whose_seeds_spread_far_keeps_its_own_spread():
+    rng = np.random.default_rng(3)
+    _, trained = draw(rng, [0.4] * 6, rows=400)
+    assert find_wider({label: Spread(0.001, 0.0, 2, 100) for label in trained}) == []
+    trained["2"] = (rng.random((3, 400)) < np.array([[0.05], [0.4], [0.45]])).astype(float)
+    pool = pool_spreads(trained)
+    assert pool["2"].df == 2 and {pool[label].df for label in trained if label != "2"} == {10}
+
+
+def test_settings_of_one_kind_share_their_degrees_of_freedom():
+    _, trained = draw(np.random.default_rng(4), [0.4] * 7, rows=4000, deviation=0.1)
+    alone = compare_settings({"0": trained["0"], "1": trained["1"]}, {})[0]
+    pooled = compare_settings(trained, {}, named="0")[0]
+    assert alone.estimate.df == pytest.approx(4, rel=0.2) and pooled.estimate.df == pytest.approx(14, rel=0.2)
+
+
+def test_the_detectable_difference_is_found_in_80_of_100():
+    _, trained = draw(np.random.default_rng(5), [0.4, 0.5], rows=400, deviation=0.05)
+    found = compare_settings(trained, {})[0].estimate
+    for level in (0.05, 0.005):
+        shift = detectable_difference(found, level) / found.error
+        critical = stats.t.isf(level / 2, found.df)
+        assert stats.nct.sf(critical, found.df, shift) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_needed_seeds_and_rows_are_the_first_that_are_enough():
+    _, trained = draw(np.random.default_rng(6), [0.4, 0.45], rows=300)
+    contrast = compare_settings(trained, {})[0]
+    assert not contrast.significant
+    assert contrast.detectable > abs(contrast.estimate.value)
+    assert contrast.seeds_needed is None or contrast.seeds_needed > 3
+    assert contrast.rows_needed is None or contrast.rows_needed > 300
+    still = contrast.estimate._replace(value=0.0)
+    assert find_needed(still, 0.05, seeds=3) is None and find_needed(still, 0.05, rows=300) is None
+    only_seeds = contrast.estimate._replace(by_rows=0.0, by_noise=0.0, by_seeds=0.01**2, df=1e6, value=0.01)
+    # error 0.01 with three seeds must fall to 0.01 / (1.96 + 0.84): 3 * 2.8016^2 = 23.5 seeds
+    assert find_needed(only_seeds, 0.05, seeds=3) == 24
+    only_rows = only_seeds._replace(by_rows=0.01**2, by_seeds=0.0)
+    assert find_needed(only_rows, 0.05, seeds=3) is None
+    assert find_needed(only_rows, 0.05, rows=100) == 785
+
+
+def test_planned_contrasts_of_settings_that_are_alike_are_significant_in_at_most_5_of_100():
+    """Those with the best setting, by the studentized range, are simulated in bench/intervals.py: it takes long."""
+    rng = np.random.default_rng(7)
+    found, repeats = 0, 80
+    for _ in range(repeats):
+        start, trained = draw(rng, [0.22] * 4, rows=60)
+        gains = {label: figures - start for label, figures in trained.items()}
+        found += any(contrast.significant for contrast in compare_settings(trained, gains, named="0"))
+    assert found / repeats <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlhf_exp.stats import DIFFERENCES, SHARES, crossed_interval, paired_interval
+from rlhf_exp.stats.crossed import estimate, measure_spread
+
+
+def slow_mean_squares(figures):
+    """Of seeds, rows and the rest, by the sums of the two-way analysis of variance, in loops."""
+    seeds, rows = figures.shape
+    mean = sum(figures[s, r] for s in range(seeds) for r in range(rows)) / (seeds * rows)
+    of_seed = [sum(figures[s, r] for r in range(rows)) / rows for s in range(seeds)]
+    of_row = [sum(figures[s, r] for s in range(seeds)) / seeds for r in range(rows)]
+    rest = sum((figures[s, r] - of_seed[s] - of_row[r] + mean) ** 2 for s in range(seeds) for r in range(rows))
+    return (
+        rows * sum((m - mean) ** 2 for m in of_seed) / (seeds - 1),
+        seeds * sum((m - mean) ** 2 for m in of_row) / (rows - 1),
+        rest / ((seeds - 1) * (rows - 1)),
+    )
+
+
+def test_the_interval_over_seeds_and_rows_is_that_of_a_slow_analysis_of_variance():
+    rng = np.random.default_rng(0)
+    figures = rng.normal(size=(3, 1)) + rng.normal(size=20) + rng.normal(size=(3, 20))
+    a, b, e = slow_mean_squares(figures)
+    variance = (a + b - e) / 60
+    df = (a + b - e) ** 2 / (a**2 / 2 + b**2 / 19 + e**2 / 38)
+    half = stats.t.ppf(0.975, df) * np.sqrt(variance)
+    mean = figures.mean()
+    assert crossed_interval(figures) == pytest.approx({"value": mean, "low": mean - half, "high": mean + half})
+
+
+def test_seeds_that_differ_less_than_chance_add_no_variance():
+    row = np.random.default_rng(1).normal(size=30)
+    figures = np.stack([row + np.tile([1.0, -1.0], 15), row - np.tile([1.0, -1.0], 15)])  # equal means of seeds
+    found = estimate(figures.mean(0), [(measure_spread(figures), 1 / 2)])
+    assert found.by_seeds == 0 and found.error == pytest.approx(row.std(ddof=1) / np.sqrt(30))
+
+
+def test_a_start_model_that_seeds_share_is_in_the_interval_however_many_seeds_there_are():
+    rng = np.random.default_rng(2)
+    start, trained = rng.random(100) < 0.2, rng.random((50, 100)) < 0.4
+    found = crossed_interval(trained - start.astype(float), DIFFERENCES)
+    of_start = start.std() / 10
+    assert (found["high"] - found["low"]) / 2 > 1.9 * of_start
+
+
+def test_one_seed_is_measured_over_its_rows():
+    rng = np.random.default_rng(3)
+    before, after = rng.integers(0, 2, (2, 60))
+    assert crossed_interval((after - before)[None], DIFFERENCES) == paired_interval(before, after, DIFFERENCES)
+
+
+def test_a_paired_difference_of_shares_adds_one_change_in_each_direction():
+    # 6 rows gained, 2 lost, 12 the same: mean 0.2; with one more of each 4 / 22, sum of squares 10
+    before, after = [0.0] * 6 + [1.0] * 2 + [1.0] * 12, [1.0] * 6 + [0.0] * 2 + [1.0] * 12
+    centre = 4 / 22
+    half = 2.093024 * np.sqrt((10 - 22 * centre**2) / 21 / 22)  # t(0.975) at 19 degrees of freedom
+    expected = {"value": 0.2, "low": centre - half, "high": centre + half}
+    assert paired_interval(before, after, DIFFERENCES) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_paired_difference_without_bounds_adds_what_changes_nothing_among_unrelated_sides():
+    rng = np.random.default_rng(4)
+    before, after = rng.normal(3, 1, 400), rng.normal(4, 2, 400)
+    found, plain = paired_interval(before, after), crossed_interval((after - before)[None])
+    assert found["value"] == plain["value"]
+    assert found["high"] - found["low"] == pytest.approx(plain["high"] - plain["low"], rel=0.01)
+    same = paired_interval(before, before)
+    assert same["low"] < 0 == same["value"] < same["high"]
+    assert paired_interval([0.5, 0.5], [0.5, 0.5]) == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_pairing_makes_the_interval_narrower():
+    rng = np.random.default_rng(0)
+    hardness = rng.normal(size=200)
+    baseline, trained = hardness + rng.normal(size=200) * 0.1, hardness + 0.3 + rng.normal(size=200) * 0.1
+    paired, shuffled = paired_interval(baseline, trained), paired_interval(baseline, rng.permutation(trained))
+    assert paired["high"] - paired["low"] < 0.2 * (shuffled["high"] - shuffled["low"])
+
+
+def test_sides_may_have_different_numbers_of_completions():
+    before, after = np.array([[0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]), np.array([[1, 0], [1, 1], [0, 1]])
+    means = ([0.25, 0.5, 0.0], [0.5, 1.0, 0.5])
+    assert paired_interval(before, after, DIFFERENCES) == paired_interval(*means, DIFFERENCES)
+
+
+def test_intervals_of_shares_stay_within_their_bounds():
+    assert crossed_interval(np.ones((3, 10)), SHARES)["high"] == 1.0
+    assert paired_interval([0.0] * 10, [1.0] * 10, DIFFERENCES)["high"] == 1.0
+
+
+def test_unpaired_rows_are_refused():
+    with pytest.raises(ValueError, match="^a paired test needs the same rows: 2 baseline, 3 trained$"):
+        paired_interval([1, 2], [1, 2, 3])
+
+
+@pytest.mark.parametrize("deviation", [0.0, 0.02])
+@pytest.mark.parametrize("seeds", [2, 3, 10])
+def test_intervals_of_gains_over_seeds_cover_the_truth_about_95_times_in_100(seeds, deviation):
+    """As bench/intervals.py, which has tighter bounds. Each margin is at least three standard errors."""
+    rng = np.random.default_rng(11)
+    repeats, rows, covered = 250, 128, 0
+    level = stats.norm.ppf
+    for _ in range(repeats):
+        difficulty = rng.normal(size=rows) * np.sqrt(0.2)
+        start = level(0.22) + difficulty + np.sqrt(0.8) * rng.normal(size=rows) > 0
+        means = level(0.35 + deviation * rng.normal(size=(seeds, 1)))
+        trained = means + difficulty + np.sqrt(0.8) * rng.normal(size=(seeds, rows)) > 0
+        found = crossed_interval(trained.astype(float) - start, DIFFERENCES)
+        covered += found["low"] <= 0.13 <= found["high"]
+    assert 0.91 <= covered / repeats <= 0.992
+
+
+@pytest.mark.parametrize(("rows", "lowest"), [(16, 0.94), (100, 0.94), (512, 0.92)])
+def test_intervals_of_one_run_cover_the_truth_where_few_rows_change(rows, lowest):
+    rng = np.random.default_rng(12)
+    covered = 0
+    for _ in range(300):
+        before = rng.random(rows) < 0.3
+        after = before ^ (rng.random(rows) < 0.02)
+        found = paired_interval(before.astype(float), after.astype(float), DIFFERENCES)
+        covered += found["low"] <= 0.02 * 0.4 <= found["high"]
+    assert covered / 300 >= lowest

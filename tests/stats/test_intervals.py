@@ -1,0 +1,125 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlhf_exp.stats import crossed_interval, mean_interval, paired_interval, share_interval, wilson, win_rate
+
+
+def test_wilson_matches_a_hand_worked_value():
+    # n 10, k 5, z 1.959964: centre 0.5, half z * sqrt(0.25/10 + z^2/400) / (1 + z^2/10) = 0.263406
+    assert wilson(5, 10) == pytest.approx({"value": 0.5, "low": 0.236594, "high": 0.763406}, abs=1e-6)
+
+
+def test_wilson_matches_the_formula_on_a_grid():
+    z = 1.959963984540054
+    for n in (1, 7, 512):
+        for k in range(n + 1):
+            p = k / n
+            centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+            half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+            got, few = wilson(k, n), 3 if n > 50 else 2
+            if not 0 < k <= few:
+                assert got["low"] == pytest.approx(max(0, centre - half), abs=1e-9)
+            if not 0 < n - k <= few:
+                assert got["high"] == pytest.approx(min(1, centre + half), abs=1e-9)
+
+
+def test_next_to_0_and_1_the_bound_is_poissons():
+    assert wilson(15, 16)["high"] == pytest.approx(1 + math.log(0.95) / 16)
+    assert wilson(2, 100)["low"] == pytest.approx(stats.chi2.ppf(0.05, 4) / 200)
+    covered = stats.binom.pmf([k for k in range(17) if wilson(k, 16)["high"] >= 0.99], 16, 0.99).sum()
+    assert covered > 0.95
+
+
+def test_wilson_is_not_a_point_when_nothing_succeeds():
+    assert wilson(0, 512)["low"] == 0.0
+    assert wilson(0, 512)["high"] == pytest.approx(0.00745, abs=1e-5)
+
+
+def test_mean_interval_matches_a_hand_worked_value():
+    # 1, 2, 3: mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653
+    half = 4.302653 / math.sqrt(3)
+    expected = {"value": 2, "low": 2 - half, "high": 2 + half}
+    assert mean_interval([1, 2, 3]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_mean_interval_of_equal_values_has_no_width():
+    assert mean_interval([4.0, 4.0, 4.0]) == {"value": 4.0, "low": 4.0, "high": 4.0}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_mean_interval_shows_a_non_finite_value(value):
+    assert not math.isfinite(mean_interval([1.0, value])["value"])
+
+
+def test_impossible_count_is_refused():
+    with pytest.raises(ValueError, match=r"^successes must lie in 0\.\.10, not 11$"):
+        wilson(11, 10)
+
+
+def test_a_share_interval_of_one_completion_a_row_is_wilsons():
+    assert share_interval([1.0, 0.0, 0.0, 1.0, 0.0]) == wilson(2, 5)
+    assert share_interval([0.0] * 512) == wilson(0, 512)
+    assert share_interval([True, False]) == wilson(1, 2)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: wilson(0, 0), lambda: mean_interval([]), lambda: win_rate([], []), lambda: share_interval([])]
+)
+def test_no_values_are_refused(call):
+    with pytest.raises(ValueError, match="^no values to measure: n is 0$"):
+        call()
+
+
+def test_one_value_has_no_interval():
+    assert mean_interval([0.5]) == {"value": 0.5, "low": None, "high": None}
+    assert paired_interval([0.0], [1.0]) == {"value": 1.0, "low": None, "high": None}
+    assert crossed_interval(np.array([[0.5], [0.7]])) == {"value": 0.6, "low": None, "high": None}
+
+
+def test_results_go_straight_into_json():
+    figures = [wilson(np.int64(3), np.int64(9)), mean_interval(np.ones(3)), win_rate([0, 0], np.ones(2))]
+    assert json.loads(json.dumps(figures)) == figures
+
+
+def test_a_share_interval_counts_the_completions_that_a_rows_completions_are_worth():
+    # mean 0.3125, variance over rows 0.057292 (0.0 0.25 0.5 0.5): 4 * 0.3125 * 0.6875 / 0.057292 = 15 completions
+    assert share_interval([0.0, 0.25, 0.5, 0.5], completions=4) == pytest.approx(wilson(0.3125 * 15, 15))
+    same_rows, no_difference = [0.0, 1.0, 1.0, 0.0], [0.5, 0.5, 0.5, 0.5]
+    assert share_interval(same_rows, completions=4) == wilson(2, 4)  # four copies say no more than one
+    assert share_interval(no_difference, completions=4) == wilson(8, 16)
+    assert share_interval([0.0] * 4, completions=4) == wilson(0, 4)
+
+
+def test_win_rate_counts_a_tie_as_half():
+    # wins 2 (1 > 0, 1 > 0.1), losses 1, ties 1: (2 + 0.5) / 4
+    got = win_rate([0.0, 0.1, 1.0, 1.0], [1.0, 1.0, 0.1, 1.0])
+    assert (got["wins"], got["losses"], got["ties"], got["n"]) == (2, 1, 1, 4)
+    assert got["win_rate"]["value"] == 0.625
+
+
+def test_win_rate_swaps_with_its_arguments():
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(0, 3, 80), rng.integers(0, 3, 80)
+    forth, back = win_rate(a, b)["win_rate"], win_rate(b, a)["win_rate"]
+    assert forth["value"] + back["value"] == pytest.approx(1)
+    assert forth["low"] + back["high"] == pytest.approx(1)
+
+
+def test_a_win_rate_of_copies_is_that_of_one():
+    rng = np.random.default_rng(5)
+    baseline, trained = rng.integers(0, 3, (40, 4)) / 2, rng.integers(0, 3, (40, 4)) / 2
+    got = win_rate(baseline, trained)
+    assert got["n"] == 40 and got["wins"] + got["losses"] + got["ties"] == 160
+    assert got["win_rate"]["value"] == pytest.approx((got["wins"] + got["ties"] / 2) / 160)
+    one = win_rate(baseline[:, 0], trained[:, 0])["win_rate"]
+    assert win_rate(np.repeat(baseline[:, :1], 4, 1), np.repeat(trained[:, :1], 4, 1))["win_rate"] == one
+
+
+def test_a_win_rate_of_ties_has_a_width_and_stays_within_0_and_1():
+    tied, won = win_rate([1.0] * 20, [1.0] * 20)["win_rate"], win_rate([0.0] * 20, [1.0] * 20)["win_rate"]
+    assert tied["value"] == 0.5 and tied["low"] < 0.5 < tied["high"]
+    assert 0.7 < won["low"] < won["value"] == won["high"] == 1.0
