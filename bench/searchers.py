@@ -76,16 +76,16 @@ def main() -> None:
             at_once.append(sum("yes" in words and "no" not in words for words in cut) / len(cut))
             tokens += [min(len(words) + 1, options.budget) for words in traces]
         mean = sum(tokens) / len(tokens)
-        print(f"| {name} | {show(solved)} | {show(at_once)} | {mean:.1f} |", flush=True)
+        print(f"| {name} | {show(solved, options.traces)} | {show(at_once, options.traces)} | {mean:.1f} |", flush=True)
     print(
         f"\nn={len(problems)} {options.split} problems, {options.traces} traces of each; in brackets 95% intervals over"
         " the problems."
     )
 
 
-def show(shares: list[float]) -> str:
+def show(shares: list[float], traces: int) -> str:
     """A mean over problems with its interval, in percent."""
-    share = share_interval(shares)
+    share = share_interval(shares, traces)
     return f"{100 * share['value']:.1f}% [{100 * share['low']:.1f}, {100 * share['high']:.1f}]"
 
 
