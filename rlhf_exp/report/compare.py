@@ -12,6 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from rlhf_exp.report import columns, curves, plots
+from rlhf_exp.report.aggregates import describe_aggregates
 from rlhf_exp.report.columns import lacks_rows, list_columns, mean_over_seeds, read_start
 from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort_runs
 from rlhf_exp.report.learning import describe_learning
@@ -58,6 +59,7 @@ def describe_runs(runs: list[Run], out: Path, named: str | None = None) -> list[
         blocks += _over_seeds(measured, runs, out)
         blocks += [Callout("warning", "Collapsed seeds.", text) for text in _collapsed(measured)]
         blocks += describe_differences(measured, ACCURACIES | rewards, named)
+        blocks += describe_aggregates(measured, columns.TRAINED, out)
         blocks += _rewards(measured, out)
         for title, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
             if shown := list_columns(_flatten(measured), costs):

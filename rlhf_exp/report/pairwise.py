@@ -96,7 +96,7 @@ def summarise_tests(tests: Tests, name: str, column: Column) -> str:
         listed = "; ".join(_tell(contrast, column) for contrast in alike)
         said = f"In {name} these do not differ significantly {CRITERION}: {listed}. {rest}"
     missing = ", ".join(tests.untested)
-    return said + (f" Not tested, for one seed or no figures of each row: {missing}." if missing else "")
+    return said + (f" Not tested, for one seed, or no figures of rows that all share: {missing}." if missing else "")
 
 
 def describe_collapsed(groups: dict[str, list[Run]], column: Column) -> str | None:

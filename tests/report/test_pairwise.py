@@ -56,7 +56,7 @@ def test_settings_that_cannot_be_tested_are_named(groups):
     tests = run_tests(one, TRAINED)
     assert [(c.first, c.second) for c in tests.contrasts] == [("grpo", START)]
     text = summarise_tests(tests, "accuracy", TRAINED)
-    assert text.endswith("Not tested, for one seed or no figures of each row: dr_grpo.")
+    assert text.endswith("Not tested, for one seed, or no figures of rows that all share: dr_grpo.")
     nothing = summarise_tests(run_tests({"grpo": groups["grpo"][:1]}, TRAINED), "accuracy", TRAINED)
     assert nothing.startswith("In accuracy nothing could be tested. Not tested")
 
@@ -69,7 +69,7 @@ def test_a_folder_without_samples_has_means_without_intervals_and_a_note(groups,
     write_report(paths, tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     assert "A mean of several seeds without brackets: the figures of each row are missing" in text
-    assert "Not tested, for one seed or no figures of each row: grpo." in text
+    assert "Not tested, for one seed, or no figures of rows that all share: grpo." in text
 
 
 def test_rows_that_only_some_runs_have_are_left_out(groups):
