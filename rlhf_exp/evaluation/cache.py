@@ -31,7 +31,11 @@ SAMPLER_VERSION = 4
 
 
 def sample_start_model(
-    experiment: "Experiment", prompt_ids: list[list[int]], title: str, model: "PreTrainedModel | None" = None
+    experiment: "Experiment",
+    prompt_ids: list[list[int]],
+    title: str,
+    model: "PreTrainedModel | None" = None,
+    purpose: str = "evaluation",
 ) -> HeldOut:
     """The start model's completions of these prompts: from the cache, or sampled and then cached.
 
@@ -39,21 +43,21 @@ def sample_start_model(
     used.
     """
     cfg = experiment.cfg
-    key = baseline_key(cfg, experiment.model.identify(), prompt_ids)
+    key = baseline_key(cfg, experiment.model.identify(), prompt_ids, purpose)
     held_out = read_baseline(cfg, key, len(prompt_ids))
     experiment.folder.record["baseline_cached"] = held_out is not None
     if held_out is None:
         model = load_policy(experiment.model) if model is None else model
-        held_out = sample_held_out(model, experiment.tokenizer, prompt_ids, cfg, title=title)
+        held_out = sample_held_out(model, experiment.tokenizer, prompt_ids, cfg, title=title, purpose=purpose)
         write_baseline(cfg.eval.cache_dir, key, held_out)
     return held_out
 
 
-def baseline_key(cfg: Config, weights: str, prompt_ids: list[list[int]]) -> str:
+def baseline_key(cfg: Config, weights: str, prompt_ids: list[list[int]], purpose: str = "evaluation") -> str:
     """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, numerics. Batches and the
     method are numerics: they change the last digits of the logits."""
     facts = {
-        "sampler": SAMPLER_VERSION,
+        "sampler": [SAMPLER_VERSION, purpose],
         "weights": weights,
         "prompt_ids": prompt_ids,
         "max_tokens": cfg.max_tokens,

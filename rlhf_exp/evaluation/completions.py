@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
+from rlhf_exp.models.draws import Key
 from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
 from rlhf_exp.models.kl import CompletionKL, measure_completions
 from rlhf_exp.models.scoring import Row, completion_logits, evaluating
@@ -55,19 +56,23 @@ def sample_held_out(
     cfg: Config,
     start_model: PreTrainedModel | None = None,
     title: str = "evaluate",
+    purpose: str = "evaluation",
 ) -> HeldOut:
     """Sample `cfg.eval.completions` completions of each prompt; with `cfg.eval.greedy` also a greedy one.
 
-    Each draws from its own stream, named by `cfg.eval.seed`, its row and its place among the row's completions. So two
-    models share their random numbers, more rows or more completions begin with the fewer, and torch's random state is
-    neither read nor changed. Without `start_model` the model is the start model, and its KL is 0.
+    Each draws from its own stream, named by `purpose`, `cfg.eval.seed`, its row and its place among the row's
+    completions. So two models share their random numbers, more rows or more completions begin with the fewer, and
+    torch's random state is neither read nor changed. What is chosen or learned from samples of one purpose has seen
+    none of the numbers of another. Without `start_model` the model is the start model, and its KL is 0.
     """
     sampling = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
-    sampled = _sample(model, tokenizer, prompt_ids, cfg.eval.completions, cfg, sampling, start_model, title)
+    k = cfg.eval.completions
+    keys = [(purpose, cfg.eval.seed, row, sample) for row in range(len(prompt_ids)) for sample in range(k)]
+    sampled = _sample(model, tokenizer, prompt_ids, keys, cfg, sampling, start_model, title)
     if not cfg.eval.greedy:
         return sampled
     sampling, title = replace(sampling, temperature=0.0), f"{title}, greedy"
-    return replace(sampled, greedy=_sample(model, tokenizer, prompt_ids, 1, cfg, sampling, start_model, title))
+    return replace(sampled, greedy=_sample(model, tokenizer, prompt_ids, keys[::k], cfg, sampling, start_model, title))
 
 
 def measure_kl(
@@ -94,15 +99,14 @@ def _sample(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompt_ids: list[list[int]],
-    k: int,
+    keys: list[Key],
     cfg: Config,
     sampling: Sampling,
     start_model: PreTrainedModel | None,
     title: str,
 ) -> HeldOut:
-    """`k` completions of each prompt, row after row; batches hold prompts of similar length."""
-    prompt_ids = [ids for ids in prompt_ids for _ in range(k)]
-    keys = [("evaluation", cfg.eval.seed, i // k, i % k) for i in range(len(prompt_ids))]
+    """One completion for each key, as many for each prompt, row after row; batches hold prompts of similar length."""
+    prompt_ids = [ids for ids in prompt_ids for _ in range(len(keys) // len(prompt_ids))]
     declared = model.generation_config.eos_token_id
     declared = declared if isinstance(declared, list) else [declared]
     eos_ids = sorted({t for t in [*declared, tokenizer.eos_token_id] if t is not None})

@@ -35,9 +35,10 @@ class Validation:
 
     def measure(self, policy: PreTrainedModel) -> dict[str, float]:
         """Means over rows: accuracy in [0, 1] with a grader, reward with rewards, length in tokens, and the share that
-        was cut off at the budget. Torch's random state is restored."""
+        was cut off at the budget. Torch's random state is left alone."""
         cfg = self._experiment.cfg
-        held_out = sample_held_out(policy, self._experiment.tokenizer, self._prompt_ids, cfg, title="validation")
+        tokenizer, name = self._experiment.tokenizer, "validation"
+        held_out = sample_held_out(policy, tokenizer, self._prompt_ids, cfg, title=name, purpose=name)
         section = summarise(make_samples("validation", self._experiment, held_out), cfg.max_tokens, held_out)
         figures = {name: section[name] for name in ("accuracy", "mean_tokens", "truncation_rate") if name in section}
         if "reward" in section:

@@ -43,7 +43,7 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
         (folder / ".hydra").mkdir(exist_ok=True)
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
         with out.phase("sample"):
-            held_out = sample_start_model(experiment, prompt_ids, title="sample")
+            held_out = sample_start_model(experiment, prompt_ids, title="sample", purpose="sample")
             samples = make_samples("baseline", experiment, held_out)
         section = {"split": "train", **summarise(samples, cfg.max_tokens, held_out)}
         write_jsonl(folder / "samples.jsonl", samples)

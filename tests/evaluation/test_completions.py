@@ -63,6 +63,8 @@ def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
     assert sample_held_out(model, TOKENIZER, prompts[:9], cfg).completion_ids == drawn[:9]
     more = sample_held_out(model, TOKENIZER, prompts, make_config("eval.completions=3"))
     assert more.completion_ids[::3] == drawn and more.completion_ids[1::3] != drawn
+    other = sample_held_out(model, TOKENIZER, prompts, cfg, purpose="validation").completion_ids
+    assert sum(map(list.__eq__, other, drawn)) < 5
     found = sample_completions(
         model, [prompts[5]], [("evaluation", 0, 5, 2)], Sampling(12), [TOKENIZER.eos_token_id], TOKENIZER.pad_token_id
     )
@@ -290,6 +292,7 @@ def test_a_cached_baseline_is_not_used_for_other_weights_and_is_shared_over_trai
     prompts = load_prompts(cfg)
     key = baselines.baseline_key(cfg, "weights", prompts)
     assert key != baselines.baseline_key(cfg, "others", prompts)
+    assert key != baselines.baseline_key(cfg, "weights", prompts, "sample")
     other = make_config("seed=5", "algo.args.learning_rate=1e-5", "loss_type=dr_grpo")
     assert key == baselines.baseline_key(other, "weights", prompts)
 
