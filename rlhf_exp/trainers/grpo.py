@@ -18,6 +18,7 @@ from rlhf_exp.config.schema import Grpo
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.trainers import list_arguments
 from rlhf_exp.trainers.resuming import ResumableRollouts
+from rlhf_exp.trainers.trimmed import TrimmedPasses
 
 LONG = 512
 """If no `alpha` is given, the hybrid loss is grpo alone from this budget on, in tokens."""
@@ -28,7 +29,7 @@ def build(experiment: Experiment) -> "VariantGRPOTrainer":
     return VariantGRPOTrainer(**list_arguments(experiment), keys=experiment.cfg.algo)
 
 
-class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer):
+class VariantGRPOTrainer(TrimmedPasses, ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with loss_type=hybrid, advantage clipping and a curriculum over the budget; each is off by default.
 
     A stage of a curriculum trains as a run with max_tokens=<its budget> would: the budget limits sampling, is dr_grpo's

@@ -12,9 +12,10 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import sample_rollout
 from rlhf_exp.trainers import list_arguments
 from rlhf_exp.trainers.resuming import ResumableRollouts
+from rlhf_exp.trainers.trimmed import TrimmedPasses
 
 
-class CompactRLOOTrainer(ResumableRollouts, RLOOTrainer):
+class CompactRLOOTrainer(TrimmedPasses, ResumableRollouts, RLOOTrainer):
     """RLOOTrainer; if it is given a `rollout_func`, our decoding loop samples."""
 
     def __init__(self, *args: Any, rollout_func: Any = None, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
 """What PPOTrainer trains and saves besides the policy: a critic, which is a submodule of the policy, and the controller
 of the KL's price. Here are their passes, their part of the optimizer, and their files.
 
-    class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer): ...
+    class PPOTrainer(ActorCritic, TrimmedPasses, ResumableRollouts, GRPOTrainer): ...
 """
 
 import json
@@ -56,18 +56,20 @@ class ActorCritic:
             return super()._generate(prompts)
 
     def _get_per_token_logps_and_entropies(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
-        """The parent's. A shared critic reads the hidden states of every pass that scores."""
-        if model is self.ref_model:
-            return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
-        values = None
-        if self.args.critic == "shared":
-            self.critic.start_reading()
-        found = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
-        if self.args.critic == "shared":
-            hidden = self.critic.stop_reading()[:, -found[0].shape[1] - 1 : -1]
-            values = self.critic(hidden.detach() if self._is_warming_up() else hidden)
-        self._passes.append((found[0], values))
-        return found
+        """The parent's. Those of the policy are kept, with the shared critic's values."""
+        *found, values = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+        if model is not self.ref_model:
+            self._passes.append((found[0], values))
+        return tuple(found)
+
+    def _score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
+        """The parent's and the values of a shared critic, which reads the hidden states of every pass of the policy."""
+        if model is self.ref_model or self.args.critic != "shared":
+            return *super()._score_chunk(model, *args, **kwargs), None
+        self.critic.start_reading()
+        found = super()._score_chunk(model, *args, **kwargs)
+        hidden = self.critic.stop_reading()[:, -found[0].shape[1] - 1 : -1]
+        return *found, self.critic(hidden.detach() if self._is_warming_up() else hidden)
 
     def _score(self, batch: dict[str, Any]) -> torch.Tensor:
         """The policy's log-probabilities of each completion token, (batch, time)."""
@@ -81,11 +83,12 @@ class ActorCritic:
         those of the first pass that is kept, a separate one takes a pass of its own."""
         if self.args.critic == "shared":
             return self._passes[0][1]
-        ids, mask = _join(batch)
-        size, width = self.args.per_device_train_batch_size, batch["completion_ids"].shape[1]
+        (ids, mask), width = _join(batch), batch["completion_ids"].shape[1]
         with self.accelerator.autocast():
-            parts = zip(ids.split(size), mask.split(size), strict=True)
-            return torch.cat([self.critic(*part)[:, -width - 1 : -1] for part in parts])
+            return self._trim(
+                lambda ids, mask, n: (self.critic(ids, mask)[:, -n - 1 : -1],),
+                ids, mask, width, self.args.per_device_train_batch_size,
+            )[0]  # fmt: skip
 
     # The optimizer
 

@@ -29,9 +29,10 @@ from rlhf_exp.trainers.ppo.advantages import (
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
 from rlhf_exp.trainers.ppo.kl import measure_rollout_kl
 from rlhf_exp.trainers.resuming import ResumableRollouts
+from rlhf_exp.trainers.trimmed import TrimmedPasses
 
 
-class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer):
+class PPOTrainer(ActorCritic, TrimmedPasses, ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with a critic. Same arguments; `model` is a path, `args` a PPOConfig."""
 
     _tag_names = ["trl", "ppo"]
