@@ -1,6 +1,6 @@
 """How often the 95% intervals of rlhf_exp.stats cover the truth, and how often its tests are right: by simulation.
 
-    python bench/intervals.py                     # every table, about four minutes on one core
+    python bench/intervals.py                     # every table, in minutes
     python bench/intervals.py --repeats 200       # quicker, with a standard error of 1.5 points
 
 A row has a difficulty that all models share, one of its own for each model, and a completion is correct by chance: 88%
