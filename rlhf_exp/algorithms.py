@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-PROMPTS, DEMONSTRATIONS, PAIRS = "prompts", "demonstrations", "preference pairs"
+PROMPTS, DEMONSTRATIONS, PAIRS, NOTHING = "prompts", "demonstrations", "preference pairs", "nothing"
 
 SMALL = 10_000_000
 """Models with fewer parameters count as small: they can be trained from scratch on a CPU."""
@@ -32,7 +32,8 @@ class Algorithm:
     """One row of the table."""
 
     learns_from: str
-    """PROMPTS: it samples completions, which rewards score (online); otherwise the kind of rows that it needs."""
+    """PROMPTS: it samples completions, which rewards score (online). NOTHING: the start model is only measured.
+    Otherwise the kind of rows that it needs."""
     config_class: str
     """The class of its arguments, `module:class`: TRL's, or derived from TRL's."""
     rates: Rates
@@ -69,6 +70,11 @@ class Algorithm:
     def online(self) -> bool:
         """Whether it learns from its own completions by rewards."""
         return self.learns_from == PROMPTS
+
+    @property
+    def trains(self) -> bool:
+        """Whether it changes the model that it starts from."""
+        return self.learns_from != NOTHING
 
     @property
     def has_implicit_rewards(self) -> bool:
@@ -190,6 +196,11 @@ ALGORITHMS = {
             (LARGE, 1e-5, "TRL's example"),
             (ANY, 3e-6, "Huang et al. 2024, 1B to 7B"),
         ),
+    ),
+    "none": Algorithm(
+        learns_from=NOTHING,
+        config_class="trl.trainer.sft_config:SFTConfig",  # read is only what all have in common, such as use_cpu
+        rates=((ANY, 1e-6, "unused"),),
     ),
 }
 """Losses are those that TRL 1.16 knows (grpo_trainer.py, sft_config.py, dpo_trainer.py: a list, kto_config.py). Rates

@@ -103,6 +103,8 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
     evaluator = (ScorerEvaluator if ALGORITHMS[cfg.algo.name].scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
+    if not ALGORITHMS[cfg.algo.name].trains:
+        return
     with folder.phase("train"):
         train(experiment, probe, signals, Validation(experiment) if cfg.eval.every is not None else None)
     with folder.phase("evaluate"):

@@ -107,6 +107,34 @@ def test_evaluation_and_samples_agree(finished):
     assert paired["wins"] + paired["losses"] + paired["ties"] == paired["n"] == 32
 
 
+def test_a_trained_model_that_is_measured_alone_has_the_figures_that_its_run_measured(finished, workplace, launch):
+    trained = json.loads((finished[0] / "evaluation.json").read_text())["trained"]
+    settings = [setting for setting in SMALL if not setting.startswith("algo.args")]
+    done = launch("algo=none", f"model.path={finished[0]}/model", *settings, "output_dir=alone")
+    assert done.returncode == 0, done.stderr
+    evaluation = json.loads((workplace / "alone" / "evaluation.json").read_text())
+    assert evaluation.keys() == {"baseline"}
+    for name in ("accuracy", "counts", "mean_tokens", "truncation_rate", "distinct"):
+        assert evaluation["baseline"][name] == trained[name]
+    assert json.loads((workplace / "alone" / "run.json").read_text())["seconds"].keys() == {
+        "load",
+        "baseline",
+        "report",
+    }
+    assert not (workplace / "alone" / "model").exists() and not (workplace / "alone" / "metrics.jsonl").exists()
+    assert "## Measurements" in (workplace / "alone" / "report.md").read_text()
+    assert "nothing was trained." in done.stdout
+
+
+def test_pass_at_k_majority_and_greedy_of_a_model_alone(workplace, launch):
+    settings = ["max_tokens=24", "eval.rows=16", "device=cpu", "device.threads=1"]
+    done = launch("algo=none", *settings, "eval.completions=4", "eval.greedy=true", "output_dir=several")
+    assert done.returncode == 0, done.stderr
+    names = ("accuracy", "greedy accuracy", "pass@2", "pass@4", "majority@4", "truncated")
+    lines = [line.split("  ")[0] for line in done.stdout.splitlines()]
+    assert set(names) <= set(lines) and "KL" not in lines
+
+
 def test_the_saved_model_loads_as_a_plain_model(finished):
     model = AutoModelForCausalLM.from_pretrained(finished[0] / "model")
     tokenizer = AutoTokenizer.from_pretrained(finished[0] / "model")

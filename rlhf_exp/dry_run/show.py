@@ -54,7 +54,8 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
     lines = [f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"]
     if model is not None:
         whole = model.num_parameters()
-        lines.append(f"parameters: {whole:,}, {'all trained' if trained >= whole else f'{trained:,} of them trained'}")
+        part = "all trained" if trained >= whole else f"{trained:,} of them trained"
+        lines.append(f"parameters: {whole:,}{f', {part}' if ALGORITHMS[cfg.algo.name].trains else ''}")
     if cfg.model.enable_thinking is not None:
         thinking = "thinks" if cfg.model.enable_thinking else "does not think"
         lines.append(f"the model {thinking} before it answers: model.enable_thinking={show(cfg.model.enable_thinking)}")
@@ -70,6 +71,8 @@ def _describe_training(
     if steps < 1 and rows is not None and rows.train:
         steps = max(1, round(args.num_train_epochs * rows.train / batch))
     lines = [] if rows is None else [_describe_rows(cfg, rows)]
+    if not ALGORITHMS[cfg.algo.name].trains:
+        return lines
     epochs = f"{args.num_train_epochs:g} times the rows"
     lines.append(f"steps: {steps if steps > 0 else epochs}")
     line, length = _describe_tokens(cfg, args, rows, tokenizer, batch)
@@ -93,6 +96,8 @@ def _describe_rows(cfg: Config, rows: Rows) -> str:
     if learns_from_samples(cfg) and cfg.task.samples in (None, "self"):
         made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
         held_out = "a share of them" if ALGORITHMS[cfg.algo.name].scores else held_out
+    if not ALGORITHMS[cfg.algo.name].trains:
+        return f"rows: {held_out} held out ({cfg.eval.split}), nothing is trained"
     return f"rows: {made} to train on, {held_out} held out ({cfg.eval.split})"
 
 
@@ -118,7 +123,7 @@ def _print_list(title: str, lines: list[str]) -> None:
 
 def _list_incompatible(cfg: Config) -> list[str]:
     """What cannot be combined with the chosen task and algorithm."""
-    refused = [name for name, row in ALGORITHMS.items() if row.learns_from not in cfg.task.provides]
+    refused = [name for name, row in ALGORITHMS.items() if row.trains and row.learns_from not in cfg.task.provides]
     losses = [loss for name, row in ALGORITHMS.items() if name != cfg.algo.name for loss in row.losses]
     lines = [f"not with task={cfg.task.name}: algo={', '.join(refused)}"] if refused else []
     lines += [] if cfg.task.graded else [f"not with task={cfg.task.name}: reward=outcome"]

@@ -115,15 +115,15 @@ class Callout(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two texts next to each other, each with a caption, below the text that both answer.
+    """Texts next to each other (two, or one alone), each with a caption, below the text that they answer.
 
     `folded`: the page shows only the title until the reader opens it.
     """
 
     title: str
     prompt: str
-    captions: tuple[str, str]
-    texts: tuple[str, str]
+    captions: tuple[str, ...]
+    texts: tuple[str, ...]
     folded: bool = False
 
     def markdown(self, out: Path) -> str:

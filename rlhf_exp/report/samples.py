@@ -25,11 +25,14 @@ REWARD_NOTE = (
     "Shown are the first of each kind in the order of the held-out rows: three whose reward rose, two whose reward "
     "fell, one whose reward is the same."
 )
+SHOWN_ALONE = 5
 UNSORTED, UNSORTED_NOTE = {None: ("Before and after", 5)}, "Shown are the first five held-out rows."
 
 
 def describe_samples(run: Run) -> list[Block]:
     """The first completion of each row, and a table of changes if the task grades them."""
+    if not run.trains:
+        return _show_alone(run.samples)
     pairs = run.paired_samples()
     blocks: list[Block] = [Heading("Samples before and after training")]
     if not pairs:
@@ -44,6 +47,13 @@ def describe_samples(run: Run) -> list[Block]:
         note, rule = REWARD_NOTE, BY_REWARD
         kinds = [(after["reward"] > before["reward"]) - (after["reward"] < before["reward"]) for before, after in pairs]
     return [*blocks, Text(note), *_show(pairs, kinds, rule)]
+
+
+def _show_alone(samples: list[dict]) -> list[Block]:
+    """The first completion of the first rows of a model that was measured alone."""
+    first = [row for row in samples if row["decoding"] == "sampled" and row["sample"] == 0][:SHOWN_ALONE]
+    blocks = [Pair(row["id"], row["prompt"], (_caption("Completion", row),), (row["completion"],)) for row in first]
+    return [Heading("Samples"), Text(f"Shown are the first {len(first)} held-out rows."), *blocks]
 
 
 def _show(pairs: list[tuple[dict, dict]], kinds: list, rule: dict) -> list[Block]:

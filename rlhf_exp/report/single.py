@@ -9,7 +9,15 @@ from rlhf_exp.report import curves, plots
 from rlhf_exp.report.page import Block, Callout, Code, Figures, Heading, Table, Text
 from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
-from rlhf_exp.report.summary import SEVERAL_NOTE, SUMMARY_HEAD, SUMMARY_NOTE, list_figures, loss_note, summary_rows
+from rlhf_exp.report.summary import (
+    INTERVAL_NOTE,
+    SEVERAL_NOTE,
+    SUMMARY_NOTE,
+    list_figures,
+    loss_note,
+    summary_head,
+    summary_rows,
+)
 from rlhf_exp.report.tables import Column, at, duration, fact_tables, join_notes, seconds_per_step, title
 from rlhf_exp.report.verdict import accuracy_name, best_sentence, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.load import Run
@@ -35,7 +43,8 @@ def describe_run(run: Run, out: Path) -> list[Block]:
     blocks += describe_preferences(run, out)
     blocks += [Heading("Health checks"), *_findings(run)]
     drawn = curves.draw_run(run, out)
-    blocks += [Heading("Training curves"), Figures(drawn) if drawn else Text("No training metrics were logged.")]
+    if run.trains:
+        blocks += [Heading("Training curves"), Figures(drawn) if drawn else Text("No training metrics were logged.")]
     if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
     if run.facts:
@@ -50,13 +59,16 @@ def _measured(run: Run, out: Path) -> list[Block]:
         return []
     completions = run.evaluation["baseline"].get("completions", 1)
     several = SEVERAL_NOTE.format(completions=completions) if completions > 1 else ""
-    notes = [SUMMARY_NOTE, several, join_notes(list_figures(run)), loss_note(run)]
-    blocks: list[Block] = [Heading("Before and after training"), Table(SUMMARY_HEAD, summary_rows(run))]
+    notes = [SUMMARY_NOTE if run.trains else INTERVAL_NOTE, several, join_notes(list_figures(run)), loss_note(run)]
+    blocks: list[Block] = [
+        Heading("Before and after training" if run.trains else "Measurements"),
+        Table(summary_head(run), summary_rows(run)),
+    ]
     if sentence := win_sentence(run):
         blocks.append(Text(f"Win rate of the trained model by reward: {sentence}."))
     blocks.append(Text(" ".join(filter(None, notes))))
     accuracies = [run.evaluation.get(side, {}).get("accuracy") for side in ("baseline", "trained")]
-    if any(accuracies):
+    if run.trains and any(accuracies):
         blocks.append(Figures([plots.draw_accuracy([("", *accuracies)], out, accuracy_name(run))]))
     return blocks
 

@@ -11,7 +11,7 @@ from rlhf_exp.evaluation.preferences.figures import RANKINGS
 from rlhf_exp.report.tables import Column, at, number, percent, points
 from rlhf_exp.runs.load import Run
 
-SUMMARY_HEAD = ["", "baseline", "trained", "difference"]
+INTERVAL_NOTE = "In brackets: 95% intervals."
 SUMMARY_NOTE = (
     "In brackets: 95% intervals over held-out rows and sampling, not over training seeds. Differences are trained minus"
     " baseline on the same rows; those of shares are in percentage points."
@@ -91,11 +91,20 @@ def list_figures(run: Run) -> list[Column]:
     """The rows of the table: the figures that were measured before or after training."""
     sides = _read_sides(run)
     figures = SCORER_FIGURES if run.trains_scorer else (*_accuracies(sides), *POLICY_FIGURES)
+    if not run.trains:  # the KL to itself is 0
+        figures = [figure for figure in figures if not figure.name.startswith("KL")]
     return [figure for figure in figures if any(figure.cell(side) != "-" for side in sides)]
 
 
+def summary_head(run: Run) -> list[str]:
+    return ["", "baseline", "trained", "difference"] if run.trains else ["", "measured"]
+
+
 def summary_rows(run: Run) -> list[list[str]]:
-    """Label, baseline, trained, difference; - for a figure that was not measured."""
+    """Label, baseline, trained, difference; - for a figure that was not measured. If nothing is trained: label and
+    measurement."""
+    if not run.trains:
+        return [[figure.name, figure.cell(run.evaluation["baseline"])] for figure in list_figures(run)]
     paired = run.evaluation.get("paired", {})
     paired = {**paired, "accuracy": paired.get("difference")}
     return [

@@ -6,7 +6,7 @@ print(terminal_table(Path("outputs/2026-01-01/12-00-00")))
 import textwrap
 from pathlib import Path
 
-from rlhf_exp.report.summary import KL_NOTE, SUMMARY_HEAD, summary_rows
+from rlhf_exp.report.summary import INTERVAL_NOTE, KL_NOTE, summary_head, summary_rows
 from rlhf_exp.report.tables import duration, seconds_per_step, title
 from rlhf_exp.report.verdict import best_sentence, preference_sentence, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.load import Run, load_run
@@ -25,8 +25,8 @@ def terminal_table(run_dir: Path) -> str:
     lines.append("")
     if "baseline" in run.evaluation:
         rows = summary_rows(run)
-        lines += align([SUMMARY_HEAD, *rows])
-        lines += ["In brackets: 95% intervals." + (f" {KL_NOTE}" if any(row[0] == "KL" for row in rows) else ""), ""]
+        lines += align([summary_head(run), *rows])
+        lines += [INTERVAL_NOTE + (f" {KL_NOTE}" if any(row[0] == "KL" for row in rows) else ""), ""]
     lines.append(verdict(run).sentence)
     judged = {"difference", "win_rate"} & set(run.evaluation.get("paired", {}))
     facts = [

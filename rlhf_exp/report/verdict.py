@@ -22,6 +22,8 @@ class Verdict(NamedTuple):
 
 def verdict(run: Run) -> Verdict:
     """The sentence, and its kind: ok for better, warning for worse, info if the interval includes no change."""
+    if not run.trains:
+        return Verdict("info", _describe_untrained(run.evaluation.get("baseline", {})))
     trained, paired = run.evaluation.get("trained", {}), run.evaluation.get("paired", {})
     if "difference" in paired:
         before, after = (100 * run.evaluation[side]["accuracy"]["value"] for side in ("baseline", "trained"))
@@ -87,6 +89,15 @@ def status_sentence(run: Run) -> str | None:
     if run.status == "running":
         return f"This run is still running, or was killed before it could say so. {reached}"
     return f"This run {'was ' if run.status == 'stopped' else ''}{run.status}: {error}. {reached}"
+
+
+def _describe_untrained(section: dict) -> str:
+    if "accuracy" in section:
+        return f"Held-out accuracy is {percent(section['accuracy'])} on {section['n']} rows; nothing was trained."
+    if "reward" in section:
+        reward = number(".3f")(section["reward"]["mean"])
+        return f"The mean reward is {reward} on {section['n']} held-out rows; nothing was trained."
+    return "Nothing was trained, and the task has neither a grader nor a reward."
 
 
 def _judge(interval: Interval, null: float, words: tuple[str, str, str], sentence: str) -> Verdict:

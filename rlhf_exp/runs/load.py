@@ -54,6 +54,11 @@ class Run:
         """Whether it trained a reward model, which scores answers and generates none."""
         return self.algorithm is not None and self.algorithm.scores
 
+    @property
+    def trains(self) -> bool:
+        """Whether there is an after; algo=none only measures the start model."""
+        return self.algorithm is None or self.algorithm.trains
+
     def series(self, key: str) -> tuple[list[int], list[float]]:
         """Steps and values of a metric, over the rows that hold it."""
         rows = [row for row in self.metrics if row.get(key) is not None]

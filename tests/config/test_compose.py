@@ -16,7 +16,7 @@ from rlhf_exp.config.schema import REWARDS, TASKS
 from rlhf_exp.errors import ConfigError
 
 CONF = ROOT / "conf"
-OFFLINE = [name for name, row in ALGORITHMS.items() if not row.online]
+OFFLINE = [name for name, row in ALGORITHMS.items() if not row.online and row.trains]
 
 
 def list_options(group):
@@ -117,7 +117,7 @@ def test_names_tie_configs_tables_and_modules_together():
     assert set(list_options("loss_type")) == {loss for losses in in_files for loss in losses}
     for task, keys in TASKS.items():
         assert get_args(get_type_hints(keys)["name"]) == (task,) and find_spec(f"rlhf_exp.tasks.{task}.rows")
-    for algo in (name for name, row in ALGORITHMS.items() if row.trainer is None):
+    for algo in (name for name, row in ALGORITHMS.items() if row.trainer is None and row.trains):
         assert find_spec(f"rlhf_exp.trainers.{algo}")
     assert set(list_options("reward")) == {*REWARDS, "none"}
     assert all(callable(getattr(reward, "build", None) or getattr(reward, name)) for name, reward in REWARDS.items())

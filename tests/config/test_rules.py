@@ -255,3 +255,17 @@ def test_a_target_kl_is_refused_with_sampling_that_its_kl_does_not_know(argument
 @pytest.mark.parametrize("algo", ["grpo", "sft", "dpo"])
 def test_the_loss_may_be_left_to_trl(algo):
     assert "loss_type" not in compose_config([f"algo={algo}", "~loss_type"]).algo.args
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        ("train_tokens=100", "train_tokens=100: has no effect, algo=none trains nothing; leave it out"),
+        ("eval.every=5", "eval.every=5: measures completions; algo=none trains no policy"),
+        ("task.samples=self", "task.samples=self: algo=none learns from no samples; leave it out"),
+    ],
+)
+def test_what_concerns_training_is_refused_where_nothing_is_trained(setting, line):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["algo=none", setting])
+    assert caught.value.problems == [line]

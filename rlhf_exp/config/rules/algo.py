@@ -12,7 +12,7 @@ def check_algo(cfg: Config) -> list[str]:
     algo, task, problems = cfg.algo.name, cfg.task.name, []
     row, gives = ALGORITHMS[algo], cfg.task.provides
     need = row.learns_from
-    if need not in gives:
+    if row.trains and need not in gives:
         tasks = [name for name, keys in TASKS.items() if need in keys.provides]
         fitting = [name for name, other in ALGORITHMS.items() if other.learns_from in gives]
         problems.append(
@@ -23,6 +23,8 @@ def check_algo(cfg: Config) -> list[str]:
     for loss in chosen if isinstance(chosen, list) else [chosen]:
         if row.losses and loss not in row.losses:
             problems.append(_refuse_loss(loss, algo))
+    if cfg.train_tokens is not None and not row.trains:
+        problems.append(f"train_tokens={cfg.train_tokens}: has no effect, algo={algo} trains nothing; leave it out")
     problems += _check_sync(cfg) + _check_neighbours(cfg)
     if cfg.generation.method == "compact":
         problems += [
@@ -37,8 +39,11 @@ def check_task(cfg: Config) -> list[str]:
     """Whether a task's own keys fit together, and the algorithm can learn from its samples."""
     problems = [problem for key, task in cfg.task.list_sources() for problem in task.find_problems(key)]
     samples = getattr(cfg.task, "samples", None)
-    if samples is not None and ALGORITHMS[cfg.algo.name].online:
-        fitting = ", ".join(name for name, row in ALGORITHMS.items() if not row.online)
+    row = ALGORITHMS[cfg.algo.name]
+    if samples is not None and not row.trains:
+        problems.append(f"task.samples={samples}: algo={cfg.algo.name} learns from no samples; leave it out")
+    elif samples is not None and row.online:
+        fitting = ", ".join(name for name, row in ALGORITHMS.items() if not row.online and row.trains)
         problems.append(
             f"task.samples={samples}: algo={cfg.algo.name} learns from samples of its own; allowed with {fitting}"
         )

@@ -6,8 +6,8 @@ from rlhf_exp.config.schema import Config
 
 def check_eval(cfg: Config) -> list[str]:
     """Whether `eval.every` has completions to measure, and `eval.best` something to choose by on other rows."""
-    wanted, problems = cfg.eval, []
-    if wanted.every is not None and ALGORITHMS[cfg.algo.name].scores:
+    wanted, row, problems = cfg.eval, ALGORITHMS[cfg.algo.name], []
+    if wanted.every is not None and (row.scores or not row.trains):
         problems.append(f"eval.every={wanted.every}: measures completions; algo={cfg.algo.name} trains no policy")
     if not wanted.best:
         return problems
