@@ -8,11 +8,10 @@ policy with the searcher that never gives up and never checks too, not only with
 
 from argparse import ArgumentParser
 
-import torch
-
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.models.policies import Reweight
 from rlhf_exp.stats import wilson
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -38,12 +37,9 @@ def main() -> None:
             cfg = compose_config([f"max_tokens={budget}", f"eval.split={options.split}"])
             source = resolve_model(cfg, None)
             tokenizer, model = load_tokenizer(source), load_policy(source)
-            banned = tokenizer.convert_tokens_to_ids(forbidden)
-            model.lm_head.register_forward_hook(
-                lambda _, __, logits: logits.index_fill(-1, torch.tensor(banned, dtype=torch.long), -torch.inf)  # noqa: B023
-            )
+            never = [Reweight(((tokenizer.convert_tokens_to_ids(word), 0.0),)) for word in forbidden]
             task = load_task(cfg, tokenizer)
-            held_out = sample_held_out(model, tokenizer, encode_prompts(tokenizer, task.eval), cfg)
+            held_out = sample_held_out(model, tokenizer, encode_prompts(tokenizer, task.eval), cfg, processors=never)
             texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
             correct = sum(task.grade(t, row).outcome == "correct" for t, row in zip(texts, task.eval, strict=True))
             share = wilson(correct, len(texts))

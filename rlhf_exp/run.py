@@ -103,6 +103,9 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
     evaluator = (ScorerEvaluator if ALGORITHMS[cfg.algo.name].scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
+    if getattr(cfg.task, "baselines", False) and not ALGORITHMS[cfg.algo.name].scores:
+        with folder.phase("baselines"):
+            evaluator.measure_policies()
     if not ALGORITHMS[cfg.algo.name].trains:
         return
     with folder.phase("train"):

@@ -23,6 +23,8 @@ ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (ANY,
 
 EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (ANY, 16))
 
+BASELINE_ROWS = 256
+
 SMALL_BUDGET = 96
 SMALL_DRAWN_STEPS = 5_000
 DRAWN_STEPS = 700
@@ -43,6 +45,7 @@ class Settings(NamedTuple):
     shape: Shape
     use_cpu: bool
     finite_rows: bool
+    drawn_eval_rows: int  # 0 where they are read from a file or the hub
     args: Mapping[str, Any]  # algo.args; an unresolved entry is resolved when it is read
 
 
@@ -55,7 +58,9 @@ def read_settings(cfg: Any) -> Settings:
         shape = shape._replace(parameters=int(model.parameters), source=f"model.parameters={model.parameters:g}")
     drawn = TASKS[task.name].draws_rows and task.source == "generated" and task.train_rows is None
     drawn = drawn and task.samples is None
-    return Settings(cfg.algo.name, task.name, cfg.peft.name, shape, bool(cfg.device.use_cpu), not drawn, cfg.algo.args)
+    eval_rows = cfg.eval.rows if task.source == "generated" else 0
+    use_cpu = bool(cfg.device.use_cpu)
+    return Settings(cfg.algo.name, task.name, cfg.peft.name, shape, use_cpu, not drawn, eval_rows, cfg.algo.args)
 
 
 def list_defaults(of: Settings) -> dict[str, Default]:
@@ -142,6 +147,14 @@ def _eval_batch(of: Settings) -> Default:
     return Default(rows, f"{_say_size(of)}: it decides which completions are drawn")
 
 
+def _baselines(of: Settings) -> Default:
+    if not _is_small(of):
+        return Default(False, f"{_say_size(of)}: some thirty further passes over held-out rows would take long")
+    if of.drawn_eval_rows < BASELINE_ROWS:
+        return Default(False, f"on fewer than {BASELINE_ROWS} drawn held-out rows they would tell little")
+    return Default(True, f"{_say_size(of)}: they take a minute or two, and the next run has them from the cache")
+
+
 def _bf16(of: Settings) -> Default:
     if of.use_cpu or not device.has_bf16():
         return Default(False, "a CPU" if of.use_cpu else "the GPU is older than Ampere")
@@ -188,5 +201,6 @@ DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "device.bf16": _bf16,
     "peft.dtype": _lora_dtype,
     "eval.batch_size": _eval_batch,
+    "task.baselines": _baselines,
 }
 _OF_DEMONSTRATIONS = ("algo.args.max_steps", "algo.args.warmup_steps", "algo.args.save_steps")

@@ -7,6 +7,7 @@ intervals are always computed anew, so that a changed grader or reward cannot me
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from rlhf_exp.errors import name_error, say
 from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
 from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy
+from rlhf_exp.models.policies import Processor
 from rlhf_exp.runs.folder import write_json
 
 if TYPE_CHECKING:
@@ -42,18 +44,40 @@ def sample_start_model(
     `model` is the start model if the caller has loaded it. `baseline_cached` in run.json says whether the cache was
     used.
     """
-    cfg = experiment.cfg
-    key = baseline_key(cfg, experiment.model.identify(), prompt_ids, purpose)
-    held_out = read_baseline(cfg, key, len(prompt_ids))
-    experiment.folder.record["baseline_cached"] = held_out is not None
-    if held_out is None:
-        model = load_policy(experiment.model) if model is None else model
-        held_out = sample_held_out(model, experiment.tokenizer, prompt_ids, cfg, title=title, purpose=purpose)
-        write_baseline(cfg.eval.cache_dir, key, held_out)
+    held_out, cached = sample_cached(experiment, experiment.cfg, prompt_ids, title, model, purpose)
+    experiment.folder.record["baseline_cached"] = cached
     return held_out
 
 
-def baseline_key(cfg: Config, weights: str, prompt_ids: list[list[int]], purpose: str = "evaluation") -> str:
+def sample_cached(
+    experiment: "Experiment",
+    cfg: Config,
+    prompt_ids: list[list[int]],
+    title: str,
+    model: "PreTrainedModel | None" = None,
+    purpose: str = "evaluation",
+    processors: Sequence[Processor] = (),
+) -> tuple[HeldOut, bool]:
+    """The same for another config than the experiment's and with changed logits, and whether it was in the cache."""
+    key = baseline_key(cfg, experiment.model.identify(), prompt_ids, purpose, processors)
+    held_out = read_baseline(cfg, key, len(prompt_ids))
+    if held_out is not None:
+        return held_out, True
+    model = load_policy(experiment.model) if model is None else model
+    held_out = sample_held_out(
+        model, experiment.tokenizer, prompt_ids, cfg, title=title, purpose=purpose, processors=processors
+    )
+    write_baseline(cfg.eval.cache_dir, key, held_out)
+    return held_out, False
+
+
+def baseline_key(
+    cfg: Config,
+    weights: str,
+    prompt_ids: list[list[int]],
+    purpose: str = "evaluation",
+    processors: Sequence[Processor] = (),
+) -> str:
     """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, numerics. Batches and the
     method are numerics: they change the last digits of the logits."""
     facts = {
@@ -67,6 +91,8 @@ def baseline_key(cfg: Config, weights: str, prompt_ids: list[list[int]], purpose
         "numerics": [cfg.model.dtype, cfg.model.attn_implementation, cfg.peft.quantization, cfg.device.use_cpu],
         "versions": [version("torch"), version("transformers")],
     }
+    if processors:
+        facts["processors"] = list(map(repr, processors))
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

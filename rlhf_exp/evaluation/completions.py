@@ -8,6 +8,7 @@
 The baseline and the trained model have the same rows, budget and sampling, so that their difference is paired.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.models.draws import Key
 from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
 from rlhf_exp.models.kl import CompletionKL, measure_completions
+from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.scoring import Row, completion_logits, evaluating
 from rlhf_exp.rewards import score_completions
 
@@ -57,22 +59,24 @@ def sample_held_out(
     start_model: PreTrainedModel | None = None,
     title: str = "evaluate",
     purpose: str = "evaluation",
+    processors: Sequence[Processor] = (),
 ) -> HeldOut:
     """Sample `cfg.eval.completions` completions of each prompt; with `cfg.eval.greedy` also a greedy one.
 
     Each draws from its own stream, named by `purpose`, `cfg.eval.seed`, its row and its place among the row's
     completions. So two models share their random numbers, more rows or more completions begin with the fewer, and
     torch's random state is neither read nor changed. What is chosen or learned from samples of one purpose has seen
-    none of the numbers of another. Without `start_model` the model is the start model, and its KL is 0.
+    none of the numbers of another. Without `start_model` the model is the start model, and its KL is 0. `processors`
+    change the logits that are sampled from (policies.py), not those that the KL is of.
     """
     sampling = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
-    k = cfg.eval.completions
+    k, how = cfg.eval.completions, (start_model, title, processors)
     keys = [(purpose, cfg.eval.seed, row, sample) for row in range(len(prompt_ids)) for sample in range(k)]
-    sampled = _sample(model, tokenizer, prompt_ids, keys, cfg, sampling, start_model, title)
+    sampled = _sample(model, tokenizer, prompt_ids, keys, cfg, sampling, *how)
     if not cfg.eval.greedy:
         return sampled
-    sampling, title = replace(sampling, temperature=0.0), f"{title}, greedy"
-    return replace(sampled, greedy=_sample(model, tokenizer, prompt_ids, keys[::k], cfg, sampling, start_model, title))
+    sampling, how = replace(sampling, temperature=0.0), (start_model, f"{title}, greedy", processors)
+    return replace(sampled, greedy=_sample(model, tokenizer, prompt_ids, keys[::k], cfg, sampling, *how))
 
 
 def measure_kl(
@@ -104,6 +108,7 @@ def _sample(
     sampling: Sampling,
     start_model: PreTrainedModel | None,
     title: str,
+    processors: Sequence[Processor],
 ) -> HeldOut:
     """One completion for each key, as many for each prompt, row after row; batches hold prompts of similar length."""
     prompt_ids = [ids for ids in prompt_ids for _ in range(len(keys) // len(prompt_ids))]
@@ -120,7 +125,8 @@ def _sample(
             batch = order[start : start + cfg.eval.batch_size]
             prompts = [prompt_ids[i] for i in batch]
             drawn_from, pad_id = [keys[i] for i in batch], tokenizer.pad_token_id
-            found = sample_completions(model, prompts, drawn_from, sampling, eos_ids, pad_id, choose_method(cfg))
+            how = (sampling, eos_ids, pad_id, choose_method(cfg), processors)
+            found = sample_completions(model, prompts, drawn_from, *how)
             for i, completion in zip(batch, found, strict=True):
                 completions[i] = completion
             bar.update(len(batch))

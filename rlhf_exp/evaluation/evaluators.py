@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.config.values import show
-from rlhf_exp.evaluation import held_out_loss
+from rlhf_exp.evaluation import held_out_loss, trivial
 from rlhf_exp.evaluation.cache import sample_start_model
 from rlhf_exp.evaluation.completions import make_samples, sample_held_out
 from rlhf_exp.evaluation.metrics import compare, summarise
@@ -40,6 +40,7 @@ class PolicyEvaluator:
         self.samples: list[dict[str, Any]] = []
         self.baseline: dict[str, Any] = {}
         self.scored: list[held_out_loss.Scored] = []
+        self.policies: dict[str, trivial.Chosen] = {}
 
     def measure_start_model(self) -> Probe:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
@@ -56,6 +57,12 @@ class PolicyEvaluator:
         rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
         pad_id = self.experiment.tokenizer.pad_token_id
         return Probe(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, pad_id)
+
+    def measure_policies(self) -> None:
+        """Measure trivial policies made of the start model's weights, which training has to beat."""
+        self.policies = trivial.measure_policies(self.experiment, load_policy(self.experiment.model))
+        evaluation = {"baseline": self.baseline, "baselines": trivial.describe_policies(self.policies)}
+        write_json(self.experiment.folder.path / "evaluation.json", evaluation)
 
     def measure_trained_model(self) -> None:
         """Measure the saved model, and how it differs from the start model."""
@@ -80,7 +87,10 @@ class PolicyEvaluator:
                 paired["loss"] = held_out_loss.compare_pair_loss(section["loss"])
             write_jsonl(run_dir / "preferences.jsonl", rows)
             write_json(run_dir / "errors.json", find_errors(rows))
-        write_json(run_dir / "evaluation.json", {"baseline": self.baseline, "trained": section, "paired": paired})
+        evaluation = {"baseline": self.baseline, "trained": section, "paired": paired}
+        if self.policies:
+            evaluation["baselines"] = trivial.describe_policies(self.policies, samples)
+        write_json(run_dir / "evaluation.json", evaluation)
         write_jsonl(run_dir / "samples.jsonl", [*self.samples, *samples])
 
     def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.draws import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
+from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.scoring import evaluating, pad
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def sample_completions(
     eos_ids: list[int],
     pad_id: int,
     method: str = "compact",
+    processors: Sequence[Processor] = (),
 ) -> list[list[int]]:
     """Sample one completion for each prompt, as one batch.
 
@@ -79,6 +81,7 @@ def sample_completions(
         prompt_ids: token ids of each prompt, of any lengths.
         keys: one per prompt, whose stream draws its completion. Greedy decoding reads none.
         eos_ids: tokens that end a completion.
+        processors: change the logits, before temperature, top_p and top_k (policies.py).
 
     Returns:
         Token ids of each completion, including its EOS; one without EOS was cut off at `max_new_tokens`.
@@ -94,7 +97,9 @@ def sample_completions(
         output = model.generate(
             **inputs,
             do_sample=False,  # it takes the one token that the processors leave
-            logits_processor=LogitsProcessorList([] if uniforms is None else [*warp, DrawnTokens(uniforms)]),
+            logits_processor=LogitsProcessorList(
+                [*processors, *([] if uniforms is None else [*warp, DrawnTokens(uniforms)])]
+            ),
             max_new_tokens=sampling.max_new_tokens,
             repetition_penalty=1.0,  # some checkpoints (Qwen2.5) set another one in their generation config
             eos_token_id=eos_ids,
@@ -102,7 +107,7 @@ def sample_completions(
         )
         drawn = output[:, inputs["input_ids"].shape[1] :]
     else:
-        drawn = _sample_compact(model, *inputs.values(), warp, uniforms, sampling.max_new_tokens, eos_ids)
+        drawn = _sample_compact(model, *inputs.values(), warp, uniforms, sampling.max_new_tokens, eos_ids, processors)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
@@ -153,6 +158,7 @@ def _sample_compact(
     uniforms: torch.Tensor | None,
     max_new_tokens: int,
     eos_ids: list[int],
+    processors: Sequence[Processor],
 ) -> torch.Tensor:
     """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token; greedily without
     `uniforms`, (batch, max_new_tokens). Returns the tokens, (batch, max_new_tokens), with zeros after a row's end."""
@@ -174,6 +180,10 @@ def _sample_compact(
         ).logits[:, -1]
         if uniforms is None:
             _require_finite(logits)  # argmax would treat NaN as the largest value
+        if processors:
+            so_far = torch.cat([ids, drawn[:, :step]], dim=1)[alive]
+            logits = LogitsProcessorList(processors)(so_far, logits.float())
+        if uniforms is None:
             next_tokens = logits.argmax(-1)
         else:
             next_tokens = pick_tokens(warp(ids[alive], logits.float()), uniforms[alive, step])

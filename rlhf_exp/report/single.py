@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rlhf_exp.report import curves, plots
 from rlhf_exp.report.page import Block, Callout, Code, Figures, Heading, Table, Text
+from rlhf_exp.report.policies import describe_policies
 from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
 from rlhf_exp.report.summary import (
@@ -40,6 +41,7 @@ def describe_run(run: Run, out: Path) -> list[Block]:
     if sentence := best_sentence(run):
         blocks.append(Text(f"Kept: {sentence}."))
     blocks += _measured(run, out)
+    blocks += describe_policies(run)
     blocks += describe_preferences(run, out)
     blocks += [Heading("Health checks"), *_findings(run)]
     drawn = curves.draw_run(run, out)

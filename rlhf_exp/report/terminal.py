@@ -6,6 +6,7 @@ print(terminal_table(Path("outputs/2026-01-01/12-00-00")))
 import textwrap
 from pathlib import Path
 
+from rlhf_exp.report.policies import policy_sentence
 from rlhf_exp.report.summary import INTERVAL_NOTE, KL_NOTE, summary_head, summary_rows
 from rlhf_exp.report.tables import duration, seconds_per_step, title
 from rlhf_exp.report.verdict import best_sentence, preference_sentence, status_sentence, verdict, win_sentence
@@ -31,6 +32,7 @@ def terminal_table(run_dir: Path) -> str:
     judged = {"difference", "win_rate"} & set(run.evaluation.get("paired", {}))
     facts = [
         ["win rate", win_sentence(run)],
+        ["trivial", policy_sentence(run)],
         ["preferences", preference_sentence(run) if judged else None],  # else the verdict's
         ["training", _training(run)],
         ["kept", best_sentence(run)],

@@ -11,6 +11,8 @@ A task is a folder here and a file in conf/task, both named as in `task=`:
                  of a graded task also, to learn from its own samples:
                      draw_prompts(cfg, tokenizer, n) -> n rows to train on, as those of Task.eval
                      grade_row(completion, row) -> Grade
+                 where words of its own can be forbidden or reweighted (task.baselines) also:
+                     list_policies(cfg, tokenizer) -> list[Policy], those of a family together (models/policies.py)
                  where `Keys.draws_rows` also:
                      count_rows(cfg) -> how many rows are drawn, and how many training uses
                  where there is more to describe than what is loaded (tasks/examples.py):

@@ -71,6 +71,7 @@ class GradedKeys(TaskKeys):
     hub_id: str
     samples: str | None
     sampling: SampledRows
+    baselines: bool
 
     provides = (PROMPTS, DEMONSTRATIONS, PAIRS)
     graded = True

@@ -305,3 +305,25 @@ def test_every_default_has_a_value_and_a_reason():
                 cfg = compose_config([f"algo={algo}", f"task={task}", f"model={model}", *reward])
                 for key, (value, reason) in list_defaults(read_settings(cfg)).items():
                     assert value is not None and len(reason) > 4, key
+
+
+@pytest.mark.parametrize(
+    ("overrides", "measured"),
+    [
+        ([], True),
+        (["model=tiny_untrained"], True),
+        (["eval.rows=255"], False),
+        (["model=gpt2"], False),
+        (["model=gpt2", "task.baselines=true"], True),
+        (["task=gsm8k", "task.source=generated"], False),
+    ],
+)
+def test_trivial_policies_are_measured_where_they_are_cheap_and_tell_something(overrides, measured):
+    assert compose_config(overrides).task.baselines is measured
+
+
+def test_trivial_policies_are_measured_on_drawn_rows(tmp_path):
+    (tmp_path / "rows.jsonl").touch()
+    cfg = compose_config(["task.source=file", f"task.path={tmp_path / 'rows.jsonl'}"])
+    assert cfg.task.baselines is False
+    assert compare_with_defaults(compose_config([]))[1][-1].startswith("task.baselines=true: 910,720 parameters")

@@ -23,6 +23,7 @@ def learn(workplace, command_line):
 
     def run(name, *overrides, split="validation"):
         held_out = ["device=cpu", f"eval.split={split}"]
+        held_out += ["task.baselines=false"] if "task=countdown" in overrides else []
         done = command_line(*held_out, *overrides, f"output_dir={name}", cwd=workplace)
         assert done.returncode == 0, done.stderr[-2000:]
         return json.loads((workplace / name / "evaluation.json").read_text())

@@ -5,6 +5,7 @@ import pytest
 
 from rlhf_exp.report import write_report
 from rlhf_exp.report.curves import list_curves
+from rlhf_exp.report.terminal import terminal_table
 from rlhf_exp.runs.load import load_run
 
 PLOTS = {"accuracy", "entropy", "kl", "length", "optimizer", "outcomes", "reward"}
@@ -151,3 +152,35 @@ def test_a_reward_alone_has_no_components(run_dir):
     (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_report([run_dir], run_dir)
     assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy"}
+
+
+POLICIES = {
+    "words forbidden": {
+        "policy": "give forbidden", "n": 128, "accuracy": {"value": 0.34, "low": 0.3, "high": 0.38},
+        "mean_tokens": {"value": 60, "low": 58, "high": 62}, "truncation_rate": {"value": 0.2, "low": 0.1, "high": 0.3},
+        "validation": {"give forbidden": 0.35, "check forbidden": 0.2},
+        "trained_minus": {"value": 0.1, "low": 0.04, "high": 0.16},
+    },
+    "greedy": {
+        "policy": "greedy", "n": 128, "accuracy": {"value": 0.1, "low": 0.06, "high": 0.14},
+        "mean_tokens": {"value": 50, "low": 49, "high": 51}, "truncation_rate": {"value": 0.0, "low": 0.0, "high": 0.1},
+        "validation": {"greedy": 0.1},
+    },
+}  # fmt: skip
+
+
+def test_trivial_policies_stand_beside_start_and_trained_model(run_dir):
+    evaluation = json.loads((run_dir / "evaluation.json").read_text())
+    write_report([run_dir], run_dir)
+    assert "Trivial policies" not in (run_dir / "report.md").read_text()
+    assert "at best" not in terminal_table(run_dir)
+    (run_dir / "evaluation.json").write_text(json.dumps(evaluation | {"baselines": POLICIES}))
+    write_report([run_dir], run_dir)
+    lines = (run_dir / "report.md").read_text().splitlines()
+    row = "| words forbidden: give forbidden | 34.0% [30.0, 38.0] | +10.0 [+4.0, +16.0] | 20.0% [10.0, 30.0] |"
+    at = lines.index(f"{row} 60.0 [58.0, 62.0] |")
+    assert lines[at - 1].startswith("| start model | ") and lines[at + 2].startswith("| trained model | ")
+    assert lines[at + 1] == "| greedy | 10.0% [6.0, 14.0] | - | 0.0% [0.0, 10.0] | 50.0 [49.0, 51.0] |"
+    assert "3 were tried on validation rows" in lines[at + 4]
+    best = "at best 34.0% [30.0, 38.0], words forbidden; trained minus it +10.0 [+4.0, +16.0]"
+    assert f"trivial      {best}" in terminal_table(run_dir)

@@ -16,9 +16,11 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.policies import Policy
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, prompts_per_rollout, wants_chat
+from rlhf_exp.tasks.countdown import policies
 from rlhf_exp.tasks.countdown.problems import MOST_DRAWN, Problem, draw_problems, problem_id, read_splits, refuse_many
 from rlhf_exp.tasks.countdown.schema import Keys
 from rlhf_exp.tasks.countdown.traces import write_trace
@@ -99,6 +101,11 @@ def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> lis
             raise ConfigError(refused)
         Random(task.data_seed).shuffle(problems)
     return [_row(*p, wants_chat(cfg, tokenizer)) for p in problems[:n]]
+
+
+def list_policies(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
+    """Trivial policies that change the words of search traces; none for chat models, whose words are their own."""
+    return [] if wants_chat(cfg, tokenizer) else policies.list_policies(tokenizer)
 
 
 def grade_row(completion: str, row: Row) -> Grade:

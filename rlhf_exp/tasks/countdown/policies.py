@@ -1,0 +1,76 @@
+"""Trivial policies of the tiny model on Countdown: habits forbidden, operations reweighted, a fixed rule.
+
+list_policies(tokenizer)     # [Policy("words forbidden", "give forbidden", ...), ...]
+"""
+
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from rlhf_exp.models.policies import FORBIDDEN, Policy, Reweight
+from rlhf_exp.tasks.countdown.traces import OPERATIONS
+
+HABITS = (("give",), ("check",), ("give", "check"))
+WEIGHTS = ((1, 1, 4, 1), (1, 1, 16, 1), (1, 0.25, 1, 1), (4, 1, 4, 1), (1, 0.25, 4, 1), (4, 0.25, 4, 1))
+"""By which the probabilities of + - * / are multiplied."""
+RULE_WEIGHTS = (10, 1000)
+
+
+@dataclass(frozen=True)
+class MultiplyFirst:
+    """Multiplies the probability of `*` in a search by a weight, in rows whose target exceeds the sum of their numbers.
+    (A fixed weight, since the model has already chosen the first number, and knows no product with the smaller number
+    first.)
+
+    Attributes:
+        times, make: the token ids of `*`, and of the word between a prompt's numbers and its target.
+        begins: the token ids after which an attempt begins, for its first operation only; empty for every operation.
+        until: the token ids that end the search.
+        numbers: (token id, value).
+    """
+
+    weight: float
+    times: int
+    make: int
+    begins: tuple[int, ...]
+    until: tuple[int, ...]
+    numbers: tuple[tuple[int, int], ...]
+
+    def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        """Both over the same rows: (batch, time) token ids and (batch, vocabulary) logits."""
+        ids, found = (input_ids.new_tensor(column) for column in zip(*self.numbers, strict=True))
+        values = input_ids.new_zeros(logits.shape[1]).scatter(0, ids, found)
+        make = (input_ids == self.make).int().argmax(1, keepdim=True)
+        given = torch.arange(input_ids.shape[1], device=input_ids.device) < make
+        exceeds = values[input_ids.gather(1, make + 1)[:, 0]] > (values[input_ids] * given).sum(1)
+        here = exceeds & ~torch.isin(input_ids, input_ids.new_tensor(self.until)).any(1)
+        if self.begins:
+            begun = torch.isin(input_ids[:, -2], input_ids.new_tensor(self.begins))
+            here &= begun & torch.isin(input_ids[:, -1], ids)
+        change = torch.zeros_like(logits)
+        change[:, self.times] = logits.new_tensor(self.weight).log()
+        return torch.where(here[:, None], logits + change, logits)
+
+
+def list_policies(tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
+    """The policies that change the words of search traces; none for a tokenizer that has no token for each of them."""
+    ids = tokenizer.get_vocab()
+    words = ("<think>", "</think>", "make", "no", "give", "check", *OPERATIONS)
+    if not all(word in ids for word in words):
+        return []
+    found = []
+    for habits in HABITS:
+        never = Reweight(tuple((ids[word], 0.0) for word in habits))
+        found.append(Policy(FORBIDDEN, f"{' and '.join(habits)} forbidden", (never,)))
+    copies = (ids["check"], ids["</think>"])  # an answer repeats operations that the search has chosen
+    for weights in WEIGHTS:
+        reweight = Reweight(tuple((ids[op], float(w)) for op, w in zip(OPERATIONS, weights, strict=True)), copies)
+        found.append(Policy("operations reweighted", f"+ - * / times {', '.join(map(str, weights))}", (reweight,)))
+    numbers = tuple(sorted((i, int(word)) for word, i in ids.items() if word.isdecimal()))
+    for begins, where in (((ids["<think>"], ids["no"]), "as the first operation"), ((), "as any operation")):
+        for weight in RULE_WEIGHTS:
+            rule = MultiplyFirst(weight, ids["*"], ids["make"], begins, copies, numbers)
+            name = f"* {where} times {weight} if the target exceeds the sum"
+            found.append(Policy("fixed rule", name, (rule,)))
+    return found

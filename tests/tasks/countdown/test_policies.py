@@ -1,0 +1,67 @@
+import torch
+
+from rlhf_exp.models.policies import FORBIDDEN
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
+from rlhf_exp.tasks.countdown.policies import list_policies
+
+TOKENIZER = build_trace_tokenizer()
+IDS = TOKENIZER.get_vocab()
+BELOW, ABOVE = "use 3 9 4 make 14 . <think>", "use 3 9 4 make 72 . <think>"
+
+
+def find(family):
+    return [policy for policy in list_policies(TOKENIZER) if policy.family == family]
+
+
+def change(policy, text):
+    """The factor by which the policy multiplies the probability of each word that comes next, before they sum to 1."""
+    (processor,) = policy.processors
+    logits = torch.zeros(1, len(TOKENIZER))
+    found = processor(torch.tensor([TOKENIZER(text)["input_ids"]]), logits)[0].exp()
+    return {word: round(float(found[i]), 3) for word, i in IDS.items() if found[i] != 1}
+
+
+def test_habits_are_forbidden_one_by_one_and_together():
+    assert [change(policy, BELOW) for policy in find(FORBIDDEN)] == [
+        {"give": 0}, {"check": 0}, {"give": 0, "check": 0},
+    ]  # fmt: skip
+
+
+def test_operations_are_reweighted_in_the_search_and_not_where_they_are_copied():
+    policy = find("operations reweighted")[4]
+    assert policy.name == "+ - * / times 1, 0.25, 4, 1"
+    assert change(policy, f"{ABOVE} 9") == {"-": 0.25, "*": 4} == change(policy, f"{ABOVE} 9 - 3 = 6")
+    for copied in ("9 * 4 = 36 yes check (", "9 * 4 = 36 yes </think> <answer> 9"):
+        assert change(policy, f"{ABOVE} {copied}") == {}
+
+
+def test_the_rule_raises_a_product_at_an_attempts_first_operation_if_the_target_exceeds_the_sum():
+    policy = find("fixed rule")[0]
+    for begun in ("9", "9 - 3 = 6 - 4 = 2 no 4"):
+        assert change(policy, f"{ABOVE} {begun}") == {"*": 10}
+    for other in ("9 *", "9 * 4 = 36", "9 * 4 = 36 no", ""):
+        assert change(policy, f"{ABOVE} {other}".strip()) == {}
+    assert change(policy, f"{BELOW} 9") == {} == change(policy, "use 3 9 4 make 16 . <think> 9")
+    assert change(policy, "use 3 9 4 make 17 . <think> 9") == {"*": 10}
+
+
+def test_the_rule_for_any_operation_holds_until_the_search_ends():
+    policy = find("fixed rule")[2]
+    for searched in ("9", "9 - 3 = 6"):
+        assert change(policy, f"{ABOVE} {searched}") == {"*": 10}
+    for ended in ("9 * 4 = 36 yes check (", "9 * 4 = 36 yes </think> <answer> 9"):
+        assert change(policy, f"{ABOVE} {ended}") == {}
+    assert change(policy, f"{BELOW} 9 - 3 = 6") == {}
+
+
+def test_rows_of_one_batch_are_told_apart_however_they_are_padded():
+    (processor,) = find("fixed rule")[0].processors
+    rows = [TOKENIZER(text)["input_ids"] for text in (f"{ABOVE} 9", f"{BELOW} 9", "use 3 9 make 72 . <think> 9")]
+    longest = max(map(len, rows))
+    ids = torch.tensor([[TOKENIZER.pad_token_id] * (longest - len(row)) + row for row in rows])
+    changed = processor(ids, torch.zeros(3, len(TOKENIZER))).ne(0).any(1)
+    assert changed.tolist() == [True, False, True]
+
+
+def test_a_tokenizer_without_the_words_has_no_such_policy():
+    assert list_policies(build_byte_tokenizer()) == []
