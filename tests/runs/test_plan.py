@@ -48,10 +48,10 @@ def test_a_finished_run_of_the_same_settings_is_skipped(place):
 def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
     folder = place("finished", "seed=1")
     with pytest.raises(ConfigError) as caught:
-        plan("seed=2", "eval.rows=16")
+        plan("seed=2", "eval.rows=500")
     assert caught.value.problems == [
         "output_dir=there: holds a run of other settings (seed=1, here 2, algo.args.seed=1, here 2,"
-        " eval.rows=512, here 16); use another output_dir"
+        " eval.rows=512, here 500); use another output_dir"
     ]
     assert (folder / "run.json").exists()
 
