@@ -7,6 +7,7 @@ schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
@@ -18,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
-from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
+from rlhf_exp.config.defaults import DEFAULTS, Settings, choose_rate, read_settings
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
 from rlhf_exp.config.rules import find_conflicts
@@ -31,6 +32,7 @@ from rlhf_exp.errors import ConfigError
 
 Check = Callable[[Config], list[str]]
 _hints = cache(get_type_hints)
+_settings: ContextVar[list[Settings] | None] = ContextVar("settings", default=None)
 
 
 def compose_config(overrides: Iterable[str] = (), further: Sequence[Check] = ()) -> Config:
@@ -47,8 +49,8 @@ def register_resolvers() -> None:
     """Register what conf/ uses: the resolvers `${rlhf_exp.NAME:...}`, and the configs that come from the table of
     algorithms. A second call changes nothing."""
     resolvers = {
-        "default": lambda key, *, _root_: DEFAULTS[key](read_settings(_root_)).value,
-        "rate": lambda name, own=None, *, _root_: choose_rate(read_settings(_root_), name, own).value,
+        "default": lambda key, *, _root_: DEFAULTS[key](_find_settings(_root_)).value,
+        "rate": lambda name, own=None, *, _root_: choose_rate(_find_settings(_root_), name, own).value,
         "use_cpu": lambda: device.cuda_major() == 0,
         "attention": device.choose_attention,
     }
@@ -61,6 +63,16 @@ def register_resolvers() -> None:
         if row.loss is not None or not row.losses:
             loss = {"loss_type": row.loss} if row.loss else {}
             ConfigStore.instance().store(name, loss, group="loss_type", package="algo.args")
+
+
+def _find_settings(cfg: DictConfig) -> Settings:
+    """What defaults depend on, read once while `parse` resolves all of a config."""
+    known = _settings.get()
+    if known is None:
+        return read_settings(cfg)
+    if not known:
+        known.append(read_settings(cfg))
+    return known[0]
 
 
 def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] = ()) -> Config:
@@ -78,10 +90,13 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
     derived = _list_derived(cfg)
     if found := _check(OmegaConf.to_container(cfg, resolve=False), derived)[1]:
         raise ConfigError(found)
+    reading = _settings.set([])
     try:
         values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
+    finally:
+        _settings.reset(reading)
     # A default that is not known is null; find_conflicts then says why.
     config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
     if not found:
