@@ -28,7 +28,7 @@ SETTINGS = [
     *("eval.rows=4", "eval.cache_dir=cache", "monitor.every_steps=2", "device=cpu", "device.threads=1"),
 ]
 SAVES = (2, 4, 6, 8)
-TIMES = {"time_s", "step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
+TIMES = {"time_s", "step_time", "step_seconds", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
 LIMIT_S = 300
 
 
