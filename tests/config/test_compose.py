@@ -234,7 +234,7 @@ def test_combinations_and_files_come_after_types():
         ),
         (
             ["task.traces.skilled.temperature=0"],
-            "task.traces.skilled.temperature=0: must be a number > 0, <= 1000000 or null",
+            "task.traces.skilled.temperature=0.0: must not be 0; 0.1 orders attempts by their distance",
         ),
         (["task.numbers=[]"], "task.numbers=[]: must hold how many numbers a problem has, such as [3]"),
         (

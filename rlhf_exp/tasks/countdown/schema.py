@@ -13,9 +13,10 @@ LARGEST_STEP = 200
 @dataclass(frozen=True)
 class Searcher:
     """The order of a searcher's attempts: drawn without replacement, each weighted by exp(-|value - target| /
-    temperature), null for no such weight, and by the weights of its operations, which are those of + - * / in turn."""
+    temperature), null for no such weight, and by the weights of its operations, which are those of + - * / in turn.
+    With a negative temperature what is far from the target comes first."""
 
-    temperature: float | None = within("> 0, <= 1000000")
+    temperature: float | None = within(">= -1000000, <= 1000000")
     operations: tuple[float, float, float, float] = within("> 0, <= 1000000")
 
 
@@ -58,6 +59,11 @@ class Keys(GradedKeys):
         for name, counts in (("numbers", self.numbers), ("traces.numbers", self.traces.numbers)):
             if not counts:
                 problems.append(f"{key}.{name}=[]: must hold how many numbers a problem has, such as [3]")
+        for name in ("skilled", "novice"):
+            if getattr(self.traces, name).temperature == 0:
+                problems.append(
+                    f"{key}.traces.{name}.temperature=0.0: must not be 0; 0.1 orders attempts by their distance"
+                )
         if self.traces.patience is not None and self.traces.patience[0] > self.traces.patience[1]:
             low, high = self.traces.patience
             problems.append(f"{key}.traces.patience=[{low}, {high}]: must hold the lower bound first: [{high}, {low}]")

@@ -128,12 +128,14 @@ def test_an_attempt_has_a_weight_for_each_of_its_operations():
         assert first[done] / 4000 == pytest.approx(weight / weights.total(), abs=0.03)
 
 
-def test_a_cold_searcher_goes_from_the_closest_attempt_to_the_farthest_whatever_the_distance():
+@pytest.mark.parametrize("temperature", [1e-6, -1e-6])
+def test_a_cold_searcher_goes_by_the_distance_whatever_that_is(temperature):
     for numbers, target, rng in draw(20):
         for goal in (target, 10**9):
-            values = [a.value for a in order_attempts(list_attempts(numbers), goal, Searcher(1e-6, [1] * 4), rng)]
+            searcher = Searcher(temperature, [1] * 4)
+            values = [a.value for a in order_attempts(list_attempts(numbers), goal, searcher, rng)]
             distances = [abs(value - goal) for value in values]
-            assert distances == sorted(distances)
+            assert distances == sorted(distances, reverse=temperature < 0)
 
 
 @pytest.mark.parametrize("patience", [24, 40, 61, 96])
