@@ -38,7 +38,7 @@ lint: $(INSTALLED) ## ruff: rules and formatting
 bench: $(INSTALLED) ## every bench/*.py in turn; BENCH=bench/NAME.py for one
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
 
-compare: study-compare ## sft, rejection sampling, dpo, ppo, grpo and dr_grpo at equal training tokens, and one report
+compare: study-compare ## sft, rejection sampling, dpo, kto, ppo, rloo, grpo and dr_grpo at equal training tokens, and one report
 
 sweep: ## the study STUDY=NAME: many runs and one report
 	$(if $(STUDY),,$(error which study? make sweep STUDY=NAME, one of: $(STUDIES)))

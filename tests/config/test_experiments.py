@@ -52,6 +52,8 @@ OF_TINY = {
     "compare_grpo": (1e-3, 1e-6),
     "compare_dr_grpo": (1e-3, 1e-6),
     "compare_ppo": (5e-4, 1e-6),
+    "compare_rloo": (1e-3, 1e-6),
+    "compare_kto": (1e-4, 5e-7),
     "compare_sft": (1e-3, 2e-5),
     "compare_dpo": (1e-4, 5e-7),
     "compare_rejection_sampling": (1e-3, 2e-5),
