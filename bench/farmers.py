@@ -55,6 +55,7 @@ TRICKS = {
     "constant": Trick("nothing", lambda equation: ""),
 }
 BANDS = 6
+ROWS = 512
 BOUNDS = {"overlong": 0.0, "repetition": 0.0, "brevity": 2.0}
 
 
@@ -63,7 +64,7 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     options = parser.parse_args()
     cfg = compose()
-    rows, validation = (draw_rows(cfg, split, cfg.eval.rows) for split in (options.split, "validation"))
+    rows, validation = (draw_rows(cfg, split, ROWS) for split in (options.split, "validation"))
     rewards = build(cfg)
     start = score_start_model(cfg, rewards, rows)
     print("| reward | the cheapest trick | it earns | start model | bound |")

@@ -59,7 +59,9 @@ def main() -> None:
         return sum(map(len, sample_completions(model, prompts, keys, Sampling(max_tokens), ends, pad_id, method)))
 
     for max_tokens in (32, 64, 96):
-        cfg = compose_config([f"max_tokens={max_tokens}", "eval.split=validation", "generation=compact"])
+        cfg = compose_config(
+            [f"max_tokens={max_tokens}", "eval.split=validation", "eval.rows=512", "generation=compact"]
+        )
         prompts = [p for p in encode_prompts(tokenizer, load_task(cfg, tokenizer).train[:16]) for _ in range(16)]
         compare(
             f"generation batch of 256, {max_tokens} tokens",
@@ -67,7 +69,9 @@ def main() -> None:
             lambda: sample(prompts, max_tokens, "trl"),  # noqa: B023
             repeats,
         )
-        cfg = compose_config([f"max_tokens={max_tokens}", "task.numbers=[2,3,4]", "generation=compact"])
+        cfg = compose_config(
+            [f"max_tokens={max_tokens}", "task.numbers=[2,3,4]", "eval.rows=512", "generation=compact"]
+        )
         held_out, size = encode_prompts(tokenizer, load_task(cfg, tokenizer).eval), cfg.eval.batch_size
         compare(
             f"evaluation of {len(held_out)} rows, {max_tokens} tokens",

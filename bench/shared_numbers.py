@@ -31,7 +31,7 @@ from rlhf_exp.trainers import build_trainer
 def set_up(folder: str, steps: int) -> Experiment:
     cfg = compose_config(
         [f"output_dir={folder}", f"algo.args.max_steps={steps}", "algo.args.save_strategy=no", "eval.split=validation",
-         "algo.args.disable_tqdm=true"]
+         "eval.rows=512", "algo.args.disable_tqdm=true"]
     )  # fmt: skip
     source = resolve_model(cfg, Path(folder))
     tokenizer = load_tokenizer(source)

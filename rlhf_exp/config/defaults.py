@@ -23,7 +23,10 @@ ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (ANY,
 
 EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (ANY, 16))
 
-BASELINE_ROWS = 256
+ALL_ROWS, SOME_ROWS = 1_400, 512
+START_COMPLETIONS = 4
+MANY_ROWS = 256
+"""Held-out rows from which their sampling is worth more: below, a run is a trial."""
 
 SMALL_BUDGET = 96
 SMALL_DRAWN_STEPS = 5_000
@@ -45,8 +48,9 @@ class Settings(NamedTuple):
     shape: Shape
     use_cpu: bool
     finite_rows: bool
-    drawn_eval_rows: int  # 0 where they are read from a file or the hub
-    args: Mapping[str, Any]  # algo.args; an unresolved entry is resolved when it is read
+    drawn_held_out: bool  # whether held-out rows are drawn, not read from a file or the hub
+    eval: Any  # an unresolved entry is resolved when it is read, here and in args
+    args: Mapping[str, Any]  # algo.args
 
 
 def read_settings(cfg: Any) -> Settings:
@@ -58,9 +62,11 @@ def read_settings(cfg: Any) -> Settings:
         shape = shape._replace(parameters=int(model.parameters), source=f"model.parameters={model.parameters:g}")
     drawn = TASKS[task.name].draws_rows and task.source == "generated" and task.train_rows is None
     drawn = drawn and task.samples is None
-    eval_rows = cfg.eval.rows if task.source == "generated" else 0
+    prompts = task.of if task.source == "task" else task
+    held_out = TASKS[prompts.name].draws_rows and prompts.source == "generated"
     use_cpu = bool(cfg.device.use_cpu)
-    return Settings(cfg.algo.name, task.name, cfg.peft.name, shape, use_cpu, not drawn, eval_rows, cfg.algo.args)
+    of_model = cfg.algo.name, task.name, cfg.peft.name, shape, use_cpu
+    return Settings(*of_model, not drawn, held_out, cfg.eval, cfg.algo.args)
 
 
 def list_defaults(of: Settings) -> dict[str, Default]:
@@ -147,11 +153,29 @@ def _eval_batch(of: Settings) -> Default:
     return Default(rows, f"{_say_size(of)}: it decides which completions are drawn")
 
 
+def _most_rows(of: Settings) -> Default:
+    if _is_small(of) and of.drawn_held_out:
+        return Default(ALL_ROWS, f"{_say_size(of)}: all drawn held-out rows of the default ranges, in seconds")
+    return Default(SOME_ROWS, "standard error of an accuracy: at most 2.2 points")
+
+
+def _start_completions(of: Settings) -> Default:
+    k = of.eval.completions
+    if not (_is_small(of) and _has_many_rows(of)):
+        return Default(k, f"as eval.completions; more with a small model on {MANY_ROWS} drawn rows")
+    reason = f"{_say_size(of)}: the start model's error is in every gain, and the cache keeps what was sampled"
+    return Default(k * -(-START_COMPLETIONS // k), reason)
+
+
+def _has_many_rows(of: Settings) -> bool:
+    return of.drawn_held_out and (of.eval.rows or of.eval.most_rows) >= MANY_ROWS
+
+
 def _baselines(of: Settings) -> Default:
     if not _is_small(of):
         return Default(False, f"{_say_size(of)}: some thirty further passes over held-out rows would take long")
-    if of.drawn_eval_rows < BASELINE_ROWS:
-        return Default(False, f"on fewer than {BASELINE_ROWS} drawn held-out rows they would tell little")
+    if not _has_many_rows(of):
+        return Default(False, f"on fewer than {MANY_ROWS} drawn held-out rows they would tell little")
     return Default(True, f"{_say_size(of)}: they take a minute or two, and the next run has them from the cache")
 
 
@@ -201,6 +225,8 @@ DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "device.bf16": _bf16,
     "peft.dtype": _lora_dtype,
     "eval.batch_size": _eval_batch,
+    "eval.most_rows": _most_rows,
+    "eval.start_completions": _start_completions,
     "task.baselines": _baselines,
 }
 _OF_DEMONSTRATIONS = ("algo.args.max_steps", "algo.args.warmup_steps", "algo.args.save_steps")

@@ -160,9 +160,13 @@ class Monitor:
 
 @dataclass(frozen=True)
 class Eval:
+    """`rows` are required to be there; null takes what is there, at most `most_rows`."""
+
     split: Literal["validation", "test"]
-    rows: int = within(">= 1, <= 1000000")
+    rows: int | None = within(">= 1, <= 1000000")
+    most_rows: int = within(">= 1, <= 1000000")
     completions: int = within(COMPLETIONS)
+    start_completions: int = within(COMPLETIONS)
     greedy: bool
     batch_size: int = within(BATCH)
     temperature: float = within("> 0, <= 10")
@@ -173,6 +177,11 @@ class Eval:
     every_rows: int = within(">= 1, <= 1000000")
     best: bool
     cache_dir: str | None
+
+    @property
+    def limit(self) -> int:
+        """The most held-out rows that are taken."""
+        return self.rows or self.most_rows
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def no_measurable_gain(run: Signals) -> Finding | None:
         return None
     rows = run.evaluation["paired"]["n"]
     cause = f"too few steps, or a change too small for {rows} {things} to show"
-    return Finding(None, evidence, cause, [*(run.scale_length(2) if run.metrics else []), f"eval.rows={4 * rows}"])
+    return Finding(None, evidence, cause, [*(run.scale_length(2) if run.metrics else []), *_sample_more(run, rows)])
 
 
 @rule("warning")
@@ -211,6 +211,14 @@ def truncation(run: Signals) -> Finding | None:
     )
 
 
+def _sample_more(run: Signals, rows: int) -> list[str]:
+    """Overrides for four times as many completions: of more rows, unless these are all there are."""
+    of_eval = run.config.get("eval", {})
+    limit = of_eval.get("rows") or of_eval.get("most_rows", rows)
+    completions = 4 * of_eval.get("completions", 1)
+    return [f"eval.rows={4 * rows}" if rows >= limit else f"eval.completions={completions}"]
+
+
 def _read_change(run: Signals) -> tuple[dict[str, Any] | None, str, str]:
     """The paired difference in held-out accuracy with its interval (None if there is none), that in words, and what is
     counted."""
@@ -219,7 +227,8 @@ def _read_change(run: Signals) -> tuple[dict[str, Any] | None, str, str]:
     what, things = ("preference accuracy", "pairs") if run.algorithm.scores else ("accuracy", "rows")
     if difference is None or difference["low"] is None:
         return None, "", things
-    changes, completions = paired.get("changes"), run.evaluation.get("trained", {}).get("completions", 1)
+    changes = paired.get("changes")
+    completions = max(run.evaluation.get(side, {}).get("completions", 1) for side in ("baseline", "trained"))
     flips = changes and sum(n for x, to in changes.items() for y, n in to.items() if "correct" in (x, y) and x != y)
     still = flips == 0 and completions == 1  # `changes` counts first completions
     if difference["value"] == 0 and (still or difference["low"] == difference["high"] == 0):

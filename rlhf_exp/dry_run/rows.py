@@ -24,7 +24,7 @@ class Rows(NamedTuple):
 
     task: Task
     train: int
-    held_out: int
+    held_out: int | str
 
 
 def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
@@ -34,15 +34,15 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
         unchecked.append(f"task={cfg.task.name}: its rows, which are counted in tokens")
         return None
     _, task_cfg = cfg.task.list_sources()[-1]
-    sampled, counts = cfg, None
+    sampled, drawn = cfg, None
     if task_cfg.draws_rows and task_cfg.source == "generated":
         whole = replace(cfg, task=task_cfg)
         drawn, used = find_rows(task_cfg).count_rows(whole)
-        counts = drawn, cfg.eval.rows
         enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if ALGORITHMS[cfg.algo.name].online else 0)
         part = replace(task_cfg, train_rows=min(drawn, enough) or None)
         own = part if task_cfg is cfg.task else replace(cfg.task, of=part, train_rows=part.train_rows)
-        sampled = replace(cfg, task=own, eval=replace(cfg.eval, rows=min(cfg.eval.rows, SAMPLE_ROWS)))
+        few = replace(cfg.eval, rows=None, most_rows=min(cfg.eval.limit, SAMPLE_ROWS))
+        sampled = replace(cfg, task=own, eval=few)
     try:
         task = load_task(sampled, tokenizer)
     except Unavailable as error:
@@ -56,10 +56,12 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
     for name, where in cfg.reward.functions.items():
         load_function(name, where, task)
     held_out = len(task.pairs) if ALGORITHMS[cfg.algo.name].scores else len(task.eval)
-    if counts is None:
+    if drawn is None:
         return Rows(task, len(task.train), held_out)
+    if len(task.eval) == SAMPLE_ROWS and cfg.eval.limit > SAMPLE_ROWS:
+        held_out = cfg.eval.rows or f"at most {cfg.eval.limit:,}"
     again = (f"training uses {used:,} rows: {drawn:,} are drawn, and then come again",) if drawn < used else ()
-    return Rows(replace(task, notes=(*task.notes, *again)), *counts)
+    return Rows(replace(task, notes=(*task.notes, *again)), drawn, held_out)
 
 
 def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float | None, list[float], str]:

@@ -8,7 +8,7 @@ intervals are always computed anew, so that a changed grader or reward cannot me
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -39,12 +39,14 @@ def sample_start_model(
     model: "PreTrainedModel | None" = None,
     purpose: str = "evaluation",
 ) -> HeldOut:
-    """The start model's completions of these prompts: from the cache, or sampled and then cached.
+    """`eval.start_completions` completions of each prompt by the start model: from the cache, or sampled and cached.
 
     `model` is the start model if the caller has loaded it. `baseline_cached` in run.json says whether the cache was
     used.
     """
-    held_out, cached = sample_cached(experiment, experiment.cfg, prompt_ids, title, model, purpose)
+    cfg = experiment.cfg
+    cfg = replace(cfg, eval=replace(cfg.eval, completions=cfg.eval.start_completions))
+    held_out, cached = sample_cached(experiment, cfg, prompt_ids, title, model, purpose)
     experiment.folder.record["baseline_cached"] = cached
     return held_out
 

@@ -26,11 +26,13 @@ from rlhf_exp.rewards import score_completions
 
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
+    from rlhf_exp.tasks import Row
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """`eval.completions` completions of each held-out row, row after row: those of row i are [i * k : (i + 1) * k].
+    """k completions of each held-out row, row after row: those of row i are [i * k : (i + 1) * k]. k is
+    `eval.completions`, of the start model `eval.start_completions`.
 
     Attributes:
         completion_ids: (rows * k) lists of token ids, including the end token.
@@ -91,6 +93,7 @@ def measure_kl(
 def make_samples(which: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:
     """The rows of samples.jsonl: each completion with its grade, every reward component, and the weighted reward.
 
+    A reward that compares completions of a prompt sees `eval.completions` of them at a time, of the start model too.
     Without a grader there are no `outcome` and `extracted`, without rewards no `rewards` and `reward`, with plain
     sampling no `kl_sampled` and `kl_outside`. If the prompt is messages, they are in `messages`, and `prompt` is the
     text of the last one.
@@ -145,7 +148,7 @@ def _describe(which: str, decoding: str, experiment: "Experiment", held_out: Hel
     texts = experiment.tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
     k = len(texts) // len(task.eval)
     rows = [row for row in task.eval for _ in range(k)]
-    components = score_completions(rewards, rows, texts, held_out.completion_ids)
+    components = _score(experiment, rows, texts, held_out.completion_ids, k)
     samples = []
     for i, (row, text, parts) in enumerate(zip(rows, texts, components, strict=True)):
         prompt = row["prompt"]
@@ -171,3 +174,18 @@ def _describe(which: str, decoding: str, experiment: "Experiment", held_out: Hel
             sample |= {"kl_sampled": held_out.kl_sampled[i], "kl_outside": held_out.kl_outside[i]}
         samples.append(sample)
     return samples
+
+
+def _score(
+    experiment: "Experiment", rows: list["Row"], texts: list[str], completion_ids: list[list[int]], k: int
+) -> list[dict[str, float]]:
+    """The reward components of each completion, of groups as large as those of the trained model: the i-th
+    `eval.completions` of all rows are scored together."""
+    size = experiment.cfg.eval.completions
+    found: list[dict[str, float]] = [{}] * len(texts)
+    for first in range(0, k, size):
+        places = [i for i in range(len(texts)) if first <= i % k < first + size]
+        of_group = ([values[i] for i in places] for values in (rows, texts, completion_ids))
+        for i, parts in zip(places, score_completions(experiment.rewards, *of_group), strict=True):
+            found[i] = parts
+    return found

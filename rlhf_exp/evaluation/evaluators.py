@@ -48,13 +48,13 @@ class PolicyEvaluator:
         start_model = load_policy(self.experiment.model)
         held_out = sample_start_model(self.experiment, self.prompt_ids, "baseline", start_model)
         self.samples = make_samples("baseline", self.experiment, held_out)
-        self.baseline = summarise(self.samples, cfg.max_tokens, held_out)
+        self.baseline = summarise(self.samples, cfg.max_tokens, held_out, cfg.eval.completions)
         self.baseline |= self._measure_loss(start_model)
         if ALGORITHMS[cfg.algo.name].has_implicit_rewards:
             self.baseline["preference"] = held_out_loss.UNTRAINED_PAIRS
         write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
         write_jsonl(run_dir / "samples.jsonl", self.samples)
-        rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.completions], strict=True))
+        rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.start_completions], strict=True))
         pad_id = self.experiment.tokenizer.pad_token_id
         return Probe(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, pad_id)
 

@@ -3,14 +3,15 @@
     section = summarise(samples, max_tokens=96, held_out=held_out)
     paired = compare(baseline_samples, trained_samples, max_tokens=96)
 
-A row has k completions (`eval.completions`), of each side its own number. Every interval is over rows, each with the
-mean of its completions: it covers the choice of the rows and the sampling, not the training seed.
+A row has `eval.completions` completions, of the start model `eval.start_completions`. Every interval is over rows, each
+with the mean of its completions: it covers the choice of the rows and the sampling, not the training seed.
 """
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,24 +30,30 @@ SPREADS = ("reward", "kl", "kl_sampled")
 Sample = dict[str, Any]
 
 
-def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut") -> dict[str, Any]:
+def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut", k: int | None = None) -> dict[str, Any]:
     """One section of evaluation.json, from the samples of one model and the token ids they were decoded from.
 
-    `n` counts rows, `completions` those of each, `counts` all completions. Without a grader there is no accuracy,
+    `n` counts rows, `completions` those of each, `counts` all completions. pass@k, majority@k and `distinct` are of `k`
+    completions of each row, so that models with more can be compared with those that have k (None: of all); pass@k and
+    majority@k are estimated from all of them. Without a grader there is no accuracy,
     without rewards no reward. `kl_sampled` is of the distributions that completions are drawn from, if these are not
     the models' own; its `outside` is the probability of drawing a token that the start model cannot draw, for which the
     KL would be infinite without further definition.
     """
     rows = _group(samples, "sampled")
-    section = {"n": len(rows), "completions": len(rows[0]), "max_tokens": max_tokens, **_summarise_rows(rows)}
+    n = len(rows[0])
+    k = k or n
+    section = {"n": len(rows), "completions": n, "max_tokens": max_tokens, **_summarise_rows(rows)}
     section["utilisation"] = float(_read(rows, "tokens").mean()) / max_tokens
     ended = zip(held_out.completion_ids, held_out.truncated, strict=True)
-    texts = [ids if cut else ids[:-1] for ids, cut in ended]  # without the end token, which nearly all have
+    # Without the end token, which nearly all have.
+    texts = [ids if cut else ids[:-1] for i, (ids, cut) in enumerate(ended) if i % n < k]
     section["distinct"] = {str(n): distinct_n(texts, n) for n in (1, 2)}
     if "kl_sampled" in section:
         section["kl_sampled"]["outside"] = mean_interval(_read(rows, "kl_outside").mean(1))
-    if len(rows[0]) > 1 and "outcome" in rows[0][0]:
-        section |= {"pass_at_k": _estimate_pass_at_k(rows), "majority_at_k": share_interval(list(map(_vote, rows)))}
+    if k > 1 and "outcome" in rows[0][0]:
+        votes = [fmean(_vote(row[i : i + k]) for i in range(0, n, k)) for row in rows]
+        section |= {"pass_at_k": _estimate_pass_at_k(rows, k), "majority_at_k": share_interval(votes, n // k)}
     if held_out.greedy is not None:
         section["greedy"] = _summarise_rows(_group(samples, "greedy"))
     return section
@@ -145,11 +152,11 @@ def _compare_rows(baseline: list[list[Sample]], trained: list[list[Sample]]) -> 
     return {name: {"mean": interval} if name in SPREADS else interval for name, interval in found.items()}
 
 
-def _estimate_pass_at_k(rows: list[list[Sample]]) -> dict[str, Interval]:
-    """pass@1, 2, 4, ... and k, from the same k completions."""
+def _estimate_pass_at_k(rows: list[list[Sample]], most: int) -> dict[str, Interval]:
+    """pass@1, 2, 4, ... and `most`, from all completions."""
     n = len(rows[0])
     correct = [sum(map(_is_correct, row)) for row in rows]
-    budgets = sorted({n, *(2**i for i in range(n.bit_length()))})
+    budgets = sorted({most, *(2**i for i in range(most.bit_length()))})
     return {str(k): share_interval([pass_at_k(n, c, k) for c in correct], n) for k in budgets}
 
 

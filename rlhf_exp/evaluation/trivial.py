@@ -94,8 +94,8 @@ def _list_own(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
 
 def _load_validation(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Row]:
     """Prompts of the validation split, whatever the algorithm learns from: no other row is made."""
-    rows = min(cfg.eval.rows, VALIDATION_ROWS)
-    chosen_on = replace(cfg.eval, split="validation", rows=rows, every=None, best=False)
+    rows = min(cfg.eval.limit, VALIDATION_ROWS)
+    chosen_on = replace(cfg.eval, split="validation", rows=None, most_rows=rows, every=None, best=False)
     prompts = replace(cfg, algo=replace(cfg.algo, name="grpo"), task=replace(cfg.task, train_rows=1), eval=chosen_on)
     return load_task(prompts, tokenizer).eval
 

@@ -12,10 +12,10 @@ from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.samples import describe_samples
 from rlhf_exp.report.summary import (
     INTERVAL_NOTE,
-    SEVERAL_NOTE,
     SUMMARY_NOTE,
     list_figures,
     loss_note,
+    several_note,
     summary_head,
     summary_rows,
 )
@@ -59,9 +59,12 @@ def describe_run(run: Run, out: Path) -> list[Block]:
 def _measured(run: Run, out: Path) -> list[Block]:
     if "baseline" not in run.evaluation:
         return []
-    completions = run.evaluation["baseline"].get("completions", 1)
-    several = SEVERAL_NOTE.format(completions=completions) if completions > 1 else ""
-    notes = [SUMMARY_NOTE if run.trains else INTERVAL_NOTE, several, join_notes(list_figures(run)), loss_note(run)]
+    notes = [
+        SUMMARY_NOTE if run.trains else INTERVAL_NOTE,
+        several_note(run),
+        join_notes(list_figures(run)),
+        loss_note(run),
+    ]
     blocks: list[Block] = [
         Heading("Before and after training" if run.trains else "Measurements"),
         Table(summary_head(run), summary_rows(run)),

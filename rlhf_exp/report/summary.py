@@ -16,10 +16,8 @@ SUMMARY_NOTE = (
     "In brackets: 95% intervals over held-out rows and sampling, not over training seeds. Differences are trained minus"
     " baseline on the same rows; those of shares are in percentage points."
 )
-SEVERAL_NOTE = (
-    "Each row has {completions} completions and counts once, by their mean; pass@k and majority@k are over draws from"
-    " them (Chen et al. 2021), the counts of outcomes over all of them."
-)
+SEVERAL_NOTE = "Each row has {completions} and counts once, by their mean; the counts of outcomes are over all of them."
+PASS_NOTE = "Pass@k and majority@k are over draws from them (Chen et al. 2021)."
 LOSS_NOTES = {
     DEMONSTRATIONS: "Held-out loss is on held-out demonstrations, in nats per completion token",
     PAIRS: "Held-out loss is on held-out pairs, the mean of -log sigmoid(margin); before training it is ln 2, and every"
@@ -111,6 +109,18 @@ def summary_rows(run: Run) -> list[list[str]]:
         [figure.name, *map(figure.cell, _read_sides(run)), figure.write_difference(figure.read(paired))]
         for figure in list_figures(run)
     ]
+
+
+def several_note(run: Run) -> str:
+    """A note on the completions of each row; empty if there is one."""
+    sides = _read_sides(run)
+    before, after = (side.get("completions") for side in sides)
+    if max(before or 1, after or 1) == 1:
+        return ""
+    own = before != after is not None
+    text = f"{before} completions of the start model and {after} of the trained one" if own else f"{before} completions"
+    text = SEVERAL_NOTE.format(completions=text)
+    return f"{text} {PASS_NOTE}" if any("pass_at_k" in side for side in sides) else text
 
 
 def loss_note(run: Run) -> str:

@@ -30,7 +30,8 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
     """
     if read_record(folder).get("status") == "finished":
         return folder
-    cfg = replace(cfg, eval=replace(cfg.eval, completions=cfg.task.sampling.completions, greedy=False, seed=cfg.seed))
+    k = cfg.task.sampling.completions
+    cfg = replace(cfg, eval=replace(cfg.eval, completions=k, start_completions=k, greedy=False, seed=cfg.seed))
     name, module = cfg.task.name, find_rows(cfg.task)
     task = Task(name, [], module.draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), module.grade_row)
     check_vocabulary(tokenizer, task)

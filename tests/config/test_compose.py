@@ -57,7 +57,7 @@ def test_the_defaults_are_the_main_job():
     cfg = compose_config()
     assert (cfg.algo.name, cfg.task.name, cfg.model.name) == ("grpo", "countdown", "tiny")
     assert cfg.algo.args["loss_type"] == "grpo"
-    assert (cfg.eval.rows, cfg.eval.split, cfg.max_tokens) == (512, "test", 96)
+    assert (cfg.eval.limit, cfg.eval.split, cfg.max_tokens) == (1_400, "test", 96)
 
 
 def test_a_study_uses_the_main_config_as_its_base():

@@ -322,6 +322,23 @@ def test_trivial_policies_are_measured_where_they_are_cheap_and_tell_something(o
     assert compose_config(overrides).task.baselines is measured
 
 
+@pytest.mark.parametrize(
+    ("overrides", "rows", "completions"),
+    [
+        ([], 1_400, 4),
+        (["eval.completions=3"], 1_400, 6),
+        (["eval.completions=8"], 1_400, 8),
+        (["eval.rows=255"], 255, 1),
+        (["task=brevity"], 1_400, 4),
+        (["model=gpt2"], 512, 1),
+        (["task=gsm8k", "task.source=generated"], 512, 1),
+    ],
+)
+def test_a_small_model_is_measured_on_all_drawn_rows_and_the_start_model_more_often(overrides, rows, completions):
+    found = compose_config(overrides).eval
+    assert (found.limit, found.start_completions) == (rows, completions)
+
+
 def test_trivial_policies_are_measured_on_drawn_rows(tmp_path):
     (tmp_path / "rows.jsonl").touch()
     cfg = compose_config(["task.source=file", f"task.path={tmp_path / 'rows.jsonl'}"])

@@ -1,4 +1,4 @@
-"""What `eval.every` and `eval.best` refuse."""
+"""What keys of `eval` refuse."""
 
 import pytest
 
@@ -24,6 +24,10 @@ from rlhf_exp.errors import ConfigError
         (
             "algo=dpo task=hh_rlhf eval.every=5 eval.best=true",
             "eval.best=true: task=hh_rlhf has no grader, and reward=none no reward to choose by",
+        ),
+        (
+            "eval.completions=4 eval.start_completions=2",
+            "eval.start_completions=2: must be a multiple of eval.completions=4; nearest: 4",
         ),
         ("eval.every=0", "eval.every=0: must be a whole number >= 1, <= 10000000 or null"),
     ],

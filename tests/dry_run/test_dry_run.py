@@ -126,7 +126,7 @@ def test_very_many_steps_are_answered_at_once(no_weights, capsys, monkeypatch):
     print_dry_run(compose_config(["device=cpu", "algo.args.max_steps=10000000"]))
     text = capsys.readouterr().out
     assert max(drawn) <= 256
-    assert "rows: 200000 to train on, 512 held out (test)\nsteps: 10000000\n" in text
+    assert "rows: 200000 to train on, at most 1,400 held out (test)\nsteps: 10000000\n" in text
     assert "training uses 80,000,000 rows: 200,000 are drawn, and then come again\n" in text
 
 

@@ -215,6 +215,22 @@ def test_samples_say_which_of_a_rows_completions_they_are_and_how_they_were_deco
     }  # fmt: skip
 
 
+def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_the_trained_one():
+    cfg = make_config("eval.completions=2", "eval.start_completions=4", "eval.rows=5")
+    task = load_task(cfg, TOKENIZER)
+
+    def group(prompts, **columns):
+        return [float(prompts.count(prompt)) for prompt in prompts]
+
+    experiment = Experiment(
+        replace(cfg, reward=replace(cfg.reward, weights={"group": 1.0})), None, "", TOKENIZER, task, [group]
+    )
+    held_out = HeldOut([[5 + i, TOKENIZER.eos_token_id] for i in range(20)], [False] * 20, [0.0] * 20)
+    samples = make_samples("baseline", experiment, held_out)
+    assert [sample["reward"] for sample in samples] == [2.0] * 20
+    assert [sample["completion"] for sample in samples] == TOKENIZER.batch_decode(held_out.completion_ids, True)
+
+
 def test_without_a_grader_or_rewards_their_keys_are_absent():
     cfg = make_config("eval.completions=2", "eval.greedy=true", "eval.rows=5")
     samples, held_out = describe(cfg, replace(load_task(cfg, TOKENIZER), grade=None), rewards=[])

@@ -116,6 +116,32 @@ def test_majority_at_k_is_the_share_of_rows_by_a_slow_count():
     assert summarise(samples, 12, hold(samples))["majority_at_k"] == wilson(right, 60)
 
 
+def test_more_completions_than_k_sharpen_what_is_estimated_for_k():
+    rows = draw(Random(3), 40, 6)
+    samples = make(rows)
+    section = summarise(samples, 12, hold(samples), 2)
+    assert (section["completions"], list(section["pass_at_k"])) == (6, ["1", "2"])
+    assert section["pass_at_k"] == {k: summarise(samples, 12, hold(samples))["pass_at_k"][k] for k in ("1", "2")}
+    pairs = make([row[i : i + 2] for row in rows for i in (0, 2, 4)])
+    of_pairs = summarise(pairs, 12, hold(pairs))["majority_at_k"]
+    assert section["majority_at_k"]["value"] == pytest.approx(of_pairs["value"])
+    first = [sample for sample in samples if sample["sample"] < 2]
+    ids = [ids for ids, sample in zip(hold(samples).completion_ids, samples, strict=True) if sample["sample"] < 2]
+    held_out = HeldOut(ids, [sample["truncated"] for sample in first], [0.0] * len(first))
+    assert section["distinct"] == summarise(first, 12, held_out)["distinct"]
+    assert not {"pass_at_k", "majority_at_k"} & set(summarise(samples, 12, hold(samples), 1))
+
+
+def test_sides_with_different_numbers_of_completions_are_compared_by_their_rows():
+    before, after = make(draw(Random(4), 30, 4)), make(draw(Random(5), 30, 1))
+    paired = compare(before, after, 12)
+    right = [np.array([s["outcome"] == "correct" for s in side]).reshape(30, -1) for side in (before, after)]
+    assert paired["difference"] == paired_interval(right[0].mean(1), right[1][:, 0], DIFFERENCES)
+    rewards = [np.array([s["reward"] for s in side]).reshape(30, -1) for side in (before, after)]
+    assert paired["win_rate"] == win_rate(rewards[0][:, 0], rewards[1][:, 0])["win_rate"]
+    assert paired["wins"] + paired["losses"] + paired["ties"] == 30
+
+
 def test_both_readings_stand_side_by_side():
     samples = make([[C, P], [P, P]])
     for sample, lenient in zip(samples, [True, True, True, False], strict=True):

@@ -15,7 +15,7 @@ from rlhf_exp.rewards import graduated, steps
 
 FARMERS = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "farmers.py")))
 CFG = FARMERS.compose()
-ROWS, REWARD = FARMERS.draw_rows(CFG, "test", CFG.eval.rows), FARMERS.build(CFG)
+ROWS, REWARD = FARMERS.draw_rows(CFG, "test", FARMERS.ROWS), FARMERS.build(CFG)
 SUM, DIFFERENCE = "( {0} + {1} ) + {2}", "( {0} + {1} ) - {2}"
 
 

@@ -1,12 +1,20 @@
-"""Refuses measurements in training that could not be made, or would choose on the rows that they report."""
+"""Refuses measurements in training that could not be made, or would choose on the rows that they report, and numbers of
+completions that do not fit together."""
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 
 
 def check_eval(cfg: Config) -> list[str]:
-    """Whether `eval.every` has completions to measure, and `eval.best` something to choose by on other rows."""
+    """Whether `eval.every` has completions to measure, `eval.best` something to choose by on other rows, and the start
+    model whole groups of `eval.completions`, of which majority@k and rewards that compare completions are."""
     wanted, row, problems = cfg.eval, ALGORITHMS[cfg.algo.name], []
+    if wanted.start_completions % wanted.completions:
+        problems.append(
+            f"eval.start_completions={wanted.start_completions}: must be a multiple of"
+            f" eval.completions={wanted.completions}; nearest:"
+            f" {wanted.completions * max(1, round(wanted.start_completions / wanted.completions))}"
+        )
     if wanted.every is not None and (row.scores or not row.trains):
         problems.append(f"eval.every={wanted.every}: measures completions; algo={cfg.algo.name} trains no policy")
     if not wanted.best:

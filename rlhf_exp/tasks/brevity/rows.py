@@ -73,7 +73,7 @@ def _load_file(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
         for split in ("train", cfg.eval.split)
     }
     check_sides(cfg, sides)
-    cuts = {"train": (cfg.task.data_seed, cfg.task.train_rows), cfg.eval.split: (cfg.eval.seed, cfg.eval.rows)}
+    cuts = {"train": (cfg.task.data_seed, cfg.task.train_rows), cfg.eval.split: (cfg.eval.seed, cfg.eval.limit)}
     for split, (seed, n) in cuts.items():
         Random(seed).shuffle(sides[split].rows)
         sides[split] = sides[split]._replace(rows=sides[split].rows[:n])

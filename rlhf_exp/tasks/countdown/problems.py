@@ -38,26 +38,32 @@ SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 8
 MOST_DRAWN = 200_000
 """The most rows to train on that are drawn, which takes 20 s. The shipped model was trained on 160,000."""
 
-COUNTED_FROM, MOST_COUNTED = 1_000, 20_000
+COUNTED_FROM, MOST_LISTED = 1_000, 20_000
 """Held-out problems are counted first if more than this many are asked for, by listing at most this many sets of
 numbers."""
 
+RARE_HITS = 300
+"""Draws in a row without a new problem after which the rest is taken from the list of all."""
+
 
 def draw_problems(
-    task: Keys, counts: list[int], split: str, n: int, seed: int, distinct: bool = False
+    task: Keys, counts: list[int], split: str, n: int, seed: int, distinct: bool = False, fewer: bool = False
 ) -> list[Problem]:
     """Draw `n` solvable problems of `split`: numbers uniform, target uniform among those in range they can reach.
 
     `counts` is how many numbers a problem has, one of them drawn for each.
     The same `seed` gives the same list, and a longer list begins with the shorter one. Problems to train on may
-    repeat; held-out ones are drawn `distinct`, so that n counts problems.
+    repeat; held-out ones are drawn `distinct`, so that n counts problems. When nearly all are drawn, the last ones come
+    from the list of all, where that can be made. With `fewer` all there are will do.
 
     Raises:
-        ConfigError: the ranges leave too few problems in the split.
+        ConfigError: the ranges leave too few problems in the split, or none.
     """
     rng, problems, misses, seen = Random(f"{split} {seed}"), [], 0, set()
+    listed = distinct and _can_list(task, counts)
+    most_misses = RARE_HITS if listed else 10_000
     with tqdm(total=n, desc="drawing problems", unit="problem", leave=False, delay=2) as bar:
-        while len(problems) < n:
+        while len(problems) < n and misses < most_misses:
             numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
             reached = sorted(reachable(numbers) - {*numbers})
             targets = [target for target in reached if task.target_low <= target <= task.target_high]
@@ -68,32 +74,48 @@ def draw_problems(
                 bar.update()
                 seen.update([name] if distinct else [])
                 misses = 0
-            elif (misses := misses + 1) == 10_000:
-                ranges = f"{task.low} to {task.high} and a target from {task.target_low} to {task.target_high}"
-                found = f"found {len(problems)} of {n} problems with {counts} numbers from {ranges}"
-                raise ConfigError([f"task: {found} in the {split} split; widen the ranges or ask for fewer rows"])
+            else:
+                misses += 1
+    if len(problems) < n and listed:
+        rest = [problem for problem in _list_problems(*_facts(task, counts), split) if problem_id(*problem) not in seen]
+        rng.shuffle(rest)
+        problems += [(rng.sample(numbers, len(numbers)), target) for numbers, target in rest[: n - len(problems)]]
+    if len(problems) < n and not (fewer and problems):
+        ranges = f"{task.low} to {task.high} and a target from {task.target_low} to {task.target_high}"
+        found = f"found {len(problems)} of {n} problems with {counts} numbers from {ranges}"
+        raise ConfigError([f"task: {found} in the {split} split; widen the ranges or ask for fewer rows"])
     return problems
 
 
 def refuse_many(task: Keys, key: str, n: int, split: str) -> list[str]:
     """Why there are not `n` different problems in the split, if that is known without drawing them; empty if not."""
     most, what = MOST_DRAWN, ""
-    sets = sum(comb(task.high - task.low + k, k) for k in task.numbers)
-    if n > COUNTED_FROM and max(task.numbers) <= 3 and sets <= MOST_COUNTED:
-        there_are = _count_problems(tuple(task.numbers), task.low, task.high, task.target_low, task.target_high, split)
+    if n > COUNTED_FROM and _can_list(task, task.numbers):
+        there_are = len(_list_problems(*_facts(task, task.numbers), split))
         if there_are < most:
             most, what = there_are, f", the problems of the {split} split"
     return [f"{key}={n}: allowed is 1 to {most:,}{what}"] if n > most else []
 
 
+def _can_list(task: Keys, counts: list[int]) -> bool:
+    return max(counts) <= 3 and sum(comb(task.high - task.low + k, k) for k in counts) <= MOST_LISTED
+
+
+def _facts(task: Keys, counts: list[int]) -> tuple[tuple[int, ...], int, int, int, int]:
+    return tuple(counts), task.low, task.high, task.target_low, task.target_high
+
+
 @cache
-def _count_problems(counts: tuple[int, ...], low: int, high: int, target_low: int, target_high: int, split: str) -> int:
-    """How many different problems the split has, by listing all of them."""
-    return sum(
-        target_low <= target <= target_high and target not in numbers and split_of(numbers, target) == split
-        for k in set(counts)
+def _list_problems(
+    counts: tuple[int, ...], low: int, high: int, target_low: int, target_high: int, split: str
+) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """All problems of the split, each once."""
+    return tuple(
+        (numbers, target)
+        for k in sorted(set(counts))
         for numbers in combinations_with_replacement(range(low, high + 1), k)
-        for target in reachable(numbers)
+        for target in sorted(reachable(numbers))
+        if target_low <= target <= target_high and target not in numbers and split_of(numbers, target) == split
     )
 
 

@@ -46,7 +46,8 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
         if count < wanted:
             notes.append(f"training uses {wanted:,} rows: {count:,} are drawn, and then come again")
         train = draw_problems(task, counts, split, count, task.data_seed)
-        held_out = draw_problems(task, task.numbers, cfg.eval.split, cfg.eval.rows, cfg.eval.seed, distinct=True)
+        of_split = cfg.eval.split, cfg.eval.limit, cfg.eval.seed
+        held_out = draw_problems(task, task.numbers, *of_split, distinct=True, fewer=cfg.eval.rows is None)
     else:
         by_split, counts = read_splits(task), None
         train, held_out = by_split["sft"] + by_split["train"], by_split[cfg.eval.split]
@@ -55,7 +56,7 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
         Random(task.data_seed).shuffle(train)
         Random(cfg.eval.seed).shuffle(held_out)
         check_sides(cfg, {cfg.eval.split: Taken(held_out)} | ({} if sampled else {"train": Taken(train)}))
-        train, held_out = [] if sampled else train[: task.train_rows], held_out[: cfg.eval.rows]
+        train, held_out = [] if sampled else train[: task.train_rows], held_out[: cfg.eval.limit]
     rows = _demonstrate(train, task, task.data_seed, chat) if demonstrate else [_row(*p, chat) for p in train]
     given: list[Row] = []
     if demonstrate and not sampled:
@@ -72,7 +73,7 @@ def count_rows(cfg: Config) -> tuple[int, int]:
         ConfigError: more are asked for than are drawn, or than there are held-out problems, of all checked at once.
     """
     task = cfg.task
-    problems = refuse_many(task, "eval.rows", cfg.eval.rows, cfg.eval.split)
+    problems = refuse_many(task, "eval.rows", cfg.eval.rows, cfg.eval.split) if cfg.eval.rows else []
     if learns_from_samples(cfg):
         problems += refuse_many(task, "task.sampling.rows", task.sampling.rows, "train")
         count = wanted = 0
@@ -140,7 +141,7 @@ def _list_alike(cfg: Config, held_out: list[Problem], counts: list[int] | None) 
     compared: drawn with `counts` numbers, or without `counts` (rows of a file) those of the evaluation."""
     if counts is None:
         return [problem for problem in held_out if len(problem[0]) <= 3]  # traces have at most three numbers
-    drawn = draw_problems(cfg.task, counts, cfg.eval.split, cfg.eval.rows, cfg.eval.seed)
+    drawn = draw_problems(cfg.task, counts, cfg.eval.split, cfg.eval.limit, cfg.eval.seed)
     return list({problem_id(*problem): problem for problem in drawn}.values())
 
 

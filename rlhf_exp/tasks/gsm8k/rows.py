@@ -48,7 +48,7 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     sides: dict[str, Taken] = {}
     if not sampled:
         sides["train"] = _take(cfg, tokenizer, chat, splits["train"], task.train_rows, task.data_seed, demonstrate)
-    sides[cfg.eval.split] = _take(cfg, tokenizer, chat, splits[cfg.eval.split], cfg.eval.rows, cfg.eval.seed)
+    sides[cfg.eval.split] = _take(cfg, tokenizer, chat, splits[cfg.eval.split], cfg.eval.limit, cfg.eval.seed)
     check_sides(cfg, sides)
     train, held_out, given = [] if sampled else sides["train"].rows, sides[cfg.eval.split].rows, []
     if demonstrate and not sampled:

@@ -53,7 +53,7 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     held_rows, held_repeated = _list_rows(splits[cfg.eval.split], cfg.eval.seed, chat, distinct=True)
     rows, room = (_ask(train_rows), cfg.max_tokens) if algo.online else (train_rows, 0)
     train = take_fitting(tokenizer, rows, task.train_rows, limit, room)
-    held_out = take_fitting(tokenizer, held_rows, cfg.eval.rows, limit, 0 if algo.scores else cfg.max_tokens)
+    held_out = take_fitting(tokenizer, held_rows, cfg.eval.limit, limit, 0 if algo.scores else cfg.max_tokens)
     sides = {"train": train, cfg.eval.split: held_out}
     check_sides(cfg, sides)
     dropped = {kind: dict(odd[kind]) for kind in DROPPED}

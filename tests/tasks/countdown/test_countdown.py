@@ -198,7 +198,20 @@ def test_too_few_local_rows_are_refused_with_their_number(tmp_path):
     rows = [{"nums": [1, 2, n], "target": n + 3} for n in range(3, 60)]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     with pytest.raises(ConfigError, match=r"eval\.rows=512: .* has \d rows in its test split; allowed is 1 to \d$"):
-        load("task.source=file", f"task.path={path}")
+        load("task.source=file", f"task.path={path}", "eval.rows=512")
+    assert 1 <= len(load("task.source=file", f"task.path={path}", "task.train_rows=8").eval) < 10
+
+
+def test_all_problems_of_a_split_are_taken_once_whatever_the_seed():
+    task = compose_config(["task.high=8"]).task
+    whole = [draw_problems(task, [3], "test", 1_000, seed, distinct=True, fewer=True) for seed in (0, 1)]
+    names = [[problem_id(*problem) for problem in problems] for problems in whole]
+    there_are = len(names[0])
+    assert set(names[0]) == set(names[1]) and len(set(names[0])) == there_are and names[0] != names[1]
+    assert draw_problems(task, [3], "test", there_are, 0, distinct=True) == whole[0]
+    assert draw_problems(task, [3], "test", there_are - 1, 0, distinct=True) == whole[0][:-1]
+    with pytest.raises(ConfigError, match=rf"found {there_are} of {there_are + 1} problems"):
+        draw_problems(task, [3], "test", there_are + 1, 0, distinct=True)
 
 
 def test_ranges_that_leave_no_problem_are_refused():
