@@ -23,7 +23,7 @@ from rlhf_exp.config.defaults import DEFAULTS, Settings, choose_rate, read_setti
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
 from rlhf_exp.config.rules import find_conflicts
-from rlhf_exp.config.rules.algo import find_other_losses
+from rlhf_exp.config.rules.algo import find_idle_arguments, find_other_losses
 from rlhf_exp.config.rules.paths import find_missing_files
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_checks import are_losses, find_argument_problems
@@ -86,6 +86,8 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         ConfigError: unknown keys, then wrong types, then values out of range; if there are none, values that cannot be
             combined, then files that are missing or cannot be written, then what `further` finds.
     """
+    if found := find_idle_arguments(str(OmegaConf.select(cfg, "algo.name")), typed):
+        raise ConfigError(found)  # before they are checked as those of another algorithm
     # Typed values first: values derived from a wrong one would only repeat the problem, or fail to resolve.
     derived = _list_derived(cfg)
     if found := _check(OmegaConf.to_container(cfg, resolve=False), derived)[1]:

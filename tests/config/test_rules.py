@@ -260,6 +260,11 @@ def test_the_loss_may_be_left_to_trl(algo):
 @pytest.mark.parametrize(
     ("setting", "line"),
     [
+        (
+            "algo.args.learning_rate=1e-3",
+            "algo.args.learning_rate=1e-3: has no effect, algo=none trains nothing; leave it out",
+        ),
+        ("loss_type=dapo", "loss_type=dapo: has no effect, algo=none trains nothing; leave it out"),
         ("train_tokens=100", "train_tokens=100: has no effect, algo=none trains nothing; leave it out"),
         ("eval.every=5", "eval.every=5: measures completions; algo=none trains no policy"),
         ("task.samples=self", "task.samples=self: algo=none learns from no samples; leave it out"),

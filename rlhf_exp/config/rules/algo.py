@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rlhf_exp.algorithms import ALGORITHMS, TRL_SAMPLING
+from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.values import one_of, show
 
@@ -55,6 +56,14 @@ def find_other_losses(cfg: Config, overrides: Sequence[str]) -> list[str]:
     typed = [text.partition("=")[2] for text in overrides if text.startswith("loss_type=")]
     unnamed = [name for name, row in ALGORITHMS.items() if not row.losses and name != cfg.algo.name]
     return [_refuse_loss(loss, cfg.algo.name) for loss in typed if loss in unnamed]
+
+
+def find_idle_arguments(algo: str, overrides: Sequence[str]) -> list[str]:
+    """A line for each typed argument of TRL, or loss, of an algorithm that trains nothing."""
+    if algo not in ALGORITHMS or ALGORITHMS[algo].trains:
+        return []
+    typed = [text.lstrip("+~") for text in overrides if name_key(text).startswith(("algo.args.", "loss_type"))]
+    return [f"{text}: has no effect, algo={algo} trains nothing; leave it out" for text in typed]
 
 
 def _refuse_loss(loss: object, algo: str) -> str:
