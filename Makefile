@@ -17,7 +17,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning lint bench compare sweep report tiny docker
+.PHONY: help run test test-learning lint bench compare noise sweep report tiny docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,8 @@ bench: $(INSTALLED) ## every bench/*.py in turn; BENCH=bench/NAME.py for one
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
 
 compare: study-compare ## sft, rejection sampling, dpo, kto, ppo, rloo, grpo and dr_grpo at equal training tokens, and one report
+
+noise: study-noise ## how far eight samplings of the start model lie apart, and what two settings could show
 
 sweep: ## the study STUDY=NAME: many runs and one report
 	$(if $(STUDY),,$(error which study? make sweep STUDY=NAME, one of: $(STUDIES)))

@@ -16,6 +16,7 @@ from rlhf_exp.report.aggregates import describe_aggregates
 from rlhf_exp.report.columns import lacks_rows, list_columns, mean_over_seeds, read_start
 from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort_runs
 from rlhf_exp.report.learning import describe_learning
+from rlhf_exp.report.noise import describe_noise, tabulate_noise
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.pairwise import describe_collapsed, describe_differences, run_tests, summarise_tests
 from rlhf_exp.report.tables import Column, duration, fill, join_notes
@@ -64,6 +65,7 @@ def describe_runs(runs: list[Run], out: Path, named: str | None = None) -> list[
         for title, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
             if shown := list_columns(_flatten(measured), costs):
                 blocks += [Heading(title), _table(measured, shown), Text(join_notes(shown))]
+    blocks += describe_noise(runs)
     blocks += [Heading("Every run"), _runs_table(groups, names)]
     blocks.append(Text("In brackets: 95% intervals over the held-out rows."))
     blocks += [
@@ -80,12 +82,13 @@ def describe_runs(runs: list[Run], out: Path, named: str | None = None) -> list[
 def tabulate_study(runs: list[Run]) -> str:
     """A row per setting, with its seeds and the main figures over them, as plain text."""
     measured = _measured(group_runs(sort_runs(runs)))
+    alone = tabulate_noise(runs)
     if not measured:
-        return "No run was measured."
+        return "\n".join(alone) or "No run was measured."
     table = _table(measured, list_columns(_flatten(measured), columns.SHORT))
     lines = align([table.head, *table.rows])
     if max(map(len, measured.values())) < 2:
-        return "\n".join([*lines, "One seed for each setting: no intervals."])
+        return "\n".join([*lines, "One seed for each setting: no intervals.", *alone])
     lines.append("In brackets: 95% intervals over seeds, held-out rows and sampling.")
     told = [
         summarise_tests(run_tests(measured, column), name, column)
@@ -94,7 +97,9 @@ def tabulate_study(runs: list[Run]) -> str:
     ]
     told += [f"Collapsed seeds. {text}" for text in _collapsed(measured)]
     told += [NO_ROWS_NOTE] if any(lacks_rows(group, columns.SHORT) for group in measured.values()) else []
-    return "\n".join([*lines, *(line for text in told for line in textwrap.wrap(text, 100, break_on_hyphens=False))])
+    return "\n".join(
+        [*lines, *(line for text in told for line in textwrap.wrap(text, 100, break_on_hyphens=False)), *alone]
+    )
 
 
 def _collapsed(measured: Groups) -> list[str]:

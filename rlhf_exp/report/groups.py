@@ -3,6 +3,7 @@
 group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grpo beta=0.1": [...]}
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
@@ -35,12 +36,12 @@ def sort_runs(runs: list[Run]) -> list[Run]:
     return sorted(runs, key=_rank)
 
 
-def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
+def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> dict[str, list[Run]]:
     """Runs by label, which names the method and the settings that differ: the main ones between all groups, and all
-    others between groups of one method."""
+    others between groups of one method. Runs of a group differ in the settings `seeds`."""
     groups: dict[tuple, list[Run]] = {}
     for run in runs:
-        groups.setdefault(tuple(sorted(_settings(run).items())), []).append(run)
+        groups.setdefault(tuple(sorted(_settings(run, seeds).items())), []).append(run)
     settings = [dict(key) for key in groups]
     methods = [setting["method"] for setting in settings]
     several, main = len(set(methods)) > 1, _differing(settings, IDENTITY[:3])
@@ -70,8 +71,8 @@ def _rank(run: Run) -> tuple:
     return (*kind, place, name_method(run) == REJECTION, row.losses.index(loss) if loss in row.losses else 0)
 
 
-def _settings(run: Run) -> dict[str, str]:
-    kept = {name: value for name, value in list_settings(run.config).items() if name not in SEEDS}
+def _settings(run: Run, seeds: Sequence[str]) -> dict[str, str]:
+    kept = {name: value for name, value in list_settings(run.config).items() if name not in seeds}
     return kept | {name: write_name(run.info.get(name)) for name in IDENTITY} | {"method": name_method(run)}
 
 

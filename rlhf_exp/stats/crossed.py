@@ -6,7 +6,7 @@
     paired_interval(baseline, trained, DIFFERENCES)  # of the gain of one run
 
 Seeds and rows are crossed random effects: figure = mean + seed + row + rest. The row's effect holds the choice of the
-rows and everything that the runs share on a row: the start model's one completion of it, and common random numbers. The
+rows and everything that the runs share on a row: the start model's completions of it, and common random numbers. The
 rest holds the sampling of each run. The variance of the mean is therefore
 
     variance over rows of the means over seeds / rows  +  variance of the seeds' effect / seeds
@@ -157,13 +157,18 @@ def estimate(means: np.ndarray, spreads: Sequence[tuple[Spread, float]], kind: K
     """
     rows, joined = len(means), np.concatenate([means, kind.added])
     by_rows = joined.var(ddof=1) / len(joined)
+    return join(means.mean(), joined.mean(), by_rows, rows, spreads)
+
+
+def join(value: float, centre: float, by_rows: float, rows: int, spreads: Sequence[tuple[Spread, float]]) -> Estimate:
+    """The estimate from the variance that comes from rows, and the spreads, as in `estimate`."""
     between = sum(spread.between * share for spread, share in spreads)
     noise = sum(spread.noise * share for spread, share in spreads)
     by_seeds = max(between - noise, 0.0)
     doubt = by_rows**2 / (rows - 1)
     doubt += sum((s.between * share) ** 2 / s.df + (s.noise * share) ** 2 / s.df_noise for s, share in spreads)
     df = (by_rows + by_seeds) ** 2 / doubt if doubt else rows - 1
-    parts = (means.mean(), joined.mean(), by_rows, min(noise, by_rows), by_seeds, max(df, 1.0))
+    parts = (value, centre, by_rows, min(noise, by_rows), by_seeds, max(df, 1.0))
     return Estimate(*map(float, parts))
 
 

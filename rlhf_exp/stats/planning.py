@@ -2,6 +2,7 @@
 
 detectable_difference(estimate, level=0.05)     # found in 80% of repetitions of the same experiment
 find_needed(estimate, 0.05, seeds=3)            # how many seeds would find the observed difference in 80%
+plan_comparison(noise, 0.02, seeds=3, rows=512) # before any run of the comparison
 """
 
 import math
@@ -9,7 +10,7 @@ import math
 from scipy import stats
 from scipy.optimize import brentq
 
-from rlhf_exp.stats.crossed import Estimate
+from rlhf_exp.stats.crossed import Estimate, Spread, join
 from rlhf_exp.stats.intervals import CONFIDENCE, Interval
 
 LEVEL = 0.05
@@ -36,6 +37,19 @@ def plan_rows(difference: Interval, rows: int) -> tuple[float, int | None]:
     size = abs(difference["value"])
     enough = size and rows * (detectable / size) ** 2 <= MOST_ROWS
     return float(detectable), math.ceil(rows * (detectable / size) ** 2) if enough else None
+
+
+def plan_comparison(noise: float, spread: float, seeds: int, rows: int) -> float:
+    """The smallest true difference of two settings that is found in 80%, if no row is harder for one of them.
+
+    Args:
+        noise: variance of one run's mean over `rows` that comes from sampling.
+        spread: standard deviation of the seeds' own effect.
+        seeds: of each setting. With one the spread must be 0: nothing could show it.
+    """
+    between = Spread(spread**2 + noise, noise, 2 * (seeds - 1), 2 * (seeds - 1) * (rows - 1))
+    spreads = [(between, 2 / seeds)] if seeds > 1 else []
+    return detectable_difference(join(0.0, 0.0, 2 * noise / seeds, rows, spreads), LEVEL)
 
 
 def find_needed(estimate: Estimate, level: float, seeds: int | None = None, rows: int | None = None) -> int | None:
