@@ -19,6 +19,7 @@ from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.noise import describe_noise, tabulate_noise
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.pairwise import describe_collapsed, describe_differences, run_tests, summarise_tests
+from rlhf_exp.report.policies import compare_policies
 from rlhf_exp.report.tables import Column, duration, fill, join_notes
 from rlhf_exp.report.terminal import align
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
@@ -58,6 +59,7 @@ def describe_runs(runs: list[Run], out: Path, named: str | None = None) -> list[
             raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
         rewards = {"reward": columns.REWARD} if _share_rewards(measured) else {}
         blocks += _over_seeds(measured, runs, out)
+        blocks += compare_policies(measured)
         blocks += [Callout("warning", "Collapsed seeds.", text) for text in _collapsed(measured)]
         blocks += describe_differences(measured, ACCURACIES | rewards, named)
         blocks += describe_aggregates(measured, columns.TRAINED, out)

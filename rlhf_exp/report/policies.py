@@ -1,12 +1,16 @@
-"""Shows a run's trivial policies beside the start and the trained model.
+"""Shows trivial policies beside the start and the trained model, of one run or of the settings of a comparison.
 
 describe_policies(run)    # blocks for the report
+compare_policies(groups)  # the same for a comparison
 policy_sentence(run)      # a line for the terminal
 """
 
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
-from rlhf_exp.report.page import Block, Heading, Text
+from rlhf_exp.report.columns import TOKENS, TRAINED, mean_over_seeds
+from rlhf_exp.report.page import Block, Heading, Table, Text
 from rlhf_exp.report.tables import Column, at, fill, number, percent, points
 from rlhf_exp.runs.load import Run
 
@@ -14,6 +18,11 @@ NOTE = (
     "Each of these policies has the weights of the start model and is sampled in another way: what training gains"
     " beyond them is what it learned. {tried} were tried on validation rows; of each family the best one there is"
     " measured on the held-out rows. Differences are paired over the same rows, in percentage points."
+)
+COMPARED_NOTE = (
+    "Each of these policies has the weights of the start model and is sampled in another way; of each family the one"
+    " that was best on validation rows. The last column is a mean over seeds, in percentage points: in the report of a"
+    " run it has an interval."
 )
 COLUMNS = (
     Column("", at("title")),
@@ -38,14 +47,55 @@ def describe_policies(run: Run) -> list[Block]:
     return [Heading("Trivial policies"), fill(COLUMNS, rows), Text(NOTE.format(tried=tried))]
 
 
+def compare_policies(groups: dict[str, list[Run]]) -> list[Block]:
+    """A table of the start model, the best policy of each family, and the settings whose runs share them; one table for
+    each start model."""
+    shared: dict[str, dict[str, list[Run]]] = {}
+    for label, group in groups.items():
+        if all(run.evaluation.get("baselines") for run in group):
+            shared.setdefault(_freeze(group[0].evaluation), {})[label] = group
+    blocks: list[Block] = []
+    for settings in shared.values():
+        evaluation = next(iter(settings.values()))[0].evaluation
+        families = evaluation["baselines"]
+        best = _find_best(families)
+        sections = {"start model": evaluation["baseline"]}
+        sections |= {_name(family, figures): figures for family, figures in families.items()}
+        rows = [
+            [name, percent(one["accuracy"]), number(".1f")(one["mean_tokens"]), "-"] for name, one in sections.items()
+        ]
+        for label, group in settings.items():
+            figures = TRAINED.write(mean_over_seeds(group, TRAINED)), TOKENS.write(mean_over_seeds(group, TOKENS))
+            rows.append([label, *figures, _write_lead(group, best)])
+        table = Table(["", "accuracy", "mean tokens", "minus the best policy"], rows)
+        blocks += [table, Text(f"{COMPARED_NOTE} The best policy: {_name(best, families[best])}.")]
+    return [Heading("Trivial policies"), *blocks] if blocks else []
+
+
 def policy_sentence(run: Run) -> str | None:
     """The family of the trivial policy with the highest held-out accuracy; None if none was measured."""
     families = run.evaluation.get("baselines")
     if not families:
         return None
-    family, figures = max(families.items(), key=lambda item: item[1]["accuracy"]["value"])
+    family = _find_best(families)
+    figures = families[family]
     ahead = f"; trained minus it {points(figures['trained_minus'])}" if "trained_minus" in figures else ""
     return f"at best {percent(figures['accuracy'])}, {family}{ahead}"
+
+
+def _find_best(families: dict[str, Any]) -> str:
+    """The family whose policy has the highest held-out accuracy."""
+    return max(families, key=lambda family: families[family]["accuracy"]["value"])
+
+
+def _write_lead(group: Sequence[Run], family: str) -> str:
+    leads = [run.evaluation["baselines"].get(family, {}).get("trained_minus") for run in group]
+    return points(fmean(lead["value"] for lead in leads)) if all(leads) else "-"
+
+
+def _freeze(evaluation: dict[str, Any]) -> str:
+    families = evaluation["baselines"].items()
+    return str([(family, figures["policy"], figures["n"], figures["accuracy"]) for family, figures in families])
 
 
 def _name(family: str, figures: dict[str, Any]) -> str:

@@ -218,3 +218,41 @@ def test_the_terminal_has_the_main_figures_over_seeds(sweep):
     lines = study_table(sweep).splitlines()
     assert lines[0].split() == ["setting", "seeds", "trained", "difference", "win", "rate", "reward", "KL"]
     assert [line.split()[:2] for line in lines[1:3]] == [["grpo", "3"], ["dr_grpo", "3"]]
+
+
+def add_policies(path, accuracy=0.4):
+    """The best policies of two families, as evaluation.json has them."""
+    evaluation = json.loads((path / "evaluation.json").read_text())
+    trained, tokens = evaluation["trained"]["accuracy"]["value"], evaluation["baseline"]["mean_tokens"]
+    evaluation["baselines"] = {
+        family: {
+            "policy": policy,
+            "n": 128,
+            "accuracy": {"value": value, "low": value - 0.05, "high": value + 0.05},
+            "mean_tokens": tokens,
+            "validation": {policy: value},
+            "trained_minus": {"value": trained - value, "low": -1.0, "high": 1.0},
+        }
+        for family, policy, value in (("temperature", "0.5", 0.3), ("rule", "rule of signs", accuracy))
+    }
+    (path / "evaluation.json").write_text(json.dumps(evaluation))
+
+
+def test_trivial_policies_that_all_settings_share_stand_beside_them_once(sweep, tmp_path):
+    for path in sweep:
+        add_policies(path)
+    write_report(sweep, tmp_path / "out")
+    rows = table_rows(tmp_path / "out", "Trivial policies")
+    assert [row[0] for row in rows] == ["start model", "temperature: 0.5", "rule of signs", "grpo", "dr_grpo"]
+    assert rows[2][1] == "40.0% [35.0, 45.0]"
+    lead = sum(trained_accuracy(path) for path in sweep[:3]) / 3 - 0.4
+    assert rows[3][3] == f"{100 * lead:+.1f}"
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert text.count("temperature: 0.5") == 1 and "The best policy: rule of signs." in text
+
+
+def test_settings_of_other_start_models_have_tables_of_their_own(sweep, tmp_path):
+    for place, path in enumerate(sweep):
+        add_policies(path, 0.4 if place < 3 else 0.35)
+    write_report(sweep, tmp_path / "out")
+    assert (tmp_path / "out" / "report.md").read_text().count("temperature: 0.5") == 2
