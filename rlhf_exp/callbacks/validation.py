@@ -1,4 +1,4 @@
-"""Adds the measurements on validation rows to the metrics of training, and keeps the best policy (`eval.best`).
+"""Writes validation.jsonl, adds its means to the metrics of training, and keeps the best policy (`eval.best`).
 
 best = Best(folder, "validation/accuracy", trainer.save_model)
 callbacks.insert(0, Validate(run_dir, validation.measure, every=10, best=best))
@@ -8,13 +8,14 @@ best.path                      # run_dir/best-40; None before the first measurem
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState
 
-from rlhf_exp.runs.folder import RunFolder, append_jsonl
+from rlhf_exp.runs.folder import RunFolder, append_jsonl, read_metrics, write_jsonl
 
-PARTIAL = ".best"
+PARTIAL, ROWS = ".best", "validation.jsonl"
 
 
 class Best:
@@ -48,19 +49,29 @@ class Best:
             shutil.rmtree(before)
 
 
+Rows = dict[str, list[Any]]
+"""The `id` of each validation row, and its value of each figure."""
+
+
 class Validate(TrainerCallback):
-    """Comes before the writer of the metrics, which then has the figures in its row of the step."""
+    """Comes before the writer of the metrics, which then has the means over the rows in its row of the step."""
 
     def __init__(
-        self, run_dir: Path, measure: Callable[[PreTrainedModel], dict[str, float]], every: int, best: Best | None
+        self, run_dir: Path, measure: Callable[[PreTrainedModel], Rows], every: int, best: Best | None
     ) -> None:
-        self._path, self._measure, self._every, self._best = run_dir / "metrics.jsonl", measure, every, best
+        self._run_dir, self._measure, self._every, self._best = run_dir, measure, every, best
         self._due = False
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does."""
+        path = self._run_dir / ROWS
+        before = read_metrics(path) if state.global_step else []
+        write_jsonl(path, [row for row in before if row["step"] <= state.global_step])
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The start model is step 0, which has no row of TRL's."""
         if state.global_step == 0:
-            append_jsonl(self._path, {"step": 0, "time_s": 0.0, **self._look(0, model)})
+            append_jsonl(self._run_dir / "metrics.jsonl", {"step": 0, "time_s": 0.0, **self._look(0, model)})
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         ends = control.should_training_stop or state.global_step >= state.max_steps
@@ -75,7 +86,9 @@ class Validate(TrainerCallback):
             self._due = False
 
     def _look(self, step: int, model: PreTrainedModel) -> dict[str, float]:
-        figures = self._measure(model)
+        rows = self._measure(model)
+        append_jsonl(self._run_dir / ROWS, {"step": step, **rows})
+        figures = {f"validation/{name}": fmean(values) for name, values in rows.items() if name != "id"}
         if self._best is not None:
             self._best.offer(step, figures)
         return figures

@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
+from rlhf_exp.models.adapters import without_adapter
 from rlhf_exp.models.draws import Key
 from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
 from rlhf_exp.models.kl import CompletionKL, measure_completions
@@ -84,8 +85,12 @@ def sample_held_out(
 def measure_kl(
     model: PreTrainedModel, start_model: PreTrainedModel, rows: list[Row], pad_id: int, sampling: Sampling
 ) -> list[CompletionKL]:
-    """KL(policy || start) of each row, in nats per completion (kl.py)."""
-    policy, start = (partial(completion_logits, network, pad_id=pad_id) for network in (model, start_model))
+    """KL(policy || start) of each row, in nats per completion (kl.py). If both are the same model, it has an adapter,
+    and the start model is what it is without it."""
+    policy = partial(completion_logits, model, pad_id=pad_id)
+    start = partial(completion_logits, start_model, pad_id=pad_id)
+    if start_model is model:
+        start = without_adapter(model, start)
     with evaluating(model):
         return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
 

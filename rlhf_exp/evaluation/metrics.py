@@ -81,6 +81,11 @@ def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int) -> d
     return {**paired, "greedy": _compare_rows(*greedy)} if all(greedy) else paired
 
 
+def average_rows(samples: list[Sample]) -> dict[str, np.ndarray]:
+    """Of each figure that is a mean, its value on each row: (rows,), the mean over the row's sampled completions."""
+    return {name: values.mean(1) for name, values in _read_figures(_group(samples, "sampled")).items()}
+
+
 def pass_at_k(n: int, correct: int, k: int) -> float:
     """The probability that at least one of `k` completions, drawn without replacement from a row's `n`, is correct.
 

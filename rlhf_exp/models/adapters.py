@@ -5,6 +5,7 @@ merge(ModelSource("outputs/x/model"), "merged")      # a model of full weights i
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -80,6 +81,16 @@ def keep_dtype_on_resume(model: PeftModel) -> None:
     """
     if getattr(model, "is_quantized", False):
         model.load_adapter = partial(model.load_adapter, autocast_adapter_dtype=False)
+
+
+def without_adapter(model: PeftModel, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, with the adapters of `model` disabled while it runs: the base's own weights, without a second copy."""
+
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        with model.disable_adapter():
+            return call(*args, **kwargs)
+
+    return disabled
 
 
 def merge(source: ModelSource, out: str | Path) -> None:

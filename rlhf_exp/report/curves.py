@@ -56,6 +56,7 @@ STACKS = (
         "reward": {"validation/reward": ""},
         "mean tokens": {"validation/mean_tokens": ""},
         "cut off": {"validation/truncation_rate": ""},
+        "KL, nats": {"validation/kl": ""},
     }),
     Curve("optimizer", "In training: {}", {
         "loss": {"loss": ""},

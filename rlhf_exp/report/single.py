@@ -6,6 +6,7 @@ describe_run(load_run(run_dir), out)  ->  [Heading(...), Text(...), ...]; the pl
 from pathlib import Path
 
 from rlhf_exp.report import curves, plots
+from rlhf_exp.report.frontier import draw_frontier
 from rlhf_exp.report.page import Block, Callout, Code, Figures, Heading, Table, Text
 from rlhf_exp.report.policies import describe_policies
 from rlhf_exp.report.preferences import describe_preferences
@@ -20,6 +21,7 @@ from rlhf_exp.report.summary import (
     summary_rows,
 )
 from rlhf_exp.report.tables import Column, at, duration, fact_tables, join_notes, seconds_per_step, title
+from rlhf_exp.report.validation import choose_kind
 from rlhf_exp.report.verdict import accuracy_name, best_sentence, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.load import Run
 
@@ -45,6 +47,8 @@ def describe_run(run: Run, out: Path) -> list[Block]:
     blocks += describe_preferences(run, out)
     blocks += [Heading("Health checks"), *_findings(run)]
     drawn = curves.draw_run(run, out)
+    if (kind := choose_kind([run])) and (picture := draw_frontier({"": [run]}, kind, out)):
+        drawn.append(picture)
     if run.trains:
         blocks += [Heading("Training curves"), Figures(drawn) if drawn else Text("No training metrics were logged.")]
     if not run.trains_scorer:  # a reward model generates nothing

@@ -31,6 +31,7 @@ class Run:
     path: Path
     info: dict  # run.json
     metrics: list[dict]
+    validation: list[dict]  # validation.jsonl
     evaluation: dict
     samples: list[dict]
     preferences: list[dict]
@@ -113,6 +114,7 @@ def load_run(path: Path) -> Run:
         path=path,
         info=info,
         metrics=read_metrics(path / "metrics.jsonl"),
+        validation=read_metrics(path / "validation.jsonl"),
         evaluation=_read_json(path / "evaluation.json"),
         samples=_read_lines(path / "samples.jsonl"),
         preferences=_read_lines(path / "preferences.jsonl"),

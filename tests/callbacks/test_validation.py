@@ -19,7 +19,7 @@ class Trainer:
     def __init__(self, folder, figures, every, best=False, step=0, steps=10, spent_at=None):
         self.folder, self.state, self.spent_at = folder, TrainerState(global_step=step, max_steps=steps), spent_at
         self.best = Best(folder, METRIC, self.save) if best else None
-        validate = Validate(folder.path, lambda step: {METRIC: figures[step]}, every, self.best)
+        validate = Validate(folder.path, lambda step: {"id": ["x"], "accuracy": [figures[step]]}, every, self.best)
         self.callbacks = [validate, MetricsWriter(folder.path, None, every_steps=1)]
 
     def save(self, path):
@@ -87,6 +87,8 @@ def test_a_resumed_run_continues_to_compare(folder):
     Trainer(once_more, figures, every=2, best=True, step=3).train()  # from an earlier checkpoint
     assert kept(once_more) == {"best-8": "8"}
     assert read(once_more) == figures
+    lines = [json.loads(line) for line in (folder.path / "validation.jsonl").read_text().splitlines()]
+    assert lines == [{"step": step, "id": ["x"], "accuracy": [value]} for step, value in figures.items()]
 
 
 def test_a_save_that_fails_leaves_the_one_before(folder):

@@ -1,17 +1,22 @@
 """Measurements on validation rows: of other rows than those reported, the same at each step, and the best one kept."""
 
 import json
+from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.evaluation.validation import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.tokens import encode_prompts
 
 SMALL = ["model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1", "max_tokens=8",
          "eval.rows=8", "eval.every=1", "eval.every_rows=16", "device=cpu"]  # fmt: skip
@@ -38,9 +43,29 @@ def test_each_measurement_has_the_same_random_numbers_and_leaves_torchs_alone(ex
     state = torch.get_rng_state()
     found = [validation.measure(policy) for _ in range(2)]
     assert found[0] == found[1] and torch.equal(torch.get_rng_state(), state) and policy.training
-    assert set(found[0]) == {f"validation/{name}" for name in ("accuracy", "reward", "mean_tokens", "truncation_rate")}
-    assert 1 <= found[0]["validation/mean_tokens"] <= 8
+    assert set(found[0]) == {"id", "accuracy", "reward", "kl", "mean_tokens", "truncation_rate"}
+    assert found[0]["id"] == [row["id"] for row in experiment.task.validation]
+    assert {len(values) for values in found[0].values()} == {16}
+    assert all(1 <= tokens <= 8 for tokens in found[0]["mean_tokens"]) and max(found[0]["kl"]) < 1e-6
     assert validation.metric == "validation/accuracy"
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_the_kl_is_that_of_evaluation(adapter, experiment):
+    prompts = encode_prompts(experiment.tokenizer, experiment.task.validation)
+    cfg = replace(experiment.cfg, eval=replace(experiment.cfg.eval, completions=1))
+    policy = load_policy(experiment.model)
+    if adapter:
+        policy = get_peft_model(policy, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
+    trained = {name: weight for name, weight in policy.named_parameters() if weight.requires_grad}
+    with torch.no_grad():
+        for weight in trained.values():
+            weight += 0.1
+    start = load_policy(experiment.model)
+    held_out = sample_held_out(policy, experiment.tokenizer, prompts, cfg, start, purpose="validation")
+    assert Validation(experiment).measure(policy)["kl"] == pytest.approx(held_out.kl, abs=1e-5)
+    assert max(held_out.kl) > 1e-4
+    assert list(trained) == [name for name, weight in policy.named_parameters() if weight.requires_grad]
 
 
 def test_the_best_policy_becomes_the_runs_model(command_line, tmp_path):
@@ -61,5 +86,10 @@ def test_the_best_policy_becomes_the_runs_model(command_line, tmp_path):
     kept, last = (load_file(run / folder / "model.safetensors") for folder in ("model", "checkpoints/checkpoint-2"))
     assert any(not torch.equal(kept[name], last[name]) for name in kept)
     assert "the policy of step 0, the best of 3 measurements: accuracy 0.0% on 16 validation rows" in done.stdout
+    of_rows = [json.loads(line) for line in (run / "validation.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in of_rows] == [0, 1, 2]
+    measured = [row for row in rows if "validation/reward" in row]
+    assert [fmean(line["reward"]) for line in of_rows] == [row["validation/reward"] for row in measured]
+    assert rows[0]["validation/kl"] == pytest.approx(0, abs=1e-6) and rows[-1]["validation/kl"] > 0
     evaluation = json.loads((run / "evaluation.json").read_text())
     assert evaluation["trained"]["kl"]["mean"]["value"] == pytest.approx(0, abs=1e-6)

@@ -1,57 +1,105 @@
-"""Curves on validation rows against their cost, and the area under them."""
+"""Curves on validation rows against their cost and against the KL, and the area under them."""
 
 import json
 
+import numpy as np
 import pytest
 
+from rlhf_exp.report.frontier import choose_ticks
 from rlhf_exp.report.learning import area, describe_learning
-from rlhf_exp.report.page import Table
+from rlhf_exp.report.page import Figures, Table, Text
+from rlhf_exp.report.single import describe_run
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.stats import mean_interval
+from rlhf_exp.stats import SHARES, crossed_interval
+
+ROWS = 40
 
 
-def add_validation(folder, accuracies, tokens=100):
-    """A measurement at step 0, and one after every second step of 100 tokens."""
-    rows = [{"step": 0, "time_s": 0.0, "validation/accuracy": accuracies[0]}]
+def add_validation(folder, accuracies, slow=1.0, by_row=True):
+    """A measurement at step 0, and one after every second step of 100 tokens. The right rows are the first ones."""
+    right = [[1] * round(ROWS * accuracy) + [0] * (ROWS - round(ROWS * accuracy)) for accuracy in accuracies]
+    rows = [{"step": 0, "time_s": 0.0, "validation/accuracy": accuracies[0], "validation/kl": 0.0}]
     for i, accuracy in enumerate(accuracies[1:], start=1):
-        rows.append({"step": 2 * i, "time_s": 1.0, "trained_tokens": tokens * i, "sampled_tokens": 0,
-                     "step_seconds": 0.5 * i, "validation/accuracy": accuracy})  # fmt: skip
+        spent = {"trained_tokens": 100 * i, "sampled_tokens": 0, "step_seconds": 0.5 * slow * i}
+        measured = {"validation/accuracy": accuracy, "validation/kl": 0.7 * i}
+        rows.append({"step": 2 * i, "time_s": 1.0, **spent, **measured})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = [f"row {i}" for i in range(ROWS)]
+    lines = [{"step": 2 * i, "id": names, "accuracy": values} for i, values in enumerate(right)]
+    if by_row:
+        (folder / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return load_run(folder)
 
 
 @pytest.fixture
-def groups(tmp_path, make_run):
+def make_groups(tmp_path, make_run):
     runs = {
         "grpo": [[0.2, 0.3, 0.5], [0.2, 0.4, 0.4]],
         "dr_grpo": [[0.2, 0.2, 0.2, 0.6], [0.2, 0.2, 0.2, 0.8]],
     }
-    return {
-        label: [add_validation(make_run(tmp_path / f"{label}{seed}", loss_type=label, seed=seed), values)
-                for seed, values in enumerate(group)]
-        for label, group in runs.items()
-    }  # fmt: skip
+
+    def make_groups(slow=1.0, by_row=True):
+        groups = {}
+        for label, group in runs.items():
+            folders = [make_run(tmp_path / f"{label}{seed}", loss_type=label, seed=seed) for seed in range(len(group))]
+            factor = slow if label == "dr_grpo" else 1.0
+            groups[label] = [add_validation(*one, factor, by_row) for one in zip(folders, group, strict=True)]
+        return groups
+
+    return make_groups
+
+
+def read_table(blocks):
+    return next(block for block in blocks if isinstance(block, Table))
 
 
 def test_the_area_is_that_of_the_piecewise_linear_curve():
-    assert area([0, 10, 20], [0.2, 0.4, 0.4], 20) == pytest.approx((0.3 * 10 + 0.4 * 10) / 20)
-    assert area([0, 10, 20], [0.2, 0.4, 0.4], 15) == pytest.approx((0.3 * 10 + 0.4 * 5) / 15)
-    assert area([0, 10], [0.0, 1.0], 5) == pytest.approx(0.25)
+    places, curve = np.array([0.0, 10, 20]), np.array([0.2, 0.4, 0.4])
+    assert area(places, curve, 20) == pytest.approx((0.3 * 10 + 0.4 * 10) / 20)
+    assert area(places, curve, 15) == pytest.approx((0.3 * 10 + 0.4 * 5) / 15)
+    assert area(np.array([0.0, 10]), np.array([0.0, 1.0]), 5) == pytest.approx(0.25)
+    rows = np.array([curve, 1 - curve])
+    assert area(places, rows, 15) == pytest.approx([area(places, row, 15) for row in rows])
 
 
-def test_areas_are_up_to_the_cost_that_all_runs_reached(groups, tmp_path):
-    blocks = describe_learning(groups, tmp_path)
-    [table] = [block for block in blocks if isinstance(block, Table)]
+def test_areas_are_up_to_the_cost_that_all_runs_reached_and_join_seeds_and_rows(make_groups, tmp_path):
+    blocks = describe_learning(make_groups(), tmp_path)
+    table = read_table(blocks)
     assert table.head == ["setting", "seeds", "tokens trained on", "seconds inside steps"]  # nothing was sampled
-    found = mean_interval([100 * (0.25 + 0.4) / 2, 100 * (0.3 + 0.4) / 2])
-    assert table.rows[0][:3] == ["grpo", "2", f"{found['value']:.1f}% [{found['low']:.1f}, {found['high']:.1f}]"]
-    assert table.rows[1][2] == "20.0%"
-    assert (tmp_path / "plots" / "learning.png").exists()
+    # Rows that are right from the start on, from the first measurement on, only at the last one, and never.
+    first = [1.0] * 8 + [0.75] * 4 + [0.25] * 8 + [0.0] * 20
+    second = [1.0] * 8 + [0.75] * 8 + [0.0] * 24
+    found = crossed_interval(np.array([first, second]), SHARES)
+    assert found["value"] == pytest.approx(((0.25 + 0.4) / 2 + (0.3 + 0.4) / 2) / 2)
+    written = [f"{100 * found[end]:.1f}" for end in ("value", "low", "high")]
+    assert table.rows[0][:3] == ["grpo", "2", "{}% [{}, {}]".format(*written)]
+    assert table.rows[1][2].startswith("20.0% [")
+    plots = [path.name for block in blocks if isinstance(block, Figures) for path, _ in block.items]
+    assert plots == ["learning.png", "frontier.png"]
 
 
-def test_the_curves_can_be_drawn(groups, tmp_path, drawn):
-    describe_learning(groups, tmp_path)
-    assert (tmp_path / "plots" / "learning.png").stat().st_size > 10_000
+def test_without_the_rows_areas_have_no_interval_and_the_report_says_why(make_groups, tmp_path):
+    blocks = describe_learning(make_groups(by_row=False), tmp_path)
+    assert read_table(blocks).rows[1][2] == "20.0%"
+    assert "validation.jsonl" in next(block for block in blocks if isinstance(block, Text)).text
+
+
+@pytest.mark.parametrize("slow", [1.0, 30.0])
+def test_the_curves_can_be_drawn(slow, make_groups, tmp_path, drawn):
+    describe_learning(make_groups(slow), tmp_path)
+    for name in ("learning", "frontier"):
+        assert (tmp_path / "plots" / f"{name}.png").stat().st_size > 10_000
+
+
+def test_a_single_run_has_its_curve_against_the_kl(tmp_path, make_run):
+    run = add_validation(make_run(tmp_path / "run"), [0.2, 0.3, 0.5])
+    describe_run(run, tmp_path)
+    assert (tmp_path / "plots" / "frontier.png").exists()
+
+
+def test_ticks_are_round_and_apart():
+    assert choose_ticks(5) == [0, 0.03, 0.2, 0.5, 1, 2, 3, 5]
+    assert choose_ticks(0.001) == [0, 0.001]
 
 
 def test_without_measurements_in_training_there_is_no_part(tmp_path, make_run):
