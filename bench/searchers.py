@@ -41,9 +41,9 @@ def multiply_first(numbers: list[int], target: int, rng: Random) -> list[Attempt
 
 SEARCHERS: dict[str, Order] = {
     "uniform order": order_by(None),
-    "subtractive, + - * / as 2 : 8 : 1 : 2": order_by(None, [2, 8, 1, 2]),
+    "mostly subtracting, + - * / as 2 : 8 : 1 : 2": order_by(None, [2, 8, 1, 2]),
     "multiply first if the target exceeds the sum": multiply_first,
-    **{f"exp(-\\|value - target\\| / T), T={t}": order_by(t) for t in (40, 20, 10, 5)},
+    **{f"exp(-\\|value - target\\| / T), T={t}": order_by(t) for t in (-20, 40, 20, 10, 5)},
 }
 
 

@@ -29,7 +29,7 @@ MANY_ROWS = 256
 """Held-out rows from which their sampling is worth more: below, a run is a trial."""
 
 SMALL_BUDGET = 96
-SMALL_DRAWN_STEPS = 5_000
+SMALL_DRAWN_STEPS = 8_000
 DRAWN_STEPS = 700
 EPOCHS = 3
 

@@ -58,7 +58,7 @@ class Policy:
         return replace(self, name=f"{self.name}; {other.name}", processors=(*other.processors, *self.processors))
 
 
-TEMPERATURES = (0.5, 0.75, 1.25)
+TEMPERATURES = (0.3, 0.5, 0.75, 1.25)
 
 OF_EVERY_TASK = (
     *(Policy("temperature", f"{t:g}", temperature=t) for t in TEMPERATURES),

@@ -154,7 +154,7 @@ def test_tiny_models_keep_their_recipes(model, peft):
         cfg = compose_config([f"algo={algo}", f"model={model}", f"peft={peft}", "device=cpu"])
         assert read(cfg, *RECIPE) == (rate, ALGORITHMS[algo].batch, 1, False)
         assert (cfg.max_tokens, cfg.model.dtype) == (96, "float32")
-    assert read(compose_config(["algo=sft"]), "max_steps", "warmup_steps", "save_steps") == (5_000, 100, 1_000)
+    assert read(compose_config(["algo=sft"]), "max_steps", "warmup_steps", "save_steps") == (8_000, 100, 1_000)
     assert read(compose_config(["algo=ppo"]), "max_steps", "steps_per_generation") == (320, 4)
 
 

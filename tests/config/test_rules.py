@@ -27,8 +27,8 @@ def refuse(*overrides):
 @pytest.mark.parametrize(
     ("override", "value", "instead"),
     [
-        ("algo.args.reward_weights=[3.0]", "[1.0]", "reward.weights"),
-        ("algo.args.reward_weights=null", "[1.0]", "reward.weights"),
+        ("algo.args.reward_weights=[3.0]", "[1.0, 0.25]", "reward.weights"),
+        ("algo.args.reward_weights=null", "[1.0, 0.25]", "reward.weights"),
         ("algo.args.max_completion_length=8", "96", "max_tokens"),
         ("algo.args.seed=3", "0", "seed"),
         ("algo.args.trust_remote_code=true", "false", "model.trust_remote_code"),
@@ -64,7 +64,7 @@ def test_the_model_is_loaded_with_what_is_measured():
 @pytest.mark.parametrize("name", ["none", "lora", "qlora"])
 def test_our_own_keys_pass_through(name):
     cfg = compose_config([f"peft={name}", "seed=5", "max_tokens=9", "reward=overlong", "model.trust_remote_code=true"])
-    assert (cfg.algo.args["seed"], cfg.algo.args["reward_weights"]) == (5, [1.0, 1.0])
+    assert (cfg.algo.args["seed"], cfg.algo.args["reward_weights"]) == (5, [1.0, 0.25])
 
 
 @pytest.mark.parametrize(

@@ -73,4 +73,4 @@ def test_what_reads_no_answer_goes_with_any_task(reward):
 
 
 def test_keys_of_a_reward_that_is_not_used_may_be_missing():
-    assert compose_config(["~reward.overlong", "~reward.random"]).reward.overlong is None
+    assert compose_config(["reward=outcome", "~reward.overlong", "~reward.random"]).reward.overlong is None

@@ -29,7 +29,7 @@ def write(tmp_path):
 
 
 def compose(where):
-    return compose_config([f"+reward.functions.short={where}", "+reward.weights.short=0.5"])
+    return compose_config(["reward=outcome", f"+reward.functions.short={where}", "+reward.weights.short=0.5"])
 
 
 def build(where):

@@ -36,4 +36,4 @@ def test_the_evaluation_scores_with_the_same_function():
 
 
 def test_the_configured_weights_are_what_trl_receives():
-    assert compose_config(["reward.weights.outcome=2.0"]).algo.args["reward_weights"] == [2.0]
+    assert compose_config(["reward=outcome", "reward.weights.outcome=2.0"]).algo.args["reward_weights"] == [2.0]

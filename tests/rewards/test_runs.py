@@ -45,7 +45,7 @@ def read_lines(path):
 
 @pytest.mark.slow
 def test_training_and_evaluation_record_every_reward_by_name(tmp_path, launch):
-    done = launch(*(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
+    done = launch("reward=outcome", *(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
     assert done.returncode == 0, done.stderr
     weights = {"outcome": 1.0, **dict.fromkeys([*OURS, "tokens"], 0.5)}
     logged = [row for row in read_lines(tmp_path / "run" / "metrics.jsonl") if "reward" in row]

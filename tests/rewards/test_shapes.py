@@ -101,7 +101,7 @@ def test_repeated_ngrams_are_punished_by_their_share():
     ("name", "weights"),
     [
         ("think_format", {"outcome": 1.0, "think_format": 0.1}),
-        ("overlong", {"outcome": 1.0, "overlong": 1.0}),
+        ("overlong", {"outcome": 1.0, "overlong": 0.25}),
         ("repetition", {"outcome": 1.0, "repetition": 1.0}),
         ("length_efficiency", {"length_efficiency": 1.0}),
     ],

@@ -83,7 +83,7 @@ def test_training_rows_and_held_out_rows_share_no_problem(algo):
     task = load(f"algo={algo}", "task.train_rows=2000")
     plain = {row["prompt"] for row in task.eval}
     assert not plain & {row["prompt"] for row in task.train}
-    assert len({row["id"] for row in task.eval}) == len(task.eval) == 512
+    assert len({row["id"] for row in task.eval}) == len(task.eval) == 1398
 
 
 def test_the_shipped_models_problems_are_disjoint_from_prompts_and_from_held_out_rows():
