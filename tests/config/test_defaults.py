@@ -136,7 +136,7 @@ RECIPE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation
 def test_the_default_run_is_what_it_was():
     cfg = compose_config(["device=cpu"])
     assert read(cfg, *RECIPE) == (1e-3, 128, 1, False)
-    assert read(cfg, "num_generations", "max_steps", "bf16", "save_steps") == (16, 80, False, 40)
+    assert read(cfg, "num_generations", "max_steps", "bf16", "save_steps") == (16, 110, False, 55)
     assert (cfg.max_tokens, cfg.model.dtype, cfg.eval.batch_size) == (96, "float32", 128)
 
 

@@ -77,7 +77,7 @@ def test_our_own_keys_pass_through(name):
         ),
         (
             ["+algo.args.num_train_epochs=2"],
-            "algo.args.num_train_epochs=2: has no effect with algo.args.max_steps=80; add algo.args.max_steps=-1",
+            "algo.args.num_train_epochs=2: has no effect with algo.args.max_steps=110; add algo.args.max_steps=-1",
         ),
         (["+algo.args.eval_strategy=steps"], f"algo.args.eval_strategy=steps: {NOT_EVALUATED}"),
         (["+algo.args.per_device_eval_batch_size=3"], f"algo.args.per_device_eval_batch_size=3: {NOT_EVALUATED}"),

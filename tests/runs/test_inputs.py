@@ -96,7 +96,7 @@ def test_the_same_content_elsewhere_and_another_way_of_saving_may_differ(begin):
     Path("judge/README.md").write_text("another")
     typed = ["resume=there", "task.path=moved.jsonl", "algo.args.save_steps=7", "logging=tensorboard"]
     assert check_resume(compose_config([*overrides, *typed])) == [
-        "resume=there: algo.args.save_steps=40, here 7: may differ"
+        "resume=there: algo.args.save_steps=55, here 7: may differ"
     ]
 
 

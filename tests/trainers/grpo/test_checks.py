@@ -90,8 +90,8 @@ def test_good_keys_pass(overrides):
             ["algo.curriculum.budgets=[32, 128]: must be at most max_tokens=96; nearest: max_tokens=128"],
         ),
         (
-            curriculum("[32,64]", "[0,80]"),
-            ["algo.curriculum.from_steps=[0, 80]: must be below algo.args.max_steps=80, or a stage never begins"],
+            curriculum("[32,64]", "[0,110]"),
+            ["algo.curriculum.from_steps=[0, 110]: must be below algo.args.max_steps=110, or a stage never begins"],
         ),
         (
             curriculum("[0,64]", "[0,20]"),
