@@ -75,10 +75,10 @@ def test_of_each_family_the_best_on_validation_rows_is_measured_on_the_held_out_
         "give forbidden", "check forbidden", "give and check forbidden",
     }  # fmt: skip
     alone = [name for name in found["temperature"]["validation"] if ";" not in name]
-    assert alone == ["0.5", "0.75", "1.25"]
+    assert alone == ["0.3", "0.5", "0.75", "1.25"]
     combined = [name.partition("; ")[2] for name in found["temperature"]["validation"] if ";" in name]
     better = max(found[FORBIDDEN]["validation"].values()) > start_on_validation(measured)
-    assert combined == [found[FORBIDDEN]["policy"]] * 3 * better
+    assert combined == [found[FORBIDDEN]["policy"]] * 4 * better
 
 
 def test_the_trained_model_is_compared_on_the_same_rows(measured):

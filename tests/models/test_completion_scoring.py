@@ -164,6 +164,7 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
             "device=cpu",
             f"output_dir={tmp_path}",
             f"generation={method}",
+            "reward=outcome",
             "max_tokens=4",
             "seed=1",  # with which all completions run to the end
             "algo.args.max_steps=1",

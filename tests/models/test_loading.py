@@ -402,7 +402,7 @@ def train(folder, algo, *overrides, watch=None):
 
 @pytest.mark.parametrize(
     ("algo", "overrides"),
-    [("sft", []), ("dpo", []), ("reward_model", []), ("grpo", ["algo.args.num_generations=4"])],
+    [("sft", []), ("dpo", []), ("reward_model", []), ("grpo", ["reward=outcome", "algo.args.num_generations=4"])],
 )
 def test_training_keeps_no_cache(algo, overrides, tmp_path):
     passes = []

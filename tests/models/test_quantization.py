@@ -77,7 +77,7 @@ def test_gradients_of_a_loaded_model_are_the_same_after_a_pass_in_evaluation_mod
 def test_gradients_of_a_trainers_model_are_the_same_after_a_pass_in_evaluation_mode(architecture, algo, tmp_path):
     args = [] if algo == "sft" else ["algo.args.per_device_train_batch_size=4"]
     args += ["algo.args.num_generations=2"] if algo == "grpo" else []
-    cfg = compose(architecture, tmp_path, f"algo={algo}", "algo.args.max_steps=1", *args)
+    cfg = compose(architecture, tmp_path, f"algo={algo}", "reward=outcome", "algo.args.max_steps=1", *args)
     source = resolve_model(cfg, tmp_path)
     task = SimpleNamespace(train=[{"prompt": "ab", "completion": " cd"}] * 8)
     rewards = [lambda completions, **columns: [1.0 for _ in completions]]
