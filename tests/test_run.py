@@ -91,7 +91,7 @@ def test_metrics_have_trls_names_the_outcome_shares_and_the_probe(finished):
         assert {"loss", "reward", "rewards/outcome/mean", "entropy", "kl", "grad_norm"} <= set(row)
         shares = [row[f"outcome/{kind}"] for kind in ("correct", "partial", "failed")]
         assert sum(shares) == pytest.approx(1)
-        assert row["reward"] == pytest.approx(shares[0] + 0.1 * shares[1], abs=1e-5)
+        assert row["rewards/outcome/mean"] == pytest.approx(shares[0] + 0.1 * shares[1], abs=1e-5)
     probed = [row for row in rows if "probe/kl" in row]
     assert [row["step"] for row in probed] == [1, 2, 4, 6]
     assert all(row["probe/kl"] >= 0 and row["probe/entropy"] >= 0 for row in probed)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.explain import explain
 from rlhf_exp.cli.subcommand import claim
 from rlhf_exp.config.compose import compose_config
@@ -38,9 +39,16 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
         if name_key(text) in ("resume", "dry_run"):
             raise ConfigError([f"{text}: not with rlhf_exp.{command}, only with rlhf_exp"])
     try:
-        return compose_config([*UNTRAINED, *defaults, *arguments], [check_run_folder])
+        return compose_config([*_list_untrained(arguments), *defaults, *arguments], [check_run_folder])
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError([explain(error, arguments)]) from None
+
+
+def _list_untrained(arguments: list[str]) -> list[str]:
+    """UNTRAINED, which an algorithm that never trains anything has no use for."""
+    typed = [text.partition("=")[2] for text in arguments if text.startswith("algo=")]
+    row = ALGORITHMS.get(typed[-1]) if typed else None
+    return UNTRAINED if row is None or row.trains else []
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def random_reward(completions, **columns):
 
 def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None):
     """The meter and the trainer of a finished training."""
-    cfg = compose_config([*SMALL, *overrides, f"output_dir={folder}"])
+    cfg = compose_config(["reward=outcome", *SMALL, *overrides, f"output_dir={folder}"])
     source = resolve_model(cfg, folder)
     task = Task("countdown", rows, [], None)
     trainer = build_trainer(

@@ -21,7 +21,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
 
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
-STUDIES += " countdown_qwen3_loss_x_tokens_tiny"
+STUDIES += " countdown_qwen3_loss_x_tokens_tiny, noise"
 HERE = "hydra/launcher=basic"  # all jobs of a study in this process, where there are stand-ins
 LOSSES = ", ".join(sorted({*ALGORITHMS, *(file.stem for file in (ROOT / "conf" / "loss_type").glob("*.yaml"))}))
 

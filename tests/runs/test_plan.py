@@ -51,7 +51,7 @@ def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
         plan("seed=2", "eval.rows=500")
     assert caught.value.problems == [
         "output_dir=there: holds a run of other settings (seed=1, here 2, algo.args.seed=1, here 2,"
-        " eval.rows=512, here 500); use another output_dir"
+        " eval.rows=None, here 500); use another output_dir"
     ]
     assert (folder / "run.json").exists()
 

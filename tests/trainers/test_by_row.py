@@ -32,7 +32,7 @@ ALGORITHMS = {
 @pytest.fixture
 def make(tmp_path):
     def build(*overrides):
-        cfg = compose_config([*SMALL, f"output_dir={tmp_path}", *overrides])
+        cfg = compose_config(["reward=outcome", *SMALL, f"output_dir={tmp_path}", *overrides])
         source, task = resolve_model(cfg, tmp_path), Task("t", ROWS, [], None)
         rewards = [lambda completions, **columns: [float(len(text)) for text in completions]]
         trainer = build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg)))

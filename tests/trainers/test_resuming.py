@@ -52,7 +52,7 @@ def reward(completions, **columns):
 
 @cache
 def configure(folder, *overrides):
-    return compose_config([*SMALL, f"output_dir={folder}", *overrides])
+    return compose_config(["reward=outcome", *SMALL, f"output_dir={folder}", *overrides])
 
 
 def make(folder, *overrides, lora=False):

@@ -25,7 +25,7 @@ def reward(completions, **columns):
 @pytest.fixture
 def make(tmp_path):
     def build(*overrides):
-        cfg = compose_config([*SMALL, f"output_dir={tmp_path}", *overrides])
+        cfg = compose_config(["reward=outcome", *SMALL, f"output_dir={tmp_path}", *overrides])
         source = resolve_model(cfg, tmp_path)
         task = Task("t", ROWS, [], None)
         return build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, [reward], build_args(cfg)))

@@ -25,8 +25,8 @@ ALGORITHMS = {
     "sft": [],
     "dpo": [],
     "reward_model": ["task=hh_rlhf"],
-    "grpo": ["algo.args.num_generations=4"],
-    "ppo": ["algo.args.steps_per_generation=1", "algo.args.num_iterations=1"],
+    "grpo": ["reward=outcome", "algo.args.num_generations=4"],
+    "ppo": ["reward=outcome", "algo.args.steps_per_generation=1", "algo.args.num_iterations=1"],
 }
 ROWS = [
     {"id": str(i), "prompt": f"use {i} 7 3 make 53 .", "completion": " 8 * 7", "chosen": " 8 * 7", "rejected": " 7"}

@@ -46,7 +46,7 @@ def make(tmp_path):
         names = [*SMALL, f"algo={algo}", f"model={model}", f"output_dir={tmp_path}", *overrides]
         if algo != "ppo":
             names += ["algo.args.num_generations=2"]
-        cfg = compose_config([f"algo.args.per_device_train_batch_size={len(LENGTHS)}", *names])
+        cfg = compose_config(["reward=outcome", f"algo.args.per_device_train_batch_size={len(LENGTHS)}", *names])
         source = resolve_model(cfg, Path(tmp_path))
         rows = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ." + " use" * (i % 3)} for i in range(16)]
         parts = Experiment(

@@ -239,7 +239,7 @@ def test_by_default_training_sees_each_row_once():
 @pytest.mark.parametrize(
     ("overrides", "rows"),
     [
-        (["algo=grpo"], 80 * 8),
+        (["algo=grpo"], 110 * 8),
         (["algo=grpo", "algo.args.max_steps=3", "algo.args.gradient_accumulation_steps=2"], 3 * 16),
         (["algo=grpo", "algo.args.max_steps=3", "algo.args.num_iterations=2"], 2 * 8),
         (["algo=ppo"], 80 * 128),
@@ -259,10 +259,10 @@ def test_very_many_steps_draw_a_bounded_number_of_rows_and_say_so(monkeypatch):
     monkeypatch.setattr(countdown, "MOST_DRAWN", 50)
     task = load_task(compose_config(["eval.rows=4"]), PLAIN)
     assert len(task.train) == 50
-    assert task.notes == ("training uses 640 rows: 50 are drawn, and then come again",)
+    assert task.notes == ("training uses 880 rows: 50 are drawn, and then come again",)
     monkeypatch.setattr(countdown, "MOST_DRAWN", 1_000)
     longer = load_task(compose_config(["eval.rows=4"]), PLAIN)
-    assert longer.train[:50] == task.train and len(longer.train) == 640
+    assert longer.train[:50] == task.train and len(longer.train) == 880
 
 
 @pytest.mark.parametrize(

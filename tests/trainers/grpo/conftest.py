@@ -26,7 +26,7 @@ def make_parts(tmp_path):
     """Parts of a trainer of the shipped model on eight prompts, 8 completions in groups of 4 per step."""
 
     def make(*overrides, folder="run"):
-        cfg = compose_config([*SMALL, f"output_dir={tmp_path / folder}", *overrides])
+        cfg = compose_config(["reward=outcome", *SMALL, f"output_dir={tmp_path / folder}", *overrides])
         source = resolve_model(cfg, Path(tmp_path))
         return Experiment(
             cfg, None, source, load_tokenizer(source), Task("t", ROWS, [], None), [reward], build_args(cfg)
