@@ -17,6 +17,7 @@ from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVEL, Contrast, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.contrasts import pool_spreads
+from rlhf_exp.stats.intervals import standard_error
 from rlhf_exp.stats.planning import MOST_ROWS, MOST_SEEDS
 
 CRITERION = f"(p < {LEVEL})"
@@ -102,7 +103,9 @@ def summarise_tests(tests: Tests, name: str, column: Column) -> str:
 def describe_collapsed(groups: dict[str, list[Run]], column: Column) -> str | None:
     """Names the runs far below the other seeds of their setting; None if there are none."""
     kept = {label: [run for run in group if column.read(run)] for label, group in groups.items()}
-    found = find_collapsed({label: [column.read(run)["value"] for run in group] for label, group in kept.items()})
+    read = {label: [column.read(run) for run in group] for label, group in kept.items()}
+    error = max((standard_error(one) for values in read.values() for one in values), default=0.0)
+    found = find_collapsed({label: [one["value"] for one in values] for label, values in read.items()}, error)
     if not found:
         return None
     named = "; ".join(

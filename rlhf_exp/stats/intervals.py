@@ -29,6 +29,17 @@ def exact(value: float) -> Interval:
     return as_interval(value, None, None)
 
 
+def standard_error(interval: Interval) -> float:
+    """Of a figure that is about normally distributed, from its interval; 0 where it has none.
+
+    >>> round(standard_error({"value": 0.5, "low": 0.402, "high": 0.598}), 3)
+    0.05
+    """
+    if interval["low"] is None or interval["high"] is None:
+        return 0.0
+    return float((interval["high"] - interval["low"]) / 2 / stats.norm.ppf((1 + CONFIDENCE) / 2))
+
+
 def wilson(successes: float, n: float) -> Interval:
     """Share of successes with Wilson's score interval, which stays in [0, 1] and is also valid near 0 and 1: next to
     these (up to 2 successes or failures, 3 above n = 50) with the bound by Poisson's distribution, without which it

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from rlhf_exp.stats.crossed import Estimate, Spread, join
-from rlhf_exp.stats.intervals import CONFIDENCE, Interval
+from rlhf_exp.stats.intervals import CONFIDENCE, Interval, standard_error
 
 LEVEL = 0.05
 POWER = 0.8
@@ -33,7 +33,7 @@ def plan_rows(difference: Interval, rows: int) -> tuple[float, int | None]:
     """Of one run's paired difference: the smallest true one that is found in 80%, and how many rows would find the
     observed one; None if it takes more than the limit. By the normal distribution."""
     normal = stats.norm.ppf((1 + CONFIDENCE) / 2)
-    detectable = (difference["high"] - difference["low"]) / 2 * (1 + stats.norm.ppf(POWER) / normal)
+    detectable = standard_error(difference) * (normal + stats.norm.ppf(POWER))
     size = abs(difference["value"])
     enough = size and rows * (detectable / size) ** 2 <= MOST_ROWS
     return float(detectable), math.ceil(rows * (detectable / size) ** 2) if enough else None

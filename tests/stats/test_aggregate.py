@@ -50,3 +50,10 @@ def test_a_run_that_is_not_lost_is_named_if_the_other_settings_spread_little():
     settings = {str(i): [0.35, 0.36, 0.34] for i in range(5)}
     assert find_collapsed(settings | {"wide": [0.35, 0.36, 0.2]}) == [("wide", 2)]
     assert find_collapsed({"wide": [0.35, 0.36, 0.2]}) == []
+
+
+def test_seeds_that_lie_closer_together_than_sampling_alone_makes_them_collapse_nothing():
+    close = {"grpo": [0.530, 0.5305, 0.514]}
+    assert find_collapsed(close) == [("grpo", 2)]
+    assert find_collapsed(close, 0.013) == []
+    assert find_collapsed({"grpo": [0.530, 0.531, 0.2]}, 0.013) == [("grpo", 2)]
