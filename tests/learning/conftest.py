@@ -22,7 +22,7 @@ def learn(workplace, command_line):
     """evaluation.json of one run; runs in one folder share what they sample from the start model."""
 
     def run(name, *overrides, split="validation"):
-        held_out = ["device=cpu", f"eval.split={split}"]
+        held_out = ["device=cpu", f"eval.split={split}", "eval.most_rows=512"]
         held_out += ["task.baselines=false"] if "task=countdown" in overrides else []
         done = command_line(*held_out, *overrides, f"output_dir={name}", cwd=workplace)
         assert done.returncode == 0, done.stderr[-2000:]
