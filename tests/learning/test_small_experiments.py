@@ -2,7 +2,7 @@
 
 
 def test_the_small_version_of_brevity_earns_more_after_training(learn):
-    short = ["algo.args.max_steps=240", "algo.args.learning_rate=1e-3", "eval.rows=64"]
+    short = ["algo.args.max_steps=240", "eval.rows=64"]
     evaluation = learn("brevity", "experiment=brevity_lr_1e-5_tiny", *short, split="test")
     assert evaluation["paired"]["win_rate"]["low"] > 0.5
     assert evaluation["trained"]["mean_tokens"]["value"] < evaluation["baseline"]["mean_tokens"]["value"]
