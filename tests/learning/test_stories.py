@@ -54,8 +54,9 @@ def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(tmp
         return [min(1 / 3, row.count("the") / max(1, len(row))) for row in words]
 
     overrides = [f"model.path={STORIES}", "max_tokens=32", "algo.args.max_steps=15", "algo.args.learning_rate=1e-3"]
-    overrides += ["reward=outcome", "algo.args.beta=0", "algo.args.logging_steps=1", "algo.args.save_strategy=no", "device=cpu"]
-    cfg = compose_config([*overrides, f"output_dir={tmp_path}", "algo.args.per_device_train_batch_size=64"])
+    overrides += ["algo.args.beta=0", "algo.args.logging_steps=1", "algo.args.save_strategy=no", "device=cpu"]
+    overrides += ["reward=outcome", "algo.args.per_device_train_batch_size=64"]
+    cfg = compose_config([*overrides, f"output_dir={tmp_path}"])
     rows = [{"id": str(i), "prompt": "Once upon a time"} for i in range(200)]
     source = locate_start_model(cfg)
     task, tokenizer = Task("stories", rows, [], None), load_tokenizer(source)
