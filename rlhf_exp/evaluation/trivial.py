@@ -16,15 +16,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
-from rlhf_exp.evaluation.completions import HeldOut
-from rlhf_exp.evaluation.metrics import Sample
+from rlhf_exp.evaluation.completions import HeldOut, make_samples
+from rlhf_exp.evaluation.metrics import Sample, average_rows, summarise
 from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
-from rlhf_exp.stats import DIFFERENCES, mean_interval, paired_interval, share_interval
+from rlhf_exp.stats import DIFFERENCES, paired_interval
 from rlhf_exp.tasks import Row, find_rows, load_task
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
+
+FIGURES = ("accuracy", "mean_tokens", "truncation_rate")
 
 VALIDATION_ROWS = 256
 """At most so many rows for choosing: a family's best policy differs from the others by more than their error of three
@@ -49,12 +51,13 @@ class Chosen:
 
 def measure_policies(experiment: "Experiment", model: PreTrainedModel) -> dict[str, Chosen]:
     """The best policy of each family, by the family's name. `model` is the start model."""
-    cfg, task, tokenizer = experiment.cfg, experiment.task, experiment.tokenizer
-    validation = _load_validation(cfg, tokenizer)
+    cfg, tokenizer = experiment.cfg, experiment.tokenizer
+    graded = replace(experiment, rewards=[])
+    on_validation = replace(graded, task=replace(graded.task, eval=_load_validation(cfg, tokenizer)))
 
     def try_all(policies: list[Policy]) -> dict[Policy, float]:
-        samples = {policy: _sample(experiment, model, policy, validation, 1, "validation") for policy in policies}
-        return {policy: float(_grade(experiment, found, validation).mean()) for policy, found in samples.items()}
+        samples = {policy: _sample(on_validation, model, policy, 1, "validation")[1] for policy in policies}
+        return {policy: float(average_rows(found)["accuracy"].mean()) for policy, found in samples.items()}
 
     (start,) = try_all([Policy("start model", "as it is")]).values()
     forbidden: list[Policy] = []
@@ -66,10 +69,11 @@ def measure_policies(experiment: "Experiment", model: PreTrainedModel) -> dict[s
         if family == FORBIDDEN and tried[best] > start:
             forbidden = [best]
         completions = 1 if best.temperature == 0 else cfg.eval.completions
-        held_out = _sample(experiment, model, best, task.eval, completions, "evaluation")
-        correct = _grade(experiment, held_out, task.eval)
+        held_out, samples = _sample(graded, model, best, completions, "evaluation")
+        section = summarise(samples, cfg.max_tokens, held_out)
+        figures = {name: section[name] for name in FIGURES}
         accuracies = {policy.name: accuracy for policy, accuracy in tried.items()}
-        chosen[family] = Chosen(best.name, accuracies, _summarise(held_out, correct), correct)
+        chosen[family] = Chosen(best.name, accuracies, figures, average_rows(samples)["accuracy"])
     return chosen
 
 
@@ -80,9 +84,8 @@ def describe_policies(chosen: dict[str, Chosen], trained: list[Sample] | None = 
     for family, best in chosen.items():
         section[family] = {"policy": best.name, "n": len(best.correct), **best.figures, "validation": best.tried}
         if trained is not None:
-            right = [s["outcome"] == "correct" for s in trained if s["decoding"] == "sampled"]
-            by_row = np.array(right, dtype=np.float64).reshape(len(best.correct), -1).mean(1)
-            section[family]["trained_minus"] = paired_interval(best.correct, by_row, DIFFERENCES)
+            correct = average_rows(trained)["accuracy"]
+            section[family]["trained_minus"] = paired_interval(best.correct, correct, DIFFERENCES)
     return section
 
 
@@ -101,30 +104,13 @@ def _load_validation(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Ro
 
 
 def _sample(
-    experiment: "Experiment", model: PreTrainedModel, policy: Policy, rows: list[Row], completions: int, purpose: str
-) -> HeldOut:
+    experiment: "Experiment", model: PreTrainedModel, policy: Policy, completions: int, purpose: str
+) -> tuple[HeldOut, list[Sample]]:
+    """Completions of the experiment's held-out rows, and their grades."""
     sampling = replace(experiment.cfg.eval, greedy=False, completions=completions)
     if policy.temperature is not None:
         sampling = replace(sampling, temperature=policy.temperature)
-    prompt_ids, title = encode_prompts(experiment.tokenizer, rows), f"{policy.family}, {policy.name}"
-    cfg = replace(experiment.cfg, eval=sampling)
-    return sample_cached(experiment, cfg, prompt_ids, title, model, purpose, policy.processors)[0]
-
-
-def _grade(experiment: "Experiment", held_out: HeldOut, rows: list[Row]) -> np.ndarray:
-    """(rows,) the share of each row's completions that are correct."""
-    texts = experiment.tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
-    k = len(texts) // len(rows)
-    right = [experiment.task.grade(text, rows[i // k]).outcome == "correct" for i, text in enumerate(texts)]
-    return np.array(right, dtype=np.float64).reshape(len(rows), k).mean(1)
-
-
-def _summarise(held_out: HeldOut, correct: np.ndarray) -> dict[str, Any]:
-    tokens = np.array([len(ids) for ids in held_out.completion_ids], dtype=np.float64)
-    completions = len(tokens) // len(correct)
-    truncated = np.array(held_out.truncated, dtype=np.float64)
-    return {
-        "accuracy": share_interval(correct, completions),
-        "mean_tokens": mean_interval(tokens.reshape(len(correct), -1).mean(1)),
-        "truncation_rate": share_interval(truncated.reshape(len(correct), -1).mean(1), completions),
-    }
+    cfg, title = replace(experiment.cfg, eval=sampling), f"{policy.family}, {policy.name}"
+    prompt_ids = encode_prompts(experiment.tokenizer, experiment.task.eval)
+    held_out, _ = sample_cached(experiment, cfg, prompt_ids, title, model, purpose, policy.processors)
+    return held_out, make_samples(title, replace(experiment, cfg=cfg), held_out)
