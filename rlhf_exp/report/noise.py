@@ -19,10 +19,10 @@ from rlhf_exp.report.tables import percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS
 from rlhf_exp.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_interval, mean_interval
+from rlhf_exp.stats.intervals import standard_error
 from rlhf_exp.stats.planning import plan_comparison
 
 NUMBERS_OF_SEEDS, SPREADS = (1, 3, 5), (0.0, 0.02, 0.04)
-NORMAL = stats.norm.ppf((1 + CONFIDENCE) / 2)
 NOTE = (
     "A run's own interval covers rows and sampling; passes over the same rows share the choice of the rows, and so lie"
     " less far apart. A deviation of {n} passes is known to a factor only, its 95% interval by chi-square."
@@ -81,7 +81,8 @@ def tabulate_noise(runs: list[Run]) -> list[str]:
         lines += [f"  {name}, points: {value}" for name, value in _list_errors(passes)]
         if passes.by_sampling is not None:
             lines.append("  two settings differ in 80%, points, by seeds of each:")
-            lines += [f"    {row[0]}: {', '.join(row[1:])}" for row in [_plan(passes).head, *_plan(passes).rows]]
+            table = _plan(passes)
+            lines += [f"    {row[0]}: {', '.join(row[1:])}" for row in [table.head, *table.rows]]
     return lines
 
 
@@ -89,7 +90,7 @@ def measure_passes(group: list[Run]) -> Passes:
     """Of at least two passes of one model."""
     sections = [run.evaluation["baseline"] for run in group]
     accuracies = np.array([section["accuracy"]["value"] for section in sections])
-    widths = [(section["accuracy"]["high"] - section["accuracy"]["low"]) / 2 for section in sections]
+    errors = [standard_error(section["accuracy"]) for section in sections]
     df, deviation = len(group) - 1, accuracies.std(ddof=1)
     ends = (deviation * np.sqrt(df / stats.chi2.ppf((1 + sign * CONFIDENCE) / 2, df)) for sign in (1, -1))
     figures = align(group, CORRECT_BEFORE)
@@ -97,7 +98,7 @@ def measure_passes(group: list[Run]) -> Passes:
     by_sampling = float(np.sqrt(figures.var(0, ddof=1).mean() / figures.shape[1])) if same else None
     mean = crossed_interval(figures, SHARES) if same else mean_interval(accuracies)
     interval = as_interval(deviation, *ends)
-    return Passes(group, mean, interval, float(np.mean(widths) / NORMAL), by_sampling)
+    return Passes(group, mean, interval, float(np.mean(errors)), by_sampling)
 
 
 def _group(runs: list[Run]) -> dict[str, list[Run]]:
