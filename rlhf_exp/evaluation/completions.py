@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from peft import PeftModel
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -27,7 +28,7 @@ from rlhf_exp.rewards import score_completions
 
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
-    from rlhf_exp.tasks import Row
+    from rlhf_exp.tasks import Row as TaskRow
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,11 @@ def sample_held_out(
 def measure_kl(
     model: PreTrainedModel, start_model: PreTrainedModel, rows: list[Row], pad_id: int, sampling: Sampling
 ) -> list[CompletionKL]:
-    """KL(policy || start) of each row, in nats per completion (kl.py). If both are the same model, it has an adapter,
-    and the start model is what it is without it."""
+    """KL(policy || start) of each row, in nats per completion (kl.py). If both are the same model with an adapter, the
+    start model is what it is without the adapter."""
     policy = partial(completion_logits, model, pad_id=pad_id)
     start = partial(completion_logits, start_model, pad_id=pad_id)
-    if start_model is model:
+    if start_model is model and isinstance(model, PeftModel):
         start = without_adapter(model, start)
     with evaluating(model):
         return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
@@ -182,7 +183,7 @@ def _describe(which: str, decoding: str, experiment: "Experiment", held_out: Hel
 
 
 def _score(
-    experiment: "Experiment", rows: list["Row"], texts: list[str], completion_ids: list[list[int]], k: int
+    experiment: "Experiment", rows: list["TaskRow"], texts: list[str], completion_ids: list[list[int]], k: int
 ) -> list[dict[str, float]]:
     """The reward components of each completion, of groups as large as those of the trained model: the i-th
     `eval.completions` of all rows are scored together."""

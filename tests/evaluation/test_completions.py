@@ -1,5 +1,4 @@
 import json
-from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 
@@ -132,7 +131,7 @@ def test_kl_of_a_completion_is_the_exact_sum_over_its_tokens():
     found = measure_kl(model, start, rows, 0, Sampling(7))
     assert [one.kl for one in found] == pytest.approx(slow, rel=1e-4)
     assert [(one.sampled, one.outside) for one in found] == [(one.kl, 0.0) for one in found]
-    assert measure_kl(model, deepcopy(model), rows, 0, Sampling(7)) == [CompletionKL(0.0, 0.0, 0.0)] * 3
+    assert measure_kl(model, model, rows, 0, Sampling(7)) == [CompletionKL(0.0, 0.0, 0.0)] * 3
 
 
 @torch.no_grad()
