@@ -13,7 +13,8 @@ from rlhf_exp.tasks import Task, unpair
 from rlhf_exp.trainers import build_trainer
 
 SMALL = ["algo=kto", "device=cpu", "device.threads=1", "algo.args.per_device_train_batch_size=4"]
-ANSWERS = [" 8 * 7", " 8 * 7 - 3 = 53", " 3 + 8", " 7", " 7 - 3 - 8 = 1 no", " 8 - 7 + 3", " 3 * 7", " 53"]
+SEARCHES = ["8 * 7", "8 * 7 - 3 = 53", "3 + 8", "7", "7 - 3 - 8 = 1 no", "8 - 7 + 3", "3 * 7", "53"]
+ANSWERS = [f" <think> {text}" for text in SEARCHES]  # as the model begins: float32 rounds improbable answers most
 ROWS = [
     {"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 .", "completion": text, "label": i % 3 == 0}
     for i, text in enumerate(ANSWERS)
@@ -74,7 +75,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_paper(make, loss_type, preco
     trainer.model.zero_grad()
     loss = trainer.compute_loss(trainer.model, batch)
     loss.backward()
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
     found, wanted = (
         torch.cat([tensor.grad.flatten().double() for tensor in model.parameters()])
         for model in (trainer.model, policy)
