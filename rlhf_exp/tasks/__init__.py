@@ -87,7 +87,11 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     task = load(cfg, tokenizer)
     if cfg.eval.every is not None:
         validation = replace(cfg.eval, split="validation", rows=cfg.eval.every_rows)
-        task = replace(task, validation=load(replace(cfg, eval=validation), tokenizer).eval)
+        try:
+            task = replace(task, validation=load(replace(cfg, eval=validation), tokenizer).eval)
+        except ConfigError as error:
+            lines = (line.replace("eval.rows=", "eval.every_rows=") for line in error.problems)
+            raise ConfigError(lines) from None
     return replace(task, train=unpair(task.train)) if ALGORITHMS[cfg.algo.name].unpaired else task
 
 

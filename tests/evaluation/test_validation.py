@@ -10,6 +10,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.evaluation.validation import Validation
 from rlhf_exp.experiment import Experiment
@@ -35,6 +36,13 @@ def test_its_rows_are_neither_trained_on_nor_reported(experiment):
     task = experiment.task
     assert len(task.validation) == 16 and len(task.eval) == 8
     assert not {row["id"] for row in task.validation} & {row["id"] for row in [*task.train, *task.eval]}
+
+
+def test_more_rows_than_its_split_has_are_refused_under_the_name_of_their_own_key(tmp_path):
+    cfg = compose_config([*SMALL, "task.train_rows=8", "eval.every_rows=100000"])
+    with pytest.raises(ConfigError, match=r"^eval.every_rows=100000: .*allowed is 1 to 919") as refused:
+        load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
+    assert len(refused.value.problems) == 1
 
 
 def test_each_measurement_has_the_same_random_numbers_and_leaves_torchs_alone(experiment):
