@@ -9,7 +9,8 @@ the rounding of sums in another order. tests/trainers/test_trimmed.py checks thi
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ class TrimmedPasses:
         compute_aux_loss: bool = False,
         **others: Any,
     ) -> Figures:
-        """TRL's figures, from trimmed chunks of at most `batch_size` rows.
+        """TRL's figures, from trimmed chunks of at most `batch_size` rows; with flash attention from packed ones.
 
         From TRL's own pass instead if there are images, if `pad_to_multiple_of` asks for certain widths, or for the
         load-balancing loss of a mixture of experts, which is not a mean over chunks.
@@ -52,10 +53,18 @@ class TrimmedPasses:
             return self._score_chunk(
                 model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **wanted, **others
             )
-        return self._trim(
-            lambda *chunk: self._score_chunk(model, *chunk, **wanted),
-            input_ids, attention_mask, logits_to_keep, batch_size,
-        )  # fmt: skip
+
+        def score(*chunk: Any) -> Figures:
+            return self._score_chunk(model, *chunk, **wanted)
+
+        batch = input_ids, attention_mask, logits_to_keep
+        if self._packs_rows():
+            return score_packed(score, model, *batch, batch_size or len(input_ids))
+        return self._trim(score, *batch, batch_size)
+
+    def _packs_rows(self) -> bool:
+        """Whether attention keeps packed rows apart without work on their pairs, as flash attention does."""
+        return self.model.config._attn_implementation.startswith("flash_attention")
 
     def _score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
         """TRL's own pass; a subclass may add figures."""
@@ -86,7 +95,7 @@ def score_trimmed(
         What `score` does, (batch, width), 0 at padding. Without padding, and with one chunk, it is score(ids, mask,
         width), bit for bit.
     """
-    in_completion = mask.bool() & (torch.arange(mask.shape[1], device=mask.device) >= mask.shape[1] - width)
+    in_completion = _find_completions(mask, width)
     by_length = mask.sum(1).argsort(descending=True, stable=True)  # the most memory is needed first
     chunks = [rows.sort().values for rows in by_length.tensor_split(math.ceil(len(mask) / chunk_rows))]
     parts = []
@@ -97,6 +106,54 @@ def score_trimmed(
     order = torch.cat(chunks)
     places = in_completion[order, -width:]
     return tuple(_put_back(values, places, order) for values in zip(*parts, strict=True))
+
+
+def score_packed(
+    score: Callable[[torch.Tensor, torch.Tensor, int], Figures],
+    model: nn.Module,
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    width: int,
+    chunk_rows: int,
+) -> Figures:
+    """As `score_trimmed`, from the tokens of `chunk_rows` rows one after another in one row, which no padding is among.
+
+    Each row's positions begin at 0, which is how transformers' attention functions tell packed rows apart. `score` gets
+    (1, tokens) ids, and a mask that holds the completions' tokens alone: its figures of all others are not used.
+    """
+    in_completion = _find_completions(mask, width)
+    order = torch.arange(len(mask), device=mask.device)
+    parts = []
+    for rows in order.split(chunk_rows):
+        is_real = mask[rows].bool()
+        tokens, is_scored, positions = (
+            of_rows[is_real][None] for of_rows in (ids[rows], in_completion[rows], mask[rows].cumsum(1) - 1)
+        )
+        n = max(1, tokens.shape[1] - 1)
+        with _at_positions(model, positions):
+            figures = score(tokens, is_scored.to(mask), n)
+        parts.append([None if one is None else one[is_scored[:, -n:]] for one in figures])
+    places = in_completion[:, -width:]
+    return tuple(_put_back(values, places, order) for values in zip(*parts, strict=True))
+
+
+@contextmanager
+def _at_positions(model: nn.Module, positions: torch.Tensor) -> Iterator[None]:
+    """The model's passes take these positions, and no attention mask: transformers looks for packed rows only then."""
+
+    def replace_mask(_: nn.Module, args: tuple, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        return args, given | {"attention_mask": None, "position_ids": positions}
+
+    hook = model.register_forward_pre_hook(replace_mask, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _find_completions(mask: torch.Tensor, width: int) -> torch.Tensor:
+    """(batch, time), true at the completions' tokens, which are among the last `width` columns."""
+    return mask.bool() & (torch.arange(mask.shape[1], device=mask.device) >= mask.shape[1] - width)
 
 
 def _trim_rows(

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+from transformers.modeling_flash_attention_utils import _is_packed_sequence, prepare_fa_kwargs_from_position_ids
 from trl import GRPOTrainer, RLOOTrainer
 
 from rlhf_exp.config.compose import compose_config
@@ -14,7 +16,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer, trimmed
-from rlhf_exp.trainers.trimmed import score_trimmed
+from rlhf_exp.trainers.trimmed import TrimmedPasses, score_packed, score_trimmed
 
 LENGTHS = [(3, 6), (5, 1), (1, 4), (4, 0), (2, 3), (5, 9), (3, 2), (1, 1), (2, 9), (5, 4)]
 """Tokens of the prompt and of the completion of each row; one completion is masked, as `mask_truncated_completions`
@@ -32,6 +34,13 @@ METHOD = "_get_per_token_logps_and_entropies"
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(trimmed, "CHUNK_TOKENS", ROWS_IN_CHUNK * BUDGET)
+
+
+@pytest.fixture(params=["trimmed", "packed"])
+def either(request, monkeypatch):
+    """Rows in trimmed chunks, or packed as with flash attention: sdpa keeps packed rows apart by a mask."""
+    if request.param == "packed":
+        monkeypatch.setattr(TrimmedPasses, "_packs_rows", lambda trainer: True)
 
 
 def reward(completions, **columns):
@@ -105,6 +114,7 @@ def compare_gradients(found, wanted):
     assert (joined[0] - joined[1]).norm() < 1e-4 * joined[1].norm()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize(("algo", "model"), [("grpo", "tiny_gpt2"), ("grpo", "tiny_qwen3"), ("rloo", "tiny_gpt2")])
 def test_figures_and_gradients_of_policy_and_reference_are_those_of_trls_pass(make, algo, model):
     trainer = make(algo, model, "algo.args.beta=0.1")
@@ -129,6 +139,7 @@ def test_figures_and_gradients_of_policy_and_reference_are_those_of_trls_pass(ma
     compare_gradients(gradients[0][1], gradients[1][1])
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize(
     ("model", "overrides"),
     [
@@ -160,6 +171,7 @@ def test_a_loss_its_gradient_and_its_metrics_are_those_of_trls_pass(make, monkey
     assert found[0][2] == pytest.approx(found[1][2], rel=1e-4, abs=1e-5, nan_ok=True)
 
 
+@pytest.mark.usefixtures("either")
 def test_steps_with_accumulation_end_at_the_weights_of_trls_pass(make, monkeypatch):
     """Rollouts of the shipped model, scored by policy and reference, in minibatches and two passes over each; plain
     gradient descent, since Adam blows up the sign of a gradient that is nearly 0."""
@@ -183,6 +195,7 @@ def test_steps_with_accumulation_end_at_the_weights_of_trls_pass(make, monkeypat
         assert found == pytest.approx(wanted, rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("critic", ["shared", "separate"])
 def test_values_of_a_critic_are_those_of_the_unpadded_rows(make, critic):
     trainer = make("ppo", "tiny_gpt2", f"algo.critic={critic}")
@@ -235,6 +248,29 @@ def test_chunks_hold_rows_of_similar_length_and_no_column_of_padding(make):
     assert [len(chunk) for chunk in masks] == [2] * 5, "TRL's limit of rows in one pass holds too"
 
 
+def test_packed_rows_are_one_row_of_their_tokens_which_flash_attention_takes_apart(make, monkeypatch):
+    trainer = make("grpo", "tiny_qwen3", "algo.args.beta=0")
+    assert not trainer._packs_rows()
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.model.config, "_attn_implementation_internal", "flash_attention_2")
+        assert trainer._packs_rows()
+    ids, mask, width = join(make_batch(trainer.model.config.vocab_size))
+    seen = []
+    hook = lambda _, args, given: seen.append((given["attention_mask"], given["position_ids"]))  # noqa: E731
+    trainer.model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
+    monkeypatch.setattr(trainer, "_packs_rows", lambda: True)
+    for batch_size, rows in ((None, [LENGTHS]), (4, [LENGTHS[:4], LENGTHS[4:8], LENGTHS[8:]])):
+        seen.clear()
+        trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width, batch_size)
+        assert len(seen) == len(rows)
+        for (attention_mask, positions), chunk in zip(seen, rows, strict=True):
+            lengths = [p + c for p, c in chunk]
+            assert attention_mask is None and positions.shape == (1, sum(lengths))
+            assert _is_packed_sequence(positions, 1)
+            (starts, _), (longest, _) = prepare_fa_kwargs_from_position_ids(positions)
+            assert starts.diff().tolist() == lengths and longest == max(lengths)
+
+
 def test_rows_without_padding_that_fit_into_one_chunk_are_scored_as_they_are():
     ids, mask = torch.arange(12).view(3, 4), torch.ones(3, 4, dtype=torch.long)
     seen = []
@@ -248,9 +284,14 @@ def test_figures_come_back_to_their_places():
     batch = make_batch(50)
     ids, mask, width = join(batch)
     found, nothing = score_trimmed(lambda ids, mask, n: (ids[:, -n:].float(), None), ids, mask, width, 4)
-    assert torch.equal(found, (batch["completion_ids"] * batch["completion_mask"]).float()) and nothing is None
+    wanted = (batch["completion_ids"] * batch["completion_mask"]).float()
+    assert torch.equal(found, wanted) and nothing is None
+    for rows in (1, 4, 20):  # one of a row alone, which has no completion token
+        found, _ = score_packed(lambda ids, mask, n: (ids[:, -n:].float(), None), nn.Identity(), ids, mask, width, rows)
+        assert torch.equal(found, wanted)
 
 
+@pytest.mark.usefixtures("either")
 def test_a_batch_without_any_token_to_learn_from_has_a_gradient_of_0(make):
     trainer = make("grpo", "tiny_qwen3")
     batch = make_batch(trainer.model.config.vocab_size)
