@@ -60,9 +60,11 @@ class PolicyEvaluator:
 
     def measure_policies(self) -> None:
         """Measure trivial policies made of the start model's weights, which training has to beat."""
+        run_dir, task = self.experiment.folder.path, self.experiment.task
         self.policies = trivial.measure_policies(self.experiment, load_policy(self.experiment.model))
+        write_jsonl(run_dir / "policies.jsonl", trivial.list_rows(self.policies, task.eval))
         evaluation = {"baseline": self.baseline, "baselines": trivial.describe_policies(self.policies)}
-        write_json(self.experiment.folder.path / "evaluation.json", evaluation)
+        write_json(run_dir / "evaluation.json", evaluation)
 
     def measure_trained_model(self) -> None:
         """Measure the saved model, and how it differs from the start model."""

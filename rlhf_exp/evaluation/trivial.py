@@ -2,6 +2,7 @@
 
     chosen = measure_policies(experiment, start_model)      # the best policy of each family
     section = describe_policies(chosen)                     # `baselines` of evaluation.json
+    lines = list_rows(chosen, task.eval)                    # policies.jsonl
 
 Of each family the policy with the highest accuracy on validation rows is measured on the held-out rows. Every policy is
 tried alone, and with the words forbidden whose absence helps most.
@@ -87,6 +88,15 @@ def describe_policies(chosen: dict[str, Chosen], trained: list[Sample] | None = 
             correct = average_rows(trained)["accuracy"]
             section[family]["trained_minus"] = paired_interval(best.correct, correct, DIFFERENCES)
     return section
+
+
+def list_rows(chosen: dict[str, Chosen], rows: list[Row]) -> list[dict[str, Any]]:
+    """The lines of policies.jsonl: of each family's best policy the accuracy on each held-out row."""
+    ids = [row["id"] for row in rows]
+    return [
+        {"family": family, "policy": best.name, "id": ids, "accuracy": best.correct.tolist()}
+        for family, best in chosen.items()
+    ]
 
 
 def _list_own(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:

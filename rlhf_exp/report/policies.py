@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from rlhf_exp.report.columns import TOKENS, TRAINED, mean_over_seeds
+from rlhf_exp.report.columns import CORRECT, TOKENS, TRAINED, mean_over_seeds
 from rlhf_exp.report.page import Block, Heading, Table, Text
+from rlhf_exp.report.rows import align, of_policy, subtract
 from rlhf_exp.report.tables import Column, at, fill, number, percent, points
 from rlhf_exp.runs.load import Run
+from rlhf_exp.stats import DIFFERENCES, crossed_interval
 
 NOTE = (
     "Each of these policies has the weights of the start model and is sampled in another way: what training gains"
@@ -21,8 +23,7 @@ NOTE = (
 )
 COMPARED_NOTE = (
     "Each of these policies has the weights of the start model and is sampled in another way; of each family the one"
-    " that was best on validation rows. The last column is a mean over seeds, in percentage points: in the report of a"
-    " run it has an interval."
+    " that was best on validation rows. The last column is paired over the same rows, in percentage points."
 )
 COLUMNS = (
     Column("", at("title")),
@@ -89,8 +90,12 @@ def _find_best(families: dict[str, Any]) -> str:
 
 
 def _write_lead(group: Sequence[Run], family: str) -> str:
+    """Trained minus a policy; without an interval where a run lacks the figures of each row."""
     leads = [run.evaluation["baselines"].get(family, {}).get("trained_minus") for run in group]
-    return points(fmean(lead["value"] for lead in leads)) if all(leads) else "-"
+    if not all(leads):
+        return "-"
+    rows = align(list(group), subtract(CORRECT, of_policy(family)))
+    return points(fmean(lead["value"] for lead in leads) if rows is None else crossed_interval(rows, DIFFERENCES))
 
 
 def _freeze(evaluation: dict[str, Any]) -> str:

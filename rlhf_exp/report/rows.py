@@ -34,6 +34,16 @@ def of_pairs(which: str) -> Reader:
     return read
 
 
+def of_policy(family: str) -> Reader:
+    """Of each held-out row the accuracy of the best trivial policy of a family."""
+
+    def read(run: Run) -> ByRow:
+        found = [row for row in run.policies if row.get("family") == family]
+        return dict(zip(found[0]["id"], found[0]["accuracy"], strict=True)) if found else {}
+
+    return read
+
+
 def subtract(after: Reader, before: Reader) -> Reader:
     """The difference on each row that both have."""
 

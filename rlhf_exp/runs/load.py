@@ -34,6 +34,7 @@ class Run:
     validation: list[dict]  # validation.jsonl
     evaluation: dict
     samples: list[dict]
+    policies: list[dict]  # policies.jsonl
     preferences: list[dict]
     errors: dict
     facts: dict  # data.json
@@ -117,6 +118,7 @@ def load_run(path: Path) -> Run:
         validation=read_metrics(path / "validation.jsonl"),
         evaluation=_read_json(path / "evaluation.json"),
         samples=_read_lines(path / "samples.jsonl"),
+        policies=_read_lines(path / "policies.jsonl"),
         preferences=_read_lines(path / "preferences.jsonl"),
         errors=_read_json(path / "errors.json"),
         facts=_read_json(path / "data.json"),

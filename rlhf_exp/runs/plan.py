@@ -25,9 +25,9 @@ from rlhf_exp.runs.settings import MAY_CHANGE, Differing, list_differing, list_s
 
 # What a run leaves in its folder, and the part of it that depends only on the settings. checkpoints.py renames
 # incomplete checkpoints, among them all of older versions, which wrote no manifest.
-WRITTEN = ("run.json", "metrics.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl", "preferences.jsonl",
-           "errors.json", "data.json", "diagnosis.json", "error.log", "report.md", "report.html", "plots", "model",
-           "wandb_id", "tensorboard")  # fmt: skip
+WRITTEN = ("run.json", "metrics.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl", "policies.jsonl",
+           "preferences.jsonl", "errors.json", "data.json", "diagnosis.json", "error.log", "report.md", "report.html",
+           "plots", "model", "wandb_id", "tensorboard")  # fmt: skip
 DRAWN = ("start_model", "samples")
 SHOWN = 3  # settings in a message
 

@@ -81,6 +81,16 @@ def test_of_each_family_the_best_on_validation_rows_is_measured_on_the_held_out_
     assert combined == [found[FORBIDDEN]["policy"]] * 4 * better
 
 
+def test_the_figures_of_each_held_out_row_are_kept(measured):
+    lines = (measured.experiment.folder.path / "policies.jsonl").read_text().splitlines()
+    found = {row["family"]: row for row in map(json.loads, lines)}
+    assert list(found) == FAMILIES
+    for family, row in found.items():
+        assert row["policy"] == measured.policies[family].name
+        assert row["id"] == [held_out["id"] for held_out in measured.experiment.task.eval]
+        assert fmean(row["accuracy"]) == pytest.approx(measured.policies[family].figures["accuracy"]["value"])
+
+
 def test_the_trained_model_is_compared_on_the_same_rows(measured):
     figures, trained = read(measured)["baselines"][FORBIDDEN], read(measured)["trained"]
     ahead = trained["accuracy"]["value"] - figures["accuracy"]["value"]

@@ -7,7 +7,7 @@ from rlhf_exp.report.columns import list_columns
 from rlhf_exp.report.curves import list_curves
 from rlhf_exp.report.groups import group_runs
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.stats import SHARES, crossed_interval, mean_interval
+from rlhf_exp.stats import DIFFERENCES, SHARES, crossed_interval, mean_interval
 
 
 @pytest.fixture
@@ -249,6 +249,23 @@ def test_trivial_policies_that_all_settings_share_stand_beside_them_once(sweep, 
     assert rows[3][3] == f"{100 * lead:+.1f}"
     text = (tmp_path / "out" / "report.md").read_text()
     assert text.count("temperature: 0.5") == 1 and "The best policy: rule of signs." in text
+
+
+def test_the_lead_over_the_best_policy_has_an_interval_over_seeds_and_rows(sweep, tmp_path):
+    sides = []
+    for path in sweep:
+        add_policies(path)
+        samples = [json.loads(line) for line in (path / "samples.jsonl").read_text().splitlines()]
+        correct = {which: {s["id"]: float(s["outcome"] == "correct") for s in samples if s["which"] == which}
+                   for which in ("baseline", "trained")}  # fmt: skip
+        rows = {"family": "rule", "policy": "rule of signs", "id": list(correct["baseline"]),
+                "accuracy": list(correct["baseline"].values())}  # fmt: skip
+        (path / "policies.jsonl").write_text(json.dumps(rows) + "\n")
+        sides.append([correct["trained"][name] - correct["baseline"][name] for name in correct["baseline"]])
+    write_report(sweep, tmp_path / "out")
+    lead = crossed_interval(sides[:3], DIFFERENCES)
+    cells = [f"{100 * lead[side]:+.1f}" for side in ("value", "low", "high")]
+    assert table_rows(tmp_path / "out", "Trivial policies")[3][3] == f"{cells[0]} [{cells[1]}, {cells[2]}]"
 
 
 def test_settings_of_other_start_models_have_tables_of_their_own(sweep, tmp_path):
