@@ -113,11 +113,12 @@ REWARDS = (
 SECONDS = ("work.step_seconds", "seconds.train")
 """Run folders without `work` have only the seconds of the whole phase."""
 
+TRAINED_TOKENS = Column("trained tokens", _cost("work.trained_tokens"), number(",.0f"),
+                        "Trained tokens went forward and backward through the policy, prompt and completion, each epoch"
+                        " and each side of a pair again.")  # fmt: skip
 COST = (
     Column("updates", _cost("steps"), number(".0f"), "An update is an optimizer step."),
-    Column("trained tokens", _cost("work.trained_tokens"), number(",.0f"),
-           "Trained tokens went forward and backward through the policy, prompt and completion, each epoch and each"
-           " side of a pair again."),
+    TRAINED_TOKENS,
     Column("sampled tokens", _cost("completion_tokens"), number(",.0f"),
            "Sampled tokens are of completions drawn during training, without those that were drawn before it."),
     Column("training, s", _cost(*SECONDS), number(".0f")),

@@ -10,6 +10,7 @@ import os
 import textwrap
 from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 
 from rlhf_exp.report import columns, curves, plots
 from rlhf_exp.report.aggregates import describe_aggregates
@@ -67,6 +68,7 @@ def describe_runs(runs: list[Run], out: Path, named: str | None = None) -> list[
         for title, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
             if shown := list_columns(_flatten(measured), costs):
                 blocks += [Heading(title), _table(measured, shown), Text(join_notes(shown))]
+        blocks += [Callout("warning", "Unequal training.", text) for text in _find_short(measured)]
     blocks += describe_noise(runs)
     blocks += [Heading("Every run"), _runs_table(groups, names)]
     blocks.append(Text("In brackets: 95% intervals over the held-out rows."))
@@ -98,6 +100,7 @@ def tabulate_study(runs: list[Run]) -> str:
         if any(map(column.read, _flatten(measured)))
     ]
     told += [f"Collapsed seeds. {text}" for text in _collapsed(measured)]
+    told += [f"Unequal training. {text}" for text in _find_short(measured)]
     told += [NO_ROWS_NOTE] if any(lacks_rows(group, columns.SHORT) for group in measured.values()) else []
     return "\n".join(
         [*lines, *(line for text in told for line in textwrap.wrap(text, 100, break_on_hyphens=False)), *alone]
@@ -107,6 +110,21 @@ def tabulate_study(runs: list[Run]) -> str:
 def _collapsed(measured: Groups) -> list[str]:
     found = (describe_collapsed(measured, column) for column in ACCURACIES.values())
     return [text for text in found if text]
+
+
+def _find_short(measured: Groups) -> list[str]:
+    """A sentence on each setting whose runs had no steps left before they had trained on `train_tokens`."""
+    told = []
+    for label, group in measured.items():
+        found = [(run.config.get("train_tokens"), columns.TRAINED_TOKENS.read(run)) for run in group]
+        shares = [(tokens["value"] / wanted, wanted) for wanted, tokens in found if wanted and tokens]
+        if shares and min(shares)[0] < 1:
+            mean = fmean(share for share, _ in shares)
+            told.append(
+                f"{label} ended at max_steps before train_tokens={shares[0][1]:,}, with {mean:.0%} of them: more steps"
+                " make the methods comparable."
+            )
+    return told
 
 
 def _flatten(groups: Groups) -> list[Run]:

@@ -220,6 +220,21 @@ def test_the_terminal_has_the_main_figures_over_seeds(sweep):
     assert [line.split()[:2] for line in lines[1:3]] == [["grpo", "3"], ["dr_grpo", "3"]]
 
 
+def test_settings_that_ended_before_their_training_tokens_are_named(sweep, tmp_path):
+    for place, path in enumerate(sweep):
+        add_work(path, trained_tokens=800 + 100 * place)
+        config = json.loads((path / ".hydra" / "config.yaml").read_text())
+        (path / ".hydra" / "config.yaml").write_text(json.dumps(config | {"train_tokens": 1000}))
+    write_report(sweep, tmp_path / "out")
+    wanted = "grpo ended at max_steps before train_tokens=1,000, with 90% of them"
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert wanted in text and "dr_grpo ended" not in text
+    assert wanted in " ".join(study_table(sweep).split())
+    for path in sweep:
+        add_work(path, trained_tokens=1000)
+    assert "ended at max_steps" not in study_table(sweep)
+
+
 def add_policies(path, accuracy=0.4):
     """The best policies of two families, as evaluation.json has them."""
     evaluation = json.loads((path / "evaluation.json").read_text())
