@@ -2,11 +2,13 @@
 
     python bench/intervals.py                     # every table, in minutes
     python bench/intervals.py --repeats 200       # quicker, with a standard error of 1.5 points
+    python bench/intervals.py --rows 1398 --starts 4 --only tests    # one table, of runs as the default's
 
 A row has a difficulty that all models share, one of its own for each model, and a completion is correct by chance: 88%
-of the variance of an accuracy is sampling within rows, as for the shipped model. The start model is measured by one
-pass of 512 rows that all seeds and settings share. Truth is the difference of the probabilities over all rows, seeds
-and completions. `shared` is the correlation of the random numbers that two models draw with on the same row.
+of the variance of an accuracy is sampling within rows, as for the shipped model. The start model is measured by
+`--starts` passes of `--rows` rows that all seeds and settings share. Truth is the difference of the probabilities over
+all rows, seeds and completions. `shared` is the correlation of the random numbers that two models draw with on the same
+row.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from rlhf_exp.stats import (
     share_interval,
 )
 
-ROWS, START, TRAINED = 512, 0.22, 0.35
+START, TRAINED = 0.22, 0.35
 OF_ROW, OF_MODEL = 0.1, 0.1  # variances of a row's difficulty; that of chance is the rest to 1
 RESAMPLES = 500
 
@@ -35,7 +37,7 @@ def draw(
     rng: np.random.Generator,
     starts: int,
     means: np.ndarray,
-    rows: int = ROWS,
+    rows: int,
     shared: float = 0.0,
     completions: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -60,11 +62,11 @@ def bootstrap_both(gains: np.ndarray, row_weights: np.ndarray, seed_weights: np.
     return {"value": float(gains.mean()), "low": float(low), "high": float(high)}
 
 
-def over_seeds(rng: np.random.Generator, repeats: int) -> Iterator[str]:
+def over_seeds(rng: np.random.Generator, repeats: int, rows: int, starts: int) -> Iterator[str]:
     """Coverage of the mean gain over the start."""
     yield "Gain over the start, mean over seeds. Share of intervals that hold the truth, and their median width, points"
     yield f"{'seeds':>5} {'deviation':>9} {'shared':>6} {'crossed':>14} {'bootstrap':>14} {'t over seeds':>14}"
-    row_weights = rng.multinomial(ROWS, np.full(ROWS, 1 / ROWS), RESAMPLES) / ROWS
+    row_weights = rng.multinomial(rows, np.full(rows, 1 / rows), RESAMPLES) / rows
     for deviation in (0.0, 0.02):
         for shared in (0.0, 0.5):
             for seeds in (2, 3, 5, 10):
@@ -72,8 +74,8 @@ def over_seeds(rng: np.random.Generator, repeats: int) -> Iterator[str]:
                 found: list[tuple[Interval, ...]] = []
                 for _ in range(repeats):
                     means = TRAINED + deviation * rng.standard_normal(seeds)
-                    start, trained = draw(rng, 1, means, shared=shared)
-                    gains = trained - start
+                    start, trained = draw(rng, starts, means, rows, shared)
+                    gains = trained - start.mean(0)
                     crossed = crossed_interval(gains, DIFFERENCES)
                     both = bootstrap_both(gains, row_weights, seed_weights)
                     found.append((crossed, both, mean_interval(gains.mean(1))))
@@ -81,7 +83,7 @@ def over_seeds(rng: np.random.Generator, repeats: int) -> Iterator[str]:
                 yield f"{seeds:5} {100 * deviation:9.0f} {shared:6.1f} {cells}"
 
 
-def of_one_run(rng: np.random.Generator, repeats: int) -> Iterator[str]:
+def of_one_run(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:
     """Coverage of one run's accuracy and of its gain."""
     yield "One run. Share of intervals that hold the truth"
     yield f"{'':30} {'rows':>5} {'completions':>11} {'accuracy':>9} {'gain':>6} {'bootstrap':>9}"
@@ -109,7 +111,7 @@ def of_one_run(rng: np.random.Generator, repeats: int) -> Iterator[str]:
                 yield f"{name:30} {rows:5} {completions:11} {accuracy:9.3f} {gain:6.3f} {old:9.3f}"
 
 
-def tests(rng: np.random.Generator, repeats: int) -> Iterator[str]:
+def tests(rng: np.random.Generator, repeats: int, rows: int, starts: int) -> Iterator[str]:
     """Family-wise error and power, of seven settings with three seeds each."""
     yield "Seven settings of three seeds, deviation over seeds 2 points. Share of repetitions with"
     heads = f"{'a false finding':>15} {'10 from the best':>16} {'from a named one':>16} {'15 gained':>9}"
@@ -125,9 +127,9 @@ def tests(rng: np.random.Generator, repeats: int) -> Iterator[str]:
         false, power, power_named, gained = 0, [], [], []
         for _ in range(repeats):
             means = accuracies[:, None] + deviations[:, None] * rng.standard_normal((7, 3))
-            start, trained = draw(rng, 1, np.clip(means, 0.001, 0.999))
+            start, trained = draw(rng, starts, np.clip(means, 0.001, 0.999), rows)
             figures = {str(i): trained[i] for i in range(7)}
-            gains = {label: own - start for label, own in figures.items()}
+            gains = {label: own - start.mean(0) for label, own in figures.items()}
             truth = dict(zip(figures, accuracies, strict=True)) | {"start model": START}
             found = [
                 [(c.significant, round(truth[c.first] - truth[c.second], 6), c.second in figures) for c in contrasts]
@@ -141,7 +143,7 @@ def tests(rng: np.random.Generator, repeats: int) -> Iterator[str]:
         yield f"{name:34} {false / repeats:15.3f} {cells[0]:>16} {cells[1]:>16} {cells[2]:>9}"
 
 
-def spreads(rng: np.random.Generator, repeats: int) -> Iterator[str]:
+def spreads(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:
     """How often unequal spreads of three seeds are seen."""
     yield "One of seven settings, of three seeds each, spreads three times as far. Share of repetitions that see it"
     found: dict[str, Callable[[np.ndarray], float]] = {
@@ -183,10 +185,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=1000, help="of each line; the standard error is 0.7 points")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=512, help="held-out rows, but of one run's table")
+    parser.add_argument("--starts", type=int, default=1, help="passes of the start model")
+    tables = {table.__name__: table for table in (over_seeds, of_one_run, tests, spreads)}
+    parser.add_argument("--only", choices=tables)
     args = parser.parse_args()
-    repeats = {over_seeds: args.repeats, of_one_run: args.repeats, tests: args.repeats // 2, spreads: args.repeats}
-    for table, times in repeats.items():
-        for line in table(np.random.default_rng(args.seed), times):
+    for table in [tables[args.only]] if args.only else tables.values():
+        repeats = args.repeats // 2 if table is tests else args.repeats
+        for line in table(np.random.default_rng(args.seed), repeats, args.rows, args.starts):
             print(line, flush=True)
         print()
 

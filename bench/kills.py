@@ -128,7 +128,11 @@ def read_result(folder: Path) -> dict[str, object]:
         "weights": {k: v.numpy().tobytes() for k, v in load_file(folder / "model" / "model.safetensors").items()},
         "metrics": [{k: v for k, v in row.items() if k not in TIMES} for row in rows],
         "evaluation": (folder / "evaluation.json").read_text(),
-        "samples": (folder / "samples.jsonl").read_text(),
+        **{
+            name: (folder / name).read_text()
+            for name in ("samples.jsonl", "policies.jsonl", "validation.jsonl")
+            if (folder / name).exists()
+        },
         "status": record["status"],
         "counts": {name: record[name] for name in ("steps", "tokens", "prompt_tokens", "completion_tokens")},
         "work": {name: n for name, n in record["work"].items() if name != "step_seconds"},

@@ -53,7 +53,7 @@ class ComputeMeter(TrainerCallback):
         for attribute, name in (("ref_model", "reference_passes"), ("critic", "critic_passes")):
             network = getattr(trainer, attribute, None)
             if network is not None and _reads_tokens(network):
-                _hook(network, lambda kwargs, name=name: self._add(name, len(kwargs["input_ids"])))
+                _hook(network, lambda kwargs, name=name: self._add(name, _count_rows(kwargs)))
         trainer.callback_handler.callbacks.insert(0, self)
         trainer.meter = self
 
@@ -108,14 +108,21 @@ class ComputeMeter(TrainerCallback):
             self._add("decode_passes", len(ids))
             self._add("completions", len(ids) if cache.get_seq_length() == 0 else 0)
         elif torch.is_grad_enabled():
-            self._add("train_passes", len(ids))
+            self._add("train_passes", _count_rows(kwargs))
             self._add("trained_tokens", ids.numel() if mask is None else int(mask.sum()))
         else:
-            self._add("score_passes", len(ids))
+            self._add("score_passes", _count_rows(kwargs))
 
     def _add(self, name: str, n: int) -> None:
         if self._began is not None:
             self.counts[name] += n
+
+
+def _count_rows(kwargs: dict[str, Any]) -> int:
+    """The rows of a pass; packed ones (trainers/trimmed.py) each begin at position 0."""
+    positions = kwargs.get("position_ids")
+    is_packed = positions is not None and kwargs.get("attention_mask") is None
+    return int((positions == 0).sum()) if is_packed else len(kwargs["input_ids"])
 
 
 def _hook(network: torch.nn.Module, count: Any) -> None:

@@ -6,11 +6,11 @@ tabulate_study(runs)  ->  the table over seeds that the terminal shows
 A setting is the config without the seed (groups.py).
 """
 
+import math
 import os
 import textwrap
 from operator import itemgetter
 from pathlib import Path
-from statistics import fmean
 
 from rlhf_exp.report import columns, curves, plots
 from rlhf_exp.report.aggregates import describe_aggregates
@@ -119,10 +119,10 @@ def _find_short(measured: Groups) -> list[str]:
         found = [(run.config.get("train_tokens"), columns.TRAINED_TOKENS.read(run)) for run in group]
         shares = [(tokens["value"] / wanted, wanted) for wanted, tokens in found if wanted and tokens]
         if shares and min(shares)[0] < 1:
-            mean = fmean(share for share, _ in shares)
+            least = math.floor(100 * min(shares)[0])
             told.append(
-                f"{label} ended at max_steps before train_tokens={shares[0][1]:,}, with {mean:.0%} of them: more steps"
-                " make the methods comparable."
+                f"{label} ended at max_steps before train_tokens={shares[0][1]:,}, with {least}% of them at least: more"
+                " steps make the methods comparable."
             )
     return told
 

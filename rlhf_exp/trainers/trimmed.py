@@ -24,11 +24,18 @@ CHUNK_TOKENS = 1024
 every layer more often. Measured on a CPU by bench/padding.py: 1024 and 2048 take equally long at 96 tokens, and 1024
 takes 0.7 of the time and 0.6 of the memory at 1,024 tokens."""
 
+ON_ACCELERATOR = 16
+"""Times as many tokens in a chunk on a GPU, where a call costs more and a token less. Not measured."""
+
+PACKED = ("gpt2", "qwen2", "qwen3")
+"""Types of models whose layers all hand the positions to flash attention, which tells packed rows apart by them. Not
+all models do (GPT-J, and layers with a state of their own); tests/trainers/test_trimmed.py checks these."""
+
 
 class TrimmedPasses:
     """Comes before a TRL trainer among the bases.
 
-    All ranks have chunks of equally many rows, since they take part in each other's forward passes.
+    All ranks have equally many chunks, since they take part in each other's forward passes.
     """
 
     def _get_per_token_logps_and_entropies(
@@ -64,7 +71,8 @@ class TrimmedPasses:
 
     def _packs_rows(self) -> bool:
         """Whether attention keeps packed rows apart without work on their pairs, as flash attention does."""
-        return self.model.config._attn_implementation.startswith("flash_attention")
+        config = self.model.config
+        return config._attn_implementation.startswith("flash_attention") and config.model_type in PACKED
 
     def _score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
         """TRL's own pass; a subclass may add figures."""
@@ -73,7 +81,8 @@ class TrimmedPasses:
     def _trim(
         self, score: Callable[..., Figures], ids: torch.Tensor, mask: torch.Tensor, width: int, batch_size: int | None
     ) -> Figures:
-        rows = max(1, CHUNK_TOKENS // self.max_completion_length)
+        tokens = CHUNK_TOKENS * (1 if ids.device.type == "cpu" else ON_ACCELERATOR)
+        rows = max(1, tokens // self.max_completion_length)
         return score_trimmed(score, ids, mask, width, min(rows, batch_size or rows))
 
 
@@ -129,22 +138,22 @@ def score_packed(
         tokens, is_scored, positions = (
             of_rows[is_real][None] for of_rows in (ids[rows], in_completion[rows], mask[rows].cumsum(1) - 1)
         )
-        n = max(1, tokens.shape[1] - 1)
         with _at_positions(model, positions):
-            figures = score(tokens, is_scored.to(mask), n)
-        parts.append([None if one is None else one[is_scored[:, -n:]] for one in figures])
+            figures = score(tokens, is_scored.to(mask), max(1, tokens.shape[1] - 1))
+        parts.append([None if one is None else one[is_scored[:, 1:]] for one in figures])
     places = in_completion[:, -width:]
     return tuple(_put_back(values, places, order) for values in zip(*parts, strict=True))
 
 
 @contextmanager
 def _at_positions(model: nn.Module, positions: torch.Tensor) -> Iterator[None]:
-    """The model's passes take these positions, and no attention mask: transformers looks for packed rows only then."""
+    """The model's passes take these positions, and no attention mask: transformers looks for packed rows only then.
+    Other hooks see this too (callbacks/compute.py)."""
 
     def replace_mask(_: nn.Module, args: tuple, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         return args, given | {"attention_mask": None, "position_ids": positions}
 
-    hook = model.register_forward_pre_hook(replace_mask, with_kwargs=True)
+    hook = model.register_forward_pre_hook(replace_mask, with_kwargs=True, prepend=True)
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.checkpoints import WORK
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer
+from rlhf_exp.trainers.trimmed import TrimmedPasses
 
 SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.logging_steps=1", "algo.args.save_strategy=no"]
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
@@ -74,6 +75,16 @@ def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
         counts.append(without_time(meter.counts))
         assert meter.count_tokens()["tokens"] == read_metrics(tmp_path / name)[-1]["num_tokens"]
     assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
+
+
+@pytest.mark.parametrize("peft", ["none", "lora"])
+def test_rows_that_are_packed_count_as_rows(tmp_path, monkeypatch, peft):
+    counts = []
+    for packs in (False, True):
+        monkeypatch.setattr(TrimmedPasses, "_packs_rows", lambda trainer, packs=packs: packs)
+        meter, _ = train(tmp_path / str(packs), *GRPO, "algo.args.max_steps=1", f"peft={peft}")
+        counts.append(without_time(meter.counts))
+    assert counts[0] == counts[1]
 
 
 def test_accumulation_changes_no_count_and_a_second_epoch_trains_on_the_same_tokens_again(tmp_path):

@@ -226,7 +226,7 @@ def test_settings_that_ended_before_their_training_tokens_are_named(sweep, tmp_p
         config = json.loads((path / ".hydra" / "config.yaml").read_text())
         (path / ".hydra" / "config.yaml").write_text(json.dumps(config | {"train_tokens": 1000}))
     write_report(sweep, tmp_path / "out")
-    wanted = "grpo ended at max_steps before train_tokens=1,000, with 90% of them"
+    wanted = "grpo ended at max_steps before train_tokens=1,000, with 80% of them at least"
     text = (tmp_path / "out" / "report.md").read_text()
     assert wanted in text and "dr_grpo ended" not in text
     assert wanted in " ".join(study_table(sweep).split())

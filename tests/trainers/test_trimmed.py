@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from transformers.modeling_flash_attention_utils import _is_packed_sequence, prepare_fa_kwargs_from_position_ids
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from trl import GRPOTrainer, RLOOTrainer
 
 from rlhf_exp.config.compose import compose_config
@@ -271,6 +272,41 @@ def test_packed_rows_are_one_row_of_their_tokens_which_flash_attention_takes_apa
             assert starts.diff().tolist() == lengths and longest == max(lengths)
 
 
+@pytest.fixture
+def flash(monkeypatch):
+    """Stands in for flash attention, of which a CPU has none: rows are told apart by the positions alone."""
+
+    def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_ids=None, **given):
+        assert attention_mask is None and not dropout
+        row = (position_ids[0] == 0).cumsum(0)
+        allowed = (row[:, None] == row) & torch.ones(len(row), len(row)).tril().bool()
+        groups = query.shape[1] // key.shape[1]
+        key, value = (side.repeat_interleave(groups, 1) for side in (key, value))
+        found = nn.functional.scaled_dot_product_attention(query, key, value, allowed, scale=scaling)
+        return found.transpose(1, 2), None
+
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "flash_attention_2", attend)
+
+
+@pytest.mark.usefixtures("flash")
+@pytest.mark.parametrize("model", ["tiny", "tiny_gpt2", "tiny_qwen2", "tiny_qwen3"])
+def test_every_layer_of_the_models_that_are_packed_hands_the_positions_to_flash_attention(make, monkeypatch, model):
+    trainer = make("grpo", model, "algo.args.beta=0")
+    batch = join(make_batch(trainer.model.config.vocab_size))
+    with torch.no_grad():
+        wanted = GRPOTrainer._get_per_token_logps_and_entropies(trainer, trainer.model, *batch)[0]
+        monkeypatch.setattr(trainer.model.config, "_attn_implementation_internal", "flash_attention_2")
+        assert trainer._packs_rows()
+        assert_close(trainer._get_per_token_logps_and_entropies(trainer.model, *batch)[0], wanted)
+
+
+def test_a_model_whose_layers_were_not_checked_is_not_packed(make, monkeypatch):
+    trainer = make("grpo", "tiny_qwen3")
+    monkeypatch.setattr(trainer.model.config, "_attn_implementation_internal", "flash_attention_2")
+    monkeypatch.setattr(trainer.model.config, "model_type", "gptj")
+    assert not trainer._packs_rows()
+
+
 def test_rows_without_padding_that_fit_into_one_chunk_are_scored_as_they_are():
     ids, mask = torch.arange(12).view(3, 4), torch.ones(3, 4, dtype=torch.long)
     seen = []
@@ -286,9 +322,12 @@ def test_figures_come_back_to_their_places():
     found, nothing = score_trimmed(lambda ids, mask, n: (ids[:, -n:].float(), None), ids, mask, width, 4)
     wanted = (batch["completion_ids"] * batch["completion_mask"]).float()
     assert torch.equal(found, wanted) and nothing is None
-    for rows in (1, 4, 20):  # one of a row alone, which has no completion token
+    for rows in (1, 4, 20):
         found, _ = score_packed(lambda ids, mask, n: (ids[:, -n:].float(), None), nn.Identity(), ids, mask, width, rows)
         assert torch.equal(found, wanted)
+    alone = torch.tensor([[7, 0]]), torch.tensor([[1, 0]])  # a prompt of one token, whose completion is masked
+    found = score_packed(lambda ids, mask, n: (ids[:, 1:].float(),), nn.Identity(), *alone, 1, 1)
+    assert torch.equal(found[0], torch.zeros(1, 1))
 
 
 @pytest.mark.usefixtures("either")
