@@ -35,7 +35,7 @@ lint: $(INSTALLED) ## ruff: rules and formatting
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-bench: $(INSTALLED) ## every bench/*.py in turn; BENCH=bench/NAME.py for one
+bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it every one, in hours
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
 
 compare: study-compare ## sft, rejection sampling, dpo, kto, ppo, rloo, grpo and dr_grpo at equal training tokens, and one report
