@@ -1,4 +1,4 @@
-SAMPLED = "task.sampling.rows=512"
+SAMPLED = "task.sampling.rows=1024"
 
 
 def test_rejection_sampling_raises_held_out_accuracy_beyond_its_interval(learn):
@@ -7,14 +7,14 @@ def test_rejection_sampling_raises_held_out_accuracy_beyond_its_interval(learn):
 
 
 def test_dpo_raises_held_out_accuracy_and_ranks_held_out_pairs(learn):
-    evaluation = learn("dpo", "algo=dpo", "task=countdown", "algo.args.max_steps=60", SAMPLED)
+    evaluation = learn("dpo", "algo=dpo", "task=countdown", "algo.args.max_steps=120", SAMPLED)
     assert evaluation["paired"]["difference"]["value"] > 0.02
-    assert evaluation["trained"]["preference"]["accuracy"]["value"] > 0.5  # of 32 pairs
+    assert evaluation["trained"]["preference"]["accuracy"]["low"] > 0.55
 
 
 def test_kto_ranks_held_out_pairs(learn):
-    evaluation = learn("kto", "algo=kto", "task=countdown", "algo.args.max_steps=60", SAMPLED)
-    assert evaluation["trained"]["preference"]["accuracy"]["value"] > 0.5  # of 32 pairs
+    evaluation = learn("kto", "algo=kto", "task=countdown", "algo.args.max_steps=120", SAMPLED)
+    assert evaluation["trained"]["preference"]["accuracy"]["value"] > 0.55
     assert evaluation["paired"]["difference"]["value"] > -0.05  # it gains little, on some seeds nothing
 
 
