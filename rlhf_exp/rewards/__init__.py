@@ -56,8 +56,9 @@ def score_completions(
     return [{name: values[i] for name, values in scores.items()} for i in range(len(rows))]
 
 
-def grade_completions(task: "Task", completions: list[Any], columns: dict[str, Any]) -> list[Grade]:
-    """The task's grade of each completion. Only lists in `columns` belong to rows; TRL's `trainer_state` does not."""
+def grade_completions(task: "Task", prompts: list[Any], completions: list[Any], columns: dict[str, Any]) -> list[Grade]:
+    """The task's grade of each completion, by its row with the prompt. Only lists in `columns` belong to rows; TRL's
+    `trainer_state` does not."""
     names = [name for name, values in columns.items() if isinstance(values, list)]
-    rows = [{name: columns[name][i] for name in names} for i in range(len(completions))]
+    rows = [{"prompt": prompt} | {name: columns[name][i] for name in names} for i, prompt in enumerate(prompts)]
     return [task.grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]

@@ -44,7 +44,7 @@ def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
         ConfigError: a file that cannot be imported, no such function, or one with another signature.
     """
     key = f"reward.functions.{name}={where}"
-    function = _import(where, key)
+    function = import_function(where, key)
     _check_signature(function, [*ALWAYS, *(column for column in task.eval[0] if column != "prompt")], key)
     returned_well = False
 
@@ -70,7 +70,12 @@ def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
     return reward
 
 
-def _import(where: str, key: str) -> Callable[..., Any]:
+def import_function(where: str, key: str) -> Callable[..., Any]:
+    """The function that `where`, FILE.py:FUNCTION, names; `key` is what the user has typed.
+
+    Raises:
+        ConfigError: a file that cannot be imported, or no such function.
+    """
     file, _, name = where.rpartition(":")
     path = Path(file).expanduser()
     spec = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)

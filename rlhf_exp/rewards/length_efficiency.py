@@ -35,8 +35,10 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
             stacklevel=2,
         )
 
-    def length_efficiency(completions: list[Any], completion_ids: list[list[int]], **columns: Any) -> list[float]:
-        grades = grade_completions(task, completions, columns)
+    def length_efficiency(
+        prompts: list[Any], completions: list[Any], completion_ids: list[list[int]], **columns: Any
+    ) -> list[float]:
+        grades = grade_completions(task, prompts, completions, columns)
         shares = [min(1.0, most / max(len(ids), 1)) for ids in completion_ids]
         return [grade.score * (0.8 + 0.2 * share) for grade, share in zip(grades, shares, strict=True)]
 

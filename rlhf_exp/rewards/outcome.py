@@ -24,7 +24,7 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float]:
-        grades = grade_completions(task, completions, columns)
+        grades = grade_completions(task, prompts, completions, columns)
         if log_metric is not None:
             for kind in ("correct", "partial", "failed"):
                 log_metric(f"outcome/{kind}", sum(g.outcome == kind for g in grades) / len(grades))

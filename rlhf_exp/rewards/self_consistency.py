@@ -49,7 +49,7 @@ def check(cfg: "Config") -> list[str]:
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
     def self_consistency(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
-        grades = grade_completions(task, completions, columns)
+        grades = grade_completions(task, prompts, completions, columns)
         return agree([json.dumps(prompt) for prompt in prompts], [grade.extracted for grade in grades])
 
     return self_consistency

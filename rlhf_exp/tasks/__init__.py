@@ -10,7 +10,7 @@ A task is a folder here and a file in conf/task, both named as in `task=`:
     rows.py      load(cfg, tokenizer) -> Task
                  of a graded task also, to learn from its own samples:
                      draw_prompts(cfg, tokenizer, n) -> n rows to train on, as those of Task.eval
-                     grade_row(completion, row) -> Grade
+                     build_grader(keys) -> grade(completion, row) -> Grade
                  where words of its own can be forbidden or reweighted (task.baselines) also:
                      list_policies(cfg, tokenizer) -> list[Policy], those of a family together (models/policies.py)
                  where `Keys.draws_rows` also:
@@ -92,7 +92,20 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
         except ConfigError as error:
             lines = (line.replace("eval.rows=", "eval.every_rows=") for line in error.problems)
             raise ConfigError(lines) from None
+    if cfg.task.system_prompt is not None:
+        sides = {name: add_system_prompt(getattr(task, name), cfg.task.system_prompt) for name in
+                 ("train", "eval", "validation", "pairs", "demonstrations")}  # fmt: skip
+        task = replace(task, **sides)
     return replace(task, train=unpair(task.train)) if ALGORITHMS[cfg.algo.name].unpaired else task
+
+
+def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
+    """`n` different prompts of the train split, for sampling completions to learn from.
+
+    Raises:
+        ConfigError: there are fewer.
+    """
+    return add_system_prompt(find_rows(cfg.task).draw_prompts(cfg, tokenizer, n), cfg.task.system_prompt)
 
 
 def unpair(pairs: list[Row]) -> list[Row]:
@@ -123,6 +136,18 @@ def prompts_per_rollout(cfg: "Config") -> int:
     rounds = args.get("steps_per_generation") or args.get("gradient_accumulation_steps", 1)
     completions = args.get("generation_batch_size") or args["per_device_train_batch_size"] * rounds
     return completions // args.get("num_generations", 1)
+
+
+def add_system_prompt(rows: list[Row], system: str | None) -> list[Row]:
+    """The rows with the system's message before each prompt; before plain text the same text and an empty line.
+    Messages that begin with one of their own keep it."""
+
+    def add(prompt: Text) -> Text:
+        if isinstance(prompt, str):
+            return f"{system}\n\n{prompt}"
+        return prompt if prompt[0]["role"] == "system" else [{"role": "system", "content": system}, *prompt]
+
+    return rows if system is None else [row | {"prompt": add(row["prompt"])} for row in rows]
 
 
 def as_completion(text: str, chat: bool) -> str | list[dict[str, str]]:

@@ -33,10 +33,16 @@ class Taken(NamedTuple):
 
 
 def take_fitting(
-    tokenizer: PreTrainedTokenizerBase, rows: list[Row], n: int | None, limit: int, room: int = 0
+    tokenizer: PreTrainedTokenizerBase,
+    rows: list[Row],
+    n: int | None,
+    limit: int,
+    room: int = 0,
+    answers: tuple[str, ...] = ANSWERS,
 ) -> Taken:
-    """The first `n` rows (None: all) of at most `limit` tokens. Only as many as needed are tokenized."""
-    answers = [key for key in ANSWERS if rows and key in rows[0]]
+    """The first `n` rows (None: all) of at most `limit` tokens. Only as many as needed are tokenized, with those of
+    `answers` that rows have."""
+    answers = tuple(key for key in answers if rows and key in rows[0])
     taken, looked_at, shortest = [], 0, math.inf
     with tqdm(total=n or len(rows), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
         while looked_at < len(rows) and (n is None or len(taken) < n):

@@ -41,7 +41,8 @@ class Sorted(NamedTuple):
 
 def learns_from_samples(cfg: Config) -> bool:
     """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
-    return cfg.task.graded and (ALGORITHMS[cfg.algo.name].learns_from == PAIRS or cfg.task.samples is not None)
+    needs_pairs = ALGORITHMS[cfg.algo.name].learns_from == PAIRS and not cfg.task.gives_pairs
+    return cfg.task.graded and (needs_pairs or cfg.task.samples is not None)
 
 
 def learn_from(cfg: Config, task: Task, folder: Path) -> Task:

@@ -27,11 +27,16 @@ class TaskKeys:
     train_rows: int | None = within(ROWS)
     data_seed: int = within(SEED)
     prompt: Literal["auto", "plain", "chat"]
+    system_prompt: str | None
 
     provides = (PROMPTS,)
     """What algorithms can learn from."""
     graded = False
     """Whether its answers are right or wrong, by a grader."""
+    graded_by = ()
+    """The keys that would make them so, if they depend on any."""
+    gives_pairs = False
+    """Whether a graded task has preference pairs of its own, so that none are made from samples."""
     columns = ()
     """The columns of its rows that rewards can read, besides the prompt."""
     draws_rows = False
@@ -42,6 +47,11 @@ class TaskKeys:
     """Whether `path` may be a folder."""
     budget = (512, "the default where the task names none")
     """The default of max_tokens for models that write text, and the reason."""
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """The user's functions, FILE.py:FUNCTION, each by its key."""
+        return {}
 
     def find_problems(self, key: str) -> list[str]:
         """Values that do not fit together, one line each; `key` is the place of these keys, such as `task`."""

@@ -1,10 +1,12 @@
-"""Reads rows of a JSONL file or of a data set on the hub, each with its place; a problem is one line with that place.
+"""Reads rows of a file or of a data set on the hub, each with its place; a problem is one line with that place.
 
 for where, row in read_lines(Path("train.jsonl.gz")): ...           # "train.jsonl.gz, line 1", {...}
+for where, row in read_table(Path("train.csv")): ...        # also .csv.gz, .parquet and the above
 for part, where, row in read_hub("openai/gsm8k", name="main"): ...  # "train", "openai/gsm8k, train, row 1", {...}
 question, answer = read_texts(row, where, "question", "answer")
 """
 
+import csv
 import gzip
 import json
 import re
@@ -16,6 +18,10 @@ from typing import Any
 from rlhf_exp.errors import ConfigError
 
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can hold it, but UTF-8, and so every tokenizer, cannot
+
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".parquet")
+"""Of the files that `read_table` reads."""
 
 
 class Unavailable(ConfigError):
@@ -45,18 +51,73 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
             raise ConfigError([f"{path}: {cut}; fetch it again"]) from None
 
 
+def read_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a file with one of SUFFIXES as {column: value}, each with its place.
+
+    Raises:
+        ConfigError: another suffix, a broken file, or a row that is none.
+    """
+    suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
+    if suffix is None:
+        raise ConfigError([f"{path}: must end with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"])
+    if suffix == ".parquet":
+        rows = _read_parquet(path)
+    else:
+        rows = _read_csv(path) if suffix.startswith(".csv") else read_lines(path)
+    for where, row in rows:
+        if not isinstance(row, dict):
+            raise ConfigError([f'{where}: expected an object such as {{"question": "..."}}, got {str(row)[:40]}'])
+        yield where, row
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise ConfigError([f"{path}: not a parquet file ({str(error).splitlines()[0]})"]) from None
+    for number, row in enumerate(rows, 1):
+        yield f"{path}, row {number}", row
+
+
+def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
+    """By the columns of the first line; all values are texts."""
+    opened = gzip.open(path, "rt", encoding="utf-8-sig", newline="") if path.name.endswith(".gz") else None
+    with opened or path.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.reader(lines, strict=True)
+        try:
+            header = next(reader, None)
+            if not header or len(set(header)) < len(header) or not all(header):
+                raise ConfigError([f"{path}: its first line must name the columns, each once, got {header}"])
+            for fields in reader:
+                if not fields:
+                    continue
+                where = f"{path}, line {reader.line_num}"
+                if len(fields) != len(header):
+                    raise ConfigError([f"{where}: has {len(fields)} fields, and the first line {len(header)}"])
+                yield where, dict(zip(header, fields, strict=True))
+        except UnicodeDecodeError as error:
+            raise ConfigError([f"{path}: not UTF-8 ({error.reason})"]) from None
+        except csv.Error as error:
+            raise ConfigError([f"{path}, line {reader.line_num}: not CSV ({error})"]) from None
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise ConfigError([f"{path}: not a whole gzip file, broken or cut off; fetch it again"]) from None
+
+
 def read_hub(
     hub_id: str,
     name: str | None = None,
     data_dir: str | None = None,
     parts: tuple[str, ...] | None = None,
-    local: str = "FOLDER",
+    remedy: str = "task.source=generated, or task.source=file task.path=FOLDER",
 ) -> Iterator[tuple[str, str, Any]]:
     """Every row of `parts` (None: of all parts), each with its part and its place.
 
     Args:
         hub_id, name, data_dir: the data set, its configuration and its folder, as datasets.load_dataset takes them.
-        local: the name for a file to use instead, for the message.
+        remedy: what to use instead, for the message.
 
     Raises:
         Unavailable: the rows cannot be loaded; the message names the local options.
@@ -68,8 +129,8 @@ def read_hub(
         of_parts = {part: dataset[part] for part in parts or dataset}
     except Exception as error:  # the hub's errors have no common base class; each means that the rows are not available
         what = f"{data_dir} cannot" if data_dir else "cannot"
-        remedy = f"without a network use task.source=generated, or task.source=file task.path={local}"
-        raise Unavailable([f"task.hub_id={hub_id}: {what} be loaded ({type(error).__name__}); {remedy}"]) from None
+        instead = f"without a network use {remedy}"
+        raise Unavailable([f"task.hub_id={hub_id}: {what} be loaded ({type(error).__name__}); {instead}"]) from None
     place = f"{hub_id}, {data_dir}" if data_dir else hub_id
     for part, rows in of_parts.items():
         for number, row in enumerate(rows, 1):

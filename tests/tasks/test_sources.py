@@ -39,7 +39,11 @@ def test_rows_come_with_their_part_and_place(hub):
             " task.source=file task.path=FOLDER",
         ),
         (
-            {"parts": ("dev",), "data_dir": "sub", "local": "FILE.jsonl"},
+            {
+                "parts": ("dev",),
+                "data_dir": "sub",
+                "remedy": "task.source=generated, or task.source=file task.path=FILE.jsonl",
+            },
             "task.hub_id=org/set: sub cannot be loaded (KeyError); without a network use task.source=generated, or"
             " task.source=file task.path=FILE.jsonl",
         ),

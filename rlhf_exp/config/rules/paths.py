@@ -4,10 +4,12 @@ find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
 """
 
 import os
+import symtable
 from pathlib import Path
 
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
+from rlhf_exp.config.values import suggest
 
 
 def find_missing_files(cfg: Config) -> list[str]:
@@ -58,6 +60,26 @@ def _refuse_model(key: str, path: str) -> str | None:
     return None
 
 
+def refuse_function(key: str, where: str) -> list[str]:
+    """Why `where` is no FILE.py:FUNCTION that is there, by the symbols of the file: nothing of it is run."""
+    file, _, function = where.rpartition(":")
+    path = Path(file).expanduser()
+    if path.suffix != ".py" or not function.isidentifier():
+        return [f"{key}: must be FILE.py:FUNCTION"]
+    if not path.is_file():
+        return [f"{key}: no such file as {file}"]
+    source = path.read_bytes()
+    try:
+        symbols = symtable.symtable(source, str(path), "exec").get_symbols()
+    except (SyntaxError, ValueError) as error:  # which of them, for null bytes, depends on Python's version
+        line = getattr(error, "lineno", None)
+        return [f"{key}: is not Python, {getattr(error, 'msg', error)}{f' in line {line}' if line else ''}"]
+    names = [symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()]
+    if function in names or b"import *" in source:  # what a star brings, only running it can tell
+        return []
+    return [f"{key}: {path.name} has no {function}{suggest(function, names)}"]
+
+
 def _check_task(cfg: Config) -> list[str]:
     problems = []
     for key, task in cfg.task.list_sources():
@@ -67,6 +89,9 @@ def _check_task(cfg: Config) -> list[str]:
             problems.append(f"{key}.path={task.path}: no such file")
         elif not task.reads_folder and not Path(task.path).is_file():
             problems.append(f"{key}.path={task.path}: not a file; must be {task.file}")
+    problems += [
+        line for name, where in cfg.task.functions.items() for line in refuse_function(f"{name}={where}", where)
+    ]
     samples = getattr(cfg.task, "samples", None)
     if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
         problems.append(

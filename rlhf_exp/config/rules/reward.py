@@ -1,13 +1,12 @@
 """Checks that the task has what each reward reads, and that a user's own function is in its file."""
 
-import symtable
 from dataclasses import fields
-from pathlib import Path
 from types import ModuleType
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.rules.paths import refuse_function
 from rlhf_exp.config.schema import REWARDS, TASKS, Config
-from rlhf_exp.config.values import one_of, suggest
+from rlhf_exp.config.values import one_of
 from rlhf_exp.rewards.schema import is_readable
 from rlhf_exp.tasks.schema import TaskKeys
 
@@ -37,30 +36,16 @@ def check_reward(cfg: Config) -> list[str]:
 
 def _refuse_task(reward: ModuleType, task: TaskKeys) -> str:
     if "grade" in reward.NEEDS and not task.graded:
-        return f"task={task.name} has no right answers to grade; {BY_MODEL}"
+        checked = f"set {', or '.join(task.graded_by)}, or " if task.graded_by else ""
+        return f"task={task.name} has no right answers to grade; {checked}{BY_MODEL}"
     fitting = " or ".join(f"task={name}" for name, keys in TASKS.items() if is_readable(reward, keys))
     return f"not with task={task.name}, only with {fitting}; {'use reward=outcome' if task.graded else BY_MODEL}"
 
 
 def _check_function(cfg: Config, name: str, where: str) -> list[str]:
-    """Whether the file is there and binds the name, by its symbols: nothing of it is run."""
-    key, (file, _, function) = f"reward.functions.{name}={where}", where.rpartition(":")
-    path = Path(file).expanduser()
+    key = f"reward.functions.{name}={where}"
     if name in REWARDS:
         return [f"{key}: {name} is a reward of the package; take another name"]
     if name not in cfg.reward.weights:
         return [f"{key}: has no weight; add +reward.weights.{name}=1.0"]
-    if path.suffix != ".py" or not function.isidentifier():
-        return [f"{key}: must be FILE.py:FUNCTION"]
-    if not path.is_file():
-        return [f"{key}: no such file as {file}"]
-    source = path.read_bytes()
-    try:
-        symbols = symtable.symtable(source, str(path), "exec").get_symbols()
-    except (SyntaxError, ValueError) as error:  # which of them, for null bytes, depends on Python's version
-        line = getattr(error, "lineno", None)
-        return [f"{key}: is not Python, {getattr(error, 'msg', error)}{f' in line {line}' if line else ''}"]
-    names = [symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()]
-    if function in names or b"import *" in source:  # what a star brings, only running it can tell
-        return []
-    return [f"{key}: {path.name} has no {function}{suggest(function, names)}"]
+    return refuse_function(key, where)

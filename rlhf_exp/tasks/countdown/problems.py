@@ -42,6 +42,8 @@ COUNTED_FROM, MOST_LISTED = 1_000, 20_000
 """Held-out problems are counted first if more than this many are asked for, by listing at most this many sets of
 numbers."""
 
+INSTEAD = "task.source=generated, or task.source=file task.path=FILE.jsonl"
+
 RARE_HITS = 300
 """Draws in a row without a new problem after which the rest is taken from the list of all."""
 
@@ -133,7 +135,7 @@ def read_splits(task: Keys) -> dict[str, list[Problem]]:
     """The distinct problems of the file or the hub, by split."""
     distinct: dict[str, Problem] = {}
     of_hub = task.source == "hub"
-    rows = read_hub(task.hub_id, parts=("train",), local="FILE.jsonl") if of_hub else read_lines(Path(task.path))
+    rows = read_hub(task.hub_id, parts=("train",), remedy=INSTEAD) if of_hub else read_lines(Path(task.path))
     for *_, where, row in rows:
         problem = _check_row(row, where)
         distinct.setdefault(problem_id(*problem), problem)

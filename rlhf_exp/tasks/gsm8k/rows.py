@@ -18,6 +18,7 @@ demonstrations. Only as many rows as needed are tokenized, so the count covers o
 """
 
 import re
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -31,6 +32,7 @@ from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few, take_fitting, write_notes
 from rlhf_exp.tasks.gsm8k.files import DROPPED, Problem, read_splits
+from rlhf_exp.tasks.gsm8k.schema import Keys
 from rlhf_exp.tasks.sampled import learns_from_samples
 
 CHAT_PROMPT = (
@@ -72,6 +74,11 @@ def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> lis
     if problems := refuse_few(cfg, taken, "train", "task.sampling.rows", n):
         raise ConfigError(problems)
     return taken.rows
+
+
+def build_grader(task: Keys) -> Callable[[str, Row], Gsm8kGrade]:
+    """The same for all keys."""
+    return grade_row
 
 
 def grade_row(completion: str, row: Row) -> Gsm8kGrade:

@@ -1,0 +1,154 @@
+"""Checkers of task=file: is a completion the right answer of its row?
+
+    grade = build_checker(cfg.task)     # a ready checker, or the user's FILE.py:FUNCTION
+    grade("4", {"id": "7", "prompt": "What is 2 + 2?", "answer": "4"})      # Grade("correct", 1.0, "4")
+
+| checker | the answer column holds | what is read of a completion |
+|---|---|---|
+| exact | a text | all of it, without the white space around it |
+| numeric | a number | `#### 4`, a box or <answer>, else its last number (gsm8k.py) |
+| math | a number or an expression of LaTeX | what math-verify finds, compared by value |
+| choice | a letter, or its place from 0 on | `The answer is (B)`, a box, or a line that begins with a letter |
+| regex | a text | the group of the last match of `task.pattern` |
+
+The user's function takes (completion, row), the row with all its columns, and returns a bool, a number in [0, 1] (1 is
+correct, 0 is failed, the others are partial) or a Grade.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards import gsm8k
+from rlhf_exp.rewards.functions import RewardError, import_function
+from rlhf_exp.rewards.grade import Grade, keep_end
+
+if TYPE_CHECKING:
+    from rlhf_exp.tasks.file.schema import Keys
+
+Checker = Callable[[str, dict[str, Any]], Grade]
+PASSED = ("prompts", "completions", "completion_ids")
+"""What training has beside a row's columns."""
+
+SAID = re.compile(r"(?i:answer)\b[^A-Za-z0-9]*(?:(?i:is|:)[^A-Za-z0-9]*)?(?:\\boxed\{|\\text\{)*\(?([A-Z])\b")
+BOXED = re.compile(r"\\boxed\{\s*(?:\\text\{)?\(?([A-Z])\)?\}")
+BEGINS = re.compile(r"^\s*[*(\[]*([A-Z])(?:[)\].:,*]|\s*$)", re.MULTILINE)
+
+
+def build_checker(task: "Keys") -> Checker:
+    """The grader of the task.
+
+    Raises:
+        ConfigError: a file or function that cannot be used; math without math-verify.
+    """
+    if task.ready_checker is None:
+        return _guard(import_function(task.checker, f"task.checker={task.checker}"), f"task.checker={task.checker}")
+    if task.ready_checker == "math" and find_spec("math_verify") is None:
+        raise ConfigError(["task.checker=math: math-verify is not installed; pip install 'math-verify>=0.9,<0.10'"])
+    check = {
+        "exact": check_exact,
+        "numeric": check_numeric,
+        "math": check_math,
+        "choice": check_choice,
+        "regex": partial(check_regex, pattern=re.compile(task.pattern or "", re.DOTALL)),
+    }[task.ready_checker]
+    return lambda completion, row: check(keep_end(completion), row[task.answer_column])
+
+
+def find_answer_problem(task: "Keys", answer: Any) -> str | None:
+    """Why a ready checker cannot compare with this answer; None if it can."""
+    if task.ready_checker == "numeric":
+        try:
+            gsm8k.read_gold(str(answer))
+        except ValueError:
+            return "must hold a number"
+    if task.ready_checker == "choice" and _read_choice(answer) is None:
+        return "must hold a letter from A to Z, or its place from 0 on"
+    return None
+
+
+def check_exact(completion: str, answer: Any) -> Grade:
+    text = completion.strip()
+    return _compare(text == str(answer).strip(), text or None, wrong="failed")
+
+
+def check_numeric(completion: str, answer: Any) -> Grade:
+    grade = gsm8k.grade(completion, str(answer))
+    return _compare(grade.lenient, grade.extracted)
+
+
+def check_math(completion: str, answer: Any) -> Grade:
+    from math_verify import parse, verify
+
+    gold = parse(str(answer)) or parse(f"${answer}$")
+    found = parse(completion)
+    return _compare(bool(found) and verify(gold, found), str(found[-1]) if found else None)
+
+
+def check_choice(completion: str, answer: Any) -> Grade:
+    found = [match[1] for pattern in (BOXED, SAID) for match in list(pattern.finditer(completion))[-1:]]
+    found += [match[1] for match in list(BEGINS.finditer(completion))[-1:]]
+    return _compare(bool(found) and found[0] == _read_choice(answer), found[0] if found else None)
+
+
+def check_regex(completion: str, answer: Any, pattern: re.Pattern[str]) -> Grade:
+    matches = [match[match.lastindex or 0] for match in pattern.finditer(completion)]
+    found = matches[-1].strip() if matches else None
+    return _compare(found == str(answer).strip(), found)
+
+
+def _compare(right: bool, extracted: str | None, wrong: str = "partial") -> Grade:
+    if right:
+        return Grade("correct", 1.0, extracted)
+    return Grade("failed", 0.0, extracted) if extracted is None or wrong == "failed" else Grade(wrong, 0.1, extracted)
+
+
+def _read_choice(answer: Any) -> str | None:
+    text = str(answer).strip().strip("()")
+    if text.isascii() and text.isdigit() and int(text) < 26:
+        return chr(ord("A") + int(text))
+    return text if len(text) == 1 and "A" <= text <= "Z" else None
+
+
+def _guard(function: Callable[..., Any], key: str) -> Checker:
+    """The user's function with its result as a Grade. A problem in the first call, before training, is refused in one
+    line; later problems fail the run, whose folder is kept."""
+    returned_well = False
+
+    def grade(completion: str, row: dict[str, Any]) -> Grade:
+        nonlocal returned_well
+        shown = {name: value for name, value in row.items() if name not in PASSED}
+        try:
+            found = function(completion, shown)
+            result = _read_result(found)
+            if result is None:
+                problem = f"returned {show(found, 40)} ({type(found).__name__})"
+                problem += ", must be a bool, a number in [0, 1] or a Grade"
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as error:  # the file can raise anything; sys.exit() would end the run as if it had succeeded
+            result, problem = None, f"raised {type(error).__name__}: {show(str(error), 200)}"
+        if result is None:
+            line = f"{key}: {problem}, on row {row.get('id')} with completion {completion[:60]!r}"
+            raise RewardError(line) if returned_well else ConfigError([line])
+        returned_well = True
+        return result
+
+    return grade
+
+
+def _read_result(found: Any) -> Grade | None:
+    if isinstance(found, Grade):
+        return found
+    found = found.item() if hasattr(found, "item") else found
+    if not isinstance(found, Real) or not math.isfinite(found) or not 0 <= found <= 1:
+        return None
+    return Grade("correct" if found == 1 else "partial" if found else "failed", float(found), None)

@@ -1,0 +1,148 @@
+"""Your own rows, as each algorithm learns from them, with all their columns.
+
+A row as it is read, with prompt_template="Question: {question}", and as prompt, demonstration and pair:
+
+    {"question": "What is 2 + 2?", "answer": "4", "good": "It is 4.", "bad": "It is 5."}
+    {"id": "53b0c5e2a1f94d77", "prompt": "Question: What is 2 + 2?", "question": ..., "answer": "4", ...}
+    {"prompt": "Question: What is 2 + 2?", "completion": " It is 4."}                 # completion_column=good
+    {"id": ..., "subset": "all", "prompt": ..., "chosen": " It is 4.", "rejected": " It is 5."}
+
+Rows for which the model's context is too short are dropped and counted: prompts together with max_tokens, and whole
+demonstrations and pairs. Only as many rows as needed are tokenized, so the count covers only these.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards.checkers import build_checker, find_answer_problem
+from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
+from rlhf_exp.tasks.examples import Data, Example, Odd, count_words
+from rlhf_exp.tasks.file.files import Item, read_splits
+from rlhf_exp.tasks.file.schema import Keys
+from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides, refuse_few, take_fitting, write_notes
+from rlhf_exp.tasks.sampled import learns_from_samples
+
+
+def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
+    """Load the rows to train on and the held-out rows.
+
+    Raises:
+        ConfigError: rows or a checker that cannot be used, or nothing that the algorithm can learn from.
+    """
+    task, algo, (splits, facts) = cfg.task, ALGORITHMS[cfg.algo.name], _read(cfg, tokenizer)
+    grade, sampled, chat = build_grader(task), learns_from_samples(cfg), wants_chat(cfg, tokenizer)
+    learns_from = algo.learns_from
+    if learns_from == DEMONSTRATIONS and not sampled and task.completion_column is None:
+        needs = "needs task.completion_column, or task.samples=self for its own correct samples"
+        raise ConfigError([f"algo={cfg.algo.name}: {needs}"])
+    make, room = {
+        DEMONSTRATIONS: (lambda item: _demonstrate(item, task, chat), 0),
+        PAIRS: (lambda item: _pair(item, task, chat), 0),
+    }.get(learns_from, (_ask, cfg.max_tokens))
+    sides: dict[str, Taken] = {}
+    if not sampled:
+        sides["train"] = _take(tokenizer, splits["train"], task.train_rows, task.data_seed, make, room)
+    held_out, pairs, given = splits[cfg.eval.split], [], []
+    sides[cfg.eval.split] = _take(tokenizer, held_out, cfg.eval.limit, cfg.eval.seed, _ask, cfg.max_tokens)
+    check_sides(cfg, sides)
+    if learns_from == PAIRS and not sampled:
+        pairs = _take(tokenizer, held_out, cfg.eval.limit, cfg.eval.seed, make, 0).rows
+    if learns_from == DEMONSTRATIONS and not sampled:
+        given = _take(tokenizer, held_out, cfg.eval.limit, cfg.eval.seed, make, 0).rows
+    train, prompts = [] if sampled else sides["train"].rows, [] if algo.scores else sides[cfg.eval.split].rows
+    facts["over_long"] = {split: taken.over_long for split, taken in sides.items()}
+    facts["rows"] = {"train": len(train), cfg.eval.split: len(prompts)}
+    dropped = {"dropped": {"repeated": facts["duplicates"]}}
+    notes = write_notes("rows", sum(facts["read"].values()), dropped, facts["splits"], sides)
+    return Task("file", train, prompts, grade, pairs=pairs, demonstrations=given, notes=notes, facts=facts)
+
+
+def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> list[Row]:
+    """`n` different prompts of the train split, for sampling completions to learn from.
+
+    Raises:
+        ConfigError: there are fewer.
+    """
+    splits, _ = _read(cfg, tokenizer)
+    taken = _take(tokenizer, splits["train"], n, cfg.task.data_seed, _ask, cfg.max_tokens)
+    if problems := refuse_few(cfg, taken, "train", "task.sampling.rows", n):
+        raise ConfigError(problems)
+    return taken.rows
+
+
+def build_grader(task: Keys) -> Callable[[str, Row], Grade] | None:
+    """The checker; None if there are no right answers."""
+    return build_checker(task) if task.graded else None
+
+
+def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
+    """Every row with the answers that its columns have, whatever its length."""
+    task, chat, (splits, facts) = cfg.task, wants_chat(cfg, tokenizer), _read(cfg, tokenizer)
+    names = [name for name in (task.completion_column, task.chosen_column, task.rejected_column) if name]
+    names = names or [name for name in (task.answer_column,) if name]
+    examples = []
+    for split, items in splits.items():
+        for item in items:
+            answers = tuple(as_completion(str(item.columns[name]), chat) for name in names)
+            turns = 2 if isinstance(item.prompt, str) else len(item.prompt) + 1
+            examples.append(Example(split, split, turns, count_words(item.prompt), item.prompt, answers))
+    odd = [Odd("duplicates", "the row was read before", False, {"all": facts["duplicates"]})]
+    return Data(name_source(task), tuple(names), examples, facts["read"], odd)
+
+
+def _read(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str, list[Item]], dict[str, Any]]:
+    """The rows by split, with their prompts in the form of the model, after a look at each answer."""
+    task, chat = cfg.task, wants_chat(cfg, tokenizer)
+    splits, facts = read_splits(task)
+    for split, items in splits.items():
+        splits[split] = [item._replace(prompt=_format(item, chat)) for item in items]
+        for item in items if task.answer_column is not None else ():
+            if problem := find_answer_problem(task, item.columns[task.answer_column]):
+                found = str(item.columns[task.answer_column])[:40]
+                raise ConfigError([f'{item.where}: "{task.answer_column}" {problem} for the checker, got {found!r}'])
+    return splits, facts
+
+
+def _format(item: Item, chat: bool) -> Any:
+    prompt = item.prompt
+    if not chat and not isinstance(prompt, str):
+        raise ConfigError([f"{item.where}: holds messages, and prompts are plain text here; use task.prompt=chat"])
+    return [{"role": "user", "content": prompt}] if chat and isinstance(prompt, str) else prompt
+
+
+def _take(
+    tokenizer: PreTrainedTokenizerBase,
+    items: list[Item],
+    n: int | None,
+    seed: int,
+    make: Callable[[Item], Row],
+    room: int,
+) -> Taken:
+    """The first `n` rows (None: all) that fit the model's context, each prompt once if they are prompts, in an order
+    that the seed alone decides."""
+    items = sorted(items, key=lambda item: item.id)
+    Random(seed).shuffle(items)
+    if make is _ask:
+        items = list({str(item.prompt): item for item in reversed(items)}.values())[::-1]
+    rows, answers = [make(item) for item in items], () if make is _ask else ANSWERS
+    return take_fitting(tokenizer, rows, n, tokenizer.model_max_length, room, answers)
+
+
+def _ask(item: Item) -> Row:
+    return {"id": item.id, "prompt": item.prompt, **item.columns}
+
+
+def _demonstrate(item: Item, task: Keys, chat: bool) -> Row:
+    return {"prompt": item.prompt, "completion": as_completion(item.columns[task.completion_column], chat)}
+
+
+def _pair(item: Item, task: Keys, chat: bool) -> Row:
+    chosen, rejected = (as_completion(item.columns[name], chat) for name in (task.chosen_column, task.rejected_column))
+    return {"id": item.id, "subset": "all", "prompt": item.prompt, "chosen": chosen, "rejected": rejected}

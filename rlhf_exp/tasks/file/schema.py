@@ -1,0 +1,66 @@
+"""The keys of task=file: which columns make the prompt, the answer, demonstrations and pairs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.config.values import suggest
+from rlhf_exp.tasks.schema import GradedKeys
+
+READY = ("exact", "numeric", "math", "choice", "regex")
+"""Checkers of the package (rewards/checkers.py)."""
+
+
+@dataclass(frozen=True)
+class Keys(GradedKeys):
+    """Whether there are right answers, demonstrations or pairs depends on the columns that are named."""
+
+    name: Literal["file"]
+    source: Literal["file", "hub"]
+    hub_id: str | None
+    hub_config: str | None
+    prompt_template: str | None
+    answer_column: str | None
+    checker: str | None
+    pattern: str | None
+    completion_column: str | None
+    chosen_column: str | None
+    rejected_column: str | None
+    split_column: str | None
+
+    file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
+    reads_folder = True
+    graded_by = ("task.answer_column", "task.checker=FILE.py:FUNCTION")
+
+    def __post_init__(self) -> None:
+        graded = self.checker is not None or self.answer_column is not None
+        paired = self.chosen_column is not None
+        provides = [PROMPTS]
+        provides += [DEMONSTRATIONS] if graded or self.completion_column is not None else []
+        provides += [PAIRS] if graded or paired else []
+        for name, value in {"graded": graded, "gives_pairs": paired, "provides": tuple(provides)}.items():
+            object.__setattr__(self, name, value)  # the class says what such a task may have, an instance what it has
+
+    @property
+    def ready_checker(self) -> str | None:
+        """The name of the package's checker; None if there is none, or a function of the user's."""
+        return self.checker if self.checker in READY else "exact" if self.checker is None and self.graded else None
+
+    @property
+    def functions(self) -> dict[str, str]:
+        return {"task.checker": self.checker} if self.checker is not None and ":" in self.checker else {}
+
+    def find_problems(self, key: str) -> list[str]:
+        problems = super().find_problems(key)
+        if self.source == "hub" and self.hub_id is None:
+            problems.append(f"{key}.source=hub: needs {key}.hub_id, a data set such as openai/gsm8k")
+        if (self.chosen_column is None) != (self.rejected_column is None):
+            problems.append(f"{key}.chosen_column and {key}.rejected_column: must both be set, or neither")
+        if self.ready_checker and self.answer_column is None:
+            problems.append(f"{key}.checker={self.checker}: needs {key}.answer_column, the column with the answer")
+        if (self.ready_checker == "regex") != (self.pattern is not None):
+            problems.append(f"{key}.pattern: belongs to {key}.checker=regex, which needs one, such as 'Answer: (.*)'")
+        if self.checker is not None and self.checker not in READY and ":" not in self.checker:
+            allowed = f"must be one of {', '.join(READY)}, or FILE.py:FUNCTION"
+            problems.append(f"{key}.checker={self.checker}: {allowed}{suggest(self.checker, READY)}")
+        return problems

@@ -1,0 +1,107 @@
+"""The ready checkers of task=file, and the user's own."""
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards.checkers import build_checker, find_answer_problem
+from rlhf_exp.rewards.functions import RewardError
+
+
+@pytest.fixture
+def keys(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("")
+
+    def make(*overrides):
+        return compose_config(["task=file", f"task.path={tmp_path / 'rows.jsonl'}", *overrides]).task
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("checker", "answer", "completion", "outcome"),
+    [
+        ("exact", "Paris", " Paris \n", "correct"),
+        ("exact", "Paris", "It is Paris", "failed"),
+        ("exact", 4, "4", "correct"),
+        ("numeric", "72", "48 + 24 = 72 clips", "correct"),
+        ("numeric", 72, "#### 72", "correct"),
+        ("numeric", "1,000", "The answer is 1000.", "correct"),
+        ("numeric", "72", "71", "partial"),
+        ("numeric", "72", "none", "failed"),
+        ("math", r"\frac{1}{2}", r"So it is $\boxed{0.5}$.", "correct"),
+        ("math", "3", r"So it is $\boxed{4}$.", "partial"),
+        ("math", "3", "no idea", "failed"),
+        ("choice", "B", "The answer is (B).", "correct"),
+        ("choice", "B", r"\boxed{B}", "correct"),
+        ("choice", "(B)", "B", "correct"),
+        ("choice", 1, "B) because A is wrong", "correct"),
+        ("choice", "B", "I think A dog\nAnswer: C", "partial"),
+        ("choice", "A", "A dog is an animal", "failed"),
+        ("choice", "B", "the answer is not here", "failed"),
+    ],
+)
+def test_ready_checkers(keys, checker, answer, completion, outcome):
+    grade = build_checker(keys("task.answer_column=gold", f"task.checker={checker}"))(completion, {"gold": answer})
+    assert grade.outcome == outcome
+    assert grade.score == {"correct": 1.0, "partial": 0.1, "failed": 0.0}[outcome]
+
+
+def test_regex_takes_the_group_of_its_last_match(keys):
+    check = build_checker(keys("task.answer_column=gold", "task.checker=regex", "task.pattern='A: (\\w+)'"))
+    assert [check(text, {"gold": "cat"}).outcome for text in ("A: dog A: cat", "A: cat A: dog", "cat")] == [
+        "correct", "partial", "failed"
+    ]  # fmt: skip
+
+
+def test_an_answer_column_alone_means_exact(keys):
+    assert build_checker(keys("task.answer_column=gold"))("4", {"gold": "4"}).outcome == "correct"
+
+
+@pytest.mark.parametrize(
+    ("checker", "answer", "fits"),
+    [("numeric", "four", False), ("numeric", "4", True), ("choice", "AB", False), ("choice", 25, True),
+     ("choice", 26, False), ("exact", "anything", True)],
+)  # fmt: skip
+def test_an_answer_that_a_checker_cannot_compare_is_found(keys, checker, answer, fits):
+    task = keys("task.answer_column=gold", f"task.checker={checker}")
+    assert (find_answer_problem(task, answer) is None) == fits
+
+
+OWN = """
+from rlhf_exp.rewards.grade import Grade
+RESULTS = {"bool": True, "half": 0.5, "zero": 0, "text": "yes", "much": 2, "nan": float("nan"), "none": None,
+           "grade": Grade("partial", 0.3, "x")}
+def grade(completion, row):
+    assert set(row) == {"id", "prompt", "gold"}, sorted(row)
+    return RESULTS[completion]
+"""
+ROW = {"id": "7", "prompt": "?", "gold": "4", "completion_ids": [1, 2]}
+
+
+@pytest.fixture
+def own(keys, tmp_path):
+    (tmp_path / "check.py").write_text(OWN)
+    return build_checker(keys(f"task.checker={tmp_path / 'check.py'}:grade"))
+
+
+def test_the_users_checker_returns_a_bool_a_number_or_a_grade(own):
+    found = [own(name, ROW) for name in ("bool", "half", "zero", "grade")]
+    assert [(grade.outcome, grade.score) for grade in found] == [
+        ("correct", 1.0), ("partial", 0.5), ("failed", 0.0), ("partial", 0.3)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [("text", "returned yes (str)"), ("much", "returned 2 (int)"), ("nan", "returned nan (float)"),
+     ("none", "returned null (NoneType)"), ("absent", "raised KeyError: 'absent'")],
+)  # fmt: skip
+def test_a_bad_result_is_one_line_with_the_row(own, result, problem):
+    with pytest.raises(ConfigError) as refused:
+        own(result, ROW)
+    (line,) = refused.value.problems
+    assert problem in line and f"on row 7 with completion '{result}'" in line and line.startswith("task.checker=")
+    own("bool", ROW)
+    with pytest.raises(RewardError, match="on row 7"):
+        own(result, ROW)

@@ -1,0 +1,181 @@
+"""task=file: rows with any columns, from every kind of file, for every kind of algorithm."""
+
+import csv
+import gzip
+import json
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.tasks import draw_prompts, find_rows, load_task
+from rlhf_exp.tasks.examples import read_examples
+from rlhf_exp.tasks.sampled import learns_from_samples
+
+ROWS = [
+    {"question": f"What is {n} plus 1?", "answer": str(n + 1), "good": f"It is {n + 1}.", "bad": "No idea.",
+     "split": "test" if n % 5 == 0 else "train"}
+    for n in range(60)
+]  # fmt: skip
+TEMPLATE = "task.prompt_template='Question: {question}'"
+SMALL = ["task=file", "model=tiny_qwen3", "max_tokens=8", "device=cpu", "eval.rows=null"]
+
+
+def write(path, rows=ROWS):
+    name = path.name
+    if name.endswith(".parquet"):
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        return path
+    with gzip.open(path, "wt", newline="") if name.endswith(".gz") else path.open("w", newline="") as file:
+        if ".csv" in name:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        else:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(path, *overrides, chat_template=None):
+        cfg = compose_config([*SMALL, f"task.path={path}", *overrides])
+        tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
+        tokenizer.chat_template = chat_template
+        return load_task(cfg, tokenizer)
+
+    return load
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "csv", "csv.gz", "parquet"])
+def test_every_kind_of_file_gives_the_same_rows(load, tmp_path, suffix):
+    path = write(tmp_path / f"rows.{suffix}")
+    task = load(path, TEMPLATE, "task.answer_column=answer", "task.checker=numeric")
+    row = task.train[0]
+    assert set(row) == {"id", "prompt", *ROWS[0]} and row["prompt"] == f"Question: {row['question']}"
+    assert len(task.train) + len(task.eval) <= 60 and task.eval
+    assert not {row["prompt"] for row in task.train} & {row["prompt"] for row in task.eval}
+    same = load(write(tmp_path / "same.jsonl"), TEMPLATE, "task.answer_column=answer", "task.checker=numeric")
+    assert same.train == task.train and same.eval == task.eval
+    assert task.grade("so 3", {"answer": "3"}).outcome == "correct"
+
+
+def test_splits_by_column_by_file_and_by_hash_are_disjoint(load, tmp_path):
+    by_column = load(write(tmp_path / "rows.jsonl"), TEMPLATE, "task.split_column=split", "reward=brevity")
+    assert {row["split"] for row in by_column.eval} == {"test"} and len(by_column.eval) == 12
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for split in ("train", "test"):
+        write(folder / f"{split}.jsonl", [row for row in ROWS if row["split"] == split])
+    by_file = load(folder, TEMPLATE, "reward=brevity")
+    assert by_file.train == by_column.train and by_file.eval == by_column.eval
+    validation = load(folder, TEMPLATE, "reward=brevity", "eval.split=validation")
+    assert {row["split"] for row in validation.eval} == {"train"}
+    assert not {row["id"] for row in validation.eval} & {row["id"] for row in validation.train}
+    write(folder / "validation.jsonl", [{**ROWS[0], "question": "Why?", "split": "validation"}])
+    given = load(folder, TEMPLATE, "reward=brevity", "eval.split=validation")
+    assert [row["question"] for row in given.eval] == ["Why?"] and len(given.train) == 48
+
+
+def test_demonstrations_and_pairs_come_from_named_columns(load, tmp_path):
+    path = write(tmp_path / "rows.jsonl")
+    sft = load(path, TEMPLATE, "algo=sft", "task.completion_column=good", "reward=none")
+    assert sft.train[0].keys() == {"prompt", "completion"} and sft.train[0]["completion"].startswith(" It is")
+    assert sft.demonstrations and sft.demonstrations[0].keys() == {"prompt", "completion"}
+    pairs = ["task.chosen_column=good", "task.rejected_column=bad"]
+    dpo = load(path, TEMPLATE, "algo=dpo", *pairs, "reward=none")
+    assert dpo.train[0].keys() == {"id", "subset", "prompt", "chosen", "rejected"}
+    assert dpo.pairs and not {pair["id"] for pair in dpo.pairs} & {pair["id"] for pair in dpo.train}
+    kto = load(path, TEMPLATE, "algo=kto", *pairs, "reward=none")
+    assert len(kto.train) == 2 * len(dpo.train) and {row["label"] for row in kto.train} == {True, False}
+    scorer = load(path, TEMPLATE, "algo=reward_model", *pairs, "reward=none")
+    assert scorer.pairs == dpo.pairs and scorer.eval == []
+    with_answers = compose_config([*SMALL, f"task.path={path}", TEMPLATE, "algo=dpo", "task.answer_column=answer"])
+    assert learns_from_samples(with_answers)
+
+
+def test_prompts_to_sample_from_and_the_grader_are_those_of_the_task(tmp_path):
+    path = write(tmp_path / "rows.jsonl")
+    cfg = compose_config([*SMALL, f"task.path={path}", TEMPLATE, "task.answer_column=answer", "algo=dpo"])
+    tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
+    rows = draw_prompts(cfg, tokenizer, 5)
+    assert len(rows) == 5 and {row["prompt"] for row in rows} <= {f"Question: {row['question']}" for row in ROWS}
+    assert find_rows(cfg.task).build_grader(cfg.task)("8", {"answer": "8"}).outcome == "correct"
+    with pytest.raises(ConfigError, match="task.sampling.rows=1000: .* has 4. rows in its train split"):
+        draw_prompts(cfg, tokenizer, 1000)
+
+
+def test_repeated_rows_count_once_and_messages_are_prompts_of_chat_models(load, tmp_path):
+    rows = [{"prompt": [{"role": "user", "content": row["question"]}], "answer": row["answer"]} for row in ROWS]
+    path = write(tmp_path / "rows.jsonl", [*rows, *rows[:3]])
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    task = load(path, "task.answer_column=answer", "task.system_prompt='Be brief.'", chat_template=template)
+    assert task.facts["duplicates"] == 3
+    assert task.train[0]["prompt"][0] == {"role": "system", "content": "Be brief."}
+    assert task.eval[0]["prompt"][1]["role"] == "user"
+
+
+def test_every_row_can_be_described(tmp_path):
+    path = write(tmp_path / "rows.jsonl")
+    answers = ["task.answer_column=answer", "task.chosen_column=good", "task.rejected_column=bad"]
+    cfg = compose_config([*SMALL, f"task.path={path}", TEMPLATE, *answers])
+    data = read_examples(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
+    assert len(data.examples) == 60 and data.answers == ("good", "bad") and data.read == {"all": 60}
+    assert data.examples[0].prompt_words == 5 and data.examples[0].answers[1] == " No idea."
+
+
+def test_a_system_prompt_stands_before_the_prompts_of_a_shipped_task(tmp_path):
+    cfg = compose_config(["task=gsm8k", "task.source=generated", "model=tiny_qwen3", "task.prompt=plain", "eval.rows=4",
+                          "task.train_rows=4", "task.system_prompt='Be brief.'"])  # fmt: skip
+    task = load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
+    assert all(row["prompt"].startswith("Be brief.\n\nQuestion: ") for row in [*task.train, *task.eval])
+
+
+@pytest.mark.parametrize(
+    ("rows", "overrides", "line"),
+    [
+        (ROWS, ["task.prompt_template='{qestion}'"], "no column qestion in .*; did you mean question?"),
+        (ROWS, [TEMPLATE, "task.answer_column=anser"], "task.answer_column=anser: there is no column anser in"),
+        (ROWS, ["task.prompt_template='{question'"], "task.prompt_template='{question': expected '}'"),
+        (ROWS, ["task.prompt_template=Why"], "names no column"),
+        (ROWS, [], "task.prompt_template: null, and there is no column prompt"),
+        ([*ROWS, {**ROWS[0], "split": "train"}], [TEMPLATE, "task.split_column=split"],
+         "1 rows have a prompt of another split, the first are .*line 61 .train. and .*line 1 .test."),
+        ([{**ROWS[0], "split": "dev"}], [TEMPLATE, "task.split_column=split"], "line 1: \"split\" is 'dev'; must be"),
+        ([*ROWS, {"question": "Why?"}], [TEMPLATE, "task.answer_column=answer"], "line 61: holds no answer, the"),
+        ([*ROWS, {"answer": "4"}], [TEMPLATE], "line 61: holds no question, a column of task.prompt_template"),
+        ([*ROWS, {**ROWS[0], "question": "Why?", "answer": "so"}],
+         [TEMPLATE, "task.answer_column=answer", "task.checker=numeric"], "line 61: \"answer\" must hold a number"),
+        ([{**row, "completions": 1} for row in ROWS], [TEMPLATE], "column completions has a name that TRL passes"),
+        ([{**row, "id": 1} for row in ROWS], [TEMPLATE], "has the id 1 of"),
+    ],
+)  # fmt: skip
+def test_bad_rows_are_refused_in_one_line_with_their_place(load, tmp_path, rows, overrides, line):
+    path = write(tmp_path / "rows.jsonl", rows)
+    reward = [] if any("answer_column" in override for override in overrides) else ["reward=brevity"]
+    with pytest.raises(ConfigError, match=line) as refused:
+        load(path, *overrides, *reward)
+    assert len(refused.value.problems) == 1 and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["task.answer_column=answer", "task.checker=numerc"], "did you mean numeric?"),
+        (["task.checker=nowhere.py:grade"], "task.checker=nowhere.py:grade: no such file"),
+        (["task.checker=numeric"], "task.checker=numeric: needs task.answer_column"),
+        (["task.answer_column=answer", "task.checker=regex"], "which needs one, such as"),
+        (["task.chosen_column=good"], "task.chosen_column and task.rejected_column: must both be set"),
+        (["task.source=hub"], "task.source=hub: needs task.hub_id"),
+        (["algo=dpo", "reward=none"], "algo=dpo: "),
+        ([], "has no right answers to grade; set task.answer_column, or task.checker=FILE.py:FUNCTION, or use reward"),
+    ],
+)
+def test_keys_that_do_not_fit_are_refused(tmp_path, overrides, line):
+    with pytest.raises(ConfigError) as refused:
+        compose_config([*SMALL, f"task.path={write(tmp_path / 'rows.jsonl')}", TEMPLATE, *overrides])
+    assert any(line in problem for problem in refused.value.problems), refused.value.problems
