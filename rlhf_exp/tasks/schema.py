@@ -11,7 +11,7 @@ the task's name. Imports no ML library.
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, within
@@ -31,6 +31,8 @@ class TaskKeys:
 
     provides = (PROMPTS,)
     """What algorithms can learn from."""
+    provided_by: ClassVar[dict[str, str]] = {}
+    """The keys that would provide more."""
     graded = False
     """Whether its answers are right or wrong, by a grader."""
     graded_by = ()

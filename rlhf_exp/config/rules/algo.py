@@ -14,10 +14,11 @@ def check_algo(cfg: Config) -> list[str]:
     row, gives = ALGORITHMS[algo], cfg.task.provides
     need = row.learns_from
     if row.trains and need not in gives:
-        tasks = [name for name, keys in TASKS.items() if need in keys.provides]
+        tasks = [name for name, keys in TASKS.items() if need in keys.provides and name != task]
         fitting = [name for name, other in ALGORITHMS.items() if other.learns_from in gives]
+        remedy = f" until you set {cfg.task.provided_by[need]}" if need in cfg.task.provided_by else ""
         problems.append(
-            f"algo={algo}: needs {need}, and task={task} has none; tasks with {need.split()[-1]}:"
+            f"algo={algo}: needs {need}, and task={task} has none{remedy}; tasks with {need.split()[-1]}:"
             f" {', '.join(tasks) or 'none yet'}; algorithms for task={task}: {', '.join(fitting)}"
         )
     chosen = cfg.algo.args.get("loss_type", [])  # left out: TRL's default

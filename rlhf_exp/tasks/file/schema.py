@@ -1,7 +1,7 @@
 """The keys of task=file: which columns make the prompt, the answer, demonstrations and pairs."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config.values import suggest
@@ -30,6 +30,10 @@ class Keys(GradedKeys):
 
     file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
     reads_folder = True
+    provided_by: ClassVar[dict[str, str]] = {
+        DEMONSTRATIONS: "task.completion_column (or a checker, with task.samples=self)",
+        PAIRS: "task.chosen_column and task.rejected_column (or a checker, to make them of samples)",
+    }
     graded_by = ("task.answer_column", "task.checker=FILE.py:FUNCTION")
 
     def __post_init__(self) -> None:

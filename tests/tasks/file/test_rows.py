@@ -171,7 +171,7 @@ def test_bad_rows_are_refused_in_one_line_with_their_place(load, tmp_path, rows,
         (["task.answer_column=answer", "task.checker=regex"], "which needs one, such as"),
         (["task.chosen_column=good"], "task.chosen_column and task.rejected_column: must both be set"),
         (["task.source=hub"], "task.source=hub: needs task.hub_id"),
-        (["algo=dpo", "reward=none"], "algo=dpo: "),
+        (["algo=dpo", "reward=none"], "task=file has none until you set task.chosen_column and"),
         ([], "has no right answers to grade; set task.answer_column, or task.checker=FILE.py:FUNCTION, or use reward"),
     ],
 )
