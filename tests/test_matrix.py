@@ -7,7 +7,8 @@ import math
 import pytest
 from transformers import GPT2Config, Qwen2Config, Qwen3Config
 
-from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run.show import print_dry_run
@@ -23,12 +24,15 @@ THINKS = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinkin
 MODELS = (*LOCAL_MODELS, *HUB_MODELS)
 CLOSED = ("tiny", "tiny_untrained")  # these read Countdown and nothing else
 PEFTS = ("none", "lora", "qlora")
+OWN = ROOT / "examples" / "own_task"
 FEW = {
     "countdown": ["task.train_rows=8", "eval.rows=4"],
     "gsm8k": ["task.source=generated", "task.train_rows=8", "eval.rows=4"],
     "hh_rlhf": ["task.source=generated", "task.train_rows=8", "eval.rows=4"],
     "brevity": ["task.train_rows=8", "eval.rows=4"],
-}
+    "file": ["task.train_rows=8", "eval.rows=4", f"task.path={OWN / 'rows.jsonl'}",
+             f"task.checker={OWN / 'check.py'}:grade", 'task.prompt_template="use {a} {b} {c} make {target} ."'],
+}  # fmt: skip
 NO_REWARD = (
     "algo={}: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR, a run of"
     " algo=reward_model"
@@ -74,6 +78,8 @@ def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
     overrides += [f"model.path={folders[model]}"] if model in folders else []
     if ALGORITHMS[algo].minibatches > 1:
         overrides.append("algo.args.per_device_train_batch_size=2")  # 8 rows fill a rollout
+    if task == "file" and ALGORITHMS[algo].learns_from == DEMONSTRATIONS:
+        overrides.append("task.samples=self")
     try:
         print_dry_run(compose_config(overrides))
         refusal = None

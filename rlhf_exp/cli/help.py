@@ -26,7 +26,7 @@ Examples:
   python -m rlhf_exp -m seed=0,1,2,3 hydra/launcher=joblib    # as many at once as there are cores
   python -m rlhf_exp +reward.weights.process=0.2
   python -m rlhf_exp +reward.functions.short=FILE.py:short +reward.weights.short=0.5    # your own function
-  python -m rlhf_exp task=file task.path=ROWS.jsonl 'task.prompt_template="{question}"' task.answer_column=answer
+  python -m rlhf_exp task=file task.path=ROWS.jsonl 'task.prompt_template="{{question}}"' task.answer_column=answer
   python -m rlhf_exp algo=dpo task=countdown
   python -m rlhf_exp algo=reward_model task=hh_rlhf task.source=file task.path=FILE.jsonl.gz model=tiny_gpt2
   python -m rlhf_exp experiment=hh_rlhf_gpt2_reward_model_tiny

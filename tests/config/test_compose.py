@@ -45,8 +45,14 @@ def test_every_config_file_composes_and_checks(any_machine):
             continue
         overrides = [f"{group}={option}"]
         by_reward_model = option.startswith(("hh_rlhf_gpt2_ppo", "hh_rlhf_gpt2_grpo"))
-        if option in ("model", "none") and group == "reward" or overrides == ["task=hh_rlhf"] or by_reward_model:
-            refuse(*overrides)  # grpo on hh_rlhf wants a trained reward model
+        if (
+            option in ("model", "none")
+            and group == "reward"
+            or group == "task"
+            and option in ("hh_rlhf", "file")
+            or by_reward_model
+        ):
+            refuse(*overrides)  # grpo on hh_rlhf wants a trained reward model, task=file a path
         else:
             compose_config(overrides)
         checked += 1

@@ -125,7 +125,7 @@ def test_every_row_can_be_described(tmp_path):
     cfg = compose_config([*SMALL, f"task.path={path}", TEMPLATE, *answers])
     data = read_examples(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
     assert len(data.examples) == 60 and data.answers == ("good", "bad") and data.read == {"all": 60}
-    assert data.examples[0].prompt_words == 5 and data.examples[0].answers[1] == " No idea."
+    assert data.examples[0].prompt_words == 6 and data.examples[0].answers[1] == " No idea."
 
 
 def test_a_system_prompt_stands_before_the_prompts_of_a_shipped_task(tmp_path):
