@@ -39,6 +39,9 @@ ONE_SEED_NOTE = "One seed for each setting: no interval over seeds; the baseline
 
 ACCURACIES = {"held-out accuracy": columns.TRAINED, "held-out pair accuracy": columns.PAIRS_TRAINED}
 
+ABOUT_ALL = 0.98
+"""Of `train_tokens`: runs that ended with fewer are named."""
+
 Groups = dict[str, list[Run]]
 
 
@@ -118,7 +121,7 @@ def _find_short(measured: Groups) -> list[str]:
     for label, group in measured.items():
         found = [(run.config.get("train_tokens"), columns.TRAINED_TOKENS.read(run)) for run in group]
         shares = [(tokens["value"] / wanted, wanted) for wanted, tokens in found if wanted and tokens]
-        if shares and min(shares)[0] < 1:
+        if shares and min(shares)[0] < ABOUT_ALL:
             least = math.floor(100 * min(shares)[0])
             told.append(
                 f"{label} ended at max_steps before train_tokens={shares[0][1]:,}, with {least}% of them at least: more"
