@@ -8,12 +8,15 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from rlhf_exp.__main__ import main
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -207,6 +210,13 @@ def test_wheel_holds_the_package_its_configs_and_its_model(wheel: zipfile.ZipFil
         for path in (ROOT / source).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+
+
+def test_wheel_has_a_console_script(wheel: zipfile.ZipFile) -> None:
+    name = next(name for name in wheel.namelist() if name.endswith("dist-info/entry_points.txt"))
+    (place,) = re.findall(r"^rlhf-exp = (.*)$", wheel.read(name).decode(), flags=re.MULTILINE)
+    module, _, function = place.partition(":")
+    assert getattr(import_module(module), function) is main
 
 
 @pytest.mark.learning

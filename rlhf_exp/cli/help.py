@@ -3,6 +3,7 @@
 import re
 
 from rlhf_exp.config import ROOT
+from rlhf_exp.tasks.schema import find_keys, list_tasks
 
 _TEXT = """\
 usage: python -m rlhf_exp [GROUP=OPTION ...] [KEY=VALUE ...] [+algo.args.NAME=VALUE ...]
@@ -19,6 +20,11 @@ Keys:
   any key of a group, such as eval.rows=1024 or model.path=ORG/NAME; `--cfg job` shows them all
   any argument of TRL's config: algo.args.beta=0.1, or with a plus if the config does not set it
 
+Your own parts:
+  -cd FOLDER    configs beside the shipped ones: FOLDER/experiment/NAME.yaml, FOLDER/model/NAME.yaml, ...
+  reward.functions.NAME=FILE.py:FUNCTION of (prompts, completions, **kwargs), which may also name completion_ids and
+                the columns of the rows: {columns}
+
 Examples:
   python -m rlhf_exp algo=grpo task=countdown
   python -m rlhf_exp loss_type=dr_grpo max_tokens=64 dry_run=true
@@ -27,7 +33,6 @@ Examples:
   python -m rlhf_exp +reward.weights.process=0.2
   python -m rlhf_exp +reward.functions.short=FILE.py:short +reward.weights.short=0.5    # your own function
   python -m rlhf_exp task=file task.path=ROWS.jsonl 'task.prompt_template="{{question}}"' task.answer_column=answer
-  python -m rlhf_exp algo=dpo task=countdown
   python -m rlhf_exp algo=reward_model task=hh_rlhf task.source=file task.path=FILE.jsonl.gz model=tiny_gpt2
   python -m rlhf_exp experiment=hh_rlhf_gpt2_reward_model_tiny
 
@@ -54,4 +59,6 @@ def format_help() -> str:
         shown = ", ".join(f"{option}*" if option == default else option for option in options)
         lines.append(f"  {group:<11} {shown}")
     studies = ", ".join(sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml")))
-    return _TEXT.format(groups="\n".join(lines), studies=studies)
+    columns = {name: ", ".join(find_keys(name).columns) for name in list_tasks()} | {"file": "all of the file's"}
+    named = "; ".join(f"{name} {of_task}" for name, of_task in columns.items() if of_task)
+    return _TEXT.format(groups="\n".join(lines), studies=studies, columns=named)
