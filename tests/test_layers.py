@@ -16,7 +16,14 @@ LAYERS = (
     ("config", "rewards.schema"),  # a config is of the keys of rewards
     ("runs",),
     ("models",),
-    ("rewards.grade", "rewards.arithmetic", "rewards.countdown", "rewards.gsm8k"),  # tasks call their graders
+    (
+        "rewards.grade",
+        "rewards.arithmetic",
+        "rewards.countdown",
+        "rewards.gsm8k",
+        "rewards.checkers",
+        "rewards.loading",
+    ),  # tasks call their graders
     ("tasks",),
     ("rewards",),
     ("experiment",),  # what it is made of is below, who takes it above

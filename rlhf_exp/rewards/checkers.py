@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import gsm8k
-from rlhf_exp.rewards.functions import RewardError, import_function
 from rlhf_exp.rewards.grade import Grade, keep_end
+from rlhf_exp.rewards.loading import RewardError, import_function
 
 if TYPE_CHECKING:
     from rlhf_exp.tasks.file.schema import Keys

@@ -10,28 +10,22 @@ prompts), `completion_ids` (token ids, including the end token), each column of 
 in training `trainer_state`, `log_extra` and `log_metric`. It returns one finite number per completion.
 """
 
-import importlib.util
 import inspect
 import math
-import sys
 from collections.abc import Callable
 from functools import wraps
 from numbers import Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.config.values import show, suggest
+from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards.loading import RewardError, import_function
 
 if TYPE_CHECKING:
     from rlhf_exp.rewards import RewardFunction
     from rlhf_exp.tasks import Task
 
 ALWAYS = ("prompts", "completions", "completion_ids")
-
-
-class RewardError(RuntimeError):
-    """A user's function raised an error or returned no valid rewards; the message names the function."""
 
 
 def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
@@ -68,30 +62,6 @@ def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
 
     reward.__name__ = name
     return reward
-
-
-def import_function(where: str, key: str) -> Callable[..., Any]:
-    """The function that `where`, FILE.py:FUNCTION, names; `key` is what the user has typed.
-
-    Raises:
-        ConfigError: a file that cannot be imported, or no such function.
-    """
-    file, _, name = where.rpartition(":")
-    path = Path(file).expanduser()
-    spec = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses in the file need this
-    try:
-        spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # the file can raise anything
-        raise ConfigError([f"{key}: cannot be imported, {type(error).__name__}: {show(error, 200)}"]) from None
-    function = getattr(module, name, None)
-    if function is None:
-        raise ConfigError([f"{key}: {path.name} has no {name}{suggest(name, vars(module))}"])
-    if not callable(function):
-        raise ConfigError([f"{key}: is no function but {type(function).__name__}"])
-    return function
 
 
 def _check_signature(function: Callable[..., Any], given: list[str], key: str) -> None:

@@ -35,6 +35,8 @@ class TaskKeys:
     """The keys that would provide more."""
     graded = False
     """Whether its answers are right or wrong, by a grader."""
+    ready_functions = ()
+    """Names that a key of `functions` may have instead of the user's own."""
     graded_by = ()
     """The keys that would make them so, if they depend on any."""
     gives_pairs = False

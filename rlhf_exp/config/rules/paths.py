@@ -60,12 +60,14 @@ def _refuse_model(key: str, path: str) -> str | None:
     return None
 
 
-def refuse_function(key: str, where: str) -> list[str]:
-    """Why `where` is no FILE.py:FUNCTION that is there, by the symbols of the file: nothing of it is run."""
+def refuse_function(key: str, where: str, ready: tuple[str, ...] = ()) -> list[str]:
+    """Why `where` is no FILE.py:FUNCTION that is there, by the symbols of the file: nothing of it is run. `ready` are
+    the names that are allowed instead."""
     file, _, function = where.rpartition(":")
     path = Path(file).expanduser()
     if path.suffix != ".py" or not function.isidentifier():
-        return [f"{key}: must be FILE.py:FUNCTION"]
+        allowed = f"one of {', '.join(ready)}, or " if ready else ""
+        return [f"{key}: must be {allowed}FILE.py:FUNCTION{suggest(where, ready)}"]
     if not path.is_file():
         return [f"{key}: no such file as {file}"]
     source = path.read_bytes()
@@ -89,9 +91,8 @@ def _check_task(cfg: Config) -> list[str]:
             problems.append(f"{key}.path={task.path}: no such file")
         elif not task.reads_folder and not Path(task.path).is_file():
             problems.append(f"{key}.path={task.path}: not a file; must be {task.file}")
-    problems += [
-        line for name, where in cfg.task.functions.items() for line in refuse_function(f"{name}={where}", where)
-    ]
+    for key, where in cfg.task.functions.items():
+        problems += refuse_function(f"{key}={where}", where, cfg.task.ready_functions)
     samples = getattr(cfg.task, "samples", None)
     if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
         problems.append(

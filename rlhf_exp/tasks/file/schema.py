@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
-from rlhf_exp.config.values import suggest
 from rlhf_exp.tasks.schema import GradedKeys
 
 READY = ("exact", "numeric", "math", "choice", "regex")
@@ -34,6 +33,7 @@ class Keys(GradedKeys):
         DEMONSTRATIONS: "task.completion_column (or a checker, with task.samples=self)",
         PAIRS: "task.chosen_column and task.rejected_column (or a checker, to make them of samples)",
     }
+    ready_functions = READY
     graded_by = ("task.answer_column", "task.checker=FILE.py:FUNCTION")
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Keys(GradedKeys):
 
     @property
     def functions(self) -> dict[str, str]:
-        return {"task.checker": self.checker} if self.checker is not None and ":" in self.checker else {}
+        return {"task.checker": self.checker} if self.checker not in (None, *READY) else {}
 
     def find_problems(self, key: str) -> list[str]:
         problems = super().find_problems(key)
@@ -64,7 +64,4 @@ class Keys(GradedKeys):
             problems.append(f"{key}.checker={self.checker}: needs {key}.answer_column, the column with the answer")
         if (self.ready_checker == "regex") != (self.pattern is not None):
             problems.append(f"{key}.pattern: belongs to {key}.checker=regex, which needs one, such as 'Answer: (.*)'")
-        if self.checker is not None and self.checker not in READY and ":" not in self.checker:
-            allowed = f"must be one of {', '.join(READY)}, or FILE.py:FUNCTION"
-            problems.append(f"{key}.checker={self.checker}: {allowed}{suggest(self.checker, READY)}")
         return problems

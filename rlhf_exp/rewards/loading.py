@@ -1,0 +1,41 @@
+"""Imports a function of the user's from a file: a reward (functions.py) or a checker (checkers.py).
+
+function = import_function("my_rewards.py:short", "reward.functions.short=my_rewards.py:short")
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rlhf_exp.config.values import show, suggest
+from rlhf_exp.errors import ConfigError
+
+
+class RewardError(RuntimeError):
+    """A user's function raised an error or returned no valid rewards; the message names the function."""
+
+
+def import_function(where: str, key: str) -> Callable[..., Any]:
+    """The function that `where`, FILE.py:FUNCTION, names; `key` is what the user has typed.
+
+    Raises:
+        ConfigError: a file that cannot be imported, or no such function.
+    """
+    file, _, name = where.rpartition(":")
+    path = Path(file).expanduser()
+    spec = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses in the file need this
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the file can raise anything
+        raise ConfigError([f"{key}: cannot be imported, {type(error).__name__}: {show(error, 200)}"]) from None
+    function = getattr(module, name, None)
+    if function is None:
+        raise ConfigError([f"{key}: {path.name} has no {name}{suggest(name, vars(module))}"])
+    if not callable(function):
+        raise ConfigError([f"{key}: is no function but {type(function).__name__}"])
+    return function
