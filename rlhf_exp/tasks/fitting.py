@@ -19,6 +19,7 @@ from rlhf_exp.tasks import Row, name_source
 from rlhf_exp.tasks.tokens import measure
 
 ANSWERS = ("completion", "chosen", "rejected")
+NO_LIMIT = 10**15  # what a tokenizer has whose model's context is not known
 BATCH = 1024  # rows that are tokenized together
 
 
@@ -103,5 +104,5 @@ def write_notes(
     limit = next(iter(sides.values())).limit
     return (
         f"{read:,} {what} read; {'; '.join(ways)}",
-        f"rows: {taken}; longer than {limit:,} tokens and left out: {long}",
+        f"rows: {taken}; longer than {limit:,} tokens and left out: {long}" if limit < NO_LIMIT else f"rows: {taken}",
     )

@@ -56,10 +56,8 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
         pairs = _take(tokenizer, held_out, cfg.eval.limit, cfg.eval.seed, make, 0).rows
     if learns_from == DEMONSTRATIONS and not sampled:
         given = _take(tokenizer, held_out, cfg.eval.limit, cfg.eval.seed, make, 0).rows
-    train, prompts = (
-        [] if sampled else sides["train"].rows,
-        [] if algo.scores and not sampled else sides[cfg.eval.split].rows,
-    )
+    train = [] if sampled else sides["train"].rows
+    prompts = [] if algo.scores and not sampled else sides[cfg.eval.split].rows
     facts["over_long"] = {split: taken.over_long for split, taken in sides.items()}
     facts["rows"] = {"train": len(train), cfg.eval.split: len(prompts)}
     dropped = {"dropped": {"repeated": facts["duplicates"]}}

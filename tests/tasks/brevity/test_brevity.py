@@ -78,8 +78,8 @@ def test_a_reward_that_is_asked_for_stays():
         (["task.source=file", "task.path=/"], "task.path=/: not a file; must be a JSONL file with prompt"),
         (
             ["algo=dpo"],
-            "algo=dpo: needs preference pairs, and task=brevity has none; tasks with pairs: countdown, file, gsm8k, hh_rlhf;"
-            f" algorithms for task=brevity: {', '.join(ONLINE)}",
+            "algo=dpo: needs preference pairs, and task=brevity has none; tasks with pairs: countdown, file, gsm8k,"
+            f" hh_rlhf; algorithms for task=brevity: {', '.join(ONLINE)}",
         ),
     ],
 )
