@@ -15,6 +15,9 @@ The user's function takes (completion, row), the row with all its columns, and r
 correct, 0 is failed, the others are partial) or a Grade.
 """
 
+import copy
+import dataclasses
+import inspect
 import math
 import re
 from collections.abc import Callable
@@ -36,9 +39,13 @@ Checker = Callable[[str, dict[str, Any]], Grade]
 PASSED = ("prompts", "completions", "completion_ids")
 """What training has beside a row's columns."""
 
-SAID = re.compile(r"(?i:answer)\b[^A-Za-z0-9]*(?:(?i:is|:)[^A-Za-z0-9]*)?(?:\\boxed\{|\\text\{)*\(?([A-Z])\b")
-BOXED = re.compile(r"\\boxed\{\s*(?:\\text\{)?\(?([A-Z])\)?\}")
-BEGINS = re.compile(r"^\s*[*(\[]*([A-Z])(?:[)\].:,*]|\s*$)", re.MULTILINE)
+SAID = re.compile(
+    r"(?i:\b(?:answer|option|choice)(?:[ ]+(?:is|should be|would be|must be)\b|[ ]*+[:=]))[ ]*+"
+    r"(?i:(?:the )?(?:option|choice)[ ])?[*_ ]*+(?:\\boxed\{)?(?:\\text(?:bf|rm)?\{)?[*(\[]?"
+    r"(?!I [a-z])([A-Z])(?![A-Za-z'])(?!\s*+(?:,|and|or|/)\s*+\(?[A-Z]\b)"
+)
+BOXED = re.compile(r"\\boxed\{[ ]*+(?:\\text(?:bf|rm)?\{)?[ ]*+[(\[]?([A-Z])(?![A-Za-z'])(?![ ]*+,[ ]*+[A-Z]\b)")
+BEGINS = re.compile(r"^[ \t]*+[*(\[]*+([A-Z])(?:[)\].:*]|[ \t]*+$)", re.MULTILINE)
 
 
 def build_checker(task: "Keys") -> Checker:
@@ -48,7 +55,8 @@ def build_checker(task: "Keys") -> Checker:
         ConfigError: a file or function that cannot be used; math without math-verify.
     """
     if task.ready_checker is None:
-        return _guard(import_function(task.checker, f"task.checker={task.checker}"), f"task.checker={task.checker}")
+        key = f"task.checker={task.checker}"
+        return _guard(import_function(task.checker, key), key)
     if task.ready_checker == "math" and find_spec("math_verify") is None:
         raise ConfigError(["task.checker=math: math-verify is not installed; pip install 'math-verify>=0.9,<0.10'"])
     check = {
@@ -56,7 +64,7 @@ def build_checker(task: "Keys") -> Checker:
         "numeric": check_numeric,
         "math": check_math,
         "choice": check_choice,
-        "regex": partial(check_regex, pattern=re.compile(task.pattern or "", re.DOTALL)),
+        "regex": partial(check_regex, pattern=re.compile(task.pattern or "")),
     }[task.ready_checker]
     return lambda completion, row: check(keep_end(completion), row[task.answer_column])
 
@@ -93,13 +101,14 @@ def check_math(completion: str, answer: Any) -> Grade:
 
 def check_choice(completion: str, answer: Any) -> Grade:
     found = [match[1] for pattern in (BOXED, SAID) for match in list(pattern.finditer(completion))[-1:]]
-    found += [match[1] for match in list(BEGINS.finditer(completion))[-1:]]
+    begins = {match[1] for match in BEGINS.finditer(completion)}  # several: the choices are repeated, or compared
+    found += begins if len(begins) == 1 else []
     return _compare(bool(found) and found[0] == _read_choice(answer), found[0] if found else None)
 
 
 def check_regex(completion: str, answer: Any, pattern: re.Pattern[str]) -> Grade:
-    matches = [match[match.lastindex or 0] for match in pattern.finditer(completion)]
-    found = matches[-1].strip() if matches else None
+    matches = [match[pattern.groups] for match in pattern.finditer(completion)]
+    found = (matches[-1] or "").strip() if matches else None
     return _compare(found == str(answer).strip(), found)
 
 
@@ -119,26 +128,35 @@ def _read_choice(answer: Any) -> str | None:
 def _guard(function: Callable[..., Any], key: str) -> Checker:
     """The user's function with its result as a Grade. A problem in the first call, before training, is refused in one
     line; later problems fail the run, whose folder is kept."""
+    try:
+        inspect.signature(function).bind("", {})
+    except TypeError as error:
+        taken = inspect.signature(function)
+        raise ConfigError([f"{key}: takes {taken}, {error}; must be a function of (completion, row)"]) from None
+    except ValueError:  # some functions written in C have none
+        pass
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError([f"{key}: is async; must be a plain function of (completion, row)"])
     returned_well = False
 
     def grade(completion: str, row: dict[str, Any]) -> Grade:
         nonlocal returned_well
-        shown = {name: value for name, value in row.items() if name not in PASSED}
+        shown = copy.deepcopy({name: value for name, value in row.items() if name not in PASSED})
+        cause = None
         try:
             found = function(completion, shown)
+            problem = f"returned {show(found, 40)} ({type(found).__name__}), must be a bool, a number in [0, 1] or a"
+            problem += " Grade of an outcome, its score and a text or None"
             result = _read_result(found)
-            if result is None:
-                problem = f"returned {show(found, 40)} ({type(found).__name__})"
-                problem += ", must be a bool, a number in [0, 1] or a Grade"
         except KeyboardInterrupt:
             raise
-        except (
-            BaseException
-        ) as error:  # the file can raise anything; sys.exit() would end the run as if it had succeeded
-            result, problem = None, f"raised {type(error).__name__}: {show(str(error), 200)}"
+        except BaseException as error:  # or sys.exit() in a checker would end the run as if it had succeeded
+            result, problem, cause = None, f"raised {type(error).__name__}: {show(str(error), 200)}", error
         if result is None:
             line = f"{key}: {problem}, on row {row.get('id')} with completion {completion[:60]!r}"
-            raise RewardError(line) if returned_well else ConfigError([line])
+            if returned_well:
+                raise RewardError(line) from cause
+            raise ConfigError([line])
         returned_well = True
         return result
 
@@ -147,8 +165,15 @@ def _guard(function: Callable[..., Any], key: str) -> Checker:
 
 def _read_result(found: Any) -> Grade | None:
     if isinstance(found, Grade):
-        return found
+        outcome, extracted = found.outcome, found.extracted
+        score = _read_number(found.score)
+        fits = score is not None and (outcome == "correct") == (score == 1) and (outcome == "failed") == (score == 0)
+        named = outcome in ("correct", "partial", "failed") and isinstance(extracted, str | None)
+        return dataclasses.replace(found, score=score) if fits and named else None
+    score = _read_number(found)
+    return None if score is None else Grade("correct" if score == 1 else "partial" if score else "failed", score, None)
+
+
+def _read_number(found: Any) -> float | None:
     found = found.item() if hasattr(found, "item") else found
-    if not isinstance(found, Real) or not math.isfinite(found) or not 0 <= found <= 1:
-        return None
-    return Grade("correct" if found == 1 else "partial" if found else "failed", float(found), None)
+    return float(found) if isinstance(found, Real) and math.isfinite(found) and 0 <= found <= 1 else None

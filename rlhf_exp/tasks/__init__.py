@@ -144,9 +144,10 @@ def add_system_prompt(rows: list[Row], system: str | None) -> list[Row]:
 
     def add(prompt: Text) -> Text:
         if isinstance(prompt, str):
-            return f"{system}\n\n{prompt}"
-        return prompt if prompt[0]["role"] == "system" else [{"role": "system", "content": system}, *prompt]
+            return f"{text}\n\n{prompt}"
+        return prompt if prompt[0]["role"] == "system" else [{"role": "system", "content": text}, *prompt]
 
+    text = (system or "").replace("\\n", "\n")  # as a command line has it
     return rows if system is None else [row | {"prompt": add(row["prompt"])} for row in rows]
 
 

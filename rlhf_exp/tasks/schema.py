@@ -54,7 +54,7 @@ class TaskKeys:
 
     @property
     def functions(self) -> dict[str, str]:
-        """The user's functions, FILE.py:FUNCTION, each by its key."""
+        """The user's functions, FILE.py:FUNCTION, each by its key of these."""
         return {}
 
     def find_problems(self, key: str) -> list[str]:

@@ -39,7 +39,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
         try:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield f"{path}, line {number}", json.loads(line.decode())
+                    yield f"{path}, line {number}", json.loads(line.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise ConfigError([f"{path}, line {number}: not UTF-8 (byte {error.start + 1} of the line)"]) from None
         except ValueError as error:

@@ -38,6 +38,13 @@ def keys(tmp_path):
         ("choice", 1, "B) because A is wrong", "correct"),
         ("choice", "B", "I think A dog\nAnswer: C", "partial"),
         ("choice", "A", "A dog is an animal", "failed"),
+        ("choice", "B", "The correct option is B.", "correct"),
+        ("choice", "B", "The answer should be option B", "correct"),
+        ("choice", "B", r"\boxed{\textbf{B}}", "correct"),
+        ("choice", "B", r"\boxed{B. Paris}", "correct"),
+        ("choice", "B", "A) one\nB) two\nC) three", "failed"),
+        ("choice", "A", "Answer: A, B, C, D", "failed"),
+        ("choice", "I", "The answer is I think B", "failed"),
         ("choice", "B", "the answer is not here", "failed"),
     ],
 )
@@ -71,9 +78,10 @@ def test_an_answer_that_a_checker_cannot_compare_is_found(keys, checker, answer,
 OWN = """
 from rlhf_exp.rewards.grade import Grade
 RESULTS = {"bool": True, "half": 0.5, "zero": 0, "text": "yes", "much": 2, "nan": float("nan"), "none": None,
-           "grade": Grade("partial", 0.3, "x")}
+           "grade": Grade("partial", 0.3, "x"), "odd": Grade("correct", 0.0, None), "wild": Grade("right", 1.0, None)}
 def grade(completion, row):
     assert set(row) == {"id", "prompt", "gold"}, sorted(row)
+    row.clear()
     return RESULTS[completion]
 """
 ROW = {"id": "7", "prompt": "?", "gold": "4", "completion_ids": [1, 2]}
@@ -93,9 +101,22 @@ def test_the_users_checker_returns_a_bool_a_number_or_a_grade(own):
 
 
 @pytest.mark.parametrize(
+    ("source", "problem"),
+    [("def grade(completion): return 1", "takes (completion), too many positional arguments"),
+     ("async def grade(completion, row): return 1", "is async")],
+)  # fmt: skip
+def test_another_signature_is_refused(keys, tmp_path, source, problem):
+    (tmp_path / "check.py").write_text(source)
+    with pytest.raises(ConfigError) as refused:
+        build_checker(keys(f"task.checker={tmp_path / 'check.py'}:grade"))
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("result", "problem"),
     [("text", "returned yes (str)"), ("much", "returned 2 (int)"), ("nan", "returned nan (float)"),
-     ("none", "returned null (NoneType)"), ("absent", "raised KeyError: 'absent'")],
+     ("odd", "returned Grade("), ("wild", "returned Grade("), ("none", "returned null (NoneType)"),
+     ("absent", "raised KeyError: 'absent'")],
 )  # fmt: skip
 def test_a_bad_result_is_one_line_with_the_row(own, result, problem):
     with pytest.raises(ConfigError) as refused:

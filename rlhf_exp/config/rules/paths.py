@@ -91,8 +91,9 @@ def _check_task(cfg: Config) -> list[str]:
             problems.append(f"{key}.path={task.path}: no such file")
         elif not task.reads_folder and not Path(task.path).is_file():
             problems.append(f"{key}.path={task.path}: not a file; must be {task.file}")
-    for key, where in cfg.task.functions.items():
-        problems += refuse_function(f"{key}={where}", where, cfg.task.ready_functions)
+    for place, task in cfg.task.list_sources():
+        for key, where in task.functions.items():
+            problems += refuse_function(f"{place}.{key}={where}", where, task.ready_functions)
     samples = getattr(cfg.task, "samples", None)
     if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
         problems.append(

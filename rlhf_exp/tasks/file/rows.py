@@ -25,9 +25,16 @@ from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd, count_words
 from rlhf_exp.tasks.file.files import Item, read_splits
-from rlhf_exp.tasks.file.schema import Keys
+from rlhf_exp.tasks.file.schema import PASSED, Keys
 from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides, refuse_few, take_fitting, write_notes
 from rlhf_exp.tasks.sampled import learns_from_samples
+
+DROPPED = {
+    "repeated": "the row was read before",
+    "repeated with other columns": "its prompt, and what is learned from it, were read before; other columns differ",
+    "with equal answers": "the chosen and the rejected answer are the same",
+}
+"""Kinds of rows that are dropped, each with its rule."""
 
 
 def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
@@ -38,31 +45,37 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     """
     task, algo, (splits, facts) = cfg.task, ALGORITHMS[cfg.algo.name], _read(cfg, tokenizer)
     grade, sampled, chat = build_grader(task), learns_from_samples(cfg), wants_chat(cfg, tokenizer)
-    learns_from = algo.learns_from
-    if learns_from == DEMONSTRATIONS and not sampled and task.completion_column is None:
+    if algo.learns_from == DEMONSTRATIONS and not sampled and task.completion_column is None:
         needs = "needs task.completion_column, or task.samples=self for its own correct samples"
         raise ConfigError([f"algo={cfg.algo.name}: {needs}"])
-    make, room = {
-        DEMONSTRATIONS: (lambda item: _demonstrate(item, task, chat), 0),
-        PAIRS: (lambda item: _pair(item, task, chat), 0),
-    }.get(learns_from, (_ask, cfg.max_tokens))
+    given = not sampled and algo.learns_from in (DEMONSTRATIONS, PAIRS)
+    make = (lambda item: _demonstrate(item, task, chat)) if algo.learns_from == DEMONSTRATIONS else _ask
+    make = (lambda item: _pair(item, task, chat)) if given and algo.learns_from == PAIRS else make
+    for items in (splits["train"], splits[cfg.eval.split]) if grade else ():
+        for item in items[:1]:
+            grade("", _ask(item))  # a checker that cannot read the rows is refused before anything is sampled
+
+    def take(split: str, n: int | None, seed: int, make: Callable[[Item], Row], room: int = cfg.max_tokens) -> Taken:
+        return _take(tokenizer, splits[split], n, seed, make, room)
+
+    held_out = cfg.eval.split, cfg.eval.limit, cfg.eval.seed
+    answers = take(*held_out, make, 0) if given else Taken([])
+    prompts = answers if algo.scores and given else take(*held_out, _ask)
     sides: dict[str, Taken] = {}
     if not sampled:
-        sides["train"] = _take(tokenizer, splits["train"], task.train_rows, task.data_seed, make, room)
-    held_out, pairs, given = splits[cfg.eval.split], [], []
-    sides[cfg.eval.split] = _take(tokenizer, held_out, cfg.eval.limit, cfg.eval.seed, _ask, cfg.max_tokens)
+        sides["train"] = take("train", task.train_rows, task.data_seed, make, 0 if given else cfg.max_tokens)
+    sides[cfg.eval.split] = prompts
     check_sides(cfg, sides)
-    if learns_from == PAIRS and not sampled:
-        pairs = _take(tokenizer, held_out, cfg.eval.limit, cfg.eval.seed, make, 0).rows
-    if learns_from == DEMONSTRATIONS and not sampled:
-        given = _take(tokenizer, held_out, cfg.eval.limit, cfg.eval.seed, make, 0).rows
-    train = [] if sampled else sides["train"].rows
-    prompts = [] if algo.scores and not sampled else sides[cfg.eval.split].rows
+    if given and not answers.rows:
+        none = f"none of the {len(splits[cfg.eval.split])} rows of its {cfg.eval.split} split fits into the context"
+        raise ConfigError([f"{name_source(task)}: {none} with its answers"])
+    train, pairs = [] if sampled else sides["train"].rows, answers.rows if algo.learns_from == PAIRS else []
+    demonstrations = answers.rows if algo.learns_from == DEMONSTRATIONS else []
     facts["over_long"] = {split: taken.over_long for split, taken in sides.items()}
-    facts["rows"] = {"train": len(train), cfg.eval.split: len(prompts)}
-    dropped = {"dropped": {"repeated": facts["duplicates"]}}
-    notes = write_notes("rows", sum(facts["read"].values()), dropped, facts["splits"], sides)
-    return Task("file", train, prompts, grade, pairs=pairs, demonstrations=given, notes=notes, facts=facts)
+    facts["rows"] = {"train": len(train), cfg.eval.split: len(prompts.rows)}
+    notes = write_notes("rows", sum(facts["read"].values()), {"dropped": facts["dropped"]}, facts["splits"], sides)
+    asked = [] if algo.scores and given else prompts.rows
+    return Task("file", train, asked, grade, pairs=pairs, demonstrations=demonstrations, notes=notes, facts=facts)
 
 
 def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> list[Row]:
@@ -94,7 +107,7 @@ def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
             answers = tuple(as_completion(str(item.columns[name]), chat) for name in names)
             turns = 2 if isinstance(item.prompt, str) else len(item.prompt) + 1
             examples.append(Example(split, split, turns, count_words(item.prompt), item.prompt, answers))
-    odd = [Odd("duplicates", "the row was read before", False, {"all": facts["duplicates"]})]
+    odd = [Odd(kind, rule, False, {"all": facts["dropped"][kind]}) for kind, rule in DROPPED.items()]
     return Data(name_source(task), tuple(names), examples, facts["read"], odd)
 
 
@@ -137,7 +150,8 @@ def _take(
 
 
 def _ask(item: Item) -> Row:
-    return {"id": item.id, "prompt": item.prompt, **item.columns}
+    columns = {name: value for name, value in item.columns.items() if name not in (*PASSED, "id")}
+    return {"id": item.id, "prompt": item.prompt, **columns}
 
 
 def _demonstrate(item: Item, task: Keys, chat: bool) -> Row:

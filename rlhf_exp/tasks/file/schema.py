@@ -1,10 +1,17 @@
 """The keys of task=file: which columns make the prompt, the answer, demonstrations and pairs."""
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.tasks.schema import GradedKeys
+
+PASSED = (
+    *("prompt", "prompts", "completion", "completions", "completion_ids", "image", "images"),
+    *("trainer_state", "log_extra", "log_metric"),
+)
+"""Names that TRL gives a meaning of its own: rewards and checkers do not get columns that are called so."""
 
 READY = ("exact", "numeric", "math", "choice", "regex")
 """Checkers of the package (rewards/checkers.py)."""
@@ -46,13 +53,19 @@ class Keys(GradedKeys):
             object.__setattr__(self, name, value)  # the class says what such a task may have, an instance what it has
 
     @property
+    def answers(self) -> tuple[str, ...]:
+        """The columns with demonstrations and pairs."""
+        named = (self.completion_column, self.chosen_column, self.rejected_column)
+        return tuple(name for name in named if name is not None)
+
+    @property
     def ready_checker(self) -> str | None:
         """The name of the package's checker; None if there is none, or a function of the user's."""
         return self.checker if self.checker in READY else "exact" if self.checker is None and self.graded else None
 
     @property
     def functions(self) -> dict[str, str]:
-        return {"task.checker": self.checker} if self.checker not in (None, *READY) else {}
+        return {"checker": self.checker} if self.checker not in (None, *READY) else {}
 
     def find_problems(self, key: str) -> list[str]:
         problems = super().find_problems(key)
@@ -64,4 +77,19 @@ class Keys(GradedKeys):
             problems.append(f"{key}.checker={self.checker}: needs {key}.answer_column, the column with the answer")
         if (self.ready_checker == "regex") != (self.pattern is not None):
             problems.append(f"{key}.pattern: belongs to {key}.checker=regex, which needs one, such as 'Answer: (.*)'")
+        elif self.pattern is not None and (problem := _find_pattern_problem(self.pattern)):
+            problems.append(f"{key}.pattern={self.pattern}: {problem}")
+        if self.graded and self.answer_column in PASSED:
+            problems.append(f"{key}.answer_column={self.answer_column}: training has another meaning for it; rename it")
+        if self.samples is not None and not self.graded:
+            needed = " or ".join(self.graded_by)
+            problems.append(f"{key}.samples={self.samples}: samples must be graded to be learned from; set {needed}")
         return problems
+
+
+def _find_pattern_problem(pattern: str) -> str | None:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        return f"no regular expression, {error}"
+    return None if groups <= 1 else f"has {groups} groups; must have one, or none"

@@ -5,6 +5,7 @@ import gzip
 import json
 
 import pytest
+from datasets import Dataset
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
@@ -114,9 +115,49 @@ def test_repeated_rows_count_once_and_messages_are_prompts_of_chat_models(load, 
     path = write(tmp_path / "rows.jsonl", [*rows, *rows[:3]])
     template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     task = load(path, "task.answer_column=answer", "task.system_prompt='Be brief.'", chat_template=template)
-    assert task.facts["duplicates"] == 3
+    assert task.facts["dropped"]["repeated"] == 3
     assert task.train[0]["prompt"][0] == {"role": "system", "content": "Be brief."}
     assert task.eval[0]["prompt"][1]["role"] == "user"
+
+
+def test_training_and_evaluation_see_the_same_values(load, tmp_path):
+    rows = [{**row, "answer": n if n % 3 else n + 0.5, **({"level": 1} if n % 2 else {})} for n, row in enumerate(ROWS)]
+    task = load(write(tmp_path / "rows.jsonl", rows), TEMPLATE, "task.answer_column=answer", "eval.split=validation")
+    for rows in (task.train, task.eval):
+        assert [row | {"prompt": None} for row in Dataset.from_list(rows)] == [row | {"prompt": None} for row in rows]
+        assert all(isinstance(row["answer"], float) and row["level"] in (1, None) for row in rows)
+
+
+def test_names_that_training_needs_are_left_out_of_the_columns(load, tmp_path):
+    rows = [{**row, "completion": "x", "image": 3} for row in ROWS]
+    task = load(write(tmp_path / "rows.jsonl", rows), TEMPLATE, "task.answer_column=answer")
+    assert set(task.train[0]) == {"id", "prompt", *ROWS[0]} == set(task.eval[0])
+
+
+def test_a_text_and_a_message_with_it_are_one_prompt_and_another_template_moves_no_row(load, tmp_path):
+    both = [{"prompt": row["question"], "n": 1} for row in ROWS]
+    both += [{"prompt": [{"role": "user", "content": row["question"]}], "n": 1} for row in ROWS]
+    task = load(write(tmp_path / "both.jsonl", both), "reward=brevity")
+    assert task.facts["dropped"]["repeated with other columns"] == sum(task.facts["splits"].values()) == 60
+    path = write(tmp_path / "rows.jsonl")
+    found = [load(path, f"task.prompt_template='{text}'", "reward=brevity") for text in ("{question}", "Q: {question}")]
+    assert {row["question"] for row in found[0].eval} == {row["question"] for row in found[1].eval}
+
+
+def test_without_test_rows_a_hash_makes_them_of_the_train_rows_alone(load, tmp_path):
+    rows = [{**row, "split": "validation" if row["split"] == "test" else "train"} for row in ROWS]
+    path = write(tmp_path / "rows.jsonl", rows)
+    sides = {split: load(path, TEMPLATE, "task.split_column=split", "reward=brevity", f"eval.split={split}")
+             for split in ("validation", "test")}  # fmt: skip
+    given = {name: {row["split"] for row in task.eval} for name, task in sides.items()}
+    assert given == {"validation": {"validation"}, "test": {"train"}} and len(sides["validation"].eval) == 12
+    assert not {row["id"] for row in sides["test"].eval} & {row["id"] for row in sides["test"].train}
+
+
+def test_a_line_break_can_be_typed(load, tmp_path):
+    path = write(tmp_path / "rows.jsonl")
+    task = load(path, "task.prompt_template='{question}\\nAnswer:'", "reward=brevity", "task.system_prompt='a\\nb'")
+    assert task.train[0]["prompt"].endswith("?\nAnswer:") and task.train[0]["prompt"].startswith("a\nb\n\nWhat")
 
 
 def test_every_row_can_be_described(tmp_path):
@@ -150,7 +191,9 @@ def test_a_system_prompt_stands_before_the_prompts_of_a_shipped_task(tmp_path):
         ([*ROWS, {"answer": "4"}], [TEMPLATE], "line 61: holds no question, a column of task.prompt_template"),
         ([*ROWS, {**ROWS[0], "question": "Why?", "answer": "so"}],
          [TEMPLATE, "task.answer_column=answer", "task.checker=numeric"], "line 61: \"answer\" must hold a number"),
-        ([{**row, "completions": 1} for row in ROWS], [TEMPLATE], "column completions has a name that TRL passes"),
+        ([{**row, "level": "b" if row is ROWS[9] else 1} for row in ROWS], [TEMPLATE],
+         "rows.jsonl: the column level cannot be held by a table"),
+        ([{**row, "answer": ""} for row in ROWS], [TEMPLATE, "task.answer_column=answer"], "line 1: holds no answer"),
         ([{**row, "id": 1} for row in ROWS], [TEMPLATE], "has the id 1 of"),
     ],
 )  # fmt: skip
