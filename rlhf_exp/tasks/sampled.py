@@ -25,9 +25,16 @@ from omegaconf import OmegaConf
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.config.schema import Config
+from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, as_completion
 from rlhf_exp.tasks.splits import split_of
+
+ALIKE = (
+    *("source", "path", "hub_id", "hub_config", "prompt_template", "system_prompt", "split_column"),
+    *("answer_column", "checker", "pattern"),
+)
+"""Keys of a task by which samples were drawn, split and graded: those of a run must be the same."""
 
 Sample = dict[str, Any]
 
@@ -124,6 +131,10 @@ def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sam
         raise ConfigError([f"{where}: has no {lacks}; make a folder that has: {make}"]) from None
     if config.task.name != task.name:
         raise ConfigError([f"{where}: holds samples of task={config.task.name}, not of task={task.name}"])
+    for key in ALIKE:
+        found, wanted = OmegaConf.select(config, f"task.{key}"), getattr(cfg.task, key, None)
+        if key in config.task and found != wanted:
+            raise ConfigError([f"{where}: was sampled with task.{key}={show(found)}, and here it is {show(wanted)}"])
     if evaluation["baseline"].get("split") != "train":
         held_out = f"its prompts are held out (eval.split={config.eval.split}), not to be learned from"
         raise ConfigError([f"{where}: {held_out}; make others: {make}"])

@@ -3,16 +3,18 @@
 import csv
 import gzip
 import json
+from dataclasses import asdict
 
 import pytest
 from datasets import Dataset
+from omegaconf import OmegaConf
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, find_rows, load_task
 from rlhf_exp.tasks.examples import read_examples
-from rlhf_exp.tasks.sampled import learns_from_samples
+from rlhf_exp.tasks.sampled import learn_from, learns_from_samples
 
 ROWS = [
     {"question": f"What is {n} plus 1?", "answer": str(n + 1), "good": f"It is {n + 1}.", "bad": "No idea.",
@@ -108,6 +110,25 @@ def test_prompts_to_sample_from_and_the_grader_are_those_of_the_task(tmp_path):
     assert find_rows(cfg.task).build_grader(cfg.task)("8", {"answer": "8"}).outcome == "correct"
     with pytest.raises(ConfigError, match="task.sampling.rows=1000: .* has 4. rows in its train split"):
         draw_prompts(cfg, tokenizer, 1000)
+
+
+def test_samples_of_another_template_are_refused(tmp_path):
+    path = write(tmp_path / "rows.jsonl")
+    keys = [*SMALL, f"task.path={path}", TEMPLATE, "task.answer_column=answer", "algo=dpo"]
+    cfg = compose_config(keys)
+    task = load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
+    folder = tmp_path / "samples"
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
+    (folder / "evaluation.json").write_text(json.dumps({"baseline": {"split": "train"}}))
+    sample = {"id": "1", "prompt": "Question: Why?", "truncated": False}
+    both = [sample | {"completion": " a", "outcome": "correct"}, sample | {"completion": " b", "outcome": "failed"}]
+    many = [row | {"id": f"{i}"} for i in range(40) for row in both]
+    (folder / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in many))
+    assert learn_from(cfg, task, folder).train
+    other = compose_config([*keys, "task.prompt_template='{question}'"])
+    with pytest.raises(ConfigError, match="was sampled with task.prompt_template=Question: {question}, and here it is"):
+        learn_from(other, task, folder)
 
 
 def test_repeated_rows_count_once_and_messages_are_prompts_of_chat_models(load, tmp_path):
