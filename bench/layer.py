@@ -46,7 +46,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    overrides = ["generation=trl", "eval.rows=16", f"algo.args.max_steps={options.steps}", "algo.args.save_strategy=no"]
+    overrides = ["generation=trl", "reward=outcome", "eval.rows=16", "algo.args.save_strategy=no"]
+    overrides += [f"algo.args.max_steps={options.steps}"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cfg = compose_config([*overrides, f"output_dir={folder / 'plain'}"])
