@@ -31,14 +31,12 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import gsm8k
 from rlhf_exp.rewards.grade import Grade, keep_end
 from rlhf_exp.rewards.loading import RewardError, import_function
+from rlhf_exp.tasks.file.schema import PASSED
 
 if TYPE_CHECKING:
     from rlhf_exp.tasks.file.schema import Keys
 
 Checker = Callable[[str, dict[str, Any]], Grade]
-PASSED = ("prompts", "completions", "completion_ids")
-"""What training has beside a row's columns."""
-
 SAID = re.compile(
     r"(?i:\b(?:answer|option|choice)(?:[ ]+(?:is|should be|would be|must be)\b|[ ]*+[:=]))[ ]*+"
     r"(?i:(?:the )?(?:option|choice)[ ])?[*_ ]*+(?:\\boxed\{)?(?:\\text(?:bf|rm)?\{)?[*(\[]?"

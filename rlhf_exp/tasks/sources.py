@@ -159,3 +159,23 @@ def refuse_half_characters(text: str, place: str) -> None:
     """Refuse a text that no tokenizer can read."""
     if HALF_CHARACTER.search(text):
         raise ConfigError([f"{place} holds half a character (a lone surrogate), which is no text"])
+
+
+def shape_prompt(prompt: str | list[dict[str, str]], where: str, chat: bool) -> str | list[dict[str, str]]:
+    """The prompt in the model's form: for a chat model a text becomes a message of the user.
+
+    Raises:
+        ConfigError: messages for a model that reads plain text.
+    """
+    if not chat and not isinstance(prompt, str):
+        raise ConfigError([f"{where}: holds messages, and prompts are plain text here; use task.prompt=chat"])
+    return [{"role": "user", "content": prompt}] if chat and isinstance(prompt, str) else prompt
+
+
+def are_messages(messages: Any) -> bool:
+    """Whether these are messages with a role and a text each, of which the last is the user's."""
+    if not isinstance(messages, list) or not messages:
+        return False
+    texts = [m.get(key) for m in messages if isinstance(m, dict) for key in ("role", "content")]
+    whole = len(texts) == 2 * len(messages) and all(isinstance(text, str) and text.strip() for text in texts)
+    return whole and messages[-1]["role"] == "user"

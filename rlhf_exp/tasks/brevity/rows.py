@@ -31,7 +31,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, load_task, wants_chat
 from rlhf_exp.tasks.fitting import check_sides, take_fitting, write_notes
-from rlhf_exp.tasks.sources import read_lines, refuse_half_characters
+from rlhf_exp.tasks.sources import are_messages, read_lines, refuse_half_characters, shape_prompt
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}'
@@ -91,20 +91,10 @@ def _read_row(row: Any, where: str, chat: bool) -> Row:
     """The row in the model's form: for a chat model a text becomes a message of the user."""
     prompt = row.get("prompt") if isinstance(row, dict) else None
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    if not _are_messages(messages):
+    if not are_messages(messages):
         raise ConfigError([f"{where}: expected {FORM}, got {json.dumps(row)[:80]}"])
-    if not chat and not isinstance(prompt, str):
-        raise ConfigError([f"{where}: holds messages, and prompts are plain text here; use task.prompt=chat"])
+    shaped = shape_prompt(prompt, where, chat)
     name = json.dumps(prompt)
     for message in messages:
         refuse_half_characters(message["content"], f'{where}: "prompt"')
-    return {"id": blake2b(name.encode(), digest_size=8).hexdigest(), "prompt": messages if chat else prompt}
-
-
-def _are_messages(messages: Any) -> bool:
-    """Whether these are messages with a role and a text each, of which the last is the user's."""
-    if not isinstance(messages, list) or not messages:
-        return False
-    texts = [m.get(key) for m in messages if isinstance(m, dict) for key in ("role", "content")]
-    whole = len(texts) == 2 * len(messages) and all(isinstance(text, str) and text.strip() for text in texts)
-    return whole and messages[-1]["role"] == "user"
+    return {"id": blake2b(name.encode(), digest_size=8).hexdigest(), "prompt": shaped}

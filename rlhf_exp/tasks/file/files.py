@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import Text
+from rlhf_exp.tasks import Text, name_source
 from rlhf_exp.tasks.file.schema import Keys
-from rlhf_exp.tasks.sources import SUFFIXES, read_hub, read_table, refuse_half_characters
+from rlhf_exp.tasks.sources import SUFFIXES, are_messages, read_hub, read_table, refuse_half_characters
 from rlhf_exp.tasks.splits import SHARES, split_of, split_within
 
 Fields = list[tuple[str, str | None]]
@@ -71,7 +71,7 @@ def read_splits(task: Keys) -> tuple[dict[str, list[Item]], dict[str, Any]]:
             distinct[content] = split, item
     if shared:
         found = f"{len(shared)} rows have a prompt of another split, the first are {shared[0]}"
-        raise ConfigError([f"{_name(task)}: {found}; leave each prompt in one split"])
+        raise ConfigError([f"{name_source(task)}: {found}; leave each prompt in one split"])
     items = _unify(task, [item for _, item in distinct.values()])
     splits: dict[str, list[Item]] = {name: [] for name in SHARES}
     for (split, _), item in zip(distinct.values(), items, strict=True):
@@ -98,12 +98,12 @@ def _read_parts(task: Keys) -> list[tuple[str | None, Item]]:
             raise ConfigError([f"{where}: {kind} {part!r}; must be one of {', '.join(SHARES)}{suggest(part, SHARES)}"])
         found.append((part, _make_item(task, where, row, fields)))
     if not found:
-        raise ConfigError([f"{_name(task)}: holds no row"])
+        raise ConfigError([f"{name_source(task)}: holds no row"])
     parts = {part for part, _ in found}
     if parts == {"train"} and task.split_column is None:
         return [(None, item) for _, item in found]  # a data set with a train split alone
     if parts != {None} and "train" not in parts:
-        raise ConfigError([f"{_name(task)}: has no rows of train"])
+        raise ConfigError([f"{name_source(task)}: has no rows of train"])
     return found
 
 
@@ -155,11 +155,12 @@ def _make_item(task: Keys, where: str, row: dict[str, Any], fields: Fields) -> I
     if fields:
         values = {name: _write(row, name, where) for _, name in fields if name}
         prompt, key = "".join(text + values.get(name or "", "") for text, name in fields), json.dumps(values)
-    if not _is_prompt(prompt):
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    if not are_messages(messages):
         form = 'a text, or messages such as [{"role": "user", "content": text}] of which the last is the user\'s'
         raise ConfigError([f"{where}: its prompt must be {form}, got {str(prompt)[:60]}"])
-    for text in [prompt] if isinstance(prompt, str) else [message["content"] for message in prompt]:
-        refuse_half_characters(text, f"{where}: its prompt")
+    for message in messages:
+        refuse_half_characters(message["content"], f"{where}: its prompt")
     if task.answer_column is not None:
         _get(task, "answer_column", row, where)
     for name in ("completion_column", "chosen_column", "rejected_column"):
@@ -199,15 +200,6 @@ def _as_key(prompt: Text) -> str:
     return json.dumps([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)
 
 
-def _is_prompt(prompt: Any) -> bool:
-    if isinstance(prompt, str):
-        return bool(prompt.strip())
-    if not isinstance(prompt, list) or not prompt or not all(isinstance(message, dict) for message in prompt):
-        return False
-    texts = [message.get(key) for message in prompt for key in ("role", "content")]
-    return all(isinstance(text, str) and text for text in texts) and prompt[-1]["role"] == "user"
-
-
 def _unify(task: Keys, items: list[Item]) -> list[Item]:
     """The items with all columns, None where a row has none, and with values as a table holds them: TRL makes a table
     of the rows to train on, and what is measured must not differ from it (4 and 2.5 become 4.0 and 2.5)."""
@@ -221,7 +213,7 @@ def _unify(task: Keys, items: list[Item]) -> list[Item]:
         except (pyarrow.ArrowException, OverflowError, UnicodeError, TypeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             told = f"the column {name} cannot be held by a table, which has one type for all of its values ({reason})"
-            raise ConfigError([f"{_name(task)}: {told}"]) from None
+            raise ConfigError([f"{name_source(task)}: {told}"]) from None
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return [item._replace(columns=row) for item, row in zip(items, rows, strict=True)]
 
@@ -236,7 +228,3 @@ def _settle_ids(splits: dict[str, list[Item]]) -> dict[str, list[Item]]:
     if len({own for _, own in places}) == len(places):
         return splits
     return {split: [item._replace(id=f"{split} {item.id}") for item in items] for split, items in splits.items()}
-
-
-def _name(task: Keys) -> str:
-    return task.path if task.source == "file" else str(task.hub_id)

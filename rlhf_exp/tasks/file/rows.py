@@ -28,6 +28,7 @@ from rlhf_exp.tasks.file.files import Item, read_splits
 from rlhf_exp.tasks.file.schema import PASSED, Keys
 from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides, refuse_few, take_fitting, write_notes
 from rlhf_exp.tasks.sampled import learns_from_samples
+from rlhf_exp.tasks.sources import shape_prompt
 
 DROPPED = {
     "repeated": "the row was read before",
@@ -99,8 +100,7 @@ def build_grader(task: Keys) -> Callable[[str, Row], Grade] | None:
 def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
     """Every row with the answers that its columns have, whatever its length."""
     task, chat, (splits, facts) = cfg.task, wants_chat(cfg, tokenizer), _read(cfg, tokenizer)
-    names = [name for name in (task.completion_column, task.chosen_column, task.rejected_column) if name]
-    names = names or [name for name in (task.answer_column,) if name]
+    names = task.answers or ((task.answer_column,) if task.answer_column else ())
     examples = []
     for split, items in splits.items():
         for item in items:
@@ -108,7 +108,7 @@ def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
             turns = 2 if isinstance(item.prompt, str) else len(item.prompt) + 1
             examples.append(Example(split, split, turns, count_words(item.prompt), item.prompt, answers))
     odd = [Odd(kind, rule, False, {"all": facts["dropped"][kind]}) for kind, rule in DROPPED.items()]
-    return Data(name_source(task), tuple(names), examples, facts["read"], odd)
+    return Data(name_source(task), names, examples, facts["read"], odd)
 
 
 def _read(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str, list[Item]], dict[str, Any]]:
@@ -116,19 +116,12 @@ def _read(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str, li
     task, chat = cfg.task, wants_chat(cfg, tokenizer)
     splits, facts = read_splits(task)
     for split, items in splits.items():
-        splits[split] = [item._replace(prompt=_format(item, chat)) for item in items]
+        splits[split] = [item._replace(prompt=shape_prompt(item.prompt, item.where, chat)) for item in items]
         for item in items if task.answer_column is not None else ():
             if problem := find_answer_problem(task, item.columns[task.answer_column]):
                 found = str(item.columns[task.answer_column])[:40]
                 raise ConfigError([f'{item.where}: "{task.answer_column}" {problem} for the checker, got {found!r}'])
     return splits, facts
-
-
-def _format(item: Item, chat: bool) -> Any:
-    prompt = item.prompt
-    if not chat and not isinstance(prompt, str):
-        raise ConfigError([f"{item.where}: holds messages, and prompts are plain text here; use task.prompt=chat"])
-    return [{"role": "user", "content": prompt}] if chat and isinstance(prompt, str) else prompt
 
 
 def _take(
@@ -150,7 +143,7 @@ def _take(
 
 
 def _ask(item: Item) -> Row:
-    columns = {name: value for name, value in item.columns.items() if name not in (*PASSED, "id")}
+    columns = {name: value for name, value in item.columns.items() if name not in ("id", "prompt", *PASSED)}
     return {"id": item.id, "prompt": item.prompt, **columns}
 
 

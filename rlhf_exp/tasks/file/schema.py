@@ -8,7 +8,7 @@ from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.tasks.schema import GradedKeys
 
 PASSED = (
-    *("prompt", "prompts", "completion", "completions", "completion_ids", "image", "images"),
+    *("prompts", "completion", "completions", "completion_ids", "image", "images"),
     *("trainer_state", "log_extra", "log_metric"),
 )
 """Names that TRL gives a meaning of its own: rewards and checkers do not get columns that are called so."""
@@ -79,7 +79,7 @@ class Keys(GradedKeys):
             problems.append(f"{key}.pattern: belongs to {key}.checker=regex, which needs one, such as 'Answer: (.*)'")
         elif self.pattern is not None and (problem := _find_pattern_problem(self.pattern)):
             problems.append(f"{key}.pattern={self.pattern}: {problem}")
-        if self.graded and self.answer_column in PASSED:
+        if self.graded and self.answer_column in ("prompt", *PASSED):
             problems.append(f"{key}.answer_column={self.answer_column}: training has another meaning for it; rename it")
         if self.samples is not None and not self.graded:
             needed = " or ".join(self.graded_by)
