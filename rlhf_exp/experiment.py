@@ -1,4 +1,4 @@
-"""The parts of one experiment: run.py makes the object once, and every later stage takes it.
+"""The parts of one experiment: pipeline.py makes the object once, and every later stage takes it.
 
 experiment = Experiment(cfg, folder, model, tokenizer, task, rewards, args)
 evaluator = PolicyEvaluator(experiment)

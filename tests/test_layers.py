@@ -32,7 +32,7 @@ LAYERS = (
     ("diagnose", "report"),
     ("sample", "describe", "dry_run"),
     ("train",),
-    ("run",),
+    ("pipeline",),
     ("cli",),  # its wrapper is for the `__main__` modules alone
     ("__main__", "merge"),
 )

@@ -71,7 +71,7 @@ def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
         _write_hydra(folder, cfg, settings)
         link_latest(folder)
         from rlhf_exp.callbacks.tracking import track
-        from rlhf_exp.run import run
+        from rlhf_exp.pipeline import run
 
         with track(config, folder):
             return run(config, folder)

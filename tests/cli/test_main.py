@@ -13,7 +13,7 @@ import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from rlhf_exp import run
+from rlhf_exp import pipeline
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.config import ROOT, trl_args
@@ -48,7 +48,7 @@ def runs(monkeypatch):
         return 0
 
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
-    monkeypatch.setattr(run, "run", record)
+    monkeypatch.setattr(pipeline, "run", record)
     return started
 
 
@@ -287,7 +287,7 @@ def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
 
 def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
-    monkeypatch.setattr(run, "run", lambda cfg, folder: finish(folder) or 0)
+    monkeypatch.setattr(pipeline, "run", lambda cfg, folder: finish(folder) or 0)
     assert command("-m", "seed=0,1", "output_dir=there")[0] == 0
     assert "2 runs compared" in Path("there/report.html").read_text()
 
@@ -409,7 +409,7 @@ def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, mon
     def crash(cfg, folder):
         raise RuntimeError("boom\nmore")
 
-    monkeypatch.setattr(run, "run", crash)
+    monkeypatch.setattr(pipeline, "run", crash)
     assert command("output_dir=there") == (
         1,
         ["rlhf_exp: failed: RuntimeError: boom (traceback in there/error.log)"],
@@ -420,7 +420,7 @@ def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, mon
 @pytest.mark.parametrize("status", [130, 143])
 def test_a_signal_to_one_job_ends_the_whole_sweep(command, runs, monkeypatch, status):
     started = []
-    monkeypatch.setattr(run, "run", lambda cfg, folder: started.append(folder) or status)
+    monkeypatch.setattr(pipeline, "run", lambda cfg, folder: started.append(folder) or status)
     assert command("-m", "max_tokens=8,16", "output_dir=there") == (status, [])
     assert len(started) == 1
 

@@ -221,7 +221,7 @@ def test_the_state_of_optimizer_schedule_and_randomness_is_always_among_them():
 
 
 def test_a_run_without_its_optimizer_is_refused_before_anything_of_it_changes(tmp_path):
-    from rlhf_exp.run import run
+    from rlhf_exp.pipeline import run
 
     cfg = configure()
     with staged(tmp_path / "checkpoints", "checkpoint-4") as staging:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from rlhf_exp import run
+from rlhf_exp import pipeline
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
@@ -120,11 +120,11 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
         with folder.phase("load"), folder.phase("train"):
             check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
 
-    monkeypatch.setattr(run, "_run_stages", stages)
+    monkeypatch.setattr(pipeline, "_run_stages", stages)
     with pytest.raises(
         ConfigError, match=r"is a run of other inputs \(rows to train on [0-9a-f]{8}, here [0-9a-f]{8}\)"
     ):
-        run._run(cfg, RunFolder.create(tmp_path, {"inputs": {}}), None)
+        pipeline._run(cfg, RunFolder.create(tmp_path, {"inputs": {}}), None)
     assert json.loads((tmp_path / "run.json").read_text()) == before
 
 

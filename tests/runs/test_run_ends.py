@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp import run
+from rlhf_exp import pipeline
 from rlhf_exp.cli.subcommand import flush
 from rlhf_exp.config import trl_args
 from rlhf_exp.runs import folder as run_folder
@@ -22,7 +22,7 @@ def end(command_line, monkeypatch, tmp_path):
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
 
     def call(stages):
-        monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: stages(cfg, folder))
+        monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, signals: stages(cfg, folder))
         done = command_line("output_dir=there", "device=cpu", cwd=tmp_path)
         return done.returncode, done.stderr.splitlines(), json.loads(Path("there/run.json").read_text())
 
@@ -105,7 +105,7 @@ def test_a_finished_run_whose_report_finds_no_space_stays_finished(end, monkeypa
     def write_report(folder):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "there/report.md")
 
-    monkeypatch.setattr(run, "_write_report", write_report)
+    monkeypatch.setattr(pipeline, "_write_report", write_report)
     status, lines, record = end(lambda cfg, folder: None)
     assert (status, record["status"]) == (1, "finished")
     assert lines == [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp import run
+from rlhf_exp import pipeline
 from rlhf_exp.config import trl_args
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
@@ -150,8 +150,8 @@ def start(command_line, tmp_path, monkeypatch):
     """Start a sweep whose runs are stopped before their first checkpoint: what the first job's line says."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
-    monkeypatch.setattr(run, "_report_what_there_is", lambda folder: None)
-    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: send(signal.SIGTERM))
+    monkeypatch.setattr(pipeline, "_report_what_there_is", lambda folder: None)
+    monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, signals: send(signal.SIGTERM))
 
     def call(*arguments):
         done = command_line(*arguments, cwd=tmp_path)
@@ -195,7 +195,7 @@ def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
         (folder.path / "model").mkdir()
         send(signal.SIGTERM)
 
-    monkeypatch.setattr(run, "_run_stages", stop_after_training)
+    monkeypatch.setattr(pipeline, "_run_stages", stop_after_training)
     assert start("seed=3", "device=cpu", "output_dir=there") == "seed=3 device=cpu output_dir=there_2"
     held = "holds a trained model and no checkpoint to resume from; use another folder"
     for way, line in {
@@ -214,18 +214,18 @@ def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
 def test_a_run_that_is_stopped_while_it_measures_says_so_with_the_status_of_its_signal(
     tmp_path, monkeypatch, capsys, number
 ):
-    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: send(number))
-    monkeypatch.setattr(run, "_report_what_there_is", lambda folder: None)
+    monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, signals: send(number))
+    monkeypatch.setattr(pipeline, "_report_what_there_is", lambda folder: None)
     cfg = compose_config(["device=cpu", f"output_dir={tmp_path}"])
-    assert run.run(cfg, tmp_path) == 128 + number
+    assert pipeline.run(cfg, tmp_path) == 128 + number
     record = (tmp_path / "run.json").read_text()
     assert '"status": "stopped"' in record and f'"error": "{number.name}"' in record
     assert f"Stopped by {number.name}; there is no checkpoint yet. Start anew with: " in capsys.readouterr().out
 
 
 def test_a_signal_while_the_report_is_written_leaves_a_finished_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run, "_run_stages", lambda cfg, folder, signals: None)
-    monkeypatch.setattr(run, "_write_report", lambda folder: send(signal.SIGTERM))
-    assert run.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path) == 143
+    monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, signals: None)
+    monkeypatch.setattr(pipeline, "_write_report", lambda folder: send(signal.SIGTERM))
+    assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path) == 143
     assert '"status": "finished"' in (tmp_path / "run.json").read_text()
     assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp.report " in capsys.readouterr().out
