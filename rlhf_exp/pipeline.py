@@ -152,6 +152,8 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: Pr
 def _list_facts(cfg: Config) -> dict[str, Any]:
     device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {
+        "name": cfg.run.name,
+        "tags": cfg.run.tags,
         "algo": cfg.algo.name,
         "task": cfg.task.name,
         "model": locate_start_model(cfg).name,

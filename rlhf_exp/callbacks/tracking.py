@@ -33,7 +33,7 @@ SHOWN_SAMPLES = 64
 FINISH_TIMEOUT_S = 120.0
 """How long a run waits for its last upload; `wandb sync` can send what is missing after that."""
 
-NAME_LETTERS = 128  # the most that W&B accepts for a name or a group
+NAME_LETTERS = 128  # the most that W&B accepts for a name
 EXIT_STATUSES = {"finished": 0, "stopped": SIGNALLED + signal.SIGINT}
 ID_FILE = "wandb_id"  # holds the id of the W&B run that a resumed run continues
 
@@ -70,13 +70,14 @@ def watch(trainer: "Trainer") -> None:
 
 
 def name_run(cfg: Config, run_dir: Path) -> tuple[str, str | None]:
-    """The W&B name and group of a run. The jobs of a sweep are named and grouped by their folders."""
+    """The W&B name and group of a run. The jobs of a sweep, which all may have one `run.name`, are told apart by their
+    folders, and grouped by the sweep's."""
     study = run_dir.absolute().parent
     if (study / "multirun.yaml").is_file():
-        name, group = run_dir.name, study.name
+        name, group = "_".join(filter(None, (cfg.run.name, run_dir.name))), study.name
     else:
-        name, group = f"{cfg.algo.name}_{cfg.task.name}_{cfg.model.name}_seed-{cfg.seed}", None
-    return (cfg.logging.name or name)[:NAME_LETTERS], (cfg.logging.group or group)
+        name, group = cfg.run.name or f"{cfg.algo.name}_{cfg.task.name}_{cfg.model.name}_seed-{cfg.seed}", None
+    return name[:NAME_LETTERS], (cfg.logging.group or group)
 
 
 def choose_mode(cfg: Config) -> str:
@@ -132,7 +133,7 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
         entity=cfg.logging.entity,
         name=name,
         group=group,
-        tags=cfg.logging.tags,
+        tags=cfg.run.tags,
         config=asdict(cfg),
         dir=run_dir,
         mode=mode,

@@ -17,6 +17,7 @@ Groups (* is the default):
 Keys:
   seed, max_tokens (a completion's budget, in training and evaluation), train_tokens (training ends after that many
   tokens), dry_run, output_dir, resume (a run's folder), skip_finished (finished jobs are skipped)
+  run.name=NAME, run.tags=[A,B]: what you call the run, in its folder's name, in reports, `runs` and W&B
   any key of a group, such as eval.rows=1024 or model.path=ORG/NAME; `--cfg job` shows them all
   any argument of TRL's config: algo.args.beta=0.1, or with a plus if the config does not set it
 

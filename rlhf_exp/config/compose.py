@@ -24,6 +24,7 @@ from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algo import find_idle_arguments, find_other_losses
+from rlhf_exp.config.rules.labels import is_folder_name
 from rlhf_exp.config.rules.paths import find_missing_files
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_checks import are_losses, find_argument_problems
@@ -51,6 +52,7 @@ def register_resolvers() -> None:
     resolvers = {
         "default": lambda key, *, _root_: DEFAULTS[key](_find_settings(_root_)).value,
         "rate": lambda name, own=None, *, _root_: choose_rate(_find_settings(_root_), name, own).value,
+        "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "attention": device.choose_attention,
     }

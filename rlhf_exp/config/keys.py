@@ -41,6 +41,8 @@ SYNONYMS = {
     "algo": ("algorithm",),
     "loss_type": ("loss",),
     "logging": ("wandb", "report_to"),
+    "run.name": ("run_name", "wandb_name", "name"),
+    "run.tags": ("tags", "wandb_tags"),
     "device": ("gpu",),
     "resume": ("checkpoint",),
     "output_dir": ("out", "save_dir", "logging_dir"),

@@ -140,14 +140,20 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """What the user calls a run; nothing that it computes depends on it."""
+
+    name: str | None
+    tags: list[str]
+
+
+@dataclass(frozen=True)
 class Logging:
     report_to: list[str]
     wandb_project: str
     wandb_mode: Literal["auto", "online", "offline", "disabled"]
     entity: str | None
-    name: str | None
     group: str | None
-    tags: list[str]
 
 
 @dataclass(frozen=True)
@@ -192,6 +198,7 @@ class Config:
     dry_run: bool
     resume: str | None
     skip_finished: bool
+    run: Labels
     output_dir: str
     algo: Grpo | Ppo | Plain
     task: Union[tuple(TASKS.values())]  # noqa: UP007

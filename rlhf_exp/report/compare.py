@@ -21,7 +21,7 @@ from rlhf_exp.report.noise import describe_noise, tabulate_noise
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.pairwise import describe_collapsed, describe_differences, run_tests, summarise_tests
 from rlhf_exp.report.policies import compare_policies
-from rlhf_exp.report.tables import Column, duration, fill, join_notes
+from rlhf_exp.report.tables import Column, duration, fill, join_notes, write_name
 from rlhf_exp.report.terminal import align
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
 from rlhf_exp.runs.load import Run
@@ -38,6 +38,9 @@ NO_ROWS_NOTE = (
 ONE_SEED_NOTE = "One seed for each setting: no interval over seeds; the baseline's is over the held-out rows."
 
 ACCURACIES = {"held-out accuracy": columns.TRAINED, "held-out pair accuracy": columns.PAIRS_TRAINED}
+
+LABELS = tuple(Column(key, lambda run, key=key: write_name(run.info.get(key)) or None) for key in ("name", "tags"))
+"""What the user calls a run."""
 
 ABOUT_ALL = 0.98
 """Of `train_tokens`: runs that ended with fewer are named."""
@@ -212,8 +215,10 @@ def _names(runs: list[Run]) -> dict[Path, str]:
 
 def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
     labels = {run.path: label for label, group in groups.items() for run in group}
+    labelled = [label for label in LABELS if any(map(label.read, _flatten(groups)))]
     shown = [
         Column("run", lambda run: names[run.path]),
+        *labelled,
         Column("setting", lambda run: labels[run.path]),
         Column("seed", lambda run: run.info.get("seed")),
         *list_columns(_flatten(groups)),

@@ -35,7 +35,8 @@ COSTS = (
 
 def describe_run(run: Run, out: Path) -> list[Block]:
     """Blocks from the verdict down to the command; each part that has no data says so."""
-    blocks: list[Block] = [Heading(f"{run.info.get('algo')} on {run.info.get('task')}", 1), Text(title(run))]
+    name = f"{run.info['name']}: " if run.info.get("name") else ""
+    blocks: list[Block] = [Heading(f"{name}{run.info.get('algo')} on {run.info.get('task')}", 1), Text(title(run))]
     if sentence := status_sentence(run):
         blocks.append(Callout("error" if run.status == "failed" else "warning", "Not finished.", sentence))
     kind, sentence = verdict(run)

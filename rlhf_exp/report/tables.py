@@ -95,8 +95,8 @@ def seconds_per_step(info: dict) -> float | None:
 
 
 def title(run: Run) -> str:
-    """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0: finished"""
-    keys = ("algo", "loss_type", "task", "model", "max_tokens", "seed")
+    """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0 name=my-run tags=a,b: finished"""
+    keys = ("algo", "loss_type", "task", "model", "max_tokens", "seed", "name", "tags")
     return f"{' '.join(f'{key}={name}' for key in keys if (name := write_name(run.info.get(key))))}: {run.status}"
 
 

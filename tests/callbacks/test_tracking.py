@@ -109,7 +109,7 @@ def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tm
     (study / "multirun.yaml").write_text("")
     ends = {"00_seed-0": "finished", "01_seed-1": "failed"}
     for name, status in ends.items():
-        cfg = compose_config(["logging=wandb", "logging.tags=[x,y]", f"output_dir={study / name}", "max_tokens=7"])
+        cfg = compose_config(["logging=wandb", "run.tags=[x,y]", f"output_dir={study / name}", "max_tokens=7"])
         write_run(study / name)
         with track(cfg, study / name):
             write_run(study / name, status)
@@ -142,16 +142,43 @@ def test_a_wandb_that_fails_costs_a_line_and_not_the_run(tmp_path, monkeypatch, 
 
 def test_a_run_alone_is_named_by_its_settings_and_names_of_the_user_count(tmp_path):
     assert name_run(compose_config(["seed=3"]), tmp_path / "x") == ("grpo_countdown_tiny_seed-3", None)
-    cfg = compose_config(["logging.name=mine", "logging.group=ours"])
+    cfg = compose_config(["run.name=mine", "logging.group=ours"])
     assert name_run(cfg, tmp_path / "x") == ("mine", "ours")
+
+
+def test_jobs_of_a_sweep_with_one_name_are_told_apart(tmp_path):
+    (tmp_path / "multirun.yaml").write_text("")
+    cfg = compose_config(["run.name=mine"])
+    assert name_run(cfg, tmp_path / "00_seed-0") == ("mine_00_seed-0", tmp_path.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [
+        ("'my run'", "; did you mean my-run?"),
+        ("../up", "; did you mean up?"),
+        ("a/b", "; did you mean a-b?"),
+        ("-x", "; did you mean x?"),
+        ("'..'", ""),
+        ("'größe'", "; did you mean gr-e?"),
+        ("x" * 101, f"; did you mean {'x' * 100}?"),
+    ],
+)
+def test_a_name_that_is_no_safe_folder_is_refused(name, ending):
+    with pytest.raises(ConfigError) as caught:
+        compose_config([f"run.name={name}"])
+    [line] = caught.value.problems
+    assert line.endswith(f": must be letters, digits, and . _ + - after the first one, at most 100{ending}")
 
 
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("logging.tags=['']", "logging.tags=['']: must be a list, each text, and not empty"),
-        ("logging.tags=x", "logging.tags=x: must be a list, each text"),
-        (f"logging.name={'x' * 129}", f"logging.name={'x' * 77}...: has 129 letters; must be 1 to 128"),
+        ("run.tags=['']", "run.tags=['']: must be a list, each text, and not empty"),
+        ("run.tags=x", "run.tags=x: must be a list, each text"),
+        ("run.tags=[a,b,a]", "run.tags=[a, b, a]: names a twice; leave one out"),
+        (f"run.tags=[{'x' * 65}]", f"run.tags={'x' * 65}: has 65 letters; must be 1 to 64"),
+        (f"logging.group={'x' * 129}", f"logging.group={'x' * 77}...: has 129 letters; must be 1 to 128"),
         ("logging.group=3", "logging.group=3: must be text or null"),
     ],
 )

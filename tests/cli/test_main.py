@@ -130,6 +130,18 @@ def test_the_default_folder_is_named_by_task_algorithm_and_time(command, runs):
     assert re.fullmatch(r"outputs/countdown/grpo/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", str(runs[0][1]))
 
 
+def test_the_default_folder_begins_with_the_name_of_the_run(command, runs):
+    command("run.name=my-run", "run.tags=[a,b]")
+    assert re.fullmatch(r"outputs/countdown/grpo/my-run_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", str(runs[0][1]))
+    assert command("run.name=my-run", "output_dir=there") == (0, [])
+    assert runs[1][1] == Path("there")
+
+
+def test_a_bad_name_leaves_no_folder(command, runs):
+    assert command("run.name=../../up")[0] == 2
+    assert os.listdir() == []
+
+
 @pytest.fixture
 def one_second(monkeypatch):
     """Every run starts in the same second."""
@@ -246,9 +258,9 @@ def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command
     ("swept", "again"),
     [
         ("reward.weights={outcome: 0.5},{outcome: 1.0}", "seed=2,1,0"),
-        ("logging.tags=[a],[b]", "seed=1,0"),
-        ("logging.name='a','b'", "seed=1,0"),
-        (f"logging.name=choice({'n' * 100}a,{'n' * 100}b)", "seed=1,0"),
+        ("run.tags=[a],[b]", "seed=1,0"),
+        ("run.name='a','b'", "seed=1,0"),
+        (f"logging.group=choice({'n' * 100}a,{'n' * 100}b)", "seed=1,0"),
     ],
 )
 def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swept, again):
@@ -261,11 +273,11 @@ def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swep
 
 
 def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs):
-    status, lines = command("-m", "logging.name=a/b,a//b", "skip_finished=true", "output_dir=there")
+    status, lines = command("-m", "logging.group=a/b,a//b", "skip_finished=true", "output_dir=there")
     assert (status, runs) == (2, [])
     assert lines == [
-        "rlhf_exp: job 2 of 2 (logging.name=a//b skip_finished=True output_dir=there):"
-        " output_dir=there/logging.name-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
+        "rlhf_exp: job 2 of 2 (logging.group=a//b skip_finished=True output_dir=there):"
+        " output_dir=there/logging.group-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
         " them",
         "rlhf_exp: none of 2 jobs was started",
     ]
@@ -494,7 +506,7 @@ def test_help_names_every_group_option_and_key():
         assert file.stem in text and file.parent.name in text
     for key in ("seed", "max_tokens", "dry_run", "resume", "output_dir"):
         assert key in text
-    assert len(text.splitlines()) < 50
+    assert len(text.splitlines()) < 55
 
 
 def test_resume_with_an_argument_typed_again(command, runs):

@@ -117,7 +117,7 @@ def test_our_own_keys_pass_through(name):
         (["algo.args.temperature=nan"], "algo.args.temperature=nan: must be a number > 0, <= 10"),
         (
             ["+algo.args.run_name=x"],
-            "algo.args.run_name=x: has no effect, a run is named by output_dir, and in W&B by logging.name",
+            "algo.args.run_name=x: has no effect, use run.name",
         ),
         (
             ["+algo.args.logging_strategy=no"],

@@ -73,6 +73,13 @@ def test_every_run_has_a_row_and_the_page_holds_the_curves(sweep, tmp_path, draw
     assert "Shared by all: algo=grpo, task=countdown, model=tiny, max_tokens=64." in page.read_text()
 
 
+def test_names_and_tags_stand_beside_the_runs_that_have_them(sweep, tmp_path, edit_info):
+    edit_info(sweep[0], name="my-run", tags=["a", "b"])
+    write_report(sweep, tmp_path / "out")
+    rows = table_rows(tmp_path / "out", "Every run")
+    assert [row[1:3] for row in rows][:2] == [["my-run", "a,b"], ["-", "-"]]
+
+
 def test_one_seed_has_no_interval(sweep, tmp_path):
     write_report([sweep[0], sweep[3]], tmp_path / "out")
     rows = table_rows(tmp_path / "out", "Results over seeds")

@@ -55,3 +55,10 @@ def test_budgets_are_named_for_every_method(make):
 
 def test_what_follows_the_seed_makes_no_setting(make):
     assert [len(group) for group in group_runs([make("a", "grpo"), make("b", "grpo", seed=1)]).values()] == [2]
+
+
+def test_names_and_tags_make_no_settings(make):
+    runs = [make(f"seed-{seed}", "grpo", seed) for seed in range(2)]
+    for run, name in zip(runs, "ab", strict=True):
+        run.config["run"] = {"name": name, "tags": [name]}
+    assert {label: len(group) for label, group in group_runs(runs).items()} == {"grpo": 2}

@@ -44,6 +44,13 @@ def test_the_table_of_changes_is_that_of_evaluation_json(run_dir):
     assert "| partial before | 100 | 27 | 1 |" in (run_dir / "report.md").read_text()
 
 
+def test_what_the_user_calls_the_run_stands_in_its_title(run_dir, edit_info):
+    edit_info(run_dir, name="my-run", tags=["a", "b"])
+    write_report([run_dir], run_dir)
+    text = (run_dir / "report.md").read_text()
+    assert text.startswith("# my-run: grpo on countdown\n") and "seed=0 name=my-run tags=a,b: finished" in text
+
+
 def test_a_hostile_completion_stays_text(run_dir):
     hostile = "</pre><script>alert(1)</script> ``` <img src=http://example.org/x.png>"
     edit_samples(run_dir, lambda row: row.update(completion=hostile, prompt=hostile))

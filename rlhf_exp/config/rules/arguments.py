@@ -23,7 +23,7 @@ IDLE = {
     "do_train": "training is what a run does; leave it out",
     "do_predict": "a run predicts nothing; leave it out",
     "resume_from_checkpoint": "use resume=RUN_DIR",
-    "run_name": "a run is named by output_dir, and in W&B by logging.name",
+    "run_name": "use run.name",
     "local_rank": "the launcher says it; leave it out",
 }
 """Any value other than TRL's default is refused."""

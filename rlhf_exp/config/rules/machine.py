@@ -4,7 +4,6 @@ from importlib.util import find_spec
 
 from rlhf_exp.config import device, hub
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.values import show
 
 
 def check_machine(cfg: Config) -> list[str]:
@@ -19,21 +18,9 @@ def check_machine(cfg: Config) -> list[str]:
             problems.append(f"logging.report_to={package}: must be wandb or tensorboard")
         elif find_spec(package) is None:
             problems.append(f"logging={package}: not installed; pip install {package}, or logging=file")
-    problems += _check_labels(cfg)
     if cfg.peft.quantization and find_spec("bitsandbytes") is None:
         problems.append("peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora")
     return problems + _check_push(cfg) + _check_attention(cfg)
-
-
-def _check_labels(cfg: Config) -> list[str]:
-    """W&B's own limits on the lengths of names and tags."""
-    labels = [(name, getattr(cfg.logging, name), 128) for name in ("wandb_project", "entity", "name", "group")]
-    labels += [("tags", tag, 64) for tag in cfg.logging.tags]
-    return [
-        f"logging.{name}={show(text)}: has {len(text)} letters; must be 1 to {most}"
-        for name, text, most in labels
-        if text is not None and not 1 <= len(text) <= most
-    ]
 
 
 def _check_push(cfg: Config) -> list[str]:
