@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.cli.arguments import prepare_arguments
+from rlhf_exp.cli.commands import call_command
 from rlhf_exp.cli.explain import explain
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.cli.job import run_job
@@ -40,8 +41,9 @@ SETS_MODE = ("hydra.mode", "hydra.searchpath", "hydra/", "hydra=", "experiment")
 
 
 def main() -> int:
-    """Run what the command line asks for; returns the exit status."""
-    return run_command(_work, None, format_help)
+    """Run what the command line asks for, an experiment or another command; returns the exit status."""
+    status = call_command(sys.argv[1:])
+    return run_command(_work, None, format_help) if status is None else status
 
 
 def _work(arguments: list[str]) -> int:

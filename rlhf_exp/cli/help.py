@@ -37,11 +37,12 @@ Examples:
   python -m rlhf_exp algo=reward_model task=hh_rlhf task.source=file task.path=FILE.jsonl.gz model=tiny_gpt2
   python -m rlhf_exp experiment=hh_rlhf_gpt2_reward_model_tiny
 
-Other commands, each with --help:
-  python -m rlhf_exp.describe task=hh_rlhf    what is in the data
-  python -m rlhf_exp.sample task=countdown    completions of the start model, to learn from with task.samples=
-  python -m rlhf_exp.merge ADAPTER OUT        an adapter and its base as one model
-  python -m rlhf_exp.report DIR...            finished runs compared
+Other commands, each with --help (python -m rlhf_exp.NAME is the same):
+  python -m rlhf_exp runs [DIR...]            the runs below a folder: filtered, sorted, compared
+  python -m rlhf_exp report DIR...            finished runs compared
+  python -m rlhf_exp describe task=hh_rlhf    what is in the data
+  python -m rlhf_exp sample task=countdown    completions of the start model, to learn from with task.samples=
+  python -m rlhf_exp merge ADAPTER OUT        an adapter and its base as one model
 
 Studies: python -m rlhf_exp -cd sweeps -cn NAME, with NAME one of {studies}
 Hydra's own flags: --hydra-help

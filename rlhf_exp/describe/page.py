@@ -10,8 +10,9 @@ from typing import Any
 from rlhf_exp.describe import plots
 from rlhf_exp.describe.figures import BUDGETS
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
-from rlhf_exp.report.tables import Column, at, fill, number, percent
+from rlhf_exp.report.tables import Column, at, fill
 from rlhf_exp.report.terminal import align
+from rlhf_exp.runs.figures import number, percent
 
 TOKENS_NOTE = (
     "Tokens are what a trainer sees: with the chat template if the tokenizer has one, an answer with its end token."

@@ -12,7 +12,8 @@ import numpy as np
 
 from rlhf_exp.report.page import Block, Figures, Heading, Text
 from rlhf_exp.report.plots import DASHES, PALETTE, Picture, add_axes, open_figure
-from rlhf_exp.report.tables import Column, fill, percent
+from rlhf_exp.report.tables import Column, fill
+from rlhf_exp.runs.figures import percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats.aggregate import (
     FEWEST_RUNS,

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.rows import ByRow, align, of_pairs, of_samples, read_wins, subtract
-from rlhf_exp.report.tables import Column, at, number, percent, points
+from rlhf_exp.report.tables import Column, at
+from rlhf_exp.runs.figures import number, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import DIFFERENCES, SHARES, Interval, crossed_interval, exact, mean_interval
 

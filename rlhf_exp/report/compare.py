@@ -21,9 +21,10 @@ from rlhf_exp.report.noise import describe_noise, tabulate_noise
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.pairwise import describe_collapsed, describe_differences, run_tests, summarise_tests
 from rlhf_exp.report.policies import compare_policies
-from rlhf_exp.report.tables import Column, duration, fill, join_notes, write_name
+from rlhf_exp.report.tables import Column, duration, fill, join_notes
 from rlhf_exp.report.terminal import align
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
+from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import START
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
-from rlhf_exp.report.tables import write_name
+from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS, list_settings
 

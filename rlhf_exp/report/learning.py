@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from rlhf_exp.report.frontier import draw_frontier
 from rlhf_exp.report.page import Block, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import DASHES, PALETTE, Picture, open_figure
-from rlhf_exp.report.tables import number, percent
 from rlhf_exp.report.validation import Measured, Trace, choose_kind, has_rows, read_trace, summarise
+from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.runs.load import Run
 
 COSTS = {

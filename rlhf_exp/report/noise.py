@@ -15,7 +15,7 @@ from rlhf_exp.report.columns import CORRECT_BEFORE
 from rlhf_exp.report.groups import group_runs
 from rlhf_exp.report.page import Block, Heading, Table, Text
 from rlhf_exp.report.rows import align
-from rlhf_exp.report.tables import percent, points
+from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS
 from rlhf_exp.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_interval, mean_interval

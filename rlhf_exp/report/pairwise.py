@@ -12,7 +12,8 @@ import numpy as np
 from rlhf_exp.report.columns import START_OF
 from rlhf_exp.report.page import Block, Callout, Heading, Text
 from rlhf_exp.report.rows import ByRow, stack, subtract
-from rlhf_exp.report.tables import Column, Figure, fill, percent, points
+from rlhf_exp.report.tables import Column, fill
+from rlhf_exp.runs.figures import Figure, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVEL, Contrast, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed

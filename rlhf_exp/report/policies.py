@@ -12,7 +12,8 @@ from typing import Any
 from rlhf_exp.report.columns import CORRECT, TOKENS, TRAINED, mean_over_seeds
 from rlhf_exp.report.page import Block, Heading, Table, Text
 from rlhf_exp.report.rows import align, of_policy, subtract
-from rlhf_exp.report.tables import Column, at, fill, number, percent, points
+from rlhf_exp.report.tables import Column, at, fill
+from rlhf_exp.runs.figures import number, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import DIFFERENCES, crossed_interval
 

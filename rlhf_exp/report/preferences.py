@@ -8,7 +8,8 @@ from pathlib import Path
 from rlhf_exp.report import plots
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.summary import RANKING_FIGURES
-from rlhf_exp.report.tables import Column, at, fill, percent
+from rlhf_exp.report.tables import Column, at, fill
+from rlhf_exp.runs.figures import percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval
 

@@ -1,22 +1,17 @@
-"""Writes figures as text, and defines the type of column of which every table is made.
+"""Defines the type of column of which every table is made, and writes what stands beside figures.
 
->>> percent({"value": 0.252, "low": 0.216, "high": 0.291})
-'25.2% [21.6, 29.1]'
->>> KL = Column("KL", at("kl", "mean"), number(".2f"))
->>> KL.cell({"kl": {"mean": {"value": 5.48, "low": 5.01, "high": 5.95}}})
-'5.48 [5.01, 5.95]'
+>>> STEPS = Column("steps", at("work", "steps"), "{:,}".format)
+>>> STEPS.cell({"work": {"steps": 1200}})
+'1,200'
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rlhf_exp.report.page import Table
+from rlhf_exp.runs.figures import Figure, write_name
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import LEVELS, Interval, Kind, exact
-
-Figure = Interval | float | None
-"""A number with or without its interval; None if it was not measured."""
+from rlhf_exp.stats import LEVELS, Kind
 
 
 class Column(NamedTuple):
@@ -59,21 +54,6 @@ def at(*key: str) -> Callable[[dict | None], Any]:
     return read
 
 
-def percent(figure: Figure) -> str:
-    """25.2% [21.6, 29.1]"""
-    return _write(figure, 100, ".1f", "%")
-
-
-def points(figure: Figure) -> str:
-    """+20.9 [+16.4, +25.4]"""
-    return _write(figure, 100, "+.1f")
-
-
-def number(spec: str) -> Callable[[Figure], str]:
-    """number(".2f") writes 35.42 [34.10, 36.74]"""
-    return lambda figure: _write(figure, 1, spec)
-
-
 def duration(seconds: float) -> str:
     """Seconds in words, to the precision that matters.
 
@@ -100,13 +80,6 @@ def title(run: Run) -> str:
     return f"{' '.join(f'{key}={name}' for key in keys if (name := write_name(run.info.get(key))))}: {run.status}"
 
 
-def write_name(value: Any) -> str:
-    """A setting as on the command line: empty for None, several values (dpo's losses) joined."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return "" if value is None else str(value)
-
-
 def fact_tables(facts: dict) -> list[Table]:
     """data.json as tables: one with a column for each of the parts that `read` names, and a list of the rest.
 
@@ -131,15 +104,3 @@ def _flatten(facts: dict, parts: list[str], prefix: str = "") -> Iterator[tuple[
             yield from _flatten(value, parts, f"{label}, ")
         else:
             yield label, value
-
-
-def _write(figure: Figure, scale: float, spec: str, unit: str = "") -> str:
-    """The figure as text; - if it is not finite (null in the files), and no brackets for an interval without width."""
-    if figure is None:
-        return "-"
-    value, low, high = (figure if isinstance(figure, dict) else exact(figure)).values()
-    if value is None or not math.isfinite(value):
-        return "-"
-    spec = spec.replace(",.", "z,.") if "," in spec else spec.replace(".", "z.")  # no -0.0
-    bounds = "" if low is None or low == high else f" [{scale * low:{spec}}, {scale * high:{spec}}]"
-    return f"{scale * value:{spec}}{unit}{bounds}"

@@ -7,7 +7,7 @@ verdict(run)  ->  Verdict("ok", "Held-out accuracy rose: 22.1% before and 38.5% 
 import math
 from typing import NamedTuple
 
-from rlhf_exp.report.tables import number, percent, points
+from rlhf_exp.runs.figures import number, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval
 from rlhf_exp.stats.planning import plan_rows

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 from rlhf_exp import pipeline
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.cli.commands import COMMANDS
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
@@ -77,9 +78,15 @@ def runs(monkeypatch):
         ("max_tokens=abc", "max_tokens=abc: must be a whole number >= 1, <= 1000000"),
         ("seed=1,2", "seed=1,2: several values; to run each add -m, for a list write seed=[1,2]"),
         ("model.path=~/x", "model.path=~/x: cannot be read; quote a value with special characters in it"),
+        ("seed", "seed: has no value; write seed=VALUE"),
         (
-            "seed",
-            "seed: cannot be read (missing EQUAL at '<EOF>'); quote a value with special characters in it",
+            "reprot",
+            "reprot: no such command; must be one of describe, merge, report, runs, sample, or KEY=VALUE for an"
+            " experiment; did you mean report?",
+        ),
+        (
+            "+seed",
+            "+seed: cannot be read (missing EQUAL at '<EOF>'); quote a value with special characters in it",
         ),
         ("~nope", "Could not delete from config. 'nope' does not exist."),
         ("--bogus", "unrecognized arguments: --bogus; see --help"),
@@ -103,6 +110,12 @@ def test_hydra_composes_a_single_run_once_unless_an_override_may_set_its_mode(co
     monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", lambda *a, **k: composed.append(a) or load(*a, **k))
     assert command(*arguments)[0] == 2
     assert len(composed) == times
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_a_word_and_a_module(name, capsys, command_line, tmp_path):
+    assert f"python -m rlhf_exp.{name}" in command_line(name, "--help", cwd=tmp_path).stdout
+    assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp.{name}: ")
 
 
 def test_an_impossible_pair_is_refused(command):

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from rlhf_exp.report.__main__ import main
+from rlhf_exp.runs.__main__ import main as list_runs
 
 
 def test_one_run_writes_into_its_own_folder_and_prints_the_table(run_dir, capsys):
@@ -63,3 +64,18 @@ def test_the_command_exits_with_2_and_no_traceback(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "no run.json in it" in done.stderr
+
+
+def test_runs_that_were_selected_from_the_list_are_compared(tmp_path, monkeypatch, capsys, make_run):
+    monkeypatch.chdir(tmp_path)
+    for seed in range(2):
+        make_run(tmp_path / "outputs" / "study" / str(seed), seed)
+    make_run(tmp_path / "outputs" / "torn").joinpath("run.json").write_text("{")
+    assert list_runs(["--filter", "max_tokens=64", "--compare", "--out", "there"]) == 0
+    assert "2 runs compared" in (tmp_path / "there" / "report.html").read_text()
+    assert list_runs(["--compare"]) == 2
+    assert capsys.readouterr().err == (
+        "rlhf_exp.report: 2 runs to compare: say where the report goes, with --out FOLDER\n"
+    )
+    assert list_runs(["--filter", "seed=7", "--compare"]) == 2
+    assert capsys.readouterr().err == "rlhf_exp.runs: --compare: no run to compare is left\n"

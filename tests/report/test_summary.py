@@ -5,7 +5,7 @@ import pytest
 
 from rlhf_exp.report import write_report
 from rlhf_exp.report.summary import list_figures, summary_rows
-from rlhf_exp.report.tables import percent, points
+from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.load import load_run
 
 

@@ -1,0 +1,49 @@
+"""Writes figures as text; imports nothing that takes time.
+
+>>> percent({"value": 0.252, "low": 0.216, "high": 0.291})
+'25.2% [21.6, 29.1]'
+"""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+
+Figure = "Interval | float | None"
+"""A number with or without its interval; None if it was not measured."""
+
+
+def percent(figure: Figure) -> str:
+    """25.2% [21.6, 29.1]"""
+    return _write(figure, 100, ".1f", "%")
+
+
+def points(figure: Figure) -> str:
+    """+20.9 [+16.4, +25.4]"""
+    return _write(figure, 100, "+.1f")
+
+
+def number(spec: str) -> Callable[[Figure], str]:
+    """number(".2f") writes 35.42 [34.10, 36.74]"""
+    return lambda figure: _write(figure, 1, spec)
+
+
+def write_name(value: Any) -> str:
+    """A setting as on the command line: empty for None, several values (dpo's losses) joined."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _write(figure: Figure, scale: float, spec: str, unit: str = "") -> str:
+    """The figure as text; - if it is not finite (null in the files), and no brackets for an interval without width."""
+    if figure is None:
+        return "-"
+    value, low, high = figure.values() if isinstance(figure, dict) else (figure, None, None)
+    if value is None or not math.isfinite(value):
+        return "-"
+    spec = spec.replace(",.", "z,.") if "," in spec else spec.replace(".", "z.")  # no -0.0
+    bounds = "" if low is None or low == high else f" [{scale * low:{spec}}, {scale * high:{spec}}]"
+    return f"{scale * value:{spec}}{unit}{bounds}"

@@ -1,0 +1,182 @@
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.runs.__main__ import main
+from rlhf_exp.runs.listing import list_runs
+from rlhf_exp.runs.lock import claim_folder
+
+GAIN = {"value": 0.25, "low": 0.2, "high": 0.3}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Write runs below outputs/ as far as the listing reads them."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(place, gain=0.25, config=None, **info):
+        folder = tmp_path / "outputs" / place
+        (folder / ".hydra").mkdir(parents=True)
+        facts = {"status": "finished", "algo": "grpo", "loss_type": "grpo", "task": "countdown", "model": "tiny",
+                 "seed": 0, "steps": 110, "started": "2026-01-02T03:04:05+00:00"}  # fmt: skip
+        (folder / "run.json").write_text(json.dumps(facts | info))
+        sections = {
+            "baseline": {"accuracy": {"value": 0.2, "low": 0.15, "high": 0.25}},
+            "trained": {"accuracy": {"value": 0.2 + gain, "low": 0.3, "high": 0.6}},
+            "paired": {"difference": GAIN | {"value": gain}},
+        }
+        (folder / "evaluation.json").write_text(json.dumps(sections))
+        (folder / ".hydra" / "config.yaml").write_text(json.dumps(config or {"eval": {"rows": 64}}))
+        return folder
+
+    return write
+
+
+def table(capsys, *arguments):
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def names(capsys, *arguments):
+    """The folders that are listed."""
+    assert main([*arguments, "--json"]) == 0
+    return [row["run"].removeprefix("outputs/") for row in json.loads(capsys.readouterr().out)]
+
+
+def test_a_run_is_a_line_with_its_settings_and_figures(here, capsys):
+    here("countdown/grpo/a", name="my-run", tags=["x", "y"], loss_type="dr_grpo")
+    head, line, count = table(capsys)
+    assert head.split() == ["name", "tags", "task", "algo", "model", "seed", "status", "steps", "accuracy", "gain",
+                            "began", "run"]  # fmt: skip
+    assert line.split()[:10] == ["my-run", "x,y", "countdown", "grpo/dr_grpo", "tiny", "0", "finished", "110", "45.0%",
+                                 "[30.0,"]  # fmt: skip
+    assert "+25.0 [+20.0, +30.0]" in line and line.endswith("outputs/countdown/grpo/a")
+    assert count == "1 run: 1 finished"
+
+
+def test_runs_lie_at_any_depth_and_nothing_inside_a_run_is_one(here, capsys):
+    here("a", started="1")
+    here("a/samples", started="0")
+    here("sweeps/s/00_seed-0", started="2")
+    (here("countdown/grpo/b", started="3").parents[2] / "latest").symlink_to("countdown/grpo/b")
+    assert names(capsys) == ["a", "sweeps/s/00_seed-0", "countdown/grpo/b"]
+    assert names(capsys, "outputs/sweeps", "outputs/a") == ["sweeps/s/00_seed-0", "a"]
+    assert names(capsys, "outputs/a") == ["a"]
+
+
+def test_broken_and_foreign_folders_are_listed_as_such(here, capsys):
+    here("torn").joinpath("run.json").write_text('{"sta')
+    here("list").joinpath("run.json").write_text("[1]")
+    here("hydra").joinpath("run.json").unlink()
+    here("figures").joinpath("evaluation.json").write_text('{"trained": 3')
+    here("config").joinpath(".hydra/config.yaml").write_text("a: [")
+    lines = table(capsys)[1:-1]
+    assert sorted(line.split("outputs/")[1] for line in lines) == [
+        *("config", "figures", "hydra: has no run.json", "list: its run.json is of another program"),
+        "torn: its run.json is torn",
+    ]
+    assert names(capsys, "--filter", "eval.rows=64", "--filter", "status=finished") == ["figures"]
+
+
+def test_a_running_run_holds_its_folder_and_a_killed_one_does_not(here, capsys):
+    held = here("held", status="running")
+    here("left", status="running")
+    code = "import time; from pathlib import Path; from rlhf_exp.runs.lock import claim_folder\n"
+    code += f"with claim_folder(Path({str(held)!r})):\n    print(flush=True)\n    time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        found = {run.path.name: run.status for run in list_runs(held.parent)}
+        holder.kill()
+    assert found == {"held": "running", "left": "killed"}
+
+
+def test_a_run_that_has_begun_is_no_foreign_folder(here):
+    folder = here("a")
+    (folder / "run.json").unlink()
+    with claim_folder(folder):
+        pass
+    assert [run.status for run in list_runs(folder.parent)] == ["killed"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        (["status=finished"], ["a", "b"]),
+        (["status!=finished"], ["c"]),
+        (["tag=abl*"], ["a"]),
+        (["tags=ablation", "seed=0"], ["a"]),
+        (["name=f*"], ["b"]),
+        (["eval.rows=64"], ["a", "c"]),
+        (["algo.args.beta=1e-1"], ["b"]),
+        (["algo.args.beta=null"], ["a", "c"]),
+        (["task.baselines=true"], ["b"]),
+        (["gain>0.1"], ["a", "c"]),
+        (["gain<=.1", "steps>=110"], ["b"]),
+    ],
+)
+def test_runs_are_selected_by_label_figure_and_any_key(here, capsys, filters, kept):
+    here("a", tags=["ablation", "x"])
+    config = {"algo": {"args": {"beta": 0.1}}, "task": {"baselines": True}, "eval": {"rows": 32}}
+    here("b", 0.1, config, name="first", seed=1)
+    here("c", status="failed")
+    assert names(capsys, *(part for text in filters for part in ("--filter", text))) == kept
+
+
+def test_runs_are_sorted_by_time_or_by_a_key(here, capsys):
+    here("a", 0.3, started="2026-01-03")
+    here("b", 0.1, started="2026-01-02", config={"eval": {"rows": 100}})
+    here("c", 0.2, started="2026-01-01").joinpath("evaluation.json").unlink()
+    assert names(capsys) == ["c", "b", "a"]
+    assert names(capsys, "--sort", "gain") == ["c", "b", "a"]
+    assert names(capsys, "--sort", "accuracy", "--filter", "gain>0") == ["b", "a"]
+    assert names(capsys, "--sort", "eval.rows")[-1] == "b"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["nope"], "nope: no such folder"),
+        (["outputs/empty"], "outputs/empty: no run in it, nor in the 4 levels of folders below"),
+        (["--filter", "stauts=x"], "--filter stauts=x: no such key; did you mean status?"),
+        (["--filter", "lr=1"], "--filter lr=1: no such key; did you mean algo.args.learning_rate?"),
+        (["--filter", "eval.row=1"], "--filter eval.row=1: no such key; did you mean eval.rows?"),
+        (
+            ["--filter", "finished"],
+            "--filter finished: must be KEY=VALUE, such as status=finished or algo.args.beta=0.1",
+        ),
+        (
+            ["--filter", "status=finnished"],
+            "--filter status=finnished: must be one of running, killed, finished, failed, stopped, refused, broken,"
+            " foreign; did you mean finished?",
+        ),
+        (["--filter", "gain>much"], "--filter gain>much: much is no number; > compares numbers"),
+        (["--sort", "accurcy"], "--sort accurcy: no such key; did you mean accuracy?"),
+        (["--out", "x"], "--out: has no effect without --compare"),
+        (["--jsn"], "unrecognized arguments: --jsn; see --help"),
+    ],
+)
+def test_a_mistake_is_one_line(here, capsys, tmp_path, arguments, line):
+    here("a")
+    (tmp_path / "outputs" / "empty").mkdir()
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == f"rlhf_exp.runs: {line}\n"
+
+
+def test_two_hundred_runs_are_listed_in_a_moment_without_torch(here):
+    for number in range(200):
+        here(f"countdown/grpo/{number}")
+    code = "import sys; from rlhf_exp.runs.__main__ import main; main(['--filter', 'eval.rows=64'])\n"
+    code += "assert not {'torch', 'scipy', 'hydra'} & set(sys.modules)"
+    began = time.process_time()
+    assert all(run.read("eval.rows") == 64 and run.gain for run in list_runs(Path("outputs")))
+    assert time.process_time() - began < 2
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_no_run_that_fits_is_no_mistake(here, capsys):
+    here("a")
+    assert table(capsys, "--filter", "tag=none") == ["0 of 1 runs"]
