@@ -31,6 +31,8 @@ from rlhf_exp.stats import (
 START, TRAINED = 0.22, 0.35
 OF_ROW, OF_MODEL = 0.1, 0.1  # variances of a row's difficulty; that of chance is the rest to 1
 RESAMPLES = 500
+RARE = {"2% of rows change": 1, "0 to 2%, completions alike": 4}
+"""Changes of few rows, with the number of completions of each."""
 
 
 def draw(
@@ -87,18 +89,20 @@ def of_one_run(rng: np.random.Generator, repeats: int, *design: int) -> Iterator
     """Coverage of one run's accuracy and of its gain."""
     yield "One run. Share of intervals that hold the truth"
     yield f"{'':30} {'rows':>5} {'completions':>11} {'accuracy':>9} {'gain':>6} {'bootstrap':>9}"
-    cases = {"22 to 35%": (START, 0.13), "1 to 3%": (0.01, 0.02), "97 to 99%": (0.97, 0.02), "2% of rows change": None}
+    cases = {"22 to 35%": (START, 0.13), "1 to 3%": (0.01, 0.02), "97 to 99%": (0.97, 0.02), **RARE}
     for rows in (16, 100, 512):
         for name, case in cases.items():
             for completions in (1, 4):
-                if case is None and completions > 1:
+                if name in RARE and completions != case:
                     continue
                 hits = np.zeros(3)
                 for _ in range(repeats):
-                    if case is None:
-                        start = (rng.random(rows) < 0.3).astype(float)
+                    if name in RARE:
+                        before = 0.3 if completions == 1 else 0.0
+                        start = (rng.random(rows) < before).astype(float)
                         trained = np.where(rng.random(rows) < 0.02, 1 - start, start)
-                        truth, level = 0.02 * 0.4, 0.3 + 0.02 * 0.4
+                        truth = 0.02 * (1 - 2 * before)
+                        level = before + truth
                     else:
                         truth, level = case[1], sum(case)
                         _, (start, trained) = draw(

@@ -4,10 +4,11 @@
     python bench/padding.py --only default --chunk-tokens 1024 2048 4096 8192
 
 `default` is the default step (the shipped model, Countdown, 96 tokens), `long` a small model with Qwen3's vocabulary
-(151,936) and completions of 300 tokens on average and 1,024 at most. Both sides take turns on the same weights and
-prompts. A step samples, scores with the reference, and goes forward and backward; its passes are the step without
-sampling, here of the same completions on both sides. Times are the process's own processor time, which other processes
-disturb less (use OMP_NUM_THREADS=1). Peak memory is what the passes add to the process (Linux).
+(151,936) and eight completions whose lengths are drawn (300 tokens on average, 1,024 at most); in sampling it repeats
+the last token until then. Both sides take turns on the same weights and prompts. A step samples, scores with the
+reference, and goes forward and backward; its passes are the step without sampling, here of the same completions on both
+sides. Times are the process's own processor time, which other processes disturb less (use OMP_NUM_THREADS=1). Peak
+memory is what the passes add to the process (Linux).
 
 Products: the time of the matrix products that the passes cannot do without, alone: of every linear layer for each
 token that is not padding, once in the reference and three times in training (forward, and two backward). The output
@@ -80,17 +81,39 @@ def build_long(folder: Path) -> tuple[Sides, list[dict[str, Any]], Callable[[int
         per_device_train_batch_size=4, gradient_accumulation_steps=2, activation_checkpointing=False,
         disable_dropout=True, report_to=[], disable_tqdm=True,
     )  # fmt: skip
-    rows = [{"prompt": "p" * 80}, {"prompt": "p" * 100}]
+    rows = [{"prompt": "p" * (80 if i < 4 else 100) + letter} for i, letter in enumerate("abcdefgh")]
     sides = build_sides(str(folder / "long"), args, rows, [score_length], tokenizer)
+    lengths: dict[int, int] = {}  # by the last token of a prompt
+    prompts = [tokenizer(row["prompt"])["input_ids"] for row in rows]
+    for trainer in sides.values():
+        trainer.model.register_forward_hook(repeat_last(lengths, tokenizer.eos_token_id), with_kwargs=True)
 
     def draw(number: int) -> dict[str, Any]:
         random = Random(number)
-        lengths = [min(LONGEST, 1 + int(random.expovariate(1 / MEAN))) for _ in range(7)] + [LONGEST]
-        ids = [[random.randrange(10, 200) for _ in range(length)] for length in lengths]
-        prompts = [[random.randrange(10, 200) for _ in row["prompt"]] for row in rows]
-        return {"prompt_ids": [prompts[i // 4] for i in range(8)], "completion_ids": ids, "logprobs": None}
+        for prompt in prompts:
+            lengths[prompt[-1]] = min(LONGEST, 2 + int(random.expovariate(1 / MEAN)))
+        ids = [[prompt[-1]] * (lengths[prompt[-1]] - 1) + [tokenizer.eos_token_id] for prompt in prompts]
+        return {"prompt_ids": prompts, "completion_ids": ids, "logprobs": None}
 
-    return sides, [rows[i // 4] for i in range(8)], draw
+    return sides, rows, draw
+
+
+def repeat_last(lengths: dict[int, int], eos: int) -> Callable[..., Any]:
+    """A hook of a model that, as it decodes with a cache, makes each row repeat its last token, and end after as many
+    tokens as `lengths` says of that token."""
+    step = 0
+
+    def force(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        nonlocal step
+        if kwargs.get("past_key_values") is None:
+            return output
+        tokens = kwargs["input_ids"]
+        step = step + 1 if tokens.shape[1] == 1 else 0
+        chosen = [eos if step + 1 >= lengths.get(token, 1) else token for token in tokens[:, -1].tolist()]
+        output.logits[torch.arange(len(chosen)), -1, chosen] += 1e4
+        return output
+
+    return force
 
 
 def build_sides(path: str, args: GRPOConfig, rows: list[dict], rewards: list, tokenizer: Any) -> Sides:
@@ -150,7 +173,8 @@ def compare(name: str, build: Any, options: Any) -> None:
         sides, rows, draw = build(Path(folder))
     found: dict[str, list[tuple[float, float]]] = {}
     products = []
-    for number in range(-1 if name == "default" else 0, options.repeats):
+    lengths: list[int] = []
+    for number in range(-1, options.repeats):
         rollout = draw(max(number, 0))
         kinds = {"trl": ("trl", 0), **{f"ours, {n}": ("ours", n) for n in options.chunk_tokens}}
         for kind, (side, tokens) in kinds.items():
@@ -159,12 +183,12 @@ def compare(name: str, build: Any, options: Any) -> None:
             taken = take_step(sides[side], rows, given)
             if number >= 0:  # the first turn warms up
                 found.setdefault(kind, []).append(taken)
-            if name == "default" and number >= 0:
-                own = take_step(sides[side], rows, roll_out if side == "ours" else None)
+            own = take_step(sides[side], rows, roll_out if side == "ours" else None)
+            if number >= 0:
                 found.setdefault(f"{kind}, with sampling", []).append(own)
         products.append(time_products(sides["trl"].model, rollout))
-    lengths = [len(ids) for ids in rollout["completion_ids"]]
-    print(f"{name}: {len(rows)} completions, mean {statistics.mean(lengths):.0f}, longest {max(lengths)} tokens")
+        lengths += [len(ids) for ids in rollout["completion_ids"]] if number >= 0 else []
+    print(f"{name}: {len(rows)} completions a step, mean {statistics.mean(lengths):.0f}, longest {max(lengths)} tokens")
     for kind, taken in found.items():
         base = found["trl, with sampling" if "sampling" in kind else "trl"]
         times, memory = ([ours[i] / trls[i] for ours, trls in zip(taken, base, strict=True)] for i in (0, 1))

@@ -17,7 +17,7 @@ from rlhf_exp.runs.figures import Figure, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVEL, Contrast, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed
-from rlhf_exp.stats.contrasts import pool_spreads
+from rlhf_exp.stats.contrasts import measure_spreads, shared_deviation
 from rlhf_exp.stats.intervals import standard_error
 from rlhf_exp.stats.planning import MOST_ROWS, MOST_SEEDS
 
@@ -142,14 +142,10 @@ def _align(by_group: dict[str, list[ByRow]]) -> dict[str, np.ndarray]:
 
 
 def _describe_spread(trained: dict[str, np.ndarray], column: Column) -> str:
-    """The deviation of the seeds' own effect, and which settings keep their own."""
-    pool = pool_spreads(trained)
-    shared = max(pool.values(), key=lambda spread: spread.df)
-    apart = [label for label, spread in pool.items() if spread is not shared]
-    deviation = float(np.sqrt(max(shared.between - shared.noise, 0.0)))
+    """The deviation of the seeds' own effect."""
     write, unit = _writers(column)
-    text = f"Deviation over seeds, without sampling: {write(deviation).lstrip('+')}{unit.replace(',', '')}."
-    return text + (f" Spreads more than the others, and keeps its own: {', '.join(apart)}." if apart else "")
+    deviation = write(shared_deviation(measure_spreads(trained))).lstrip("+")
+    return f"Deviation over seeds, without sampling: {deviation}{unit.replace(',', '')}, over all settings."
 
 
 def _tell(contrast: Contrast, column: Column) -> str:

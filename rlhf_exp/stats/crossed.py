@@ -31,18 +31,30 @@ class Kind(NamedTuple):
     """What the figures are: the bounds of their mean, and the rows that are added before its variance is taken.
 
     Without added rows an interval near a bound, or with few rows that changed, is too narrow.
+
+    Attributes:
+        scaled: the added rows are multiplied by the size of a change: the root mean square of the rows that are not 0,
+            or 1 if all are. With several completions of each row a change is smaller than 1.
     """
 
     added: tuple[float, ...]
     low: float
     high: float
+    scaled: bool = False
+
+    def add_to(self, rows: np.ndarray) -> np.ndarray:
+        """(rows,) values and the added ones."""
+        changed = rows[rows != 0] if self.scaled else rows[:0]
+        size = np.sqrt(np.mean(changed**2)) if len(changed) else 1.0
+        return np.concatenate([rows, np.multiply(size, self.added)])
 
 
 LEVELS = Kind((), -np.inf, np.inf)
 SHARES = Kind((0.0, 0.0, 1.0, 1.0), 0.0, 1.0)
 """Two successes and two failures: Agresti and Coull (1998)."""
-DIFFERENCES = Kind((-1.0, 1.0), -1.0, 1.0)
-"""Of two shares. One change in each direction: Bonett and Price (2012), after Agresti and Min (2005)."""
+DIFFERENCES = Kind((-1.0, 1.0), -1.0, 1.0, scaled=True)
+"""Of two shares. One change in each direction: Bonett and Price (2012), after Agresti and Min (2005), who have one
+completion of each row."""
 
 
 class Spread(NamedTuple):
@@ -155,7 +167,7 @@ def estimate(means: np.ndarray, spreads: Sequence[tuple[Spread, float]], kind: K
         spreads: independent spreads of the seeds in `means`, each with the sum of 1 / seeds over the means that have
             it. The degrees of freedom count their doubt even where the seeds' effect is estimated as 0.
     """
-    rows, joined = len(means), np.concatenate([means, kind.added])
+    rows, joined = len(means), kind.add_to(means)
     by_rows = joined.var(ddof=1) / len(joined)
     return join(means.mean(), joined.mean(), by_rows, rows, spreads)
 

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from rlhf_exp.stats import START, compare_settings, holm
-from rlhf_exp.stats.contrasts import find_wider, pool_spreads, share_level
+from rlhf_exp.stats.contrasts import POOL, share_level, shared_deviation, weigh_spreads
 from rlhf_exp.stats.crossed import Spread
 from rlhf_exp.stats.planning import detectable_difference, find_needed
 
@@ -65,24 +65,35 @@ def test_the_variance_of_a_contrast_is_by_hand():
     rows = (trained["1"].mean(0) - trained["0"].mean(0)).var(ddof=1) / 50
     assert found.by_rows == pytest.approx(rows)
     assert found.by_seeds == pytest.approx(max(0, 2 / 3 * (between - np.mean(rest))))
-    doubt = rows**2 / 49 + (2 / 3 * between) ** 2 / 4 + (2 / 3 * np.mean(rest)) ** 2 / 196
+    doubt = rows**2 / 49 + sum((of.var(ddof=1) / 3) ** 2 / 2 for of in means.values())
+    doubt += sum((of / 3) ** 2 / 98 for of in rest)
     assert found.df == pytest.approx((found.by_rows + found.by_seeds) ** 2 / doubt)
 
 
-def test_a_setting_whose_seeds_spread_far_keeps_its_own_spread():
-    rng = np.random.default_rng(3)
-    _, trained = draw(rng, [0.4] * 6, rows=400)
-    assert find_wider({label: Spread(0.001, 0.0, 2, 100) for label in trained}) == []
-    trained["2"] = (rng.random((3, 400)) < np.array([[0.05], [0.4], [0.45]])).astype(float)
-    pool = pool_spreads(trained)
-    assert pool["2"].df == 2 and {pool[label].df for label in trained if label != "2"} == {10}
+def test_a_setting_borrows_from_the_spread_of_all():
+    spreads = {"a": Spread(0.04, 0.01, 2, 100), "b": Spread(0.01, 0.0, 2, 100), "c": Spread(0.01, 0.01, 4, 200)}
+    own, pooled = 2 / (2 + POOL), POOL / (2 + POOL)
+    weights = [weight for _, weight in weigh_spreads(spreads, "a")]
+    assert weights == pytest.approx([(own + pooled / 4) / 3, pooled / 4 / 3, pooled / 2 / 3])
+    both = [weight for _, weight in weigh_spreads(spreads, "a", "b")]
+    assert both == pytest.approx([(own + pooled / 2) / 3, (own + pooled / 2) / 3, pooled / 3])
+    assert weigh_spreads({"a": spreads["a"]}, "a") == [(spreads["a"], pytest.approx(1 / 3))]
+    assert shared_deviation(spreads) == pytest.approx(np.sqrt(0.03 / 4 + 0.01 / 4 + 0 / 2))
 
 
-def test_settings_of_one_kind_share_their_degrees_of_freedom():
-    _, trained = draw(np.random.default_rng(4), [0.4] * 7, rows=4000, deviation=0.1)
-    alone = compare_settings({"0": trained["0"], "1": trained["1"]}, {})[0]
-    pooled = compare_settings(trained, {}, named="0")[0]
-    assert alone.estimate.df == pytest.approx(4, rel=0.2) and pooled.estimate.df == pytest.approx(14, rel=0.2)
+def test_more_settings_give_more_degrees_of_freedom_and_unequal_spreads_fewer():
+    _, trained = draw(np.random.default_rng(4), [0.4] * 7, rows=4000, deviation=0.0)
+    for i, label in enumerate(trained):  # the same spread in each
+        trained[label] = trained[label] - trained[label].mean(1, keepdims=True) + np.array([[-0.1], [0.0], [0.1]]) + i
+    alone = compare_settings({"0": trained["0"], "1": trained["1"]}, {}, named="0", bounded=False)[0]
+    joined = compare_settings(trained, {}, named="0", bounded=False)[0]
+    trained["1"][0] -= 0.5
+    unequal = compare_settings(trained, {}, named="0", bounded=False)[0]
+    # 1 / sum of squares / 2 of the shares of the seven spreads: two of 1/8 + 3/56 + 3/56, five of 3/28
+    assert alone.estimate.df == pytest.approx(4, rel=0.05)
+    shares = np.array([0.25 + 1.5 / 7] * 2 + [1.5 / 7] * 5) / 2
+    assert shares.sum() == pytest.approx(1) and joined.estimate.df == pytest.approx(2 / (shares**2).sum(), rel=0.05)
+    assert unequal.estimate.df < 3
 
 
 def test_the_detectable_difference_is_found_in_80_of_100():

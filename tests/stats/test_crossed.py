@@ -123,3 +123,16 @@ def test_intervals_of_one_run_cover_the_truth_where_few_rows_change(rows, lowest
         found = paired_interval(before.astype(float), after.astype(float), DIFFERENCES)
         covered += found["low"] <= 0.02 * 0.4 <= found["high"]
     assert covered / 300 >= lowest
+
+
+@pytest.mark.parametrize(("alike", "lowest"), [(False, 0.9), (True, 0.9)])
+def test_intervals_of_one_run_with_several_completions_cover_the_truth_about_95_times_in_100(alike, lowest):
+    """2% of the rows, or of their completions, become correct. A change is as large as the completions of a row let
+    it be: they are drawn alone, or are all alike, as those of a model that is sure."""
+    rng = np.random.default_rng(13)
+    covered, before = 0, np.zeros((512, 4))
+    for _ in range(300):
+        after = np.repeat(rng.random((512, 1)) < 0.02, 4, 1) if alike else rng.random((512, 4)) < 0.02
+        found = paired_interval(before, after.astype(float), DIFFERENCES)
+        covered += found["low"] <= 0.02 <= found["high"]
+    assert lowest <= covered / 300 <= 0.97
