@@ -24,8 +24,8 @@ from rlhf_exp.stats.planning import MOST_ROWS, MOST_SEEDS
 CRITERION = f"(p < {LEVEL})"
 NOTE = (
     "Tests over seeds, held-out rows and sampling: each setting against the start model, and against {centre}. The"
-    " spread of seeds is pooled over the settings. p is adjusted for all of them, so that the probability of any false"
-    " finding is about 5% if their seeds spread alike (simulated: 11 to 15% if some spread six times as far): by"
+    " spread of a setting's seeds borrows from that of all settings. p is adjusted for all tests, so that the"
+    " probability of any false finding is about 5% (simulated, also where seeds of some settings spread farther): by"
     " Holm, and for the best setting by the studentized range. The intervals are 95% each, not adjusted. No significant"
     " difference does not mean equal: the difference shown in 80% is the smallest true one that such runs would find in"
     " 80 of 100 cases, and the last two columns say how many seeds (on these rows) or rows (with these seeds) would"

@@ -4,10 +4,10 @@
     contrasts[0].adjusted, contrasts[0].detectable, contrasts[0].seeds_needed
 
 The variance of a contrast joins seeds, rows and sampling (crossed.py). Three seeds alone say little about how far seeds
-spread, so a setting borrows from the spread of all. All contrasts together have a family-wise error of at most 5%: those against
-the start and against a named setting by Holm; those against the best by the studentized range (Tukey 1953, Kramer
-1956), since the best is chosen from the same data, whose share of the level follows Holm's weighted procedure.
-bench/intervals.py measures error and power.
+spread, so a setting borrows from the spread of all. All contrasts together have a family-wise error of at most 5%:
+those against the start and against a named setting by Holm; those against the best by the studentized range (Tukey
+1953, Kramer 1956), since the best is chosen from the same data, whose share of the level follows Holm's weighted
+procedure. bench/intervals.py measures error and power.
 """
 
 from functools import lru_cache

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from rlhf_exp.stats.intervals import CONFIDENCE, Interval, as_interval, exact, require_values
+from rlhf_exp.stats.intervals import CONFIDENCE, Interval, as_interval, exact, paired_score_interval, require_values
 
 Rows = Sequence[float] | np.ndarray
 
@@ -33,8 +33,9 @@ class Kind(NamedTuple):
     Without added rows an interval near a bound, or with few rows that changed, is too narrow.
 
     Attributes:
-        scaled: the added rows are multiplied by the size of a change: the root mean square of the rows that are not 0,
-            or 1 if all are. With several completions of each row a change is smaller than 1.
+        scaled: the values are differences of shares; the added rows are multiplied by the size of a change: the root
+            mean square of the rows that are not 0, or 1 if all are. With several completions of each row a change is
+            smaller than 1.
     """
 
     added: tuple[float, ...]
@@ -122,13 +123,15 @@ def crossed_interval(figures: np.ndarray, kind: Kind = LEVELS) -> Interval:
     require_values(figures.size)
     if figures.shape[1] == 1:
         return exact(figures.mean())
-    spreads = [(measure_spread(figures), 1 / len(figures))] if len(figures) > 1 else []
+    if len(figures) == 1:
+        return _rows_interval(figures[0], kind)
+    spreads = [(measure_spread(figures), 1 / len(figures))]
     return limit(estimate(figures.mean(0), spreads, kind).interval, kind)
 
 
 def paired_interval(baseline: Rows, trained: Rows, kind: Kind | None = None) -> Interval:
     """Mean of trained minus baseline over the same rows. It covers the choice of the rows and the sampling of both
-    sides, not the training seed.
+    sides, not the training seed. Of shares with one completion of each row it is Tango's score interval.
 
     Args:
         baseline: (rows,) one value per row, or (rows, completions), whose mean per row is taken.
@@ -146,7 +149,14 @@ def paired_interval(baseline: Rows, trained: Rows, kind: Kind | None = None) -> 
     if kind is None:
         size = float(np.sqrt(before.var(ddof=1) + after.var(ddof=1)))
         kind = LEVELS._replace(added=(-size, size))
-    return limit(estimate(after - before, [], kind).interval, kind)
+    return _rows_interval(after - before, kind)
+
+
+def _rows_interval(values: np.ndarray, kind: Kind) -> Interval:
+    """The mean of (rows,) values."""
+    if kind.scaled and np.isin(values, (-1.0, 0.0, 1.0)).all():
+        return paired_score_interval(int((values == 1).sum()), int((values == -1).sum()), len(values))
+    return limit(estimate(values, [], kind).interval, kind)
 
 
 def measure_spread(figures: np.ndarray) -> Spread:

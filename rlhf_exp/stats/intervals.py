@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 CONFIDENCE = 0.95
 
@@ -113,6 +113,37 @@ def share_interval(shares: Sequence[float] | np.ndarray, completions: int = 1) -
         effective = rows * completions if 0 < mean < 1 else rows
     found = wilson(mean * effective, effective)
     return as_interval(mean, found["low"], found["high"])
+
+
+def paired_score_interval(up: int, down: int, n: int) -> Interval:
+    """Difference of two shares of the same rows, of which `up` changed from 0 to 1 and `down` from 1 to 0: the
+    differences that the score test with the probabilities of the null hypothesis does not refuse.
+
+    Raises:
+        ValueError: n is 0, or fewer than `up + down`.
+
+    Source: Tango (1998), Statistics in Medicine 17, 891-908, equations 4 and 8.
+
+    >>> {name: round(value, 3) for name, value in paired_score_interval(0, 0, 100).items()}
+    {'value': 0.0, 'low': -0.037, 'high': 0.037}
+    """
+    require_values(n)
+    if up + down > n:
+        raise ValueError(f"{up} + {down} of {n} rows cannot have changed")
+    value, critical = (up - down) / n, stats.norm.ppf((1 + CONFIDENCE) / 2)
+
+    def distance(difference: float) -> float:
+        """In standard errors."""
+        b = (2 * n - up + down) * difference - up - down
+        q = (math.sqrt(b * b + 8 * n * down * difference * (1 - difference)) - b) / (4 * n)
+        return (value - difference) * n / math.sqrt(max(n * (2 * q + difference * (1 - difference)), 1e-300))
+
+    def find(bound: float, sign: int) -> float:
+        if value == bound or abs(distance(bound)) <= critical:
+            return bound
+        return optimize.brentq(lambda difference: distance(difference) + sign * critical, *sorted((value, bound)))
+
+    return as_interval(value, find(-1.0, -1), find(1.0, 1))
 
 
 def _near_zero(successes: float, n: float) -> float:

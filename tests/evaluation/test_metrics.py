@@ -173,7 +173,7 @@ def test_distinct_counts_text_without_its_end():
 def test_comparing_a_model_with_itself_shows_no_difference():
     samples = make([[C if i % 3 else F] for i in range(30)])
     paired = compare(samples, samples, 12)
-    half = 2.045230 * math.sqrt(2 / 31 / 32)  # one change added in each direction, t(0.975) at 29 degrees of freedom
+    half = 1.959964**2 / (30 + 1.959964**2)  # Tango's score interval where no row changed
     assert paired["difference"] == pytest.approx({"value": 0.0, "low": -half, "high": half}, abs=1e-6)
     assert (paired["wins"], paired["losses"], paired["ties"], paired["n"]) == (0, 0, 30, 30)
     assert paired["win_rate"]["value"] == 0.5

@@ -4,6 +4,7 @@ from scipy import stats
 
 from rlhf_exp.stats import DIFFERENCES, SHARES, crossed_interval, paired_interval
 from rlhf_exp.stats.crossed import estimate, measure_spread
+from rlhf_exp.stats.intervals import paired_score_interval
 
 
 def slow_mean_squares(figures):
@@ -53,12 +54,18 @@ def test_one_seed_is_measured_over_its_rows():
 
 
 def test_a_paired_difference_of_shares_adds_one_change_in_each_direction():
-    # 6 rows gained, 2 lost, 12 the same: mean 0.2; with one more of each 4 / 22, sum of squares 10
-    before, after = [0.0] * 6 + [1.0] * 2 + [1.0] * 12, [1.0] * 6 + [0.0] * 2 + [1.0] * 12
-    centre = 4 / 22
-    half = 2.093024 * np.sqrt((10 - 22 * centre**2) / 21 / 22)  # t(0.975) at 19 degrees of freedom
-    expected = {"value": 0.2, "low": centre - half, "high": centre + half}
+    # two completions each: 6 rows gained a half, 2 lost one half, 12 the same: mean 0.1; with one more of each 2 / 22,
+    # sum of squares 10 / 4
+    before, after = [0.0] * 6 + [0.5] * 2 + [1.0] * 12, [0.5] * 6 + [0.0] * 2 + [1.0] * 12
+    centre = 2 / 22
+    half = 2.093024 * np.sqrt((10 / 4 - 22 * centre**2) / 21 / 22)  # t(0.975) at 19 degrees of freedom
+    expected = {"value": 0.1, "low": centre - half, "high": centre + half}
     assert paired_interval(before, after, DIFFERENCES) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_paired_difference_of_single_completions_has_the_score_interval():
+    before, after = [0.0] * 6 + [1.0] * 2 + [1.0] * 12, [1.0] * 6 + [0.0] * 2 + [1.0] * 12
+    assert paired_interval(before, after, DIFFERENCES) == paired_score_interval(6, 2, 20)
 
 
 def test_a_paired_difference_without_bounds_adds_what_changes_nothing_among_unrelated_sides():

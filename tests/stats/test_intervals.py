@@ -3,9 +3,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from rlhf_exp.stats import crossed_interval, mean_interval, paired_interval, share_interval, wilson, win_rate
+from rlhf_exp.stats.intervals import paired_score_interval
 
 
 def test_wilson_matches_a_hand_worked_value():
@@ -123,3 +124,36 @@ def test_a_win_rate_of_ties_has_a_width_and_stays_within_0_and_1():
     tied, won = win_rate([1.0] * 20, [1.0] * 20)["win_rate"], win_rate([0.0] * 20, [1.0] * 20)["win_rate"]
     assert tied["value"] == 0.5 and tied["low"] < 0.5 < tied["high"]
     assert 0.7 < won["low"] < won["value"] == won["high"] == 1.0
+
+
+@pytest.mark.parametrize(("up", "down", "n"), [(9, 3, 40), (5, 0, 40), (0, 0, 25), (1, 20, 30), (20, 19, 40)])
+def test_the_ends_of_a_paired_score_interval_are_1_96_standard_errors_away_at_the_likeliest_shares(up, down, n):
+    """The likeliest shares under the difference are searched for, not taken from Tango's formula."""
+    found = paired_score_interval(up, down, n)
+
+    def distance(difference):
+        def loss(share):  # of rows that change from 1 to 0
+            rest = 1 - 2 * share - difference
+            shares = np.maximum([share + difference, share, rest], 1e-300)
+            return -np.dot([up, down, n - up - down], np.log(shares))
+
+        low, high = max(0.0, -difference), (1 - difference) / 2
+        share = optimize.minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-10}).x
+        variance = (2 * share + difference - difference**2) / n
+        return ((up - down) / n - difference) / np.sqrt(variance)
+
+    assert found["value"] == (up - down) / n
+    assert distance(found["low"]) == pytest.approx(1.959964, abs=2e-3)
+    assert distance(found["high"]) == pytest.approx(-1.959964, abs=2e-3)
+
+
+def test_paired_score_intervals_stay_within_their_bounds_and_mirror():
+    for n in (1, 2, 16):
+        for up in range(n + 1):
+            for down in range(n + 1 - up):
+                found, mirrored = paired_score_interval(up, down, n), paired_score_interval(down, up, n)
+                assert -1 <= found["low"] <= found["value"] <= found["high"] <= 1
+                assert (found["low"], found["high"]) == pytest.approx((-mirrored["high"], -mirrored["low"]), abs=1e-9)
+    assert paired_score_interval(3, 0, 3)["high"] == 1.0
+    with pytest.raises(ValueError, match="^2 \\+ 2 of 3 rows cannot have changed$"):
+        paired_score_interval(2, 2, 3)
