@@ -22,6 +22,7 @@ LAYERS = (
         "rewards.countdown",
         "rewards.gsm8k",
         "rewards.checkers",
+        "rewards.expressions",
         "rewards.loading",
     ),  # tasks call their graders
     ("tasks",),

@@ -7,7 +7,7 @@
 |---|---|---|
 | exact | a text | all of it, without the white space around it |
 | numeric | a number | `#### 4`, a box or <answer>, else its last number (gsm8k.py) |
-| math | a number or an expression of LaTeX | what math-verify finds, compared by value |
+| math | a number or an expression of LaTeX | a box, <answer> or the last line, by value (expressions.py) |
 | choice | a letter, or its place from 0 on | `The answer is (B)`, a box, or a line that begins with a letter |
 | regex | a text | the group of the last match of `task.pattern` |
 
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import gsm8k
+from rlhf_exp.rewards import expressions, gsm8k
 from rlhf_exp.rewards.grade import Grade, keep_end
 from rlhf_exp.rewards.loading import RewardError, import_function
 from rlhf_exp.tasks.file.schema import PASSED
@@ -60,7 +60,7 @@ def build_checker(task: "Keys") -> Checker:
     check = {
         "exact": check_exact,
         "numeric": check_numeric,
-        "math": check_math,
+        "math": expressions.grade,
         "choice": check_choice,
         "regex": partial(check_regex, pattern=re.compile(task.pattern or "")),
     }[task.ready_checker]
@@ -74,6 +74,11 @@ def find_answer_problem(task: "Keys", answer: Any) -> str | None:
             gsm8k.read_gold(str(answer))
         except ValueError:
             return "must hold a number"
+    if task.ready_checker == "math":
+        try:
+            expressions.read_gold(answer)
+        except ValueError:
+            return "must hold a number or an expression that math-verify can read, within the limits of docs/own_task.md"
     if task.ready_checker == "choice" and _read_choice(answer) is None:
         return "must hold a letter from A to Z, or its place from 0 on"
     return None
@@ -87,14 +92,6 @@ def check_exact(completion: str, answer: Any) -> Grade:
 def check_numeric(completion: str, answer: Any) -> Grade:
     grade = gsm8k.grade(completion, str(answer))
     return _compare(grade.lenient, grade.extracted)
-
-
-def check_math(completion: str, answer: Any) -> Grade:
-    from math_verify import parse, verify
-
-    gold = parse(str(answer)) or parse(f"${answer}$")
-    found = parse(completion)
-    return _compare(bool(found) and verify(gold, found), str(found[-1]) if found else None)
 
 
 def check_choice(completion: str, answer: Any) -> Grade:

@@ -132,14 +132,14 @@ def _read_strict(text: str) -> tuple[str | None, Fraction | None]:
     hashes = -1
     for match in HASHES.finditer(text):
         hashes = match.start()
-    enclosed = max(_find_box(text), _find_tags(text))
+    enclosed = max(find_box(text), find_tags(text))
     if hashes > enclosed[0]:
         line = text[hashes + len("####") :].partition("\n")[0].partition("</answer>")[0]
         return _read_line(line)
     return _read_enclosed(enclosed[1]) if enclosed[1].strip(DECORATION) else (None, None)
 
 
-def _find_box(text: str) -> tuple[int, str]:
+def find_box(text: str) -> tuple[int, str]:
     """Where the last closed box begins and what it holds; (-1, "") without one."""
     found, opened = (-1, -1, -1), []
     for match in BRACES.finditer(text) if r"\boxed{" in text else ():
@@ -150,7 +150,7 @@ def _find_box(text: str) -> tuple[int, str]:
     return found[0], text[found[1] : found[2]]
 
 
-def _find_tags(text: str) -> tuple[int, str]:
+def find_tags(text: str) -> tuple[int, str]:
     """Where the last closed <answer> begins and what it holds; (-1, "") without one."""
     start = text.rfind("<answer>", 0, max(text.rfind("</answer>"), 0))
     content = start + len("<answer>")

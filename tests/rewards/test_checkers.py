@@ -68,7 +68,8 @@ def test_an_answer_column_alone_means_exact(keys):
 @pytest.mark.parametrize(
     ("checker", "answer", "fits"),
     [("numeric", "four", False), ("numeric", "4", True), ("choice", "AB", False), ("choice", 25, True),
-     ("choice", 26, False), ("exact", "anything", True)],
+     ("choice", 26, False), ("exact", "anything", True), ("math", r"\frac{1}{2}", True), ("math", "((1", False),
+     ("math", True, False), ("math", "10^{10^{10}}", False)],
 )  # fmt: skip
 def test_an_answer_that_a_checker_cannot_compare_is_found(keys, checker, answer, fits):
     task = keys("task.answer_column=gold", f"task.checker={checker}")

@@ -1,0 +1,141 @@
+r"""Compares an answer in LaTeX or plain arithmetic with a gold answer by value, with math-verify, in bounded time.
+
+    >>> grade(r"So it is $\boxed{0.5}$.", r"\frac{1}{2}").outcome
+    'correct'
+
+Read of a completion is the last closed `\boxed{}` or `<answer>`; without one, its last line (with the whole of a
+formula that ends in it), in which math-verify finds the answer.
+
+math-verify limits itself by a clock, 5 s for parsing and 5 s for comparing, so that a grade would depend on how busy
+the machine is. Here the work is limited instead: its parser, which takes time exponential in the depth of brackets,
+gets at most MAX_CHARACTERS and MAX_DEPTH; and expressions with more than MAX_NODES, with values of more than MAX_DIGITS
+digits (powers, factorials), or with sums, products, integrals or limits are not compared. An answer beyond a limit is
+not read: it is wrong in a completion, and refused in a row. The clock is set to TIMEOUT_S, which nothing within the
+limits comes near.
+"""
+
+import math
+import re
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.rewards.gsm8k import find_box, find_tags
+
+MAX_CHARACTERS = 300
+MAX_DEPTH = 6
+MAX_NODES = 100
+MAX_DIGITS = 4000
+TIMEOUT_S = 60
+
+FORMULA = re.compile(r"\$\$?[^$]++\$\$?|\\([\[(])[^\\]*+(?:\\(?![()\[\]])[^\\]*+)*+\\[\])]")
+BRACKET = re.compile(r"[(\[{]|[)\]}]")
+BINOMIAL = re.compile(r"binom|\\choose|\\brack")  # the parser computes their value
+LARGE = re.compile(r"[0-9]{4}|[!^]")
+
+
+def grade(completion: str, answer: Any) -> Grade:
+    """Grade one completion.
+
+    Raises:
+        ValueError: `answer` cannot be read.
+    """
+    from math_verify import verify
+
+    gold, found = read_gold(answer), _parse(_find_answer(completion))
+    if not found:
+        return Grade("failed", 0.0, None)
+    right = verify(list(gold), list(found), timeout_seconds=TIMEOUT_S)
+    return Grade("correct", 1.0, found[-1]) if right else Grade("partial", 0.1, found[-1])
+
+
+def read_gold(answer: Any) -> tuple[Any, ...]:
+    """A gold answer as an expression and as its text.
+
+    Raises:
+        ValueError: it cannot be read, or is beyond a limit.
+    """
+    text = f"{Decimal(repr(answer)):f}" if isinstance(answer, float) else str(answer)  # 1e-05 would be read as 1e - 05
+    found = () if isinstance(answer, bool) else _parse(_delimit(text))
+    if not found or isinstance(found[0], str):
+        raise ValueError(f"not an expression that math-verify can compare: {str(answer)[:80]!r}")
+    return found
+
+
+def _find_answer(text: str) -> str:
+    """The part of a completion that holds its answer; empty if it is too long."""
+    start, content = max(find_box(text), find_tags(text))
+    if start >= 0:
+        return _delimit(content)
+    text = text.rstrip()
+    cut = max(text.rfind("\n") + 1, len(text) - MAX_CHARACTERS)
+    cut = next((f.start() for f in FORMULA.finditer(text) if f.start() < cut < f.end()), cut)
+    return text[cut:]
+
+
+def _delimit(text: str) -> str:
+    """As a formula, which math-verify reads whole; of other text it takes the last number, such as 1 of x^2+1."""
+    return text if FORMULA.search(text) or r"\boxed" in text else f"${text.strip()}$"
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> tuple[Any, ...]:
+    """What math-verify reads of a text: an expression and its text, or the text alone; () if there is none."""
+    from math_verify import parse
+
+    if not _is_short(text):
+        return ()
+    found = parse(text, parsing_timeout=TIMEOUT_S)
+    return tuple(part for part in found if isinstance(part, str) or is_small(part))
+
+
+def _is_short(text: str) -> bool:
+    depth = deepest = 0
+    for bracket in BRACKET.finditer(text):
+        depth += 1 if bracket[0] in "([{" else -1
+        deepest = max(deepest, depth)
+    computed = BINOMIAL.search(text) and LARGE.search(text)
+    return len(text) <= MAX_CHARACTERS and deepest <= MAX_DEPTH and not computed
+
+
+def is_small(expression: Any) -> bool:
+    """Whether an expression of sympy is within the limits."""
+    import sympy
+
+    refused = (sympy.Integral, sympy.Sum, sympy.Product, sympy.Limit, sympy.Derivative)
+    nodes = 0
+    for node in sympy.preorder_traversal(expression):
+        nodes += 1
+        if nodes > MAX_NODES or isinstance(node, refused):
+            return False
+    return _count_digits(expression) <= MAX_DIGITS
+
+
+def _count_digits(node: Any) -> float:
+    """An upper bound of the digits that the exact value of an expression has."""
+    import sympy
+
+    args = getattr(node, "args", None) or (list(node) if isinstance(node, sympy.MatrixBase) else ())
+    if isinstance(node, sympy.Number):
+        return math.log10(_bound(node))
+    if isinstance(node, (sympy.Pow, sympy.exp)):
+        base, exponent = (node.args if isinstance(node, sympy.Pow) else (None, node.args[0]))
+        return (1 if base is None else _count_digits(base)) * _bound(exponent)
+    if isinstance(node, sympy.functions.combinatorial.factorials.CombinatorialFunction):
+        return math.prod(_bound(arg) for arg in args) ** 2
+    return 1 + sum(map(_count_digits, args))
+
+
+def _bound(node: Any) -> float:
+    """An upper bound of the size of an exponent's value, its variables counted as 2."""
+    import sympy
+
+    if isinstance(node, sympy.Number):
+        return 1.0 + abs(float(max(abs(node.p), node.q) if isinstance(node, sympy.Rational) else node))
+    if isinstance(node, (sympy.Pow, sympy.exp)):
+        powers = [_bound(arg) for arg in node.args]
+        return math.inf if powers[-1] > MAX_DIGITS else (powers[0] if len(powers) > 1 else math.e) ** powers[-1]
+    if isinstance(node, sympy.functions.combinatorial.factorials.CombinatorialFunction):
+        return math.inf
+    return max(2.0, math.prod(map(_bound, node.args)))
