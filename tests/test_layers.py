@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 SCHEMAS = "tasks.*.schema"
 
 LAYERS = (
-    ("errors", "stats", "algorithms", "config.ranges"),
+    ("errors", "stats", "algorithms", "config.ranges", "config.values"),
     (SCHEMAS,),  # config/schema.py is made of them
     ("config", "rewards.schema"),  # a config is of the keys of rewards
     ("runs",),

@@ -109,7 +109,10 @@ def is_small(expression: Any) -> bool:
         nodes += 1
         if nodes > MAX_NODES or isinstance(node, refused):
             return False
-    return _count_digits(expression) <= MAX_DIGITS
+    try:
+        return _count_digits(expression) <= MAX_DIGITS
+    except OverflowError:  # beyond what a float holds
+        return False
 
 
 def _count_digits(node: Any) -> float:
@@ -120,7 +123,7 @@ def _count_digits(node: Any) -> float:
     if isinstance(node, sympy.Number):
         return math.log10(_bound(node))
     if isinstance(node, (sympy.Pow, sympy.exp)):
-        base, exponent = (node.args if isinstance(node, sympy.Pow) else (None, node.args[0]))
+        base, exponent = node.args if isinstance(node, sympy.Pow) else (None, node.args[0])
         return (1 if base is None else _count_digits(base)) * _bound(exponent)
     if isinstance(node, sympy.functions.combinatorial.factorials.CombinatorialFunction):
         return math.prod(_bound(arg) for arg in args) ** 2

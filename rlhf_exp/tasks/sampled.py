@@ -31,7 +31,7 @@ from rlhf_exp.tasks import Row, Task, as_completion
 from rlhf_exp.tasks.splits import split_of
 
 ALIKE = (
-    *("source", "path", "hub_id", "hub_config", "prompt_template", "system_prompt", "split_column"),
+    *("source", "path", "hub_id", "hub_config", "prompt_template", "system_prompt", "split_column", "splits"),
     *("answer_column", "checker", "pattern"),
 )
 """Keys of a task by which samples were drawn, split and graded: those of a run must be the same."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can hold it, but UTF-8, and so every tokenizer, cannot
@@ -121,19 +122,22 @@ def read_hub(
 
     Raises:
         Unavailable: the rows cannot be loaded; the message names the local options.
+        ConfigError: a part that is not there; the message names those that are.
     """
     from datasets import load_dataset
 
     try:
         dataset = load_dataset(hub_id, name=name, data_dir=data_dir)
-        of_parts = {part: dataset[part] for part in parts or dataset}
     except Exception as error:  # the hub's errors have no common base class; each means that the rows are not available
         what = f"{data_dir} cannot" if data_dir else "cannot"
         instead = f"without a network use {remedy}"
         raise Unavailable([f"task.hub_id={hub_id}: {what} be loaded ({type(error).__name__}); {instead}"]) from None
     place = f"{hub_id}, {data_dir}" if data_dir else hub_id
-    for part, rows in of_parts.items():
-        for number, row in enumerate(rows, 1):
+    if missing := [part for part in parts or () if part not in dataset]:
+        there = f"its splits are {', '.join(dataset)}{suggest(missing[0], dataset)}"
+        raise ConfigError([f"task.hub_id={place}: has no split {missing[0]}; {there}"])
+    for part in parts or dataset:
+        for number, row in enumerate(dataset[part], 1):
             yield part, f"{place}, {part}, row {number}", row
 
 

@@ -33,23 +33,24 @@ def test_rows_come_with_their_part_and_place(hub):
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        (
-            {"parts": ("dev",)},
-            "task.hub_id=org/set: cannot be loaded (KeyError); without a network use task.source=generated, or"
-            " task.source=file task.path=FOLDER",
-        ),
-        (
-            {
-                "parts": ("dev",),
-                "data_dir": "sub",
-                "remedy": "task.source=generated, or task.source=file task.path=FILE.jsonl",
-            },
-            "task.hub_id=org/set: sub cannot be loaded (KeyError); without a network use task.source=generated, or"
-            " task.source=file task.path=FILE.jsonl",
-        ),
+        ({}, "cannot be loaded (OSError); without a network use task.source=generated, or task.source=file"
+         " task.path=FOLDER"),
+        ({"data_dir": "sub", "remedy": "task.source=file task.path=FILE.jsonl"},
+         "sub cannot be loaded (OSError); without a network use task.source=file task.path=FILE.jsonl"),
     ],
-)
-def test_what_cannot_be_had_is_refused_with_the_local_options(hub, more, line):
+)  # fmt: skip
+def test_what_cannot_be_had_is_refused_with_the_local_options(monkeypatch, more, line):
+    def load_dataset(*args, **kwargs):
+        raise OSError
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     with pytest.raises(ConfigError) as caught:
         list(read_hub("org/set", **more))
-    assert caught.value.problems == [line]
+    assert caught.value.problems == [f"task.hub_id=org/set: {line}"]
+
+
+def test_a_part_that_is_not_there_is_refused_with_those_that_are(hub):
+    with pytest.raises(ConfigError) as caught:
+        list(read_hub("org/set", parts=("train", "tst")))
+    there = "its splits are train, test, more; did you mean test?"
+    assert caught.value.problems == [f"task.hub_id=org/set: has no split tst; {there}"]

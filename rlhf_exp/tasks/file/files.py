@@ -3,24 +3,25 @@
     splits, facts = read_splits(cfg.task)
     splits["test"][0].prompt, splits["test"][0].columns["answer"]    # "What is 2 + 2?", "4"
 
-A row's split is that of the column `split_column`, of its file's name in a folder, or of the hub's data set; without
-any of them a hash of what the prompt is made of decides (tasks/splits.py), so that another template moves no row. The
-same hash makes validation rows, or test rows, of the train part where there are none. No prompt is in two splits.
+A row's split is that of the column `split_column`, of its file's name in a folder, or of the hub's data set, by the
+names in `task.splits`; without any of them a hash of what the prompt is made of decides (tasks/splits.py), so that
+another template moves no row. The same hash makes validation rows, or test rows, of the train part where there are
+none. No prompt is in two splits.
 """
 
 import json
 import math
-from collections.abc import Iterator
+from collections import Counter
 from hashlib import blake2b
-from pathlib import Path
 from string import Formatter
 from typing import Any, NamedTuple
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Text, name_source
+from rlhf_exp.tasks.file.parts import read_rows
 from rlhf_exp.tasks.file.schema import Keys
-from rlhf_exp.tasks.sources import SUFFIXES, are_messages, read_hub, read_table, refuse_half_characters
+from rlhf_exp.tasks.sources import are_messages, refuse_half_characters
 from rlhf_exp.tasks.splits import SHARES, split_of, split_within
 
 Fields = list[tuple[str, str | None]]
@@ -44,7 +45,7 @@ def read_splits(task: Keys) -> tuple[dict[str, list[Item]], dict[str, Any]]:
     Raises:
         ConfigError: a file or row that cannot be read, a column that is missing, or a prompt in two splits.
     """
-    parts = _read_parts(task)
+    parts, left_out = _read_parts(task)
     names = {part for part, _ in parts}
     distinct: dict[str, tuple[str, Item]] = {}
     split_of_prompt: dict[str, tuple[str, str]] = {}
@@ -78,49 +79,50 @@ def read_splits(task: Keys) -> tuple[dict[str, list[Item]], dict[str, Any]]:
         splits[split].append(item)
     facts = {
         "read": {part or "all": sum(found == part for found, _ in parts) for part in sorted(names, key=str)},
+        "of other splits": left_out,
         "dropped": counts,
         "splits": {name: len(found) for name, found in splits.items()},
     }
     return _settle_ids(splits), facts
 
 
-def _read_parts(task: Keys) -> list[tuple[str | None, Item]]:
-    """Every row with its part: train, validation or test, or None if there are no parts."""
+def _read_parts(task: Keys) -> tuple[list[tuple[str | None, Item]], int]:
+    """Every row with its part: train, validation or test, or None if there are no parts; and how many have a split
+    that `task.splits` leaves out."""
     found: list[tuple[str | None, Item]] = []
     fields: Fields | None = None
-    for part, where, row in _read_rows(task):
+    parts, others = {name: part for part, name in task.named_splits.items()}, Counter()
+    for name, where, row in read_rows(task):
         if fields is None:
             fields = _parse_template(task, where, row)
         if task.split_column is not None:
-            part = _get(task, "split_column", row, where)
-        if part is not None and part not in SHARES:
-            kind = f'"{task.split_column}" is' if task.split_column else "is of the split"
-            raise ConfigError([f"{where}: {kind} {part!r}; must be one of {', '.join(SHARES)}{suggest(part, SHARES)}"])
-        found.append((part, _make_item(task, where, row, fields)))
-    if not found:
+            name = str(_get(task, "split_column", row, where))
+        if name is not None and name not in parts:
+            others[name] += 1
+            if task.splits is None:
+                raise ConfigError([_refuse_split(task, name, where)])
+            continue
+        found.append((parts.get(name), _make_item(task, where, row, fields)))
+    if not found and not others:
         raise ConfigError([f"{name_source(task)}: holds no row"])
-    parts = {part for part, _ in found}
-    if parts == {"train"} and task.split_column is None:
-        return [(None, item) for _, item in found]  # a data set with a train split alone
-    if parts != {None} and "train" not in parts:
+    seen = {part for part, _ in found}
+    for part, name in (task.named_splits if task.splits and task.split_column else {}).items():
+        if part not in seen:
+            there = ", ".join(sorted({*others, *(task.named_splits[part] for part in seen)}))
+            raise ConfigError(
+                [f"task.splits.{part}={name}: {task.split_column} is {there} in the rows{suggest(name, others)}"]
+            )
+    if seen == {"train"} and task.split_column is None:
+        found = [(None, item) for _, item in found]  # a data set with a train split alone
+    elif seen != {None} and "train" not in seen:
         raise ConfigError([f"{name_source(task)}: has no rows of train"])
-    return found
+    return found, others.total()
 
 
-def _read_rows(task: Keys) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
-    if task.source == "hub":
-        yield from read_hub(task.hub_id, name=task.hub_config, remedy="task.source=file task.path=FILE.jsonl")
-        return
-    path = Path(task.path)
-    if not path.is_dir():
-        yield from ((None, *found) for found in read_table(path))
-        return
-    for part in ("train", "validation", "test"):
-        files = [path / f"{part}{suffix}" for suffix in SUFFIXES if (path / f"{part}{suffix}").is_file()]
-        if not files and part != "validation":
-            raise ConfigError([f"task.path={path}: holds no {part} file; must hold {part}.jsonl, .csv or .parquet"])
-        for file in files:
-            yield from ((part, *found) for found in read_table(file))
+def _refuse_split(task: Keys, name: str, where: str) -> str:
+    kind = f'"{task.split_column}" is' if task.split_column else "is of the split"
+    way = f"or say which is which, such as task.splits={{train: train, test: {name}}}"
+    return f"{where}: {kind} {name!r}; must be one of {', '.join(SHARES)}{suggest(name, SHARES)}, {way}"
 
 
 def _parse_template(task: Keys, where: str, row: dict[str, Any]) -> Fields:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.config.values import one_of
 from rlhf_exp.tasks.schema import GradedKeys
 
 PASSED = (
@@ -12,6 +13,8 @@ PASSED = (
     *("trainer_state", "log_extra", "log_metric"),
 )
 """Names that TRL gives a meaning of its own: rewards and checkers do not get columns that are called so."""
+
+SPLITS = ("train", "validation", "test")
 
 READY = ("exact", "numeric", "math", "choice", "regex")
 """Checkers of the package (rewards/checkers.py)."""
@@ -33,6 +36,7 @@ class Keys(GradedKeys):
     chosen_column: str | None
     rejected_column: str | None
     split_column: str | None
+    splits: dict[str, str | int | bool] | None
 
     file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
     reads_folder = True
@@ -59,6 +63,12 @@ class Keys(GradedKeys):
         return tuple(name for name in named if name is not None)
 
     @property
+    def named_splits(self) -> dict[str, str]:
+        """What the source calls each split."""
+        named = dict(zip(SPLITS, SPLITS, strict=True)) if self.splits is None else self.splits
+        return {name: str(named[name]) for name in SPLITS if name in named}
+
+    @property
     def ready_checker(self) -> str | None:
         """The name of the package's checker; None if there is none, or a function of the user's."""
         return self.checker if self.checker in READY else "exact" if self.checker is None and self.graded else None
@@ -71,6 +81,13 @@ class Keys(GradedKeys):
         problems = super().find_problems(key)
         if self.source == "hub" and self.hub_id is None:
             problems.append(f"{key}.source=hub: needs {key}.hub_id, a data set such as openai/gsm8k")
+        for name in self.splits or {}:
+            if name not in SPLITS:
+                problems.append(f"{key}.splits.{name}: no such split; {one_of(name, SPLITS)}")
+        if self.splits is not None and "train" not in self.splits:
+            problems.append(f"{key}.splits: names no train, the rows to learn from; such as {{train: a, test: b}}")
+        elif len(set(self.named_splits.values())) < len(self.named_splits):
+            problems.append(f"{key}.splits: has one name for two splits; leave one out, and a hash makes it of train")
         if (self.chosen_column is None) != (self.rejected_column is None):
             problems.append(f"{key}.chosen_column and {key}.rejected_column: must both be set, or neither")
         if self.ready_checker and self.answer_column is None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from omegaconf import OmegaConf
 
 from rlhf_exp.config.compose import compose_config
@@ -46,7 +46,7 @@ def write(path, rows=ROWS):
 @pytest.fixture
 def load(tmp_path):
     def load(path, *overrides, chat_template=None):
-        cfg = compose_config([*SMALL, f"task.path={path}", *overrides])
+        cfg = compose_config([*SMALL, *([f"task.path={path}"] if path else []), *overrides])
         tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
         tokenizer.chat_template = chat_template
         return load_task(cfg, tokenizer)
@@ -82,6 +82,46 @@ def test_splits_by_column_by_file_and_by_hash_are_disjoint(load, tmp_path):
     write(folder / "validation.jsonl", [{**ROWS[0], "question": "Why?", "split": "validation"}])
     given = load(folder, TEMPLATE, "reward=brevity", "eval.split=validation")
     assert [row["question"] for row in given.eval] == ["Why?"] and len(given.train) == 48
+
+
+NAMED = [{**row, "part": {"train": 0, "test": "dev"}[row["split"]] if row["question"] != ROWS[1]["question"] else "x"}
+         for row in ROWS]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ["column", "folder", "hub"])
+def test_splits_are_found_by_the_names_that_the_source_has_for_them(load, tmp_path, source, monkeypatch):
+    rows = [{**row, "part": str(row["part"])} for row in NAMED]
+    parts = {name: [row for row in rows if row["part"] == name] for name in ("0", "dev", "x")}
+    if source == "column":
+        where = [f"task.path={write(tmp_path / 'rows.jsonl', rows)}", "task.split_column=part"]
+    elif source == "folder":
+        (tmp_path / "folder").mkdir()
+        for name, found in parts.items():
+            write(tmp_path / "folder" / f"{name}.csv", found)
+        where = [f"task.path={tmp_path / 'folder'}"]
+    else:
+        data = DatasetDict({name: Dataset.from_list(found) for name, found in parts.items()})
+        monkeypatch.setattr("datasets.load_dataset", lambda *args, **kwargs: data)
+        where = ["task.source=hub", "task.hub_id=me/mine"]
+    task = load(None, TEMPLATE, "reward=brevity", "task.splits={train: 0, test: dev}", *where)
+    assert {row["part"] for row in task.eval} == {"dev"} and {row["part"] for row in task.train} == {"0"}
+    assert len(task.eval) == 12 and task.facts["splits"]["validation"] > 0
+    for names, line in (
+        ("{train: 0, test: deb}", "deb.*(dev|0, dev, x)"),
+        ("{train: 0, test: 0}", "task.splits: has one name for two splits"),
+        ("{test: dev}", "task.splits: names no train"),
+        ("{train: 0, tests: dev}", "task.splits.tests: no such split; .*did you mean test?"),
+        ("{train: 0, test: [dev]}", "task.splits.test=.dev.: must be text or a whole number or true or false"),
+        ("null", "dev|train"),
+    ):
+        with pytest.raises(ConfigError, match=line) as refused:
+            load(None, TEMPLATE, "reward=brevity", f"task.splits={names}", *where)
+        assert len(refused.value.problems) == 1, refused.value.problems
+
+
+def test_the_splits_of_one_file_need_a_column(load, tmp_path):
+    with pytest.raises(ConfigError, match="is one file; needs task.split_column, or a folder"):
+        load(write(tmp_path / "rows.jsonl"), TEMPLATE, "reward=brevity", "task.splits={train: a, test: b}")
 
 
 def test_demonstrations_and_pairs_come_from_named_columns(load, tmp_path):
