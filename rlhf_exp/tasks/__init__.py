@@ -83,6 +83,7 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     Raises:
         ConfigError: rows that are missing, broken (file and line), or too few.
     """
+    check_system_prompt(cfg, tokenizer)
     load = find_rows(cfg.task).load
     task = load(cfg, tokenizer)
     if cfg.eval.every is not None:
@@ -93,9 +94,8 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
             lines = (line.replace("eval.rows=", "eval.every_rows=") for line in error.problems)
             raise ConfigError(lines) from None
     if cfg.task.system_prompt is not None:
-        sides = {name: add_system_prompt(getattr(task, name), cfg.task.system_prompt) for name in
-                 ("train", "eval", "validation", "pairs", "demonstrations")}  # fmt: skip
-        task = replace(task, **sides)
+        sides = ("train", "eval", "validation", "pairs", "demonstrations")
+        task = replace(task, **{name: _begin(getattr(task, name), cfg) for name in sides})
     return replace(task, train=unpair(task.train)) if ALGORITHMS[cfg.algo.name].unpaired else task
 
 
@@ -105,7 +105,8 @@ def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) ->
     Raises:
         ConfigError: there are fewer.
     """
-    return add_system_prompt(find_rows(cfg.task).draw_prompts(cfg, tokenizer, n), cfg.task.system_prompt)
+    check_system_prompt(cfg, tokenizer)
+    return _begin(find_rows(cfg.task).draw_prompts(cfg, tokenizer, n), cfg)
 
 
 def unpair(pairs: list[Row]) -> list[Row]:
@@ -130,6 +131,29 @@ def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
     return cfg.task.prompt != "plain" and tokenizer.chat_template is not None
 
 
+def check_system_prompt(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Refuse `task.system_prompt` if the tokenizer's chat template takes no message of the system, or leaves it out.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if cfg.task.system_prompt is None or not wants_chat(cfg, tokenizer):
+        return
+    from jinja2.exceptions import TemplateError
+
+    messages = add_system_prompt([{"role": "user", "content": "?"}], cfg.task.system_prompt)
+    try:
+        without, reason = (
+            messages[0]["content"].strip() not in tokenizer.apply_chat_template(messages, tokenize=False),
+            "",
+        )
+    except TemplateError as error:
+        without, reason = True, f" ({error})"
+    if without:
+        line = f"model={cfg.model.name} has a chat template without a message of the system{reason}"
+        raise ConfigError([f"task.system_prompt: {line}; put the text into the prompts, or use task.prompt=plain"])
+
+
 def prompts_per_rollout(cfg: "Config") -> int:
     """The number of different prompts in a rollout, by TRL's rule; the arguments are checked to divide."""
     args = cfg.algo.args
@@ -138,17 +162,19 @@ def prompts_per_rollout(cfg: "Config") -> int:
     return completions // args.get("num_generations", 1)
 
 
-def add_system_prompt(rows: list[Row], system: str | None) -> list[Row]:
-    """The rows with the system's message before each prompt; before plain text the same text and an empty line.
-    Messages that begin with one of their own keep it."""
+def add_system_prompt(prompt: Text, system: str | None) -> Text:
+    """The prompt after the system's message; after the same text and an empty line if it is plain. Messages that begin
+    with a system's message of their own keep it."""
+    if system is None:
+        return prompt
+    text = system.replace("\\n", "\n")  # as a command line has it
+    if isinstance(prompt, str):
+        return f"{text}\n\n{prompt}"
+    return prompt if prompt[0]["role"] == "system" else [{"role": "system", "content": text}, *prompt]
 
-    def add(prompt: Text) -> Text:
-        if isinstance(prompt, str):
-            return f"{text}\n\n{prompt}"
-        return prompt if prompt[0]["role"] == "system" else [{"role": "system", "content": text}, *prompt]
 
-    text = (system or "").replace("\\n", "\n")  # as a command line has it
-    return rows if system is None else [row | {"prompt": add(row["prompt"])} for row in rows]
+def _begin(rows: list[Row], cfg: "Config") -> list[Row]:
+    return [row | {"prompt": add_system_prompt(row["prompt"], cfg.task.system_prompt)} for row in rows]
 
 
 def as_completion(text: str, chat: bool) -> str | list[dict[str, str]]:

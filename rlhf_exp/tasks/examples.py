@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.rewards.grade import read_text
-from rlhf_exp.tasks import Text, find_rows, load_task, name_source
+from rlhf_exp.tasks import Text, add_system_prompt, check_system_prompt, find_rows, load_task, name_source
 
 DRAWN = 4096
 """Problems drawn to describe a task that generates them without end."""
@@ -58,7 +58,10 @@ def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
         ConfigError: rows that cannot be read.
     """
     if own := getattr(find_rows(cfg.task), "read_examples", None):
-        return own(cfg, tokenizer)
+        check_system_prompt(cfg, tokenizer)
+        data, system = own(cfg, tokenizer), cfg.task.system_prompt
+        begun = [example._replace(prompt=add_system_prompt(example.prompt, system)) for example in data.examples]
+        return replace(data, examples=begun)
     drawn = cfg.task.source == "generated"
     if drawn and cfg.task.train_rows is None:
         cfg = replace(cfg, task=replace(cfg.task, train_rows=DRAWN))

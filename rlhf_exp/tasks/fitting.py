@@ -1,6 +1,6 @@
 """Takes the rows that fit into a number of tokens, and reports what was left out and why there are too few.
 
-    taken = take_fitting(tokenizer, rows, 512, limit=1024, room=256)
+    taken = take_fitting(cfg, tokenizer, rows, 512, limit=1024, room=256)
     taken.rows, taken.over_long
     check_sides(cfg, {"train": taken, "test": other})     # refuses too few
 
@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import Row, name_source
+from rlhf_exp.tasks import Row, add_system_prompt, name_source
 from rlhf_exp.tasks.tokens import measure
 
 ANSWERS = ("completion", "chosen", "rejected")
@@ -34,6 +34,7 @@ class Taken(NamedTuple):
 
 
 def take_fitting(
+    cfg: Config,
     tokenizer: PreTrainedTokenizerBase,
     rows: list[Row],
     n: int | None,
@@ -41,14 +42,15 @@ def take_fitting(
     room: int = 0,
     answers: tuple[str, ...] = ANSWERS,
 ) -> Taken:
-    """The first `n` rows (None: all) of at most `limit` tokens. Only as many as needed are tokenized, with those of
-    `answers` that rows have."""
+    """The first `n` rows (None: all) of at most `limit` tokens with `task.system_prompt`, which is not in them yet.
+    Only as many as needed are tokenized, with those of `answers` that rows have."""
     answers = tuple(key for key in answers if rows and key in rows[0])
     taken, looked_at, shortest = [], 0, math.inf
     with tqdm(total=n or len(rows), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
         while looked_at < len(rows) and (n is None or len(taken) < n):
             batch = rows[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
-            prompts, several = [row["prompt"] for row in batch], [tuple(row[key] for key in answers) for row in batch]
+            prompts = [add_system_prompt(row["prompt"], cfg.task.system_prompt) for row in batch]
+            several = [tuple(row[key] for key in answers) for row in batch]
             for row, tokens in zip(batch, measure(tokenizer, prompts, several), strict=True):
                 whole = tokens.prompt + max(tokens.answers, default=0)
                 shortest = min(shortest, tokens.prompt if whole <= limit else whole)

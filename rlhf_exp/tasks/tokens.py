@@ -13,9 +13,11 @@ not padding, so the end must be the same as in training. All texts of one call h
 from itertools import islice
 from typing import NamedTuple
 
+from jinja2.exceptions import TemplateError
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Text
 
 BATCH = 2048
@@ -32,7 +34,12 @@ def render(tokenizer: PreTrainedTokenizerBase, texts: list[Text], ask: bool = Fa
     """The texts that the model reads; with `ask` messages end where the model's turn begins."""
     if not texts or isinstance(texts[0], str):
         return texts
-    return tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=ask)
+    try:
+        return tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=ask)
+    except TemplateError as error:
+        roles = ", ".join(dict.fromkeys(message["role"] for text in texts for message in text))
+        line = f"the model's chat template refuses messages of {roles} ({error})"
+        raise ConfigError([f"{line}; take another model, other messages, or task.prompt=plain with texts"]) from None
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: list[Text], ask: bool = False) -> list[list[int]]:

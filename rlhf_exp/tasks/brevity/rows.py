@@ -29,14 +29,14 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import Row, Task, load_task, wants_chat
+from rlhf_exp.tasks import Row, Task, find_rows, wants_chat
 from rlhf_exp.tasks.fitting import check_sides, take_fitting, write_notes
 from rlhf_exp.tasks.sources import are_messages, read_lines, refuse_half_characters, shape_prompt
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}'
 
-NOT_SHARED = re.compile(r"\btask([.:=])(?!(train_rows|data_seed|prompt)\b)")
+NOT_SHARED = re.compile(r"\btask([.:=])(?!(train_rows|data_seed|prompt|system_prompt)\b)")
 """Keys that only the other task has: messages about them must say task.of, not task."""
 
 
@@ -49,7 +49,7 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     if cfg.task.source == "file":
         return _load_file(cfg, tokenizer)
     try:
-        given = load_task(replace(cfg, task=cfg.task.of), tokenizer)
+        given = find_rows(cfg.task.of).load(replace(cfg, task=cfg.task.of), tokenizer)
     except ConfigError as error:
         raise type(error)(NOT_SHARED.sub(r"task.of\1", line) for line in error.problems) from None
     train, held_out = (
@@ -69,7 +69,7 @@ def _load_file(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     rows = sorted({row["id"]: row for row in read}.values(), key=lambda row: row["id"])
     splits = {name: [row for row in rows if split_of(row["id"]) == name] for name in SHARES}
     sides = {
-        split: take_fitting(tokenizer, splits[split], None, tokenizer.model_max_length, cfg.max_tokens)
+        split: take_fitting(cfg, tokenizer, splits[split], None, tokenizer.model_max_length, cfg.max_tokens)
         for split in ("train", cfg.eval.split)
     }
     check_sides(cfg, sides)

@@ -57,7 +57,7 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
             grade("", _ask(item))  # a checker that cannot read the rows is refused before anything is sampled
 
     def take(split: str, n: int | None, seed: int, make: Callable[[Item], Row], room: int = cfg.max_tokens) -> Taken:
-        return _take(tokenizer, splits[split], n, seed, make, room)
+        return _take(cfg, tokenizer, splits[split], n, seed, make, room)
 
     held_out = cfg.eval.split, cfg.eval.limit, cfg.eval.seed
     answers = take(*held_out, make, 0) if given else Taken([])
@@ -86,7 +86,7 @@ def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> lis
         ConfigError: there are fewer.
     """
     splits, _ = _read(cfg, tokenizer)
-    taken = _take(tokenizer, splits["train"], n, cfg.task.data_seed, _ask, cfg.max_tokens)
+    taken = _take(cfg, tokenizer, splits["train"], n, cfg.task.data_seed, _ask, cfg.max_tokens)
     if problems := refuse_few(cfg, taken, "train", "task.sampling.rows", n):
         raise ConfigError(problems)
     return taken.rows
@@ -125,6 +125,7 @@ def _read(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str, li
 
 
 def _take(
+    cfg: Config,
     tokenizer: PreTrainedTokenizerBase,
     items: list[Item],
     n: int | None,
@@ -139,7 +140,7 @@ def _take(
     if make is _ask:
         items = list({str(item.prompt): item for item in reversed(items)}.values())[::-1]
     rows, answers = [make(item) for item in items], () if make is _ask else ANSWERS
-    return take_fitting(tokenizer, rows, n, tokenizer.model_max_length, room, answers)
+    return take_fitting(cfg, tokenizer, rows, n, tokenizer.model_max_length, room, answers)
 
 
 def _ask(item: Item) -> Row:

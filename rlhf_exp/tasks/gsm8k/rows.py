@@ -55,7 +55,7 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     train, held_out, given = [] if sampled else sides["train"].rows, sides[cfg.eval.split].rows, []
     if demonstrate and not sampled:
         whole = [_demonstrate(row) for row in held_out]
-        given = take_fitting(tokenizer, whole, None, tokenizer.model_max_length).rows
+        given = take_fitting(cfg, tokenizer, whole, None, tokenizer.model_max_length).rows
     facts["over_long"] = {split: taken.over_long for split, taken in sides.items()}
     facts["rows"] = {"train": len(train), cfg.eval.split: len(held_out)}
     dropped = {"repeated": facts["duplicates"], "of train that are in test": facts["in_both_parts"]}
@@ -114,7 +114,7 @@ def _take(
     Random(seed).shuffle(problems)
     rows = [_build_row(problem, chat) for problem in problems]
     rows = [_demonstrate(row) for row in rows] if demonstrate else rows
-    return take_fitting(tokenizer, rows, n, tokenizer.model_max_length, 0 if demonstrate else cfg.max_tokens)
+    return take_fitting(cfg, tokenizer, rows, n, tokenizer.model_max_length, 0 if demonstrate else cfg.max_tokens)
 
 
 def _build_row(problem: Problem, chat: bool) -> Row:

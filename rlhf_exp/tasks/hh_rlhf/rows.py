@@ -52,8 +52,8 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     train_rows, train_repeated = _list_rows(splits["train"], task.data_seed, chat, distinct=algo.online)
     held_rows, held_repeated = _list_rows(splits[cfg.eval.split], cfg.eval.seed, chat, distinct=True)
     rows, room = (_ask(train_rows), cfg.max_tokens) if algo.online else (train_rows, 0)
-    train = take_fitting(tokenizer, rows, task.train_rows, limit, room)
-    held_out = take_fitting(tokenizer, held_rows, cfg.eval.limit, limit, 0 if algo.scores else cfg.max_tokens)
+    train = take_fitting(cfg, tokenizer, rows, task.train_rows, limit, room)
+    held_out = take_fitting(cfg, tokenizer, held_rows, cfg.eval.limit, limit, 0 if algo.scores else cfg.max_tokens)
     sides = {"train": train, cfg.eval.split: held_out}
     check_sides(cfg, sides)
     dropped = {kind: dict(odd[kind]) for kind in DROPPED}

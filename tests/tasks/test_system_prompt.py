@@ -1,0 +1,103 @@
+"""task.system_prompt: it stands before the prompts of every task, and counts wherever tokens are counted."""
+
+import json
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.tasks import draw_prompts, load_task
+from rlhf_exp.tasks.examples import read_examples
+from rlhf_exp.tasks.tokens import encode_prompts, measure
+
+PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + PLAIN
+FORGETFUL = "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}"
+SYSTEM = "Be brief. " * 3
+
+TASKS = {
+    "file": ["task.prompt_template='{question}'", "task.answer_column=answer"],
+    "gsm8k": ["task.source=generated"],
+    "hh_rlhf": ["task.source=generated", "algo=sft", "reward=none"],
+    "brevity": ["task@task.of=gsm8k", "task.of.source=generated"],
+}
+
+
+@pytest.fixture
+def prepare(tmp_path):
+    def prepare(task, *overrides, template=None):
+        rows = [{"question": "word " * (n % 12 + 1) + f"{n} ?", "answer": "a"} for n in range(200)]
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path = [f"task.path={tmp_path / 'rows.jsonl'}"] if task == "file" else []
+        keys = [
+            *path,
+            *TASKS[task],
+            "model=tiny_qwen3",
+            "max_tokens=8",
+            "device=cpu",
+            "eval.rows=null",
+            "eval.most_rows=32",
+            *overrides,
+        ]
+        cfg = compose_config([f"task={task}", *keys])
+        tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
+        tokenizer.chat_template = template
+        return cfg, tokenizer
+
+    return prepare
+
+
+@pytest.mark.parametrize("template", [None, PLAIN], ids=["plain", "chat"])
+@pytest.mark.parametrize("task", TASKS)
+def test_rows_fit_the_context_together_with_it(prepare, task, template):
+    cfg, tokenizer = prepare(task, f"task.system_prompt='{SYSTEM}'", "task.train_rows=64", template=template)
+    lengths = sorted(map(len, encode_prompts(tokenizer, load_task(cfg, tokenizer).eval)))
+    tokenizer.model_max_length = limit = lengths[len(lengths) // 2] + (80 if task == "hh_rlhf" else cfg.max_tokens)
+    loaded = load_task(cfg, tokenizer)
+    for rows in (loaded.train, loaded.eval, *([draw_prompts(cfg, tokenizer, 4)] if cfg.task.graded else [])):
+        texts = [row["prompt"] if template is None else row["prompt"][0]["content"] for row in rows]
+        assert rows and all(text.startswith(SYSTEM.strip()) and text.count("brief") == 3 for text in texts)
+        assert max(map(len, encode_prompts(tokenizer, rows))) + cfg.max_tokens <= limit or task == "hh_rlhf"
+    for row in loaded.train if task == "hh_rlhf" else ():
+        (tokens,) = measure(tokenizer, [row["prompt"]], [(row["completion"],)])
+        assert tokens.prompt + tokens.answers[0] <= limit
+
+
+@pytest.mark.parametrize("task", ["file", "gsm8k", "hh_rlhf"])
+def test_describe_counts_it(prepare, task):
+    cfg, tokenizer = prepare(task, f"task.system_prompt='{SYSTEM}'")
+    with_it = read_examples(cfg, tokenizer)
+    cfg, _ = prepare(task)
+    without = read_examples(cfg, tokenizer)
+    assert with_it.examples[0].prompt == f"{SYSTEM}\n\n{without.examples[0].prompt}"
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [(NO_SYSTEM, " (System role not supported)"), (FORGETFUL, "")],
+    ids=["refuses", "leaves out"],
+)
+def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(prepare, template, reason):
+    cfg, tokenizer = prepare("gsm8k", "task.system_prompt=Hello", template=template)
+    for call in (load_task, read_examples, lambda *args: draw_prompts(*args, 4)):
+        with pytest.raises(ConfigError) as refused:
+            call(cfg, tokenizer)
+        assert refused.value.problems == [
+            "task.system_prompt: model=tiny_qwen3 has a chat template without a message of the"
+            f" system{reason}; put the text into the prompts, or use task.prompt=plain"
+        ]
+    cfg, tokenizer = prepare("gsm8k", "task.system_prompt=Hello", "task.prompt=plain", template=template)
+    assert load_task(cfg, tokenizer).train
+
+
+def test_messages_that_the_template_refuses_are_refused_in_one_line(prepare, tmp_path):
+    messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps({"prompt": [*messages, messages[1] | {"content": f"{n}"}], "answer": "a"}) + "\n"
+                            for n in range(99)))  # fmt: skip
+    cfg, tokenizer = prepare("file", "task.prompt_template=null", f"task.path={path}", template=NO_SYSTEM)
+    with pytest.raises(
+        ConfigError, match="template refuses messages of system, user .System role not supported.; take"
+    ):
+        load_task(cfg, tokenizer)
