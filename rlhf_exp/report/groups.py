@@ -1,4 +1,5 @@
-"""Groups runs by setting, which is the config without the seed, and labels the groups.
+"""Groups runs by setting, which is the config without the seed and the content of the files that it names, and labels
+the groups.
 
 group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grpo beta=0.1": [...]}
 """
@@ -6,8 +7,9 @@ group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grp
 from collections.abc import Sequence
 from typing import Any
 
-from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.runs.figures import write_name
+from rlhf_exp.runs.inputs import SHOWN, list_changes
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS, list_settings
 
@@ -38,11 +40,16 @@ def sort_runs(runs: list[Run]) -> list[Run]:
 
 def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> dict[str, list[Run]]:
     """Runs by label, which names the method and the settings that differ: the main ones between all groups, and all
-    others between groups of one method. Runs of a group differ in the settings `seeds`."""
-    groups: dict[tuple, list[Run]] = {}
+    others between groups of one method. Runs of a group differ in the settings `seeds`; runs that began with other
+    rows, checkers, rewards or start models are of another group, named by the beginnings of their hashes."""
+    alike: dict[tuple, list[Run]] = {}
     for run in runs:
-        groups.setdefault(tuple(sorted(_settings(run, seeds).items())), []).append(run)
-    settings = [dict(key) for key in groups]
+        alike.setdefault(tuple(sorted(_settings(run, seeds).items())), []).append(run)
+    settings, groups = [], []
+    for key, found in alike.items():
+        parts = _split_by_inputs(found, seeds)
+        groups += [part for _, part in parts]
+        settings += [dict(key) | _differing_inputs(inputs, parts) for inputs, _ in parts]
     methods = [setting["method"] for setting in settings]
     several, main = len(set(methods)) > 1, _differing(settings, IDENTITY[:3])
     labels = [_label(setting, main, several) for setting in settings]
@@ -53,7 +60,7 @@ def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> dict[str, list[
                 further = [name for name in _differing([settings[i] for i in same], names) if name not in main]
                 for i in same:
                     labels[i] = _label(settings[i], [*main, *further], several)
-    return dict(zip(labels, groups.values(), strict=True))
+    return dict(zip(labels, groups, strict=True))
 
 
 def find_shared(runs: list[Run]) -> dict[str, str]:
@@ -74,6 +81,37 @@ def _rank(run: Run) -> tuple:
 def _settings(run: Run, seeds: Sequence[str]) -> dict[str, str]:
     kept = {name: value for name, value in list_settings(run.config).items() if name not in seeds}
     return kept | {name: write_name(run.info.get(name)) for name in IDENTITY} | {"method": name_method(run)}
+
+
+def _inputs(run: Run, seeds: Sequence[str]) -> dict[str, str]:
+    """The hashes of what a run began with (runs/inputs.py), without those of what it drew by its seed: untrained
+    weights, and rows made of its own samples."""
+    found = run.info.get("inputs") or {}
+    drawn = {"rows to train on"}
+    drawn |= {"start model"} if run.config.get("model", {}).get("init") is not None else set()
+    sampled = run.algorithm is None or run.algorithm.learns_from == PAIRS
+    drawn |= {"held-out rows"} if sampled or "eval.seed" in seeds else set()
+    return {name: value for name, value in found.items() if name not in drawn}
+
+
+def _split_by_inputs(runs: list[Run], seeds: Sequence[str]) -> list[tuple[dict[str, str], list[Run]]]:
+    """Runs with the inputs that they share. A run that ended early, or one of an older version, recorded only some of
+    them, and what it lacks is not compared."""
+    parts: list[tuple[dict[str, str], list[Run]]] = []
+    for run in runs:
+        inputs = _inputs(run, seeds)
+        known, part = next((part for part in parts if not list_changes(part[0], inputs)), ({}, []))
+        if not part:
+            parts.append((known, part))
+        known |= inputs
+        part.append(run)
+    return parts
+
+
+def _differing_inputs(inputs: dict[str, str], parts: list[tuple[dict[str, str], list[Run]]]) -> dict[str, str]:
+    """`task.path sha256=9f86d081` for each input in which these runs differ from others of the same config."""
+    names = {name for other, _ in parts for name in inputs if other.get(name, inputs[name]) != inputs[name]}
+    return {f"{name} sha256": inputs[name][:SHOWN] for name in inputs if name in names}
 
 
 def _differing(settings: list[dict[str, str]], names: Any = None) -> list[str]:

@@ -10,9 +10,9 @@ from rlhf_exp.runs.load import load_run
 def make(tmp_path, make_run, edit_info):
     """A run of any algorithm, with what its config says besides."""
 
-    def build(name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, **args):
+    def build(name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, **args):
         path = make_run(tmp_path / name, seed)
-        edit_info(path, algo=algo, loss_type=loss_type, max_tokens=max_tokens)
+        edit_info(path, algo=algo, loss_type=loss_type, max_tokens=max_tokens, inputs=inputs)
         config = json.loads((path / ".hydra" / "config.yaml").read_text())
         config["max_tokens"] = max_tokens
         config["algo"] = {"name": algo, "args": config["algo"]["args"] | args}
@@ -62,3 +62,29 @@ def test_names_and_tags_make_no_settings(make):
     for run, name in zip(runs, "ab", strict=True):
         run.config["run"] = {"name": name, "tags": [name]}
     assert {label: len(group) for label, group in group_runs(runs).items()} == {"grpo": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "algo"), [("task.checker", "grpo"), ("task.path", "dpo"), ("reward.functions.short", "ppo"),
+                       ("model.path", "sft"), ("start model", "grpo"), ("held-out rows", "grpo")]
+)  # fmt: skip
+def test_runs_of_other_files_behind_the_same_names_are_other_settings(make, name, algo):
+    common = {"task.path": "0" * 64}
+    runs = [make("a", algo, inputs=common | {name: "a" * 64}), make("b", algo, 1, inputs=common | {name: "a" * 64}),
+            make("c", algo, 2, inputs=common | {name: "b" * 64}), make("d", algo, 3, inputs={})]  # fmt: skip
+    groups = group_runs(runs)
+    assert {label: [run.path.name for run in group] for label, group in groups.items()} == {
+        f"{name} sha256=aaaaaaaa": ["a", "b", "d"], f"{name} sha256=bbbbbbbb": ["c"]
+    }  # fmt: skip
+
+
+def test_what_a_run_drew_by_its_seed_is_no_other_input(make):
+    def pair(name, algo):
+        return [make(f"{name} {algo} {n}", algo, n, inputs={name: str(n) * 64}) for n in (0, 1)]
+
+    assert len(group_runs(pair("rows to train on", "grpo"))) == 1
+    assert len(group_runs(pair("held-out rows", "dpo"))) == 1
+    runs = pair("start model", "grpo")
+    for run in runs:
+        run.config["model"] = {"init": {"hidden_size": 64}}
+    assert len(group_runs(runs)) == 1
