@@ -35,10 +35,11 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut", k: in
 
     `n` counts rows, `completions` those of each, `counts` all completions. pass@k, majority@k and `distinct` are of `k`
     completions of each row, so that models with more can be compared with those that have k (None: of all); pass@k and
-    majority@k are estimated from all of them. Without a grader there is no accuracy,
-    without rewards no reward. `kl_sampled` is of the distributions that completions are drawn from, if these are not
-    the models' own; its `outside` is the probability of drawing a token that the start model cannot draw, for which the
-    KL would be infinite without further definition.
+    majority@k are estimated from all of them. Without a grader there is no accuracy, without rewards no reward, and
+    with a grader that does not say what it reads as the answer (a user's that returns numbers) no majority@k.
+    `kl_sampled` is of the distributions that completions are drawn from, if these are not the models' own; its
+    `outside` is the probability of drawing a token that the start model cannot draw, for which the KL would be infinite
+    without further definition.
     """
     rows = _group(samples, "sampled")
     n = len(rows[0])
@@ -52,8 +53,10 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut", k: in
     if "kl_sampled" in section:
         section["kl_sampled"]["outside"] = mean_interval(_read(rows, "kl_outside").mean(1))
     if k > 1 and "outcome" in rows[0][0]:
-        votes = [fmean(_vote(row[i : i + k]) for i in range(0, n, k)) for row in rows]
-        section |= {"pass_at_k": _estimate_pass_at_k(rows, k), "majority_at_k": share_interval(votes, n // k)}
+        section["pass_at_k"] = _estimate_pass_at_k(rows, k)
+        if not any(_is_correct(sample) and sample["extracted"] is None for row in rows for sample in row):
+            votes = [fmean(_vote(row[i : i + k]) for i in range(0, n, k)) for row in rows]
+            section["majority_at_k"] = share_interval(votes, n // k)
     if held_out.greedy is not None:
         section["greedy"] = _summarise_rows(_group(samples, "greedy"))
     return section

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import expressions, gsm8k
-from rlhf_exp.rewards.grade import Grade, keep_end
+from rlhf_exp.rewards.grade import Grade, NumberGrade, keep_end
 from rlhf_exp.rewards.loading import RewardError, import_function
 from rlhf_exp.tasks.file.schema import PASSED
 
@@ -168,7 +168,8 @@ def _read_result(found: Any) -> Grade | None:
         named = outcome in ("correct", "partial", "failed") and isinstance(extracted, str | None)
         return dataclasses.replace(found, score=score) if fits and named else None
     score = _read_number(found)
-    return None if score is None else Grade("correct" if score == 1 else "partial" if score else "failed", score, None)
+    outcome = "correct" if score == 1 else "partial" if score else "failed"
+    return None if score is None else NumberGrade(outcome, score, None)
 
 
 def _read_number(found: Any) -> float | None:

@@ -22,6 +22,11 @@ class Grade:
     extracted: str | None
 
 
+@dataclass(frozen=True)
+class NumberGrade(Grade):
+    """Of a grader that returns a number or a bool alone: nothing is known about what it has read as the answer."""
+
+
 def read_text(completion: str | list[dict[str, str]]) -> str:
     """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages."""
     return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)

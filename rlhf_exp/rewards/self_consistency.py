@@ -21,7 +21,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import RewardFunction, grade_completions
+from rlhf_exp.rewards.grade import NumberGrade
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -48,8 +50,24 @@ def check(cfg: "Config") -> list[str]:
 
 
 def build(cfg: "Config", task: "Task") -> RewardFunction:
+    """The reward function.
+
+    Raises:
+        ConfigError: the task's grader returns numbers, which say nothing about the answer to vote on.
+    """
+    _refuse_numbers(task)
+
     def self_consistency(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
         grades = grade_completions(task, prompts, completions, columns)
         return agree([json.dumps(prompt) for prompt in prompts], [grade.extracted for grade in grades])
 
     return self_consistency
+
+
+def _refuse_numbers(task: "Task") -> None:
+    """Try the grader on a few rows, with the texts that a row holds: one of them may be the right answer."""
+    tries = [(text, row) for row in task.eval[:4] for text in ("", "0", *map(str, row.values()))]
+    if tries and all(isinstance(task.grade(text, row), NumberGrade) for text, row in tries):
+        line = "compares answers, and the checker returns numbers, which do not say what the answer was"
+        remedy = "return rlhf_exp.rewards.grade.Grade(outcome, score, extracted), or use reward=outcome"
+        raise ConfigError([f"reward.weights.self_consistency: {line}; {remedy}"])

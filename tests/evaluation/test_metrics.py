@@ -104,6 +104,12 @@ def test_the_majority_is_right_or_wrong(row, correct):
     assert summarise(samples, 12, hold(samples))["majority_at_k"]["value"] == float(correct)
 
 
+def test_there_is_no_majority_of_answers_that_the_grader_does_not_name():
+    samples = make([[("correct", None), F], [F, F]])
+    found = summarise(samples, 12, hold(samples))
+    assert "pass_at_k" in found and "majority_at_k" not in found
+
+
 def test_majority_at_k_is_the_share_of_rows_by_a_slow_count():
     rows = draw(Random(2), 60, 5)
     right = 0

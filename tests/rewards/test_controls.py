@@ -2,8 +2,12 @@
 
 import statistics
 
+import pytest
+
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import build_rewards, score_completions
+from rlhf_exp.rewards.checkers import build_checker
 from rlhf_exp.rewards.self_consistency import agree
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown.rows import grade_row
@@ -45,6 +49,21 @@ def test_the_reward_votes_on_what_the_grader_extracts():
     messages = [[{"role": "assistant", "content": text}] for text in texts]
     prompts = [[{"role": "user", "content": "p"}]] * 5
     assert build("self_consistency")(prompts=prompts, completions=messages, **columns) == expected
+
+
+@pytest.mark.parametrize(("result", "refused"), [("0.5", True), ("False", True), ('Grade("failed", 0.0, None)', False)])
+def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path, result, refused):
+    (tmp_path / "rows.jsonl").write_text("")
+    check = f"from rlhf_exp.rewards.grade import Grade\ndef grade(completion, row): return {result}\n"
+    (tmp_path / "check.py").write_text(check)
+    keys = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"task.checker={tmp_path / 'check.py'}:grade"]
+    cfg = compose_config([*keys, "reward=self_consistency"])
+    task = Task("file", [], [{"id": "1", "prompt": "p"}], build_checker(cfg.task))
+    if not refused:
+        assert build_rewards(cfg, task)
+        return
+    with pytest.raises(ConfigError, match="compares answers, and the checker returns numbers, .* use reward=outcome"):
+        build_rewards(cfg, task)
 
 
 def test_the_evaluation_groups_the_completions_of_a_row():
