@@ -1,9 +1,32 @@
-"""rlhf_exp: a thin experiment layer over TRL."""
+"""rlhf_exp: a thin experiment layer over TRL.
+
+from rlhf_exp import compose, run
+
+done = run(compose(["algo=grpo", "task=countdown"]))
+"""
 
 import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlhf_exp.api import compose, run
+    from rlhf_exp.errors import ConfigError
+    from rlhf_exp.runs.load import Run, load_run
+
+__all__ = ["ConfigError", "Run", "compose", "load_run", "run"]
+
+_PLACES = {"ConfigError": "errors", "Run": "runs.load", "compose": "api", "load_run": "runs.load", "run": "api"}
 
 # On a CPU with AVX512-BF16, importing bitsandbytes 0.50.2 warns of a faster kernel in a package that is not needed:
 # 4-bit weights are never packed for it (models/patches.py). The rest of what it logs is shown.
 logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(
     lambda record: not str(record.msg).startswith("Failed to load CPU gemm_4bit_forward from kernels-community")
 )
+
+
+def __getattr__(name: str) -> Any:
+    """What a program imports from here is loaded when it is asked for: `import rlhf_exp` costs nothing."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

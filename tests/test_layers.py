@@ -35,11 +35,11 @@ LAYERS = (
     ("train",),
     ("pipeline",),
     ("cli",),  # its wrapper is for the `__main__` modules alone
-    ("__main__", "merge"),
+    ("__main__", "__init__", "api", "merge"),
 )
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
-WITHOUT_TORCH = ("algorithms", "cli", "config", "errors", "experiment", "models.source", "runs")
+WITHOUT_TORCH = ("algorithms", "api", "cli", "config", "errors", "experiment", "models.source", "runs")
 HEAVY = ("torch", "transformers", "trl", "datasets")
 
 

@@ -23,21 +23,28 @@ def prepare_arguments() -> Namespace:
         ConfigError: a flag that Hydra does not know.
     """
     args = parse_flags(get_args_parser())
-    flags, overrides = [], list(args.overrides)
-    if args.config_dir == "sweeps" and not Path("sweeps").is_dir():
-        flags = [f"--config-dir={ROOT / 'sweeps'}"]
-    values = dict(text.split("=", 1) for text in overrides if "=" in text)
+    flags, overrides = complete(args.overrides, args.config_name, args.config_dir)
+    values = dict(text.split("=", 1) for text in args.overrides if "=" in text)
     if "output_dir" in values:  # Hydra makes a sweep's folder before it applies the overrides of a job
         overrides.append(f"hydra.sweep.dir={values['output_dir']}")
-    if "resume" in values and args.config_name is None:
-        named = values["resume"].strip("'\"")
-        folder = follow_link(named)
-        text = values["resume"] if folder == named else folder
-        flags, kept = recall(folder, typed=set(values))
-        overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
-        overrides = [*kept, *overrides, f"output_dir={text}"]
     if overrides:  # the parser needs them to be adjacent
         start = sys.argv.index(args.overrides[0])
         sys.argv[start : start + len(args.overrides)] = overrides
     sys.argv += flags  # the last occurrence of a flag counts
     return args
+
+
+def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[list[str], list[str]]:
+    """The flags to add and the overrides to use instead: those of the run that is resumed, and the shipped studies."""
+    flags = []
+    if config_dir == "sweeps" and not Path("sweeps").is_dir():
+        flags = [f"--config-dir={ROOT / 'sweeps'}"]
+    values = dict(text.split("=", 1) for text in overrides if "=" in text)
+    if "resume" not in values or config_name is not None:
+        return flags, list(overrides)
+    named = values["resume"].strip("'\"")
+    folder = follow_link(named)
+    text = values["resume"] if folder == named else folder
+    flags, kept = recall(folder, typed=set(values))
+    overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
+    return flags, [*kept, *overrides, f"output_dir={text}"]

@@ -5,7 +5,7 @@ with claim_output(cfg, ["task=hh_rlhf"]) as cfg:
     ...
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -38,10 +38,17 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
             raise ConfigError([f"{text}: no such flag; see --help"])
         if name_key(text) in ("resume", "dry_run"):
             raise ConfigError([f"{text}: not with rlhf_exp.{command}, only with rlhf_exp"])
-    try:
+    with explaining(arguments):
         return compose_config([*_list_untrained(arguments), *defaults, *arguments], [check_run_folder])
+
+
+@contextmanager
+def explaining(overrides: Sequence[str]) -> Iterator[None]:
+    """Raise a ConfigError with one line for an error of Hydra's inside the `with`."""
+    try:
+        yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError([explain(error, arguments)]) from None
+        raise ConfigError([explain(error, overrides)]) from None
 
 
 def _list_untrained(arguments: list[str]) -> list[str]:

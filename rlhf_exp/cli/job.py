@@ -4,6 +4,7 @@ run_job(cfg, HydraConfig.get())      # the exit status; called for each job of a
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,12 +36,27 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0) -> int:
         where = f"{job}: "
         place_job(cfg, settings)
         print(f"\n{job}" if settings.job.num else job, flush=True)
-    return guard(lambda: _check_and_run(cfg, settings), where=where)
+    return guard(lambda: check_and_run(cfg, settings)[0], where=where)
 
 
-def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
+def check_composed(cfg: DictConfig, overrides: Sequence[str]) -> Config:
+    """The checked config of an experiment that may start in its folder now.
+
+    Raises:
+        ConfigError: all that can be found without an import of torch.
+    """
+    return parse(cfg, overrides, [find_missing_weights, check_run_folder])
+
+
+def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
+    """Check one composed config and run it; returns the exit status and the folder, None after a dry run.
+
+    Raises:
+        ConfigError: a user's mistake.
+        Failed: any other error; the run's folder holds its traceback.
+    """
     by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False).get("output_dir", "")  # the user names no folder
-    config = parse(cfg, settings.overrides.task, [find_missing_weights, check_run_folder])
+    config = check_composed(cfg, settings.overrides.task)
     kind = "dry run: " if config.dry_run else ""
     what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
     print(f"{kind}{what}: {config.output_dir}", flush=True)
@@ -49,13 +65,13 @@ def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
         from rlhf_exp.dry_run.show import print_dry_run
 
         print_dry_run(config)
-        return 0
+        return 0, None
     for note in check_resume(config) if config.resume else ():
         print(note, flush=True)
     plan = plan_job(config) if config.skip_finished and not config.resume else Plan.START
     if plan == Plan.SKIP:
         print(f"finished already: {config.output_dir}", flush=True)
-        return 0
+        return 0, Path(config.output_dir)
     if plan == Plan.RESUME:
         print(f"resuming: {config.output_dir}", flush=True)
         config = replace(config, resume=config.output_dir)
@@ -74,7 +90,7 @@ def _check_and_run(cfg: DictConfig, settings: DictConfig) -> int:
         from rlhf_exp.pipeline import run
 
         with track(config, folder):
-            return run(config, folder)
+            return run(config, folder), folder
 
 
 def _settle(config: Config, cfg: DictConfig, plan: Plan, folder: Path) -> Config:

@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import MISSING, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf
+from hydra.initialize import get_gh_backup, restore_gh_from_backup
+from hydra.version import setbase
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
@@ -39,11 +45,38 @@ _settings: ContextVar[list[Settings] | None] = ContextVar("settings", default=No
 def compose_config(overrides: Iterable[str] = (), further: Sequence[Check] = ()) -> Config:
     """Compose the shipped configs with `overrides` and check them, as the command line does; `further`: see `parse`."""
     overrides = list(overrides)
+    return parse(compose_files(overrides)[0], overrides, further)
+
+
+def compose_files(
+    overrides: list[str], config_name: str | None = None, config_dir: str | None = None
+) -> tuple[DictConfig, DictConfig]:
+    """Compose one experiment, unchecked, with every interpolation in it: its config, and Hydra's own part.
+
+    Args:
+        config_name: of the config to begin with, instead of conf/config.yaml.
+        config_dir: a folder of further configs, as the flag -cd names.
+
+    Raises:
+        ConfigError: overrides that are refused before Hydra reads them.
+        HydraException, OmegaConfBaseException: Hydra refuses one.
+    """
     if problems := check_overrides(overrides):
         raise ConfigError(problems)
     register_resolvers()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return parse(compose("config", overrides), overrides, further)
+    before = get_gh_backup()
+    setbase("1.3")
+    search_path = create_config_search_path(str(ROOT / "conf"))
+    if config_dir is not None:  # with the provider and at the place that Hydra's command line gives it
+        anchor = SearchPathQuery(provider="schema")
+        search_path.prepend("command-line", f"file://{Path(config_dir).absolute()}", anchor)
+    try:
+        Hydra.create_main_hydra2("rlhf_exp", search_path)
+        cfg = compose(config_name or "config", overrides, return_hydra_config=True)
+    finally:
+        restore_gh_from_backup(before)
+    with open_dict(cfg):
+        return cfg, cfg.pop("hydra")
 
 
 def register_resolvers() -> None:

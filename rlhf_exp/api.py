@@ -1,0 +1,92 @@
+"""What a Python program calls: an experiment is composed, checked and run as the command line does it.
+
+    from rlhf_exp import compose, run
+
+    done = run(compose(["algo=grpo", "task=countdown", "algo.args.max_steps=20"]))
+    done.status, done.path, done.evaluation["trained"]["accuracy"]["value"]
+
+docs/python.md shows more.
+"""
+
+import copy
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rlhf_exp.cli.arguments import complete
+from rlhf_exp.cli.composing import explaining
+from rlhf_exp.cli.job import check_and_run, check_composed
+from rlhf_exp.cli.subcommand import Failed
+from rlhf_exp.config.compose import compose_files
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import SIGNALLED, ConfigError
+from rlhf_exp.runs.load import Run, load_run
+from rlhf_exp.runs.stopping import Stop
+
+ORIGIN = "_composed"
+"""The attribute of a config with what it was composed from: the configs of the experiment and of Hydra, and the command
+line that composes the same."""
+
+
+def compose(
+    overrides: Iterable[str] = (), *, config_name: str | None = None, config_dir: str | Path | None = None
+) -> Config:
+    """Compose and check one experiment. No ML library is imported.
+
+    Args:
+        overrides: as on the command line: `task=gsm8k`, `+algo.args.top_k=7`, `resume=RUN_DIR`.
+        config_name: the config to begin with, as -cn names it: of a study the settings that its runs share.
+        config_dir: a folder with configs of your own, as -cd names it.
+
+    Raises:
+        ConfigError: `problems` holds the lines that the command line prints.
+    """
+    overrides = [overrides] if isinstance(overrides, str) else list(overrides)
+    folder = None if config_dir is None else str(config_dir)
+    flags, overrides = complete(overrides, config_name, folder)
+    found = {"config-name": config_name, "config-dir": folder} | dict(flag[2:].split("=", 1) for flag in flags)
+    name, folder = found["config-name"], found["config-dir"]
+    if folder is not None and not Path(folder).is_dir():
+        raise ConfigError([f"config_dir={folder}: no such folder"])
+    of_study = ["hydra.mode=RUN"] if name is not None and "hydra.mode=RUN" not in overrides else []
+    with explaining(overrides):
+        cfg, settings = compose_files([*of_study, *overrides], name, folder)
+    config = check_composed(cfg, settings.overrides.task)
+    typed = [f"--{flag}={value}" for flag, value in found.items() if value is not None]
+    object.__setattr__(config, ORIGIN, (cfg, settings, [*typed, *of_study, *overrides]))
+    return config
+
+
+def run(cfg: Config) -> Run | None:
+    """Run what `compose` has returned, in this process; returns the run as its folder holds it, or None after a dry
+    run. With `skip_finished=true` a run that has finished before is returned as it is.
+
+    Raises:
+        ConfigError: `cfg` was made in another way, or the run is refused: since it was composed another run has taken
+            its folder, or it does not fit its model or its data.
+        KeyboardInterrupt: Ctrl-C or another signal has stopped the run; its checkpoint is written.
+        Exception: whatever failed in the run; a note says where its traceback was also written.
+    """
+    if not hasattr(cfg, ORIGIN):
+        raise ConfigError(["cfg: was not returned by compose(); a change is an override: compose([..., 'KEY=VALUE'])"])
+    cfg, settings, typed = copy.deepcopy(getattr(cfg, ORIGIN))  # a run writes its folder into them
+    with _as_command_line(typed):
+        try:
+            status, folder = check_and_run(cfg, settings)
+        except Failed as failed:
+            failed.__cause__.add_note(f"rlhf_exp: {failed}")
+            raise failed.__cause__ from None
+    if status > SIGNALLED:
+        raise Stop(status - SIGNALLED)
+    return None if folder is None else load_run(folder)
+
+
+@contextmanager
+def _as_command_line(arguments: list[str]) -> Iterator[None]:
+    """A run records the command that repeats it, from `sys.argv`."""
+    before, sys.argv = sys.argv, [*sys.argv[:1], *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before

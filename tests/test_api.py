@@ -1,0 +1,145 @@
+"""What a Python program calls, and docs/python.md."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp import ConfigError, compose, pipeline, run
+from rlhf_exp.config import ROOT, trl_args
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.runs.checkpoints import staged
+
+DOCS = ROOT / "docs" / "python.md"
+
+
+@pytest.fixture
+def runs(monkeypatch, tmp_path):
+    """A stand-in for the run, which other tests cover; the list of what was to be run."""
+    monkeypatch.chdir(tmp_path)
+    started = []
+
+    def record(cfg, folder):
+        started.append(cfg)
+        facts = {"status": "finished", "command": " ".join(sys.argv[1:])}
+        (folder / "run.json").write_text(json.dumps(facts))
+        return 0
+
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(pipeline, "run", record)
+    return started
+
+
+def test_a_run_is_written_as_the_command_line_writes_it(runs, command_line, tmp_path):
+    overrides = ["algo=rloo", "+algo.args.top_k=7", "run.name=x"]
+    done = run(compose(overrides))
+    assert done.status == "finished" and re.fullmatch(r"outputs/countdown/rloo/x_[\d_-]+", str(done.path))
+    assert done.info["command"] == " ".join(overrides) and done.config["algo"]["args"]["top_k"] == 7
+    assert command_line(*overrides, "output_dir=there", cwd=tmp_path).returncode == 0
+    of_python, of_shell = (asdict(replace(cfg, output_dir="")) for cfg in runs)
+    for cfg in (of_python, of_shell):
+        cfg["algo"]["args"].pop("output_dir")
+    assert of_python == of_shell
+    saved = [OmegaConf.load(folder / ".hydra" / "overrides.yaml") for folder in (done.path, Path("there"))]
+    assert [*saved[0], "output_dir=there"] == saved[1]
+    assert Path("outputs/latest").resolve() == done.path.resolve()
+
+
+def test_the_config_is_that_of_the_command_line():
+    assert asdict(compose(["seed=3", "output_dir=x"])) == asdict(compose_config(["seed=3", "output_dir=x"]))
+
+
+def test_a_run_resumes_with_its_overrides(runs):
+    folder = run(compose(["max_tokens=48", "seed=1", "output_dir=there"])).path
+    with staged(folder / "checkpoints", "checkpoint-1") as staging:
+        (staging / "checkpoint-1").mkdir()
+    run(compose(["resume=there"]))
+    assert (runs[1].resume, runs[1].max_tokens, runs[1].seed) == ("there", 48, 1)
+
+
+def test_configs_of_the_users_own_and_of_studies(runs, tmp_path):
+    (tmp_path / "mine" / "experiment").mkdir(parents=True)
+    (tmp_path / "mine" / "experiment" / "e.yaml").write_text("# @package _global_\nmax_tokens: 31\n")
+    cfg = compose(["experiment=e"], config_dir="mine")
+    assert cfg.max_tokens == 31
+    of_study = compose(["experiment=compare_ppo"], config_dir="sweeps", config_name="compare")
+    assert (of_study.algo.name, of_study.train_tokens) == ("ppo", 350_000)
+    assert run(of_study).info["command"] == (
+        f"--config-name=compare --config-dir={ROOT / 'sweeps'} hydra.mode=RUN experiment=compare_ppo"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"overrides": ["lr=1"]}, "lr=1: no such key; did you mean algo.args.learning_rate?"),
+        ({"overrides": "seed=-1"}, "seed=-1: must be a whole number >= 0, <= 4294967295"),
+        ({"config_dir": "nope"}, "config_dir=nope: no such folder"),
+        ({"overrides": ["resume=nope"]}, "resume=nope: not a run's folder, it has no run.json"),
+    ],
+)
+def test_a_mistake_is_a_config_error_with_the_same_line(runs, arguments, problem):
+    with pytest.raises(ConfigError) as caught:
+        compose(**arguments)
+    assert caught.value.problems == [problem]
+
+
+def test_only_what_compose_returned_is_run_and_only_once(runs):
+    cfg = compose(["output_dir=there"])
+    with pytest.raises(ConfigError, match="a change is an override"):
+        run(replace(cfg, max_tokens=3))
+    run(cfg)
+    with pytest.raises(ConfigError, match="output_dir=there: already holds a run"):
+        run(cfg)
+    assert len(runs) == 1
+
+
+def test_an_error_of_a_run_is_raised_as_it_is(runs, monkeypatch):
+    def fail(cfg, folder):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(pipeline, "run", fail)
+    before = list(sys.argv)
+    with pytest.raises(RuntimeError, match="boom") as caught:
+        run(compose(["output_dir=there"]))
+    assert caught.value.__notes__ == ["rlhf_exp: failed: RuntimeError: boom (traceback in there/error.log)"]
+    assert "boom" in Path("there/error.log").read_text() and sys.argv == before
+
+
+def test_a_stopped_run_stops_the_program(runs, monkeypatch):
+    monkeypatch.setattr(pipeline, "run", lambda cfg, folder: 128 + 15)
+    with pytest.raises(KeyboardInterrupt):
+        run(compose(["output_dir=there"]))
+
+
+def test_a_dry_run_returns_nothing(runs, monkeypatch):
+    shown = []
+    monkeypatch.setattr("rlhf_exp.dry_run.show.print_dry_run", shown.append)
+    assert run(compose(["dry_run=true"])) is None
+    assert len(shown) == 1 and os.listdir() == []
+
+
+def test_the_package_is_imported_without_its_parts():
+    code = "import sys, rlhf_exp; loaded = {name.partition('.')[0] for name in sys.modules}\n"
+    code += "assert not loaded & {'torch', 'hydra', 'omegaconf', 'yaml', 'numpy'}\n"
+    code += "from rlhf_exp import compose; compose(['seed=1']); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DOCS.is_file(), reason="docs are not installed with the package")
+def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    values = {}
+    for block in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL):
+        exec(block, values)
+    done = values["done"]
+    assert done.status == "finished" and done.info["name"] == "from-python"
+    assert len(values["steps"]) == 2 and len(values["runs"]) == 2 and values["page"].is_file()
+    assert re.findall("# (.*)", DOCS.read_text())[-1] in capsys.readouterr().out
