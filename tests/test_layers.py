@@ -31,7 +31,7 @@ LAYERS = (
     ("callbacks", "trainers"),
     ("evaluation",),
     ("diagnose", "report"),
-    ("sample", "describe", "dry_run"),
+    ("chat", "sample", "describe", "dry_run"),
     ("train",),
     ("pipeline",),
     ("cli",),  # its wrapper is for the `__main__` modules alone

@@ -13,6 +13,7 @@ from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 
 COMMANDS = {
+    "chat": "rlhf_exp.chat.__main__",
     "describe": "rlhf_exp.describe.__main__",
     "merge": "rlhf_exp.merge",
     "report": "rlhf_exp.report.__main__",

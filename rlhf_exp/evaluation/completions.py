@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rlhf_exp.config.schema import Config
 from rlhf_exp.models.adapters import without_adapter
 from rlhf_exp.models.draws import Key
-from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
+from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
 from rlhf_exp.models.kl import CompletionKL, measure_completions
 from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.scoring import Row, completion_logits, evaluating
@@ -121,9 +121,7 @@ def _sample(
 ) -> HeldOut:
     """One completion for each key, as many for each prompt, row after row; batches hold prompts of similar length."""
     prompt_ids = [ids for ids in prompt_ids for _ in range(len(keys) // len(prompt_ids))]
-    declared = model.generation_config.eos_token_id
-    declared = declared if isinstance(declared, list) else [declared]
-    eos_ids = sorted({t for t in [*declared, tokenizer.eos_token_id] if t is not None})
+    eos_ids = list_eos(model, tokenizer)
     order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
     completions: list[list[int]] = [[] for _ in prompt_ids]
     with (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation.logits_process import (
     LogitsProcessorList,
     TemperatureLogitsWarper,
@@ -109,6 +109,13 @@ def sample_completions(
     else:
         drawn = _sample_compact(model, *inputs.values(), warp, uniforms, sampling.max_new_tokens, eos_ids, processors)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
+
+
+def list_eos(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The tokens that end a completion: the tokenizer's, and those that the model's generation config names."""
+    declared = model.generation_config.eos_token_id
+    declared = declared if isinstance(declared, list) else [declared]
+    return sorted({token for token in [*declared, tokenizer.eos_token_id] if token is not None})
 
 
 def roll_out(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:

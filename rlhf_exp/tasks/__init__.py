@@ -11,6 +11,8 @@ A task is a folder here and a file in conf/task, both named as in `task=`:
                  of a graded task also, to learn from its own samples:
                      draw_prompts(cfg, tokenizer, n) -> n rows to train on, as those of Task.eval
                      build_grader(keys) -> grade(completion, row) -> Grade
+                 where a plain prompt says all that the grader needs also:
+                     read_prompt(prompt) -> its row, or None if it is not a prompt of the task
                  where words of its own can be forbidden or reweighted (task.baselines) also:
                      list_policies(cfg, tokenizer) -> list[Policy], those of a family together (models/policies.py)
                  where `Keys.draws_rows` also:

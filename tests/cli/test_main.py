@@ -81,7 +81,7 @@ def runs(monkeypatch):
         ("seed", "seed: has no value; write seed=VALUE"),
         (
             "reprot",
-            "reprot: no such command; must be one of describe, merge, report, runs, sample, or KEY=VALUE for an"
+            "reprot: no such command; must be one of chat, describe, merge, report, runs, sample, or KEY=VALUE for an"
             " experiment; did you mean report?",
         ),
         (

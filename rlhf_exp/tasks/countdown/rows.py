@@ -8,6 +8,7 @@ Problems are generated (seeded, each proven solvable), or read from a local JSON
 the hub (problems.py).
 """
 
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -33,6 +34,8 @@ CHAT_PROMPT = (
     " must use each number exactly once. Show your work in <think> </think> tags, then give the expression alone in"
     " <answer> </answer> tags, for example <answer> (1 + 2) / 3 </answer>."
 )
+
+PLAIN_PROMPT = re.compile(r"use (\d+(?: \d+){1,5}) make (\d+) \.", re.ASCII)
 
 
 def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
@@ -108,6 +111,12 @@ def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> lis
 def list_policies(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
     """Trivial policies that change the words of search traces; none for chat models, whose words are their own."""
     return [] if wants_chat(cfg, tokenizer) else policies.list_policies(tokenizer)
+
+
+def read_prompt(prompt: str) -> Row | None:
+    """The row of a prompt in the form of `load`: use 3 7 8 make 53 ."""
+    found = PLAIN_PROMPT.fullmatch(prompt.strip())
+    return _row([int(number) for number in found[1].split()], int(found[2]), chat=False) if found else None
 
 
 def build_grader(task: Keys) -> Callable[[str, Row], Grade]:

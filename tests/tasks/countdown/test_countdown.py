@@ -10,7 +10,7 @@ from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.countdown import rows as countdown
 from rlhf_exp.tasks.countdown.problems import MOST_DRAWN, SPLITS, draw_problems, problem_id, split_of
-from rlhf_exp.tasks.countdown.rows import count_rows, draw_prompts, rows_needed
+from rlhf_exp.tasks.countdown.rows import count_rows, draw_prompts, read_prompt, rows_needed
 
 PLAIN = SimpleNamespace(chat_template=None)
 CHAT = SimpleNamespace(chat_template="{{ messages }}")
@@ -288,3 +288,9 @@ def test_more_rows_than_there_are_is_refused_before_any_is_drawn(overrides, line
     with pytest.raises(ConfigError) as caught:
         load_task(compose_config(overrides), PLAIN)
     assert caught.value.problems == [line]
+
+
+def test_a_row_is_read_back_from_its_prompt():
+    row = {"id": "3 7 8 > 53", "prompt": "use 8 7 3 make 53 .", "numbers": [8, 7, 3], "target": 53}
+    assert read_prompt(" use 8 7 3 make 53 .\n") == row
+    assert [read_prompt(text) for text in ("", "use 3 make 3 .", "use 8 7 make -1 .", "hello")] == [None] * 4

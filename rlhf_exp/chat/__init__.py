@@ -1,0 +1,1 @@
+"""The command that sends prompts to the model of a run, and to its start model."""
