@@ -4,7 +4,8 @@
     ALGORITHMS["dpo"].rates           # learning rates by the model's size, each with its source
 
 A new algorithm is a row here and a file in conf/algo; `python -m rlhf_exp.config.trl_arguments` then records its
-arguments. Other modules read a property of the row, and never compare names.
+arguments. Other modules read a property of the row, and never compare names. A program adds a row of its own to
+ALGORITHMS before it imports anything else of the package, whose keys are made of this table (examples/own_algorithm).
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,10 @@ class Algorithm:
     """The class of its arguments, `module:class`: TRL's, or derived from TRL's."""
     rates: Rates
     trainer: str | None = None
-    """TRL's trainer for given rows, `module:class` (trainers/__init__.py); None: trainers/<name> builds it."""
+    """TRL's trainer for given rows, `module:class` (trainers/__init__.py); None: `build` builds it."""
+    build: str | None = None
+    """The function of the experiment that builds the trainer of an algorithm that samples, `module:function`; None:
+    `build` in trainers/<name>."""
     columns: tuple[str, ...] = ()
     """What that trainer reads of a row."""
     unpaired: bool = False

@@ -85,7 +85,7 @@ def run(cfg: Config) -> Run | None:
 @contextmanager
 def _as_command_line(arguments: list[str]) -> Iterator[None]:
     """A run records the command that repeats it, from `sys.argv`."""
-    before, sys.argv = sys.argv, [*sys.argv[:1], *arguments]
+    before, sys.argv = sys.argv, ["rlhf-exp", *arguments]
     try:
         yield
     finally:

@@ -1,35 +1,116 @@
-"""Runs the examples as their users do, with two steps."""
+"""Runs the commands of the examples' READMEs as their users do, with two steps."""
 
 import json
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from rlhf_exp.config import ROOT
 
 EXAMPLES = ROOT / "examples"
-SHORT = ["algo.args.max_steps=2", "eval.rows=16", "max_tokens=48", "device.threads=1"]
+SHORT = ["algo.args.max_steps=2", "eval.rows=16", "max_tokens=48", "device.threads=1", "device=cpu"]
+NAMES = sorted(file.parent.name for file in EXAMPLES.glob("*/README.md"))
+
+if not EXAMPLES.is_dir():
+    pytest.skip("examples are not installed with the package", allow_module_level=True)
 
 
-def run(folder, *overrides):
-    command = [sys.executable, "-m", "rlhf_exp", *overrides, *SHORT, f"output_dir={folder}", "device=cpu"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+def list_commands(name):
+    """The commands in a README, as lists of words."""
+    text = (EXAMPLES / name / "README.md").read_text()
+    blocks = re.findall(r"```\n(.*?)```", text, re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+
+
+@pytest.fixture
+def call(tmp_path, command_line):
+    """Run the commands of a README, shortened, in a folder with a copy of the examples."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def call(name):
+        for command in list_commands(name):
+            assert command[0] == "python", command
+            trains = any(word.startswith(("algo=", "task=", "+reward.")) for word in command)
+            words = [*command[1:], *(SHORT if trains else [])]
+            if words[:2] == ["-m", "rlhf_exp"]:
+                done = command_line(*words[2:], cwd=tmp_path)
+            else:
+                done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+            assert done.returncode == 0, (command, done.stderr)
+        return tmp_path / "outputs", done
+
+    return call
+
+
+def read(run_dir, name="evaluation.json"):
+    return json.loads((run_dir / name).read_text())
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="examples are not installed with the package")
-def test_own_task(tmp_path):
-    finished = run(
-        tmp_path / "run", "task=file", "task.path=examples/own_task/rows.jsonl",
-        "task.checker=examples/own_task/check.py:grade", 'task.prompt_template="use {a} {b} {c} make {target} ."',
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stderr
-    evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+def test_own_task(call):
+    outputs, _ = call("own_task")
+    evaluation = read(outputs / "latest")
     assert evaluation["baseline"]["n"] == evaluation["trained"]["n"] == 16
-    assert sum(evaluation["baseline"]["counts"].values()) == 16 and evaluation["baseline"]["counts"]["partial"] > 0
+    assert evaluation["baseline"]["counts"]["partial"] > 0
 
 
-def test_an_example_is_short():
+@pytest.mark.slow
+def test_own_reward(call):
+    outputs, _ = call("own_reward")
+    rows = [json.loads(line) for line in (outputs / "latest" / "metrics.jsonl").read_text().splitlines()]
+    assert 0 < rows[0]["rewards/few_attempts/mean"] < 1 and "rewards/multiplies/mean" in rows[0]
+    samples = [json.loads(line) for line in (outputs / "latest" / "samples.jsonl").read_text().splitlines()]
+    weights = yaml.safe_load((outputs / "latest" / ".hydra" / "config.yaml").read_text())["reward"]["weights"]
+    assert (weights["few_attempts"], weights["multiplies"]) == (0.2, 0)
+    for sample in samples:
+        found = sample["rewards"]
+        assert found["few_attempts"] == max(0, 1 - 0.1 * sample["completion"].split().count("no"))
+        assert sample["reward"] == pytest.approx(sum(weights[name] * value for name, value in found.items()))
+
+
+@pytest.mark.slow
+def test_own_model(call):
+    outputs, chat = call("own_model")
+    assert read(outputs / "own_model", "config.json")["model_type"] == "llama"
+    assert read(outputs / "own_model_sft", "run.json")["model"] == "outputs/own_model"
+    grpo = read(outputs / "own_model_grpo", "run.json")
+    assert grpo["status"] == "finished" and grpo["model"] == "own_model_sft/model"
+    assert [line.partition(":")[0] for line in chat.stdout.splitlines()] == ["start", "trained"]
+
+
+@pytest.mark.slow
+def test_own_algorithm(call):
+    outputs, sweep = call("own_algorithm")
+    info = read(next(outputs.glob("countdown/positive_rloo/*")), "run.json")
+    assert (info["status"], info["steps"]) == ("finished", 2)
+    assert info["command"].startswith("python examples/own_algorithm/positive_rloo.py -cd examples/own_algorithm algo=")
+    assert "positive_rloo" in sweep.stdout and "of 2 jobs did not succeed" not in sweep.stderr
+    compared = next(outputs.glob("sweeps/*/report.md")).read_text()
+    assert "2 runs compared" in compared and "positive_rloo" in compared
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("algo.args.leraning_rate=1", "no such key; did you mean algo.args.learning_rate?"),
+        ("algo.args.beta=-1", "must be a number >= 0, <= 100"),
+        ("algo.gamma=1", "a key of algo=ppo alone; use algo=ppo"),
+    ],
+)
+def test_a_mistake_with_an_own_algorithm_is_one_line(override, line):
+    folder = EXAMPLES / "own_algorithm"
+    command = [sys.executable, folder / "positive_rloo.py", "-cd", folder, "algo=positive_rloo", override]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, f"rlhf_exp: {override}: {line}\n")
+
+
+def test_an_example_is_short_and_says_how_it_is_run():
     files = sorted(EXAMPLES.glob("*/*.py"))
     assert files and all(len(file.read_text().splitlines()) < 40 for file in files)
+    assert {file.parent.name for file in files} == set(NAMES)
+    assert all(list_commands(name) for name in NAMES)

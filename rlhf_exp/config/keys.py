@@ -51,7 +51,8 @@ SYNONYMS = {
 
 def known_keys(algo: str = "grpo") -> list[str]:
     """Every dotted key that the command line can override with this `algo=`, and the groups without their own keys."""
-    keys = [key for key in _list_keys(Config, "") if not key.startswith("algo.") or key in _list_option("algo", algo)]
+    of_algo = _list_option("algo", algo) or ("algo.name", "algo.args")
+    keys = [key for key in _list_keys(Config, "") if not key.startswith("algo.") or key in of_algo]
     at = keys.index("algo.args") + 1
     args = [f"algo.args.{name}" for name in load_arguments(algo)]
     options = [key for group, option in _list_options() if group != "algo" for key in _list_option(group, option)]
@@ -108,8 +109,12 @@ def _list_options() -> list[tuple[str, str]]:
 
 @cache
 def _list_option(group: str, option: str) -> tuple[str, ...]:
-    """The keys that conf/<group>/<option>.yaml sets, and those of the mappings that hold them."""
-    values = yaml.safe_load((ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8"))
+    """The keys that conf/<group>/<option>.yaml sets, and those of the mappings that hold them; none if the option is a
+    file of the user's."""
+    file = ROOT / "conf" / group / f"{option}.yaml"
+    if not file.is_file():
+        return ()
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
     values.pop("defaults", None)
     return tuple(_list_paths(values, f"{group}."))
 

@@ -51,9 +51,14 @@ def load_config_class(algo: str) -> type:
 
 
 def load_arguments(algo: str) -> dict[str, Argument]:
-    """The arguments of the installed TRL: from the file if its versions are the installed ones, else by import."""
-    recorded = _read_file()
-    return _parse_arguments(algo) if recorded["versions"] == read_versions() else inspect_arguments(algo)
+    """The arguments of the installed TRL: from the file if its versions are the installed ones, else by import. A row
+    that a program has added has those of a recorded row with the same class."""
+    recorded, wanted = _read_file(), ALGORITHMS[algo].config_class
+    alike = [name for name in (algo, *ALGORITHMS) if name in recorded["arguments"]]
+    found = next((name for name in alike if ALGORITHMS[name].config_class == wanted), None)
+    if found is None or recorded["versions"] != read_versions():
+        return inspect_arguments(algo)
+    return _parse_arguments(found)
 
 
 @cache

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
+from rlhf_exp.runs.environment import name_program
 from rlhf_exp.runs.stopping import Stop
 
 
@@ -66,7 +67,7 @@ def _repeat_command(run_dir: Path, folder: Path) -> str:
 
 
 def _join(*arguments: str) -> str:
-    return shlex.join(["python", "-m", "rlhf_exp", *arguments])
+    return shlex.join(["python", *name_program(), *arguments])
 
 
 def _find_free(folder: Path) -> Path:

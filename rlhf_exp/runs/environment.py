@@ -14,11 +14,17 @@ PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "h
 
 
 def read_command() -> str:
-    """The command line of this process, with the module that was started by `python -m`; in a launcher's process, whose
-    module is another, the command line of the sweep."""
+    """The command line of this process; in a launcher's process the command line of the sweep."""
+    return " ".join([Path(sys.executable).name, *name_program(), *sys.argv[1:]])
+
+
+def name_program() -> list[str]:
+    """What Python was started with: `-m` and this package's module, or the user's script that calls the command
+    line."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    module = spec.name.removesuffix(".__main__") if spec and spec.name.startswith("rlhf_exp") else "rlhf_exp"
-    return " ".join([Path(sys.executable).name, "-m", module, *sys.argv[1:]])
+    if spec is None and sys.argv[0].endswith(".py"):
+        return [sys.argv[0]]
+    return ["-m", spec.name.removesuffix(".__main__") if spec and spec.name.startswith("rlhf_exp") else "rlhf_exp"]
 
 
 def list_versions() -> dict[str, str]:

@@ -6,7 +6,6 @@ The policy is passed as a path, from which TRL loads both the policy and its ref
 """
 
 import os
-from importlib import import_module
 from random import Random
 from typing import Any
 
@@ -25,7 +24,8 @@ def build_trainer(experiment: Experiment) -> Trainer:
     """Build the trainer of `algo=`. Its models are patched, so that left-padded rows get the scores of unpadded ones
     and 4-bit weights keep their gradient."""
     name = experiment.cfg.algo.name
-    build = _build_offline if ALGORITHMS[name].trainer else import_module(f"rlhf_exp.trainers.{name}").build
+    row = ALGORITHMS[name]
+    build = _build_offline if row.trainer else load_object(row.build or f"rlhf_exp.trainers.{name}:build")
     trainer = build(experiment)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
