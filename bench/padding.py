@@ -4,11 +4,11 @@
     python bench/padding.py --only default --chunk-tokens 1024 2048 4096 8192
 
 `default` is the default step (the shipped model, Countdown, 96 tokens), `long` a small model with Qwen3's vocabulary
-(151,936) and eight completions whose lengths are drawn (300 tokens on average, 1,024 at most); in sampling it repeats
-the last token until then. Both sides take turns on the same weights and prompts. A step samples, scores with the
-reference, and goes forward and backward; its passes are the step without sampling, here of the same completions on both
-sides. Times are the process's own processor time, which other processes disturb less (use OMP_NUM_THREADS=1). Peak
-memory is what the passes add to the process (Linux).
+(151,936) and eight completions, one of 1,024 tokens, 300 on average; in sampling it repeats the last token until then.
+Both sides take turns on the same weights and prompts. A step samples, scores with the reference, and goes forward and
+backward; its passes are the step without sampling, here of the same completions on both sides. Times are the process's
+own processor time, which other processes disturb less (use OMP_NUM_THREADS=1). Peak memory is what the passes add to
+the process (Linux).
 
 Products: the time of the matrix products that the passes cannot do without, alone: of every linear layer for each
 token that is not padding, once in the reference and three times in training (forward, and two backward). The output
@@ -41,7 +41,8 @@ from rlhf_exp.tasks import load_task
 from rlhf_exp.trainers import trimmed
 from rlhf_exp.trainers.grpo import VariantGRPOTrainer
 
-LONGEST, MEAN, VOCABULARY = 1024, 300, 151_936
+LONGEST, MEAN_OF_OTHERS, VOCABULARY = 1024, 200, 151_936
+"""In study 5 a step has 64 completions of 300 tokens on average, and the longest is cut off; here one of eight is."""
 BLOCK = 2048
 """Tokens in one matrix product of `time_products`."""
 
@@ -90,8 +91,9 @@ def build_long(folder: Path) -> tuple[Sides, list[dict[str, Any]], Callable[[int
 
     def draw(number: int) -> dict[str, Any]:
         random = Random(number)
-        for prompt in prompts:
-            lengths[prompt[-1]] = min(LONGEST, 2 + int(random.expovariate(1 / MEAN)))
+        for prompt in prompts[:-1]:
+            lengths[prompt[-1]] = min(LONGEST, 2 + int(random.expovariate(1 / MEAN_OF_OTHERS)))
+        lengths[prompts[-1][-1]] = LONGEST
         ids = [[prompt[-1]] * (lengths[prompt[-1]] - 1) + [tokenizer.eos_token_id] for prompt in prompts]
         return {"prompt_ids": prompts, "completion_ids": ids, "logprobs": None}
 

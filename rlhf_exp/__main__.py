@@ -27,13 +27,15 @@ from rlhf_exp.cli.commands import call_command
 from rlhf_exp.cli.explain import explain
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.cli.job import run_job
+from rlhf_exp.cli.launchers import is_lost_job
 from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.cli.sweep import begin_sweep, report_study
+from rlhf_exp.cli.tuning import is_tuned, print_best, read_objective
 from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.overrides import check_overrides
-from rlhf_exp.errors import FAILED, ConfigError, say
+from rlhf_exp.errors import FAILED, ConfigError, name_error, say
 from rlhf_exp.runs.lock import make_new
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user asks for Hydra's traceback
@@ -63,12 +65,14 @@ def _run_jobs(overrides: list[str]) -> int:
     statuses: list[int] = []
     jobs: Jobs | None = None
 
-    def job(cfg: DictConfig) -> int:
+    def job(cfg: DictConfig) -> float | None:
         settings = HydraConfig.get()
         if jobs is None:
             statuses.append(run_job(cfg, settings))
             return statuses[0]
-        return jobs.run(settings.job.num, lambda: run_job(cfg, settings, jobs.total))
+        again = jobs.has_begun(settings.job.num)
+        status = jobs.run(settings.job.num, lambda: run_job(cfg, settings, jobs.total, again))
+        return read_objective(Path(cfg.output_dir)) if is_tuned(settings) and status == 0 else None
 
     def begin(config: DictConfig) -> None:
         nonlocal jobs
@@ -83,6 +87,11 @@ def _run_jobs(overrides: list[str]) -> int:
         except BrokenProcessPool:
             say("the process of a job has died (out of memory?), and those of the other jobs were ended")
             statuses.append(FAILED)
+        except RuntimeError as error:
+            if not is_lost_job(error):
+                raise
+            say(f"the process of a job has died: {name_error(error)}; its output is in the folder named above")
+            statuses.append(FAILED)
         except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
             if TRACED:
                 raise
@@ -93,6 +102,7 @@ def _run_jobs(overrides: list[str]) -> int:
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
     if jobs and not jobs.dry_run:
         report_study(jobs.folder.parent)
+        print_best(jobs.folder.parent)
     return min(bad, default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 

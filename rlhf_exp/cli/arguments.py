@@ -12,15 +12,16 @@ from hydra._internal.utils import get_args_parser
 
 from rlhf_exp.cli.subcommand import parse_flags
 from rlhf_exp.config import ROOT
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.command import recall
-from rlhf_exp.runs.lock import follow_link
+from rlhf_exp.runs.lock import LATEST, OUTPUTS, follow_link
 
 
 def prepare_arguments() -> Namespace:
     """Parse `sys.argv` with Hydra's own parser and complete it in place; returns what was typed.
 
     Raises:
-        ConfigError: a flag that Hydra does not know.
+        ConfigError: a flag that Hydra does not know, or `resume=latest` before the first run.
     """
     args = parse_flags(get_args_parser())
     flags, overrides = complete(args.overrides, args.config_name, args.config_dir)
@@ -43,6 +44,10 @@ def complete(overrides: list[str], config_name: str | None, config_dir: str | No
     if "resume" not in values or config_name is not None:
         return flags, list(overrides)
     named = values["resume"].strip("'\"")
+    if named == LATEST and not Path(LATEST).exists():
+        values["resume"] = named = str(OUTPUTS / LATEST)
+        if not Path(named).exists():
+            raise ConfigError([f"resume={LATEST}: there is no run yet ({named} is missing); name a run's folder"])
     folder = follow_link(named)
     text = values["resume"] if folder == named else folder
     flags, kept = recall(folder, typed=set(values))

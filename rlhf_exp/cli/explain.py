@@ -15,6 +15,12 @@ from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import assign, is_secret, one_of
 
+EXTRAS = {
+    "hydra/launcher=submitit_local": "slurm",
+    "hydra/launcher=submitit_slurm": "slurm",
+    "hydra/sweeper=optuna": "optuna",
+}
+"""Options that a package brings, with its extra in pyproject.toml."""
 _UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
 _AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<override>.+)'")
 # Lines of Hydra's messages that only help to configure Hydra itself.
@@ -59,6 +65,8 @@ def _explain_missing(error: MissingConfigException) -> str:
         studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
         return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
     options = [name for name in error.options or () if not name.startswith("_")]
+    if extra := EXTRAS.get(f"{group}={option}"):
+        return f'{group}={option}: is not installed; pip install "rlhf-exp[{extra}]"'
     return f"{group}={option}: no such option; {one_of(option, options)}"
 
 

@@ -23,18 +23,20 @@ from rlhf_exp.runs.lock import link_latest
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
 
 
-def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0) -> int:
+def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0, again: bool = False) -> int:
     """Check one composed config and run it; returns its exit status.
 
     Args:
         settings: Hydra's own part of the config.
         jobs: the number of jobs in the sweep, 0 if not known.
+        again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
     """
     where = ""
     if settings.mode == RunMode.MULTIRUN:
         job = name_job(settings.job.num, jobs, settings.overrides.task)
         where = f"{job}: "
         place_job(cfg, settings)
+        cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
         print(f"\n{job}" if settings.job.num else job, flush=True)
     return guard(lambda: check_and_run(cfg, settings)[0], where=where)
 

@@ -10,7 +10,7 @@ all others have run.
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +22,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
-from rlhf_exp.cli.subcommand import hide_bars
-from rlhf_exp.cli.workers import Jobs, share_cores
+from rlhf_exp.cli.launchers import Placing, prepare_launcher
+from rlhf_exp.cli.subcommand import Done, hide_bars
+from rlhf_exp.cli.tuning import check_tuning, is_tuned
+from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
@@ -43,18 +45,30 @@ def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
     """
     folder = Path(config.hydra.sweep.dir)  # read before the jobs are composed, which copy a name that was made
     listed = list_jobs(config)
-    first = compose_job(config, listed[0]) if listed else config
-    parallel = share_cores(config.hydra.launcher, len(listed), first.device.use_cpu)
-    if parallel:
+    first = compose_job(config, listed[0] if listed else list_fixed())
+    if is_tuned(config.hydra):
+        if problems := check_tuning(config.hydra, first):
+            raise ConfigError(problems)
+        if first.dry_run:  # there would be no results to choose by
+            _show_fixed(first)
+            raise Done
+    placing = prepare_launcher(config.hydra.launcher, folder, len(listed), first.device.use_cpu)
+    if placing != Placing.HERE:
         hide_bars()
-    if listed and not first.dry_run:
-        print(f"checking {len(listed)} jobs", flush=True)  # importing TRL takes seconds
-        if problems := refuse_jobs(config, listed):
-            raise ConfigError([*problems, f"none of {len(listed)} jobs was started"])
+    if not first.dry_run:
+        print(f"checking {len(listed) or 'the'} jobs", flush=True)  # importing TRL takes seconds
+        if problems := refuse_jobs(config, listed or [list_fixed()]):
+            raise ConfigError(
+                [*problems, f"none of {len(listed)} jobs was started" if listed else "no job was started"]
+            )
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".jobs_", dir=folder) as statuses:
         jobs = Jobs(list(sys.argv), Path(statuses), len(listed), first.dry_run)
-        with jobs.pass_on_signals() if parallel else nullcontext():
+        with ExitStack() as stack:
+            if placing != Placing.HERE:
+                stack.enter_context(jobs.pass_on_signals())
+            if placing == Placing.SUBMITTED:
+                stack.enter_context(jobs.watch())
             yield jobs
 
 
@@ -67,6 +81,11 @@ def list_jobs(config: DictConfig) -> list[list[str]]:
     swept = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
     typed = [text.input_line for text in _parse_typed() if not text.is_hydra_override()]
     return BasicSweeper.split_arguments(_parse([*swept, *typed]), max_batch_size=None)[0]
+
+
+def list_fixed() -> list[str]:
+    """The typed overrides that all jobs have."""
+    return [text.input_line for text in _parse_typed() if not (text.is_hydra_override() or text.is_sweep_override())]
 
 
 def compose_job(config: DictConfig, overrides: list[str]) -> DictConfig:
@@ -98,9 +117,10 @@ def name_job(number: int, total: int, overrides: list[str]) -> str:
 
 def place_job(cfg: DictConfig, settings: DictConfig) -> None:
     """Set the folder of a sweep's job. With skip_finished its name has no number, since numbers change when the study
-    grows, and finished jobs must be found again."""
+    grows, and finished jobs must be found again; Optuna tries the same settings several times, always in one order."""
     name = _name_folder(settings)
-    name = name if cfg.skip_finished and name else f"{settings.job.num:02d}_{name}"
+    plain = cfg.skip_finished and name and not is_tuned(settings)
+    name = name if plain else f"{settings.job.num:02d}_{name}"
     cfg.output_dir = str(Path(settings.sweep.dir) / name)
 
 
@@ -137,6 +157,15 @@ def _parse_typed() -> list[Override]:
 
 def _parse(overrides: list[str]) -> list[Override]:
     return OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(overrides)
+
+
+def _show_fixed(first: DictConfig) -> None:
+    """Print what a job would be without what is searched for."""
+    from rlhf_exp.dry_run.show import print_dry_run
+
+    with open_dict(first):
+        del first["hydra"]
+    print_dry_run(parse(first, list_fixed(), [find_missing_weights]))
 
 
 def _check_job(job: DictConfig, number: int, overrides: list[str], folders: dict[str, int]) -> list[str]:

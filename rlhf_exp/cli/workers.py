@@ -1,4 +1,4 @@
-"""Runs the jobs of a sweep in several processes at once, with `hydra/launcher=joblib`.
+"""Runs the jobs of a sweep in other processes than the one that was started: with joblib's and submitit's launchers.
 
     jobs = Jobs(list(sys.argv), folder, total=12, dry_run=False)
     with jobs.pass_on_signals():
@@ -12,47 +12,32 @@ import io
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, TextIO
-
-from omegaconf import DictConfig
 
 from rlhf_exp.errors import SIGNALLED
 from rlhf_exp.runs.folder import write_json, write_text
 from rlhf_exp.runs.stopping import AGAIN, ECHO_S, SIGNALS, Stop, StopSignals
 
-JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
-ALL = -1
-"""joblib's default of `hydra.launcher.n_jobs`."""
 STOP = "stop"
+SUBMITTED = "SUBMITIT_EXECUTOR" in os.environ
+"""Whether this process is a job of submitit, which sends it PREEMPTION before its time is up."""
+PREEMPTION = signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
+LOOK_S = 0.5
 PATIENCE = 2
 """Signals that are passed on to the jobs; the next one ends their processes at once."""
 
 
-def share_cores(launcher: DictConfig, jobs: int, use_cpu: bool) -> bool:
-    """Choose how many jobs joblib's launcher runs at once, unless the user has; returns whether it is several.
-
-    That is one per core that this process may use, and on a GPU one, since two would compete for its memory. joblib
-    divides the cores among the processes (OMP_NUM_THREADS), so that each has one thread.
-
-    Args:
-        launcher: `hydra.launcher`, which is changed.
-        jobs: the number of jobs, 0 if not known.
-    """
-    if launcher._target_ != JOBLIB:
-        return False
-    from joblib import cpu_count, effective_n_jobs
-
-    if launcher.n_jobs == ALL:
-        cores = cpu_count() if use_cpu else 1
-        launcher.n_jobs = min(cores, jobs or cores)
-    launcher.batch_size = "1"  # after jobs that end at once, "auto" gives a process several in one go
-    return effective_n_jobs(launcher.n_jobs) > 1
+def _name_process() -> tuple[str, int]:
+    return socket.gethostname(), os.getpid()
 
 
 @dataclass
@@ -64,7 +49,7 @@ class Jobs:
     folder: Path
     total: int
     dry_run: bool
-    pid: int = field(default_factory=os.getpid)
+    home: tuple[str, int] = field(default_factory=_name_process)
 
     def run(self, number: int, work: Callable[[], int]) -> int:
         """Do the work of job `number`, counted from 0, and keep its exit status.
@@ -72,16 +57,18 @@ class Jobs:
         Raises:
             Stop: a signal has ended the job, and the sweep runs in this process; elsewhere no further job is started.
         """
-        if os.getpid() == self.pid:
-            status = work()
-        else:
-            status = self._run_here(number, work)
+        at_home = _name_process() == self.home
+        status = work() if at_home else self._run_here(number, work)
         write_json(self.folder / f"{number}.json", {"status": status})
-        if status > SIGNALLED:
+        if status > SIGNALLED and not SUBMITTED:  # a scheduler sends its signals to each job for itself
             write_text(self.folder / STOP, str(status - SIGNALLED))
-            if os.getpid() == self.pid:
+            if at_home:
                 raise Stop(status - SIGNALLED)
         return status
+
+    def has_begun(self, number: int) -> bool:
+        """Whether job `number` has begun before: the scheduler has preempted it, and starts it again."""
+        return (self.folder / f"{number}.json").exists()
 
     def end(self) -> list[int]:
         """The exit status of each job that has ended.
@@ -110,32 +97,68 @@ class Jobs:
     def stop(self, number: int) -> int:
         """Send a signal to the running jobs, and start no other; returns how many are running."""
         write_text(self.folder / STOP, str(number))
-        running = [job["pid"] for job in self._read() if "pid" in job]
-        for pid in running:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        running = [job for job in self._read() if "pid" in job]
+        for job in running:
+            if job["slurm"]:
+                subprocess.run(["scancel", job["slurm"]], check=False)
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(job["pid"], number)
         return len(running)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Print a line for each job that begins or ends inside the `with`, as its output goes to a file."""
+        done = Event()
+        seen: dict[int, str] = {}
+
+        def look() -> None:
+            while True:
+                last = done.is_set()
+                for path in sorted(self.folder.glob("[0-9]*.json"), key=lambda path: int(path.stem)):
+                    job, number = json.loads(path.read_text(encoding="utf-8")), int(path.stem)
+                    state = f"ends with status {job['status']}" if "status" in job else f"runs on {job['host']}"
+                    if seen.get(number) != state:
+                        print(f"[{number + 1}{f'/{self.total}' if self.total else ''}] {state}", flush=True)
+                    seen[number] = state
+                if last:
+                    return
+                done.wait(LOOK_S)
+
+        thread = Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def _run_here(self, number: int, work: Callable[[], int]) -> int:
         """`run` in a process of the launcher, which goes on to the next job after this one."""
         sys.argv[:] = self.argv
+        requeue = signal.getsignal(PREEMPTION)  # submitit's handler
         _prefix_lines(f"[{number + 1}/{self.total}] " if self.total else f"[{number + 1}] ")
         for name in SIGNALS:
             if signal.getsignal(name) != signal.SIG_IGN:
                 signal.signal(name, _ignore)  # between two jobs: an ended process ends all others too
         with StopSignals() as signals:
             try:
-                write_json(self.folder / f"{number}.json", {"pid": os.getpid()})
-                return SIGNALLED + self._stopped_by() if self._stopped_by() else work()
+                host, pid = _name_process()
+                slurm = os.environ.get("SLURM_JOB_ID") if SUBMITTED else None
+                write_json(self.folder / f"{number}.json", {"pid": pid, "host": host, "slurm": slurm})
+                status = SIGNALLED + self._stopped_by() if self._stopped_by() else work()
             except KeyboardInterrupt:
-                return SIGNALLED + (signals.received or signal.SIGINT)
+                status = SIGNALLED + (signals.received or signal.SIGINT)
+        if SUBMITTED and status == SIGNALLED + PREEMPTION:
+            requeue(PREEMPTION, None)  # ends this process
+        return status
 
     def _stopped_by(self) -> int:
         """The signal that ends the sweep; 0 if there was none."""
         path = self.folder / STOP
         return int(path.read_text()) if path.exists() else 0
 
-    def _read(self) -> list[dict[str, int]]:
+    def _read(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_text(encoding="utf-8")) for path in self.folder.glob("[0-9]*.json")]
 
 

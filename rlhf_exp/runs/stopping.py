@@ -5,7 +5,8 @@
         signals.received             # None, or for example signal.SIGTERM
 
 A signal that need not wait raises `Stop` wherever the program is. SIGTERM comes from `kill`, Slurm and container
-services, SIGUSR1 from Slurm before a time limit (`sbatch --signal=USR1@120`), SIGHUP from a closed terminal.
+services, SIGUSR1 from Slurm before a time limit (`sbatch --signal=USR1@120`), SIGUSR2 likewise from submitit, SIGHUP
+from a closed terminal.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from typing import Any
 
 from rlhf_exp.errors import SIGNALLED
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 AGAIN = (signal.SIGINT, signal.SIGTERM)
 """Signals that end the wait for a checkpoint."""
 ECHO_S = 1.0

@@ -22,7 +22,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
 
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
-STUDIES += " countdown_qwen3_loss_x_tokens_tiny, noise"
+STUDIES += " countdown_qwen3_loss_x_tokens_tiny, noise, tune_grpo"
 HERE = "hydra/launcher=basic"  # all jobs of a study in this process, where there are stand-ins
 LOSSES = ", ".join(sorted({*ALGORITHMS, *(file.stem for file in (ROOT / "conf" / "loss_type").glob("*.yaml"))}))
 
@@ -90,6 +90,7 @@ def runs(monkeypatch):
         ),
         ("~nope", "Could not delete from config. 'nope' does not exist."),
         ("--bogus", "unrecognized arguments: --bogus; see --help"),
+        ("resume=latest", "resume=latest: there is no run yet (outputs/latest is missing); name a run's folder"),
         ("--config-name=nope", f"-cn nope: no such config; studies, with -cd sweeps: {STUDIES}"),
         ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
         (
@@ -206,11 +207,12 @@ def test_a_folder_in_which_a_run_lives_is_refused_with_its_process(command, runs
     assert runs == []
 
 
-def test_resume_goes_on_with_the_run_that_latest_points_at(command, runs):
+@pytest.mark.parametrize("latest", ["latest", "outputs/latest"])
+def test_resume_goes_on_with_the_run_that_latest_points_at(command, runs, latest):
     command("seed=4")
     folder = runs[0][1]
     finish(folder, "failed", checkpoint=True)
-    assert command("resume=outputs/latest") == (0, [])
+    assert command(f"resume={latest}") == (0, [])
     cfg, again = runs[1]
     assert (again, cfg.output_dir, cfg.resume, cfg.seed) == (folder, str(folder), str(folder), 4)
 

@@ -14,8 +14,9 @@ from omegaconf import OmegaConf
 
 from rlhf_exp import __main__
 from rlhf_exp.cli import sweep
+from rlhf_exp.cli.launchers import ALL, JOBLIB, share_cores
 from rlhf_exp.cli.sweep import name_job, place_job
-from rlhf_exp.cli.workers import ALL, JOBLIB, Jobs, Prefixed, Relay, share_cores
+from rlhf_exp.cli.workers import Jobs, Prefixed, Relay
 from rlhf_exp.runs.stopping import ECHO_S, Stop
 
 joblib = pytest.importorskip("joblib")
@@ -43,7 +44,7 @@ def start(command_line, monkeypatch, tmp_path):
 def test_each_job_knows_its_name_folder_and_command_and_the_first_process_its_status(start, tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
-    def work(cfg, settings, jobs):
+    def work(cfg, settings, jobs, again):
         place_job(cfg, settings)
         name = name_job(settings.job.num, jobs, settings.overrides.task)
         facts = [name, cfg.output_dir, os.getpid(), os.environ["OMP_NUM_THREADS"], sys.argv[1:], sys.stdout.prefix]
@@ -65,7 +66,7 @@ def test_each_job_knows_its_name_folder_and_command_and_the_first_process_its_st
 
 
 def test_a_sweep_without_a_name_has_one_folder_in_all_its_processes(start, tmp_path):
-    def work(cfg, settings, jobs):
+    def work(cfg, settings, jobs, again):
         Path(settings.sweep.dir, f"seed_{cfg.seed}.txt").touch()
         return 0
 
@@ -75,7 +76,7 @@ def test_a_sweep_without_a_name_has_one_folder_in_all_its_processes(start, tmp_p
 
 
 def test_a_signal_to_the_first_process_stops_all_jobs_and_starts_no_other(start, tmp_path):
-    def work(cfg, settings, jobs):
+    def work(cfg, settings, jobs, again):
         (tmp_path / f"seed_{cfg.seed}.txt").touch()
         try:
             time.sleep(60)
@@ -101,7 +102,7 @@ def test_a_signal_to_the_first_process_stops_all_jobs_and_starts_no_other(start,
 
 
 def test_a_signal_to_one_job_starts_no_other(start, tmp_path):
-    def work(cfg, settings, jobs):
+    def work(cfg, settings, jobs, again):
         (tmp_path / f"seed_{cfg.seed}.txt").touch()
         if cfg.seed == 0:
             os.kill(os.getpid(), signal.SIGINT)
@@ -113,7 +114,7 @@ def test_a_signal_to_one_job_starts_no_other(start, tmp_path):
 
 
 def test_the_death_of_a_process_is_one_line_and_status_1(start):
-    done = start(lambda cfg, settings, jobs: os.kill(os.getpid(), signal.SIGKILL))
+    done = start(lambda cfg, settings, jobs, again: os.kill(os.getpid(), signal.SIGKILL))
     assert done.returncode == 1
     line = "rlhf_exp: the process of a job has died (out of memory?), and those of the other jobs were ended"
     assert line in done.stderr.splitlines()
@@ -123,7 +124,7 @@ def test_the_second_signal_is_passed_on_and_the_third_ends_the_wait(tmp_path, mo
     now, sent = [100.0], []
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    (tmp_path / "0.json").write_text('{"pid": 71}')
+    (tmp_path / "0.json").write_text('{"pid": 71, "slurm": null}')
     (tmp_path / "1.json").write_text('{"status": 0}')
     relay = Relay(Jobs([], tmp_path, 2, False))
     relay.handle(signal.SIGTERM, None)
@@ -153,7 +154,6 @@ def test_as_many_jobs_run_at_once_as_there_are_cores_and_one_on_a_gpu(monkeypatc
     launcher = OmegaConf.create({"_target_": JOBLIB, "n_jobs": wanted, "batch_size": "auto"})
     assert share_cores(launcher, jobs, use_cpu) == (chosen > 1)
     assert launcher.n_jobs == chosen
-    assert not share_cores(OmegaConf.create({"_target_": "hydra.BasicLauncher"}), jobs, use_cpu)
 
 
 def test_lines_of_several_processes_are_whole_and_say_whose_they_are():

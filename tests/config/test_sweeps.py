@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from hydra import compose, initialize_config_dir
 
-from rlhf_exp.cli.workers import ALL, JOBLIB
+from rlhf_exp.cli.launchers import ALL, JOBLIB
+from rlhf_exp.cli.tuning import check_tuning, is_tuned
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import parse, register_resolvers
 
@@ -34,6 +35,9 @@ def test_a_study_has_a_fixed_folder_and_runs_nothing_twice(study):
     cfg = compose_job(study, hydra=True)
     assert cfg.hydra.sweep.dir == f"outputs/{study}"
     assert cfg.skip_finished is True
+    if is_tuned(cfg.hydra):
+        assert check_tuning(cfg.hydra, cfg) == []
+        return
     swept = "eval.seed" if study == "noise" else "seed"
     assert len(cfg.hydra.sweeper.params[swept].split(",")) == (8 if study == "noise" else 3)
 

@@ -1,0 +1,85 @@
+"""Sweeps with submitit's local launcher: real processes, whose jobs are stand-ins."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp import __main__
+from rlhf_exp.cli import sweep
+from rlhf_exp.cli.launchers import LOGS, SLURM, SUBMITIT, Placing, prepare_launcher
+from rlhf_exp.errors import ConfigError
+
+pytest.importorskip("submitit", reason="submitit is not installed")
+
+
+@pytest.fixture
+def start(command_line, monkeypatch, tmp_path):
+    """Start a sweep of two jobs, `work(cfg, settings, jobs, again)` standing in for each."""
+    monkeypatch.setattr(sweep, "refuse_jobs", lambda config, jobs: [])
+
+    def call(work):
+        monkeypatch.setattr(__main__, "run_job", work)
+        folder = f"output_dir={tmp_path}"
+        return command_line("-m", "seed=0,1", "hydra/launcher=submitit_local", folder, cwd=tmp_path)
+
+    return call
+
+
+@pytest.mark.slow
+def test_the_first_process_knows_how_jobs_in_others_have_ended_and_where_they_write(start, tmp_path):
+    def work(cfg, settings, jobs, again):
+        print("a line of the job")
+        (tmp_path / f"seed_{cfg.seed}.txt").write_text(json.dumps([os.getpid(), jobs, again]))
+        return 2 * cfg.seed
+
+    done = start(work)
+    assert (done.returncode, done.stderr) == (2, "rlhf_exp: 1 of 2 jobs did not succeed\n")
+    found = [json.loads((tmp_path / f"seed_{seed}.txt").read_text()) for seed in (0, 1)]
+    assert len({pid for pid, *_ in found} | {os.getpid()}) == 3
+    assert [rest for _, *rest in found] == [[2, False], [2, False]]
+    lines = done.stdout.splitlines()
+    assert f"output of the jobs: {tmp_path / LOGS}" in lines
+    assert {"[1/2] ends with status 0", "[2/2] ends with status 2"} <= set(lines)
+    logs = "".join(path.read_text() for path in (tmp_path / LOGS).glob("*.out"))
+    assert "[1/2] a line of the job" in logs and "[2/2] a line of the job" in logs
+
+
+@pytest.mark.slow
+def test_a_preempted_job_starts_again_and_knows_it(start, tmp_path):
+    def work(cfg, settings, jobs, again):
+        with (tmp_path / f"seed_{cfg.seed}.txt").open("a") as file:
+            file.write(f"{again} ")
+        if cfg.seed == 0 and not again:
+            os.kill(os.getpid(), signal.SIGUSR2)
+            time.sleep(60)
+        return 0
+
+    assert start(work).returncode == 0
+    assert [(tmp_path / f"seed_{seed}.txt").read_text() for seed in (0, 1)] == ["False True ", "False "]
+
+
+@pytest.mark.slow
+def test_the_death_of_a_job_is_one_line_and_status_1(start):
+    done = start(lambda cfg, settings, jobs, again: os.kill(os.getpid(), signal.SIGKILL))
+    assert done.returncode == 1
+    assert done.stderr.startswith("rlhf_exp: the process of a job has died: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_slurm_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    launcher = OmegaConf.create({"_target_": SLURM, "submitit_folder": "x/%j"})
+    with pytest.raises(ConfigError, match="no Slurm here"):
+        prepare_launcher(launcher, Path("sweep"), 2, True)
+
+
+def test_output_of_jobs_goes_to_a_folder_of_the_sweep_unless_another_is_named():
+    for named, folder in (("sweep/.submitit/%j", f"sweep/{LOGS}"), ("elsewhere", "elsewhere")):
+        launcher = OmegaConf.create({"_target_": f"{SUBMITIT}LocalLauncher", "submitit_folder": named})
+        assert prepare_launcher(launcher, Path("sweep"), 2, True) == Placing.SUBMITTED
+        assert launcher.submitit_folder == folder

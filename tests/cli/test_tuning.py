@@ -1,0 +1,74 @@
+"""A search with Optuna: real trials, whose jobs are stand-ins."""
+
+import json
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlhf_exp import __main__
+from rlhf_exp.cli.sweep import place_job
+from rlhf_exp.cli.tuning import OPTUNA, check_tuning, read_objective
+
+pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="hydra-optuna-sweeper is not installed")
+ARGUMENTS = ["-cd", "sweeps", "-cn", "tune_grpo", "hydra/launcher=basic", "device=cpu"]
+
+
+def write_run(folder, accuracy):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps({"status": "finished"}))
+    trained = {"accuracy": {"value": accuracy, "low": 0.0, "high": 1.0}}
+    (folder / "evaluation.json").write_text(json.dumps({"trained": trained}))
+
+
+def test_the_search_is_given_held_out_accuracy_and_its_best_is_printed(command_line, monkeypatch, tmp_path):
+    accuracies = []
+
+    def work(cfg, settings, jobs, again):
+        place_job(cfg, settings)
+        accuracies.append(1 / (1 + abs(cfg.algo.args.learning_rate - 1e-3)))
+        if len(accuracies) == 2:
+            return 1  # this trial is left out
+        write_run(Path(cfg.output_dir), accuracies[-1])
+        return 0
+
+    monkeypatch.setattr(__main__, "run_job", work)
+    monkeypatch.setattr(__main__, "report_study", lambda folder: None)
+    trials = ["hydra.sweeper.n_trials=4", "hydra.sweeper.params={algo.args.learning_rate:'interval(1e-4, 1e-2)'}"]
+    done = command_line(*ARGUMENTS, *trials, "max_tokens=32", cwd=tmp_path)
+    assert done.returncode == 1 and len(accuracies) == 4
+    best = max(accuracy for number, accuracy in enumerate(accuracies) if number != 1)
+    line, command = [line for line in done.stdout.splitlines() if line.startswith("best ") or "on test rows" in line]
+    assert f": {best:.4g} on the rows that it was chosen on" in line
+    assert "-cn=tune_grpo hydra.mode=RUN device=cpu max_tokens=32 algo.args.learning_rate=" in command
+    assert command.endswith(" eval.split=test")
+    assert [path.name[:3] for path in sorted(tmp_path.glob("outputs/tune_grpo/0*"))] == ["00_", "02_", "03_"]
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("eval.split=test", "eval.split=test: a search chooses settings, so it needs validation rows: "),
+        ("hydra.sweeper.direction=minimize", "hydra.sweeper.direction: must be maximize; "),
+        ("algo.args.learning_rte=1", "algo.args.learning_rte=1: no such key; did you mean algo.args.learning_rate?"),
+    ],
+)
+def test_a_search_that_would_not_choose_well_is_refused(command_line, tmp_path, override, line):
+    done = command_line(*ARGUMENTS, override, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith(f"rlhf_exp: {line}")
+    assert not list(tmp_path.glob("outputs/tune_grpo/0*"))
+
+
+def test_the_objective_is_accuracy_or_else_the_mean_reward(tmp_path):
+    write_run(tmp_path, 0.25)
+    assert read_objective(tmp_path) == 0.25
+    trained = {"reward": {"mean": {"value": -0.5, "low": -1.0, "high": 0.0}, "std": 1.0}}
+    (tmp_path / "evaluation.json").write_text(json.dumps({"trained": trained}))
+    assert read_objective(tmp_path) == -0.5
+    (tmp_path / "evaluation.json").write_text(json.dumps({}))
+    assert read_objective(tmp_path) is None
+
+
+def test_a_search_on_validation_rows_for_the_largest_accuracy_is_right():
+    settings = OmegaConf.create({"sweeper": {"_target_": OPTUNA, "direction": "Direction.maximize"}})
+    assert check_tuning(settings, OmegaConf.create({"eval": {"split": "validation"}})) == []
