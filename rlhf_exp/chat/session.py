@@ -35,6 +35,8 @@ from rlhf_exp.tasks.prompts import count_unknown
 from rlhf_exp.tasks.tokens import encode_prompts
 
 TRAINED, START = "trained", "start"
+MOST_SHOWN = 300
+"""Letters of an example."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,10 @@ class Session:
 
     @cached_property
     def example(self) -> str | None:
-        """A prompt of the run's held-out rows, on one line; None if it recorded none, or it is long."""
-        prompt = next((sample["prompt"] for sample in self.run.samples), "").strip()
-        return prompt if prompt and len(prompt) <= 200 and "\n" not in prompt else None
+        """A prompt of the run's held-out rows, as it would be typed; None if the run recorded none, or it is long."""
+        prompt = next((sample["prompt"] for sample in self.run.samples), "")
+        prompt = prompt.removeprefix(add_system_prompt("", self.cfg.task.system_prompt))
+        return prompt.replace("\n", "\\n") if 0 < len(prompt) <= MOST_SHOWN else None
 
     def _sample(self, which: str, ids: list[list[int]], key: tuple, sampling: Sampling, row: Row | None) -> Answer:
         model, tokenizer = self.models[which], self.tokenizer

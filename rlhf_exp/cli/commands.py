@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from rlhf_exp.cli.subcommand import guard
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
@@ -37,7 +38,9 @@ def call_command(arguments: Sequence[str]) -> int | None:
 
 
 def _refuse(name: str) -> None:
-    if name in known_keys():
+    known = known_keys()
+    takes_value = (ROOT / "conf" / name).is_dir() or not any(key.startswith(f"{name}.") for key in known)
+    if name in known and takes_value:
         raise ConfigError([f"{name}: has no value; write {name}=VALUE"])
     allowed = f"{', '.join(COMMANDS)}, or KEY=VALUE for an experiment{suggest(name, COMMANDS)}"
     raise ConfigError([f"{name}: no such command; must be one of {allowed}"])

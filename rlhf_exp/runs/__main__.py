@@ -31,7 +31,7 @@ Examples:
 PARSER = ArgumentParser(prog="python -m rlhf_exp.runs", description=__doc__.splitlines()[2], allow_abbrev=False,
                         epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
 PARSER.add_argument(
-    "dirs", nargs="*", type=Path, default=[OUTPUTS], metavar="DIR", help="a run, or a folder above runs"
+    "dirs", nargs="*", type=Path, default=[OUTPUTS], metavar="DIR", help="a run, or a folder of runs (outputs)"
 )
 PARSER.add_argument("--filter", action="append", default=[], metavar="KEY=VALUE", dest="filters",
                     help="only runs that have this value; also !=, and > >= < <= between numbers; * stands for any"

@@ -12,6 +12,7 @@ from rlhf_exp.chat import session
 from rlhf_exp.chat.__main__ import main
 from rlhf_exp.config.compose import compose_files
 from rlhf_exp.config.model_shape import ASSETS
+from rlhf_exp.runs.load import load_run
 
 PROBLEM = "use 3 4 make 12 ."
 HARD = "use 13 7 19 make 39 ."
@@ -114,6 +115,13 @@ def test_the_system_prompt_is_once_before_a_row(make, capsys, monkeypatch):
     chat(capsys, "--rows", "1")
     chat(capsys, "--prompt", PROBLEM)
     assert [prompt.count("use\n\nuse ") for prompt in read] == [1, 1] and read[1] == f"use\n\n{PROBLEM}"
+
+
+def test_the_example_is_as_it_would_be_typed(make):
+    folder = make("task.system_prompt=use")
+    loaded = session.Session(load_run(folder), session.Options())
+    loaded.run.samples[0]["prompt"] = "use\n\nHuman: Hi\nAssistant:"
+    assert loaded.example == r"Human: Hi\nAssistant:"
 
 
 def test_an_adapter_answers_with_its_base(make, capsys, tmp_path):

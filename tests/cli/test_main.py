@@ -84,6 +84,12 @@ def runs(monkeypatch):
             "reprot: no such command; must be one of chat, describe, merge, report, runs, sample, or KEY=VALUE for an"
             " experiment; did you mean report?",
         ),
+        ("algo", "algo: has no value; write algo=VALUE"),
+        (
+            "run",
+            "run: no such command; must be one of chat, describe, merge, report, runs, sample, or KEY=VALUE for an"
+            " experiment; did you mean runs?",
+        ),
         (
             "+seed",
             "+seed: cannot be read (missing EQUAL at '<EOF>'); quote a value with special characters in it",
