@@ -15,6 +15,7 @@ from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.load import Run, load_run
+from rlhf_exp.runs.lock import LATEST, OUTPUTS
 
 if TYPE_CHECKING:
     from rlhf_exp.chat.session import Answer, Session
@@ -25,14 +26,14 @@ Each prompt stands alone: the model sees nothing of the earlier ones. What it is
 can grade the prompt. A prompt from the command line or a pipe has its answer on stdout, and the rest on stderr.
 
 Examples:
-  python -m rlhf_exp.chat outputs/latest --beside-start
-  python -m rlhf_exp.chat outputs/latest --prompt 'use 3 7 8 make 53 .'
-  python -m rlhf_exp.chat outputs/latest --rows 5 --temperature 0
+  python -m rlhf_exp.chat latest --beside-start
+  python -m rlhf_exp.chat latest --prompt 'use 3 7 8 make 53 .'
+  python -m rlhf_exp.chat latest --rows 5 --temperature 0
 """
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp.chat", description=__doc__.splitlines()[2], allow_abbrev=False,
                         epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
-PARSER.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
+PARSER.add_argument("run", type=Path, metavar="RUN", help="a run's folder; latest: the last one's")
 PARSER.add_argument("--beside-start", action="store_true", help="also ask the start model")
 PARSER.add_argument("--prompt", action="append", default=[], metavar="TEXT", dest="prompts", help="ask this, and end")
 PARSER.add_argument("--rows", type=int, metavar="N", help="ask the first N held-out rows of the run's task, and end")
@@ -54,7 +55,7 @@ def _work(arguments: list[str]) -> None:
         value = getattr(args, name)
         if value is not None and not value >= least:  # also of NaN
             raise ConfigError([f"--{name.replace('_', '-')} {value}: must be at least {least}"])
-    run = _find_run(args.run)
+    run = _find_run(OUTPUTS / LATEST if str(args.run) == LATEST and not args.run.exists() else args.run)
     talks = not args.prompts and args.rows is None and sys.stdin.isatty()
     if talks:
         print("[load] imports torch, loads the model", flush=True)

@@ -36,7 +36,11 @@ def prepare_arguments() -> Namespace:
 
 
 def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[list[str], list[str]]:
-    """The flags to add and the overrides to use instead: those of the run that is resumed, and the shipped studies."""
+    """The flags to add and the overrides to use instead: those of the run that is resumed, and the shipped studies.
+
+    Raises:
+        ConfigError: `resume=latest` before the first run.
+    """
     flags = []
     if config_dir == "sweeps" and not Path("sweeps").is_dir():
         flags = [f"--config-dir={ROOT / 'sweeps'}"]

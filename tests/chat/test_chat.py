@@ -42,10 +42,11 @@ def make(tmp_path, monkeypatch):
 
 
 def chat(capsys, *arguments):
-    """(status, stdout, stderr) as lines."""
+    """(status, stdout, stderr) as lines, without progress bars, which a slow machine shows."""
     status = main(["run", *arguments])
     printed = capsys.readouterr()
-    return status, printed.out.splitlines(), printed.err.splitlines()
+    said = [line for line in printed.err.splitlines() if line.startswith(("  (", "rlhf_exp", "Traceback"))]
+    return status, printed.out.splitlines(), said
 
 
 def test_a_prompt_is_answered_and_graded(make, capsys):
@@ -165,6 +166,15 @@ NEEDS = "must be the folder of a run that has trained a language model"
 def test_a_mistake_is_one_line(make, capsys, made, arguments, line):
     make(**made)
     assert chat(capsys, *arguments) == (2, [], [f"rlhf_exp.chat: {line}"])
+
+
+def test_latest_is_the_run_that_began_last(make, capsys, tmp_path):
+    folder = make()
+    assert main(["latest", "--prompt", PROBLEM]) == 2
+    assert capsys.readouterr().err == f"rlhf_exp.chat: outputs/latest: no such folder; {NEEDS}\n"
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "latest").symlink_to(folder)
+    assert main(["latest", "--prompt", PROBLEM]) == 0
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path, monkeypatch, capsys):
