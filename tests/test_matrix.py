@@ -32,6 +32,7 @@ FEW = {
     "brevity": ["task.train_rows=8", "eval.rows=4"],
     "file": ["task.train_rows=8", "eval.rows=4", f"task.path={OWN / 'rows.jsonl'}",
              f"task.checker={OWN / 'check.py'}:grade", 'task.prompt_template="use {a} {b} {c} make {target} ."'],
+    "module": ["task.train_rows=8", "eval.rows=4", f"task.module={OWN / 'near.py'}", "+task.options.near=2"],
 }  # fmt: skip
 NO_REWARD = (
     "algo={}: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR, a run of"

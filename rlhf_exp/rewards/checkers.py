@@ -31,7 +31,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import expressions, gsm8k
 from rlhf_exp.rewards.grade import Grade, NumberGrade, keep_end
 from rlhf_exp.rewards.loading import RewardError, import_function
-from rlhf_exp.tasks.file.schema import PASSED
+from rlhf_exp.tasks.schema import PASSED
 
 if TYPE_CHECKING:
     from rlhf_exp.tasks.file.schema import Keys
@@ -54,7 +54,7 @@ def build_checker(task: "Keys") -> Checker:
     """
     if task.ready_checker is None:
         key = f"task.checker={task.checker}"
-        return _guard(import_function(task.checker, key), key)
+        return guard(import_function(task.checker, key), key)
     if task.ready_checker == "math" and find_spec("math_verify") is None:
         raise ConfigError(["task.checker=math: math-verify is not installed; pip install 'math-verify>=0.9,<0.10'"])
     check = {
@@ -122,7 +122,7 @@ def _read_choice(answer: Any) -> str | None:
     return text if len(text) == 1 and "A" <= text <= "Z" else None
 
 
-def _guard(function: Callable[..., Any], key: str) -> Checker:
+def guard(function: Callable[..., Any], key: str) -> Checker:
     """The user's function with its result as a Grade. A problem in the first call, before training, is refused in one
     line; later problems fail the run, whose folder is kept."""
     try:

@@ -1,4 +1,4 @@
-"""Imports a function of the user's from a file: a reward (functions.py) or a checker (checkers.py).
+"""Imports a file of the user's: a reward (functions.py), a checker (checkers.py) or a task (tasks/module/rows.py).
 
 function = import_function("my_rewards.py:short", "reward.functions.short=my_rewards.py:short")
 """
@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rlhf_exp.config.values import show, suggest
@@ -24,6 +25,21 @@ def import_function(where: str, key: str) -> Callable[..., Any]:
         ConfigError: a file that cannot be imported, or no such function.
     """
     file, _, name = where.rpartition(":")
+    module = import_file(file, key)
+    function = getattr(module, name, None)
+    if function is None:
+        raise ConfigError([f"{key}: {Path(file).name} has no {name}{suggest(name, vars(module))}"])
+    if not callable(function):
+        raise ConfigError([f"{key}: is no function but {type(function).__name__}"])
+    return function
+
+
+def import_file(file: str, key: str) -> ModuleType:
+    """The Python file as a module.
+
+    Raises:
+        ConfigError: it cannot be imported.
+    """
     path = Path(file).expanduser()
     spec = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses in the file need this
@@ -33,9 +49,4 @@ def import_function(where: str, key: str) -> Callable[..., Any]:
         raise
     except BaseException as error:  # the file can raise anything
         raise ConfigError([f"{key}: cannot be imported, {type(error).__name__}: {show(error, 200)}"]) from None
-    function = getattr(module, name, None)
-    if function is None:
-        raise ConfigError([f"{key}: {path.name} has no {name}{suggest(name, vars(module))}"])
-    if not callable(function):
-        raise ConfigError([f"{key}: is no function but {type(function).__name__}"])
-    return function
+    return module

@@ -26,7 +26,7 @@ All other modules call these and read properties of `Keys`; none names a task.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS
@@ -74,9 +74,10 @@ class Task:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def find_rows(task: "TaskKeys") -> ModuleType:
-    """The rows.py of a task."""
-    return import_module(f"rlhf_exp.tasks.{task.name}.rows")
+def find_rows(task: "TaskKeys") -> ModuleType | SimpleNamespace:
+    """The rows.py of a task, or what its `bind(task)` returns if it has one."""
+    rows = import_module(f"rlhf_exp.tasks.{task.name}.rows")
+    return rows.bind(task) if hasattr(rows, "bind") else rows
 
 
 def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:

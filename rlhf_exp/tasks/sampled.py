@@ -32,7 +32,7 @@ from rlhf_exp.tasks.splits import split_of
 
 ALIKE = (
     *("source", "path", "hub_id", "hub_config", "prompt_template", "system_prompt", "split_column", "splits"),
-    *("answer_column", "checker", "pattern"),
+    *("answer_column", "checker", "pattern", "module", "options"),
 )
 """Keys of a task by which samples were drawn, split and graded: those of a run must be the same."""
 

@@ -16,6 +16,12 @@ from typing import ClassVar, Literal
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, within
 
+PASSED = (
+    *("prompts", "completion", "completions", "completion_ids", "image", "images"),
+    *("trainer_state", "log_extra", "log_metric"),
+)
+"""Names that TRL gives a meaning of its own: rewards and checkers do not get columns that are called so."""
+
 
 @dataclass(frozen=True)
 class TaskKeys:

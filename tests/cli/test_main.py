@@ -71,7 +71,7 @@ def runs(monkeypatch):
             "algo.args.hub_token=hf_x",
             "algo.args.hub_token: a secret would be saved in the run's files; use the environment variable HF_TOKEN",
         ),
-        ("task=foo", "task=foo: no such option; must be one of brevity, countdown, file, gsm8k, hh_rlhf"),
+        ("task=foo", "task=foo: no such option; must be one of brevity, countdown, file, gsm8k, hh_rlhf, module"),
         ("loss_type=foo", f"loss_type=foo: no such option; must be one of {LOSSES}"),
         ("loss_type=drgrpo", f"loss_type=drgrpo: no such option; must be one of {LOSSES}; did you mean dr_grpo?"),
         ("max_tokens=0", "max_tokens=0: must be a whole number >= 1, <= 1000000"),

@@ -299,11 +299,15 @@ def test_an_adapter_is_of_its_bases_size(llama_7b, tmp_path):
 
 def test_every_default_has_a_value_and_a_reason(tmp_path):
     (tmp_path / "rows.jsonl").write_text("")
+    (tmp_path / "mine.py").write_text("def load(cfg, tokenizer): ...\ndef build_grader(keys): ...\n")
     own_rows = [f"task.path={tmp_path / 'rows.jsonl'}", "task.answer_column=answer"]
+    module = [f"task.module={tmp_path / 'mine.py'}"]
     for algo, row in ALGORITHMS.items():
         for task in (name for name, keys in TASKS.items() if row.learns_from in keys.provides):
             for model in ("tiny", "gpt2", "qwen3_1_7b"):
-                needs = {"hh_rlhf": ["reward=model", "reward.path=org/x"], "file": own_rows}.get(task, [])
+                needs = {"hh_rlhf": ["reward=model", "reward.path=org/x"], "file": own_rows, "module": module}.get(
+                    task, []
+                )
                 cfg = compose_config([f"algo={algo}", f"task={task}", f"model={model}", *needs])
                 for key, (value, reason) in list_defaults(read_settings(cfg)).items():
                     assert value is not None and len(reason) > 4, key

@@ -25,9 +25,10 @@ from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd, count_words
 from rlhf_exp.tasks.file.files import Item, read_splits
-from rlhf_exp.tasks.file.schema import PASSED, Keys
+from rlhf_exp.tasks.file.schema import Keys
 from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides, refuse_few, take_fitting, write_notes
 from rlhf_exp.tasks.sampled import learns_from_samples
+from rlhf_exp.tasks.schema import PASSED
 from rlhf_exp.tasks.sources import shape_prompt
 
 DROPPED = {

@@ -6,13 +6,7 @@ from typing import ClassVar, Literal
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config.values import one_of
-from rlhf_exp.tasks.schema import GradedKeys
-
-PASSED = (
-    *("prompts", "completion", "completions", "completion_ids", "image", "images"),
-    *("trainer_state", "log_extra", "log_metric"),
-)
-"""Names that TRL gives a meaning of its own: rewards and checkers do not get columns that are called so."""
+from rlhf_exp.tasks.schema import PASSED, GradedKeys
 
 SPLITS = ("train", "validation", "test")
 
