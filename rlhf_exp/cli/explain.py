@@ -43,7 +43,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
     message = str(error) or str(error.__cause__)
     if unknown := _UNKNOWN_KEY.match(message):
         key = getattr(error.__cause__, "full_key", None) or unknown["key"]  # within a mapping that was typed as a whole
-        if key.rpartition(".")[0] in ("reward.weights", "reward.functions"):
+        if key.rpartition(".")[0] in ("reward.weights", "reward.functions", "task.options"):
             return f"{(text := _find_override(key, overrides))}: not there yet; add it with a plus: +{text}"
         algo, text = _find_algo(overrides), _find_override(key, overrides)
         place, _, end = key.rpartition(".")

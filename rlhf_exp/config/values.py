@@ -39,7 +39,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     'algo.args.beta'
 
     A name with one typing mistake is preferred to one with the same beginning, and that to one with a similar spelling;
-    of equally near names the one in the most similar place, then the first.
+    of equally near names the one in the most similar place, if none is typed in the outermost, then the first.
     """
     ends: dict[str, list[str]] = {}
     for known in names:
@@ -53,7 +53,10 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     begun = [known for known in ends if len(end) > 2 and known.startswith(end)]
     near = [end] if end in ends else slips or begun[:1] or get_close_matches(end, ends, n=1, cutoff=0.7)
     found = [known for last in near for known in ends[last]]
-    return max(found, key=lambda known: _alike(place, known.rpartition(".")[0]) if place else 0) if found else None
+    outer = {known: "." not in known for known in found}
+    return max(
+        found, key=lambda known: _alike(place, known.rpartition(".")[0]) if place else outer[known], default=None
+    )
 
 
 def is_slip(typed: str, meant: str) -> bool:

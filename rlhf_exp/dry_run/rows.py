@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_offline
 from rlhf_exp.config.schema import Config
+from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.functions import load_function
 from rlhf_exp.tasks import Task, find_rows, load_task, prompts_per_rollout
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
@@ -53,8 +54,11 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
     check_vocabulary(tokenizer, task)
     check_context(cfg, tokenizer, task)
     check_rows(cfg, task)
-    for name, where in cfg.reward.functions.items():
-        load_function(name, where, task)
+    if cfg.reward.path is None:
+        build_rewards(cfg, task)
+    else:  # without the weights of a reward model
+        for name, where in cfg.reward.functions.items():
+            load_function(name, where, task)
     held_out = len(task.pairs) if ALGORITHMS[cfg.algo.name].scores else len(task.eval)
     if drawn is None:
         return Rows(task, len(task.train), held_out)

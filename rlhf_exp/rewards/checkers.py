@@ -78,9 +78,7 @@ def find_answer_problem(task: "Keys", answer: Any) -> str | None:
         try:
             expressions.read_gold(answer)
         except ValueError:
-            return (
-                "must hold a number or an expression that math-verify can read, within the limits of docs/own_task.md"
-            )
+            return "must hold a number or an expression that math-verify can read (limits: docs/own_task.md)"
     if task.ready_checker == "choice" and _read_choice(answer) is None:
         return "must hold a letter from A to Z, or its place from 0 on"
     return None

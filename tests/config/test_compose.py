@@ -49,10 +49,10 @@ def test_every_config_file_composes_and_checks(any_machine):
             option in ("model", "none")
             and group == "reward"
             or group == "task"
-            and option in ("hh_rlhf", "file")
+            and option in ("hh_rlhf", "file", "module")
             or by_reward_model
         ):
-            refuse(*overrides)  # grpo on hh_rlhf wants a trained reward model, task=file a path
+            refuse(*overrides)  # grpo on hh_rlhf wants a trained reward model, task=file a path, task=module a file
         else:
             compose_config(overrides)
         checked += 1

@@ -98,6 +98,7 @@ def test_nearest_compares_the_last_part_of_a_dotted_name():
     assert nearest("model.beta", names) == "algo.args.beta"
     assert nearest("adamw", ["grokadamw", "adamw_torch"]) == "adamw_torch"
     assert nearest("zzz", names) is None
+    assert nearest("modle", ["task.module", "model"]) == "model"
 
 
 def test_nearest_prefers_one_typing_mistake():

@@ -172,7 +172,8 @@ def test_a_budget_beyond_the_context_is_refused_for_a_reward_model_too(tmp_path)
     [
         (
             "task=hh_rlhf",
-            "its completions cannot be graded as right or wrong; use task=countdown or task=file or task=gsm8k",
+            "its completions cannot be graded as right or wrong;"
+            " use task=countdown or task=file or task=gsm8k or task=module",
         ),
         ("resume=x", "not with rlhf_exp.sample, only with rlhf_exp"),
         ("dry_run=true", "not with rlhf_exp.sample, only with rlhf_exp"),

@@ -99,14 +99,14 @@ def _read_parts(task: Keys) -> tuple[list[tuple[str | None, Item]], int]:
             name = str(_get(task, "split_column", row, where))
         if name is not None and name not in parts:
             others[name] += 1
-            if task.splits is None:
+            if not task.names_splits:
                 raise ConfigError([_refuse_split(task, name, where)])
             continue
         found.append((parts.get(name), _make_item(task, where, row, fields)))
     if not found and not others:
         raise ConfigError([f"{name_source(task)}: holds no row"])
     seen = {part for part, _ in found}
-    for part, name in (task.named_splits if task.splits and task.split_column else {}).items():
+    for part, name in (task.named_splits if task.names_splits and task.split_column else {}).items():
         if part not in seen:
             there = ", ".join(sorted({*others, *(task.named_splits[part] for part in seen)}))
             raise ConfigError(
@@ -141,7 +141,10 @@ def _parse_template(task: Keys, where: str, row: dict[str, Any]) -> Fields:
     except ValueError as error:
         raise ConfigError([f"{key}: {error}; a brace of the text is written twice, {{{{ or }}}}"]) from None
     for _, name, spec, conversion in parsed:
-        if name is not None and (spec or conversion or name not in row):
+        if name == "" or spec or conversion:
+            raise ConfigError([f"{key}: braces must hold the name of a column and nothing else; its columns are"
+                               f" {', '.join(map(str, row))}"])  # fmt: skip
+        if name is not None and name not in row:
             raise ConfigError([f"{key}: {_refuse_column(name, where, row)}"])
     if not any(name for _, name, *_ in parsed):
         raise ConfigError([f"{key}: names no column, so that all prompts would be the same; such as {{question}}"])

@@ -23,14 +23,14 @@ def read_rows(task: Keys) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
     """
     divided = task.split_column is None
     if task.source == "hub":
-        named = tuple(task.named_splits.values()) if divided and task.splits else None
+        named = tuple(task.named_splits.values()) if divided and task.names_splits else None
         remedy = "task.source=file task.path=FILE.jsonl"
         yield from read_hub(task.hub_id, name=task.hub_config, parts=named, remedy=remedy)
         return
     path = Path(task.path)
     if path.is_dir():
         yield from _read_folder(task, path)
-    elif divided and task.splits:
+    elif divided and task.names_splits:
         raise ConfigError([f"task.splits: task.path={path} is one file; needs task.split_column, or a folder"])
     else:
         yield from ((None, *found) for found in read_table(path))
@@ -39,11 +39,11 @@ def read_rows(task: Keys) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
 def _read_folder(task: Keys, folder: Path) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
     for part, name in task.named_splits.items():
         files = [folder / f"{name}{suffix}" for suffix in SUFFIXES if (folder / f"{name}{suffix}").is_file()]
-        if not files and (part == "train" or task.splits):
+        if not files and (part == "train" or task.names_splits):
             there = sorted({file.name.removesuffix(end) for file in folder.iterdir() for end in SUFFIXES
                             if file.name.endswith(end)})  # fmt: skip
             line = f"task.path={folder}: holds no {name} file; must hold {name}.jsonl, .csv or .parquet"
             other = f", and holds {', '.join(there)}{suggest(name, there)}" if there else ""
-            raise ConfigError([f"{line}{other}{'; see task.splits' if there and not task.splits else ''}"])
+            raise ConfigError([f"{line}{other}{'; see task.splits' if there and not task.names_splits else ''}"])
         for file in files:
             yield from ((name, *found) for found in read_table(file))

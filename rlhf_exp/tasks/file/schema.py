@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
-from rlhf_exp.config.values import one_of
 from rlhf_exp.tasks.schema import PASSED, GradedKeys
 
 SPLITS = ("train", "validation", "test")
@@ -30,7 +29,7 @@ class Keys(GradedKeys):
     chosen_column: str | None
     rejected_column: str | None
     split_column: str | None
-    splits: dict[str, str | int | bool] | None
+    splits: dict[Literal[SPLITS], str | int | bool | None]
 
     file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
     reads_folder = True
@@ -59,8 +58,13 @@ class Keys(GradedKeys):
     @property
     def named_splits(self) -> dict[str, str]:
         """What the source calls each split."""
-        named = dict(zip(SPLITS, SPLITS, strict=True)) if self.splits is None else self.splits
-        return {name: str(named[name]) for name in SPLITS if name in named}
+        named = {name: str(self.splits[name]) for name in SPLITS if self.splits.get(name) is not None}
+        return named or dict(zip(SPLITS, SPLITS, strict=True))
+
+    @property
+    def names_splits(self) -> bool:
+        """Whether `splits` names any, so that others are left out."""
+        return any(name is not None for name in self.splits.values())
 
     @property
     def ready_checker(self) -> str | None:
@@ -75,10 +79,7 @@ class Keys(GradedKeys):
         problems = super().find_problems(key)
         if self.source == "hub" and self.hub_id is None:
             problems.append(f"{key}.source=hub: needs {key}.hub_id, a data set such as openai/gsm8k")
-        for name in self.splits or {}:
-            if name not in SPLITS:
-                problems.append(f"{key}.splits.{name}: no such split; {one_of(name, SPLITS)}")
-        if self.splits is not None and "train" not in self.splits:
+        if "train" not in self.named_splits:
             problems.append(f"{key}.splits: names no train, the rows to learn from; such as {{train: a, test: b}}")
         elif len(set(self.named_splits.values())) < len(self.named_splits):
             problems.append(f"{key}.splits: has one name for two splits; leave one out, and a hash makes it of train")

@@ -70,6 +70,9 @@ def _load(module: ModuleType, cfg: Config, tokenizer: PreTrainedTokenizerBase) -
     if task.grade is not None and not cfg.task.graded:
         raise ConfigError([f"{where} returned a Task with a grade, and the file has no build_grader(keys) to make it"])
     sampled, kind = learns_from_samples(cfg), row.learns_from if row.trains else PROMPTS
+    if kind == DEMONSTRATIONS and cfg.task.graded and not sampled and not _have(task.train, "completion"):
+        needs = "returned no rows of prompt and completion, which algo=sft learns from"
+        raise ConfigError([f"{where} {needs}; or use task.samples=self, for its own correct samples"])
     shape = partial(shape_rows, where=where, chat=wants_chat(cfg, tokenizer))
     held = "pairs" if kind == PAIRS else "demonstrations"
     sides = {
@@ -138,6 +141,10 @@ def _read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
 
 def find_load(cfg: Config) -> Callable[..., Task]:
     return bind(cfg.task).load
+
+
+def _have(rows: Any, column: str) -> bool:
+    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], dict) and column in rows[0]
 
 
 def _call(module: ModuleType, name: str, *args: Any) -> Any:

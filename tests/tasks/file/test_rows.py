@@ -110,9 +110,8 @@ def test_splits_are_found_by_the_names_that_the_source_has_for_them(load, tmp_pa
         ("{train: 0, test: deb}", "deb.*(dev|0, dev, x)"),
         ("{train: 0, test: 0}", "task.splits: has one name for two splits"),
         ("{test: dev}", "task.splits: names no train"),
-        ("{train: 0, tests: dev}", "task.splits.tests: no such split; .*did you mean test?"),
         ("{train: 0, test: [dev]}", "task.splits.test=.dev.: must be text or a whole number or true or false"),
-        ("null", "dev|train"),
+        ("{train: null}", "dev|train"),
     ):
         with pytest.raises(ConfigError, match=line) as refused:
             load(None, TEMPLATE, "reward=brevity", f"task.splits={names}", *where)
