@@ -75,8 +75,11 @@ def read_splits(task: Keys) -> tuple[dict[str, list[Item]], dict[str, Any]]:
         raise ConfigError([f"{name_source(task)}: {found}; leave each prompt in one split"])
     items = _unify(task, [item for _, item in distinct.values()])
     splits: dict[str, list[Item]] = {name: [] for name in SHARES}
+    seen: Counter[str] = Counter()
     for (split, _), item in zip(distinct.values(), items, strict=True):
-        splits[split].append(item)
+        seen[item.id] += 1
+        again = seen[item.id] > 1 and item.columns.get("id") is None
+        splits[split].append(item._replace(id=f"{item.id} #{seen[item.id]}") if again else item)
     facts = {
         "read": {part or "all": sum(found == part for found, _ in parts) for part in sorted(names, key=str)},
         "of other splits": left_out,
@@ -174,8 +177,8 @@ def _make_item(task: Keys, where: str, row: dict[str, Any], fields: Fields) -> I
             if not isinstance(value, str):
                 raise ConfigError([f'{where}: "{getattr(task, name)}" must be a text, got {str(value)[:40]}'])
             refuse_half_characters(value, f'{where}: "{getattr(task, name)}"')
-    content = json.dumps([_as_key(prompt), *(row[name] for name in task.answers)])
-    own = str(row["id"]) if row.get("id") is not None else blake2b(content.encode(), digest_size=8).hexdigest()
+    named = json.dumps([_as_key(prompt)])  # without answers, so that rows are called the same whatever learns from them
+    own = str(row["id"]) if row.get("id") is not None else blake2b(named.encode(), digest_size=8).hexdigest()
     return Item(where, own, key if fields else _as_key(prompt), prompt, row)
 
 

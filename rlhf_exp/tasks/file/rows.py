@@ -134,12 +134,12 @@ def _take(
     make: Callable[[Item], Row],
     room: int,
 ) -> Taken:
-    """The first `n` rows (None: all) that fit the model's context, each prompt once if they are prompts, in an order
-    that the seed alone decides."""
+    """The first `n` rows (None: all) that fit the model's context, in an order that the seed alone decides; of prompts
+    each once, the first that was read: the same for all algorithms."""
+    if make is _ask:
+        items = list({str(item.prompt): item for item in reversed(items)}.values())
     items = sorted(items, key=lambda item: item.id)
     Random(seed).shuffle(items)
-    if make is _ask:
-        items = list({str(item.prompt): item for item in reversed(items)}.values())[::-1]
     rows, answers = [make(item) for item in items], () if make is _ask else ANSWERS
     return take_fitting(cfg, tokenizer, rows, n, tokenizer.model_max_length, room, answers)
 

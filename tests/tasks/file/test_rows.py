@@ -140,6 +140,21 @@ def test_demonstrations_and_pairs_come_from_named_columns(load, tmp_path):
     assert learns_from_samples(with_answers)
 
 
+def test_every_algorithm_is_measured_on_the_same_rows(load, tmp_path):
+    path = write(tmp_path / "rows.jsonl", [*ROWS, *({**row, "good": "So be it."} for row in ROWS[::2])])
+    pairs = ["task.chosen_column=good", "task.rejected_column=bad", "algo=dpo"]
+    asked = [
+        load(path, TEMPLATE, "task.answer_column=answer", "eval.most_rows=4", *more).eval
+        for more in ([], ["algo=sft", "task.completion_column=good"], pairs)
+    ]
+    assert len(asked[0]) == 4
+    for rows in asked[1:]:
+        assert [(row["id"], row["prompt"]) for row in rows] == [(row["id"], row["prompt"]) for row in asked[0]]
+    both = load(path, TEMPLATE, "reward=none", *pairs)
+    ids = [pair["id"] for pair in both.train]
+    assert len(set(ids)) == len(ids) and any(own.endswith(" #2") for own in ids)
+
+
 def test_prompts_to_sample_from_and_the_grader_are_those_of_the_task(tmp_path):
     path = write(tmp_path / "rows.jsonl")
     cfg = compose_config([*SMALL, f"task.path={path}", TEMPLATE, "task.answer_column=answer", "algo=dpo"])
