@@ -3,6 +3,7 @@
 Adds an adapter to its base and writes one model of full weights, with its tokenizer.
 """
 
+import shlex
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -33,10 +34,12 @@ def _work(arguments: list[str]) -> None:
 
     from rlhf_exp.models.adapters import merge
     from rlhf_exp.models.source import ModelSource
+    from rlhf_exp.report.card import write_merged_card
 
     transformers.utils.logging.set_verbosity_error()
     source = ModelSource(str(adapter), base=args.base, dtype=args.dtype)
     merge(source, args.out)
+    write_merged_card(adapter, source.weights, args.out, shlex.join(["python", "-m", "rlhf_exp.merge", *arguments]))
     print(f"written: {args.out} ({adapter} on {source.weights}, {args.dtype})")
 
 

@@ -1,4 +1,4 @@
-"""One experiment, a call per stage: check, load, baseline, train, evaluate, diagnose, report.
+"""One experiment, a call per stage: check, load, baseline, train, evaluate, diagnose, report, push.
 
     status = run(cfg, Path("outputs/x"))     # 0: the folder holds a finished run
 
@@ -24,6 +24,7 @@ from rlhf_exp.evaluation.validation import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_start_model
+from rlhf_exp.push import push, push_command
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.checkpoints import check_newest
@@ -77,7 +78,22 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
         _report_what_there_is(folder)
         raise
     folder.finish("finished")
-    return _report(folder)
+    status = _report(folder)
+    return _push(cfg, folder) if cfg.hub.push and status == 0 else status
+
+
+def _push(cfg: Config, folder: RunFolder) -> int:
+    """Push the model of a finished run; if that fails the run still counts as finished."""
+    try:
+        with folder.phase("push"):
+            folder.record["pushed"] = push(cfg, folder.path)
+    except KeyboardInterrupt as error:
+        stop = Stop.of(error)
+        tell(f"\nFinished; {stop.name} cut off the push. Push with: {push_command(cfg, folder.path)}")
+        return stop.status
+    if folder.record["pushed"]:
+        print(f"pushed       {folder.record['pushed']}")
+    return 0
 
 
 def _report(folder: RunFolder) -> int:
@@ -142,6 +158,7 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: Pr
                 samples = sample(cfg, folder.path / "samples", model, tokenizer)
         task = learn_from(cfg, task, Path(samples))
     inputs = {"start model": model.identify(), "rows to train on": hash_rows(task.train)}
+    folder.record["rows"] = {"train": len(task.train), "held_out": len(task.eval), "held_out_pairs": len(task.pairs)}
     check_inputs(cfg, folder, {**inputs, "held-out rows": hash_rows([*task.eval, *task.pairs])})
     for note in task.notes:
         print(note)

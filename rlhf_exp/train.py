@@ -16,6 +16,7 @@ from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.adapters import record_base
 from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.stopping import Stop, StopSignals
@@ -44,6 +45,8 @@ def train(
     else:
         trainer.save_model(str(folder.path / "model"))
     (folder.path / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
+    if experiment.cfg.peft.lora is not None and experiment.cfg.hub.base_model is not None:
+        record_base(folder.path / "model", experiment.cfg.hub.base_model)
 
 
 def add_callbacks(

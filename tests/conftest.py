@@ -64,12 +64,11 @@ def blank_plots():
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_saving_and_training():
-    """TRL's model card reads the version of each package for each checkpoint, and accelerate collects all garbage
-    whenever training begins, and so does each phase of a run: 0.1 s each. A dry run multiplies for longer."""
+    """accelerate collects all garbage whenever training begins, and so does each phase of a run: 0.1 s each. A dry run
+    multiplies for longer."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importlib.metadata, "metadata", functools.cache(importlib.metadata.metadata))
         if "trl.trainer.utils" in sys.modules:
-            patch.setattr("trl.trainer.utils.version", functools.cache(importlib.metadata.version))
             young = SimpleNamespace(collect=lambda: gc.collect(0))
             patch.setattr("accelerate.utils.memory.gc", young)
             patch.setattr("rlhf_exp.runs.environment.gc", young)

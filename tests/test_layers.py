@@ -32,7 +32,7 @@ LAYERS = (
     ("evaluation",),
     ("diagnose", "report"),
     ("chat", "sample", "describe", "dry_run"),
-    ("train",),
+    ("train", "push"),
     ("pipeline",),
     ("cli",),  # its wrapper is for the `__main__` modules alone
     ("__main__", "__init__", "api", "merge"),

@@ -179,6 +179,9 @@ def _check_job(job: DictConfig, number: int, overrides: list[str], folders: dict
         if (first := folders.setdefault(job.output_dir, number)) != number:
             way = "use skip_finished=false, which numbers them"
             return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
+        if job.hub.push and (first := folders.setdefault(f"hub.repo={job.hub.repo}", number)) != number:
+            way = f"name one for each, such as 'hub.repo={job.hub.repo}-${{seed}}'"
+            return [f"hub.repo={job.hub.repo}: is the repository of job {first + 1} too; {way}"]
         config = parse(job, overrides, [find_missing_weights])  # a run that is there concerns its own job alone
         prepare_hub(config)
         if config.skip_finished and not config.resume:

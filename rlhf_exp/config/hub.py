@@ -28,6 +28,11 @@ def is_hub_id(path: str) -> bool:
     return bool(HUB_ID.fullmatch(path)) and not os.path.isdir(path.split("/")[0])
 
 
+def is_repo(name: str) -> bool:
+    """Whether it can be a repository of the hub, `org/name`."""
+    return "/" in name and bool(HUB_ID.fullmatch(name))
+
+
 def prepare_hub(cfg: Config) -> None:
     """Set HF_HUB_OFFLINE if a model, a reward model or the rows are on the hub and its server does not answer."""
     paths = (cfg.model.path, cfg.model.base, cfg.reward.path)
@@ -40,11 +45,12 @@ def is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def find_cached(hub_id: str, file: str) -> Path | None:
-    """A file of a model in the hub's cache, at the last known commit of its main branch; or None."""
+def find_cached(hub_id: str, file: str, kind: str = "model") -> Path | None:
+    """A file of a model, or of a data set (`kind="dataset"`), in the hub's cache, at the last known commit of its main
+    branch; or None."""
     home = Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
     cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or home / "hub")
-    folder = cache.expanduser() / f"models--{hub_id.replace('/', '--')}"
+    folder = cache.expanduser() / f"{kind}s--{hub_id.replace('/', '--')}"
     try:
         commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
     except OSError:
@@ -54,15 +60,16 @@ def find_cached(hub_id: str, file: str) -> Path | None:
 
 
 @cache
-def fetch(hub_id: str, file: str) -> Path | None:
-    """A file of a model, downloaded into the hub's cache; None if the hub does not answer or refuses it."""
+def fetch(hub_id: str, file: str, kind: str = "model") -> Path | None:
+    """A file of a model, or of a data set (`kind="dataset"`), downloaded into the hub's cache; None if the hub does not
+    answer or refuses it."""
     go_offline_without_answer()
     if is_offline() or not is_hub_id(hub_id):
         return None
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(hub_id, file, etag_timeout=TIMEOUT_S))
+        return Path(hf_hub_download(hub_id, file, repo_type=kind, etag_timeout=TIMEOUT_S))
     except Exception:  # the hub's errors have no common base class; each means that the file is not available
         return None
 

@@ -44,6 +44,9 @@ SYNONYMS = {
     "run.name": ("run_name", "wandb_name", "name"),
     "run.tags": ("tags", "wandb_tags"),
     "device": ("gpu",),
+    "hub.push": ("push_to_hub",),
+    "hub.repo": ("repo_id", "hub_model_id", "hub_repo"),
+    "hub.private": ("hub_private_repo",),
     "resume": ("checkpoint",),
     "output_dir": ("out", "save_dir", "logging_dir"),
 }

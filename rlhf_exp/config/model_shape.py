@@ -14,6 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from safetensors import SafetensorError, safe_open
 
 from rlhf_exp.config import hub
@@ -103,13 +104,23 @@ def _count_file(file: str, changed: int) -> int | None:
         return None
 
 
-def find_start_model(adapter: Path, recorded: str) -> str | None:
-    """The start model in the run folder of an adapter, so that a run can be moved; None if the run did not make its
-    start model itself, by the base that the adapter recorded."""
-    if Path(recorded).name != "start_model":
-        return None
-    beside = [folder / "start_model" for folder in adapter.resolve().parents[:2]]  # of RUN/model, RUN/checkpoints/x
-    return next((str(folder) for folder in beside if folder.is_dir()), None)
+def find_local_base(adapter: Path, recorded: str) -> str | None:
+    """The folder of an adapter's base, if it is known on this machine by more than the place that the adapter recorded:
+    the start model that the adapter's run made in its own folder, which may have been moved; the model that ships with
+    this package; or the `model.path` of that run, if what is recorded is its `hub.base_model`. Else None."""
+    runs = [folder for folder in adapter.resolve().parents[:2] if (folder / "run.json").is_file()]
+    place = Path(recorded)  # of RUN/model, or of RUN/checkpoints/x
+    if place.name == "start_model":
+        beside = [folder / place.name for folder in adapter.resolve().parents[:2]]
+        return next((str(folder) for folder in beside if folder.is_dir()), None)
+    if place.parent.parts[-2:] == (ASSETS.parent.name, ASSETS.name) and not place.is_dir():
+        return str(ASSETS / place.name)
+    for folder in runs:
+        config = _load_yaml(folder / ".hydra" / "config.yaml")
+        start = Path(str((config.get("model") or {}).get("path"))).expanduser()
+        if (config.get("hub") or {}).get("base_model") == recorded and start.is_dir():
+            return str(start)
+    return None
 
 
 def common_names(config: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +132,7 @@ def _find_base(adapter: Path, base: str | None) -> Shape:
     """The shape of an adapter's base, which is found as in models/."""
     named = base or _load(adapter / "adapter_config.json").get("base_model_name_or_path")
     if base is None and named is not None:
-        named = find_start_model(adapter, str(named)) or named
+        named = find_local_base(adapter, str(named)) or named
     if named is None or (Path(named).expanduser() / "adapter_config.json").is_file():
         return Shape(None, None, f"the adapter {adapter} names no model as its base")
     return find_shape(str(named), None, None, None)
@@ -168,6 +179,13 @@ def _measure(config: dict[str, Any], source: str) -> Shape:
         return Shape(None, context, f"{source} has a shape whose parameters cannot be counted", values)
     about = "" if values.get("model_type") in COUNTED else ", counted as a llama's of its shape"
     return Shape(parameters, context, f"{source}{about}", values)
+
+
+def _load_yaml(path: Path) -> dict[str, Any]:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
 
 
 def _load(path: Path) -> dict[str, Any]:

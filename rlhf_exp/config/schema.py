@@ -191,6 +191,17 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Hub:
+    """Whether and where the trained model is pushed (push.py). `base_model` is the start model's id on the hub, where
+    `model.path` is a folder: the model card and an adapter's config name it."""
+
+    push: bool
+    repo: str | None
+    private: bool
+    base_model: str | None
+
+
+@dataclass(frozen=True)
 class Config:
     seed: int = within(SEED)
     max_tokens: int = within(TOKENS)
@@ -210,3 +221,4 @@ class Config:
     logging: Logging
     monitor: Monitor
     eval: Eval
+    hub: Hub

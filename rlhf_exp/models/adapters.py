@@ -4,6 +4,7 @@ peft_config = build_peft_config(cfg)                 # None for peft=none
 merge(ModelSource("outputs/x/model"), "merged")      # a model of full weights in safetensors
 """
 
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.models.source import ModelSource
+from rlhf_exp.runs.folder import write_json
 
 UNREADABLE = (OSError, ValueError, SafetensorError)
 """Errors of from_pretrained for a folder or hub id that it cannot read."""
@@ -71,6 +73,14 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
             f" and has {len(saved - wanted)} more)"
         )
     return adapted
+
+
+def record_base(folder: Path, hub_id: str) -> None:
+    """Write the base's id on the hub into the config of the adapter in `folder`, in place of a folder of this machine,
+    so that peft, transformers and vLLM find it elsewhere."""
+    config = folder / "adapter_config.json"
+    values = json.loads(config.read_text(encoding="utf-8"))
+    write_json(config, values | {"base_model_name_or_path": hub_id})
 
 
 def keep_dtype_on_resume(model: PeftModel) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.hub import is_hub_id
-from rlhf_exp.config.model_shape import ASSETS, find_start_model
+from rlhf_exp.config.model_shape import ASSETS, find_local_base
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
@@ -77,8 +77,7 @@ class ModelSource:
     def weights(self) -> str:
         """The folder or hub id of full weights: its own, or an adapter's base.
 
-        If the start model was made in a run's folder, the adapter of that run looks for it there first, so that the
-        folder can be moved.
+        What this machine has of it is taken first (`find_local_base`), so that a run's folder can be moved.
 
         Raises:
             ConfigError: the base is an adapter too.
@@ -86,8 +85,8 @@ class ModelSource:
         if not self.is_adapter:
             return self.path
         recorded = self.base or self._adapter_config["base_model_name_or_path"]
-        if self.base is None and (start_model := find_start_model(Path(self.path), recorded)):
-            return start_model
+        if self.base is None and (local := find_local_base(Path(self.path), recorded)):
+            return local
         base = self.at(expand(recorded))
         if base.is_adapter:
             raise self.refuse_base(f"is an adapter, and so is its base {recorded}; that must hold full weights")

@@ -27,7 +27,8 @@ def study_table(run_dirs: list[Path]) -> str:
 
 
 def write_report(run_dirs: list[Path], out: Path, against: str | None = None) -> Path:
-    """Write report.md, report.html and plots/ into `out` and return the path of report.html.
+    """Write report.md, report.html and plots/ into `out` and return the path of report.html. In a run's own folder the
+    models that it saved also get their cards.
 
     Args:
         against: the setting that all others are compared with, as the report calls it; by default the best.
@@ -38,6 +39,7 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
         OSError: `out` cannot be written.
     """
     # Imported here, since matplotlib takes half a second and the terminal table does not need it.
+    from rlhf_exp.report.card import write_cards
     from rlhf_exp.report.compare import describe_runs
     from rlhf_exp.report.page import write_page
     from rlhf_exp.report.single import describe_run
@@ -45,4 +47,7 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
     runs = [load_run(path) for path in run_dirs]
     out.mkdir(parents=True, exist_ok=True)
     blocks = describe_run(runs[0], out) if len(runs) == 1 else describe_runs(runs, out, against)
-    return write_page(blocks, out)
+    page = write_page(blocks, out)
+    if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
+        write_cards(runs[0])
+    return page

@@ -86,11 +86,12 @@ class Figures(NamedTuple):
 
 class Code(NamedTuple):
     text: str
+    language: str = "text"  # of report.md alone
 
     def markdown(self, out: Path) -> str:
         longest = max(map(len, re.findall("`+", self.text)), default=0)
         fence = "`" * max(3, longest + 1)
-        return f"{fence}text\n{self.text}\n{fence}"
+        return f"{fence}{self.language}\n{self.text}\n{fence}"
 
     def html(self) -> str:
         return f"<pre>{escape(self.text)}</pre>"

@@ -46,7 +46,7 @@ def describe_run(run: Run, out: Path) -> list[Block]:
     blocks += _measured(run, out)
     blocks += describe_policies(run)
     blocks += describe_preferences(run, out)
-    blocks += [Heading("Health checks"), *_findings(run)]
+    blocks += [Heading("Health checks"), *describe_findings(run)]
     drawn = curves.draw_run(run, out)
     if (kind := choose_kind([run])) and (picture := draw_frontier({"": [run]}, kind, out)):
         drawn.append(picture)
@@ -59,6 +59,14 @@ def describe_run(run: Run, out: Path) -> list[Block]:
     costs = _cost_rows(run)
     blocks += [Heading("Time and memory"), Table(["", ""], costs) if costs else Text("Nothing was recorded.")]
     return blocks + [Heading("How to reproduce this run"), *_origin(run)]
+
+
+def describe_findings(run: Run) -> list[Block]:
+    """A remark for each finding of diagnosis.json, or that there is none."""
+    if not run.diagnosis:
+        return [Text("The run was not diagnosed.")]
+    findings = run.diagnosis["findings"]
+    return [_finding(finding) for finding in findings] or [Callout("ok", "Healthy.", "No check found anything.")]
 
 
 def _measured(run: Run, out: Path) -> list[Block]:
@@ -81,13 +89,6 @@ def _measured(run: Run, out: Path) -> list[Block]:
     if run.trains and any(accuracies):
         blocks.append(Figures([plots.draw_accuracy([("", *accuracies)], out, accuracy_name(run))]))
     return blocks
-
-
-def _findings(run: Run) -> list[Block]:
-    if not run.diagnosis:
-        return [Text("The run was not diagnosed.")]
-    findings = run.diagnosis["findings"]
-    return [_finding(finding) for finding in findings] or [Callout("ok", "Healthy.", "No check found anything.")]
 
 
 def _finding(finding: dict) -> Callout:

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import re
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,11 @@ PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "h
 
 
 def read_command() -> str:
-    """The command line of this process; in a launcher's process the command line of the sweep."""
-    return " ".join([Path(sys.executable).name, *name_program(), *sys.argv[1:]])
+    """The command line of this process, quoted for a shell; in a launcher's process that of the sweep."""
+    folders = {text.partition("=")[2] for text in sys.argv[1:] if text.startswith("output_dir=")}
+    added = {f"hydra.sweep.dir={folder}" for folder in folders}  # by cli/arguments.py
+    typed = [text for text in sys.argv[1:] if text not in added]
+    return shlex.join([Path(sys.executable).name, *name_program(), *typed])
 
 
 def name_program() -> list[str]:

@@ -28,6 +28,7 @@ STAGES = {
     "train": "builds the trainer and trains; metrics.jsonl has every logged step",
     "evaluate": "measures the trained model on the same rows",
     "report": "draws the curves and writes the report",
+    "push": "uploads the model to the hub",
 }
 """What a phase does; printed when it begins."""
 

@@ -18,9 +18,10 @@ MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinit
 SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
-UNREAD = ("logging.", "run.", "model.learning_rate.")
-"""Keys without effect on the results: logging, what the user calls the run, and the table of learning rates. The rate
-of the run is also in `algo`, and later versions of the package have more algorithms in the table."""
+UNREAD = ("logging.", "run.", "hub.", "model.learning_rate.")
+"""Keys without effect on the results: logging, what the user calls the run, where the model is pushed, and the table of
+learning rates. The rate of the run is also in `algo`, and later versions of the package have more algorithms in the
+table."""
 
 
 class Differing(NamedTuple):

@@ -55,6 +55,10 @@ class Resumable:
     def _get_output_dir(self, trial: Any) -> str:
         return str(self._staging) if self._staging else super()._get_output_dir(trial)
 
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Write none: TRL's names no figures, data or licence, and would lie beside the checkpoints. The card of
+        the trained model comes with the report (report/card.py)."""
+
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder, name = Path(self.args.output_dir), f"checkpoint-{self.state.global_step}"
         if (folder / name).exists():  # saved after the last step, then again at the end of the epoch

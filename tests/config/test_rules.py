@@ -1,6 +1,5 @@
 """TRL's arguments beside our own keys: contradictions, arguments without effect, secrets."""
 
-import huggingface_hub
 import pytest
 
 from rlhf_exp.config.compose import compose_config
@@ -203,17 +202,6 @@ def test_a_secret_is_sought_in_keys_and_neither_in_values_nor_in_names_of_reward
 def test_another_word_for_an_argument_finds_it(override, algo, meant):
     [line] = refuse(f"algo={algo}", override)
     assert f"no such key; did you mean {meant}" in line
-
-
-def test_a_push_is_refused_where_the_hub_is_not_asked_or_gives_no_right(monkeypatch):
-    key = "algo.args.push_to_hub=true"
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert refuse(f"+{key}") == [f"{key}: the hub does not answer, or HF_HUB_OFFLINE says not to ask it; leave it out"]
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
-    assert refuse(f"+{key}") == [
-        f"{key}: no token to write with; set the environment variable HF_TOKEN, or run hf auth login"
-    ]
 
 
 def test_arguments_that_make_a_resume_inexact_are_refused():

@@ -8,6 +8,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import show
 
+_PUSH = "the model is pushed after the report; use hub.push=true hub.repo=ORG/NAME"
 _EVAL = "TRL evaluates nothing here; to measure in training use eval.every"
 IDLE = {
     **dict.fromkeys(
@@ -19,6 +20,9 @@ IDLE = {
             "fp16_full_eval",
         ),
         _EVAL,
+    ),
+    **dict.fromkeys(
+        ("push_to_hub", "hub_model_id", "hub_strategy", "hub_private_repo", "hub_always_push", "hub_revision"), _PUSH
     ),
     "do_train": "training is what a run does; leave it out",
     "do_predict": "a run predicts nothing; leave it out",
@@ -36,7 +40,6 @@ READ_WITH = {
     "ref_model_": ("sync_ref_model", True),
     "entropy_coef_": ("use_adaptive_entropy", True),
     "entropy_target": ("use_adaptive_entropy", True),
-    "hub_": ("push_to_hub", True),
 }
 
 COPIES = {

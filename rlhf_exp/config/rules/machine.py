@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from rlhf_exp.config import device, hub
+from rlhf_exp.config import device
 from rlhf_exp.config.schema import Config
 
 
@@ -20,21 +20,7 @@ def check_machine(cfg: Config) -> list[str]:
             problems.append(f"logging={package}: not installed; pip install {package}, or logging=file")
     if cfg.peft.quantization and find_spec("bitsandbytes") is None:
         problems.append("peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora")
-    return problems + _check_push(cfg) + _check_attention(cfg)
-
-
-def _check_push(cfg: Config) -> list[str]:
-    if cfg.algo.args.get("push_to_hub") is not True:
-        return []
-    key = "algo.args.push_to_hub=true"
-    hub.go_offline_without_answer()
-    if hub.is_offline():
-        return [f"{key}: the hub does not answer, or HF_HUB_OFFLINE says not to ask it; leave it out"]
-    from huggingface_hub import get_token
-
-    if get_token() is None:
-        return [f"{key}: no token to write with; set the environment variable HF_TOKEN, or run hf auth login"]
-    return []
+    return problems + _check_attention(cfg)
 
 
 def _check_attention(cfg: Config) -> list[str]:

@@ -1,0 +1,96 @@
+"""The push, by huggingface_hub's own client to a stand-in of the hub on this machine."""
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
+from rlhf_exp.push import push, push_command
+from rlhf_exp.runs.folder import write_text
+
+SMALL = ("algo=grpo", "task=countdown", "device=cpu", "algo.args.max_steps=1", "eval.rows=8", "task.baselines=false",
+         "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4", "max_tokens=8")  # fmt: skip
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """As a PPO run leaves it: the model, and the critic below it."""
+    shutil.copytree(ASSETS / "tiny", tmp_path / "run" / "model")
+    (tmp_path / "run" / "model" / "critic").mkdir()
+    write_text(tmp_path / "run" / "model" / "critic" / "kl_controller.json", "{}")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def cfg(hub):
+    return compose_config(["device=cpu", "hub.push=true", "hub.repo=me/model"])
+
+
+def test_the_model_and_its_card_are_pushed_without_the_critic(cfg, run_dir, hub):
+    assert push(cfg, run_dir) == f"{hub.endpoint}/me/model/commit/{'a' * 40}"
+    assert hub.created == [{"name": "model", "organization": "me", "visibility": "private"}]
+    pushed = hub.files["me/model"]
+    assert sorted(pushed) == sorted(path.name for path in (ASSETS / "tiny").iterdir())
+    assert pushed["model.safetensors"] == (ASSETS / "tiny" / "model.safetensors").read_bytes()
+    assert "POST /api/validate-yaml" in hub.calls  # the client has the hub check the card's metadata
+
+
+def test_what_was_pushed_loads_by_its_id(cfg, run_dir, hub):
+    push(cfg, run_dir)
+    model = AutoModelForCausalLM.from_pretrained("me/model")
+    assert model.num_parameters() == 910_720
+    assert len(AutoTokenizer.from_pretrained("me/model")("use 1 2 make 3 .")["input_ids"]) == 6
+    assert f"GET /me/model/resolve/{'a' * 40}/model.safetensors" in hub.calls
+
+
+def test_a_push_that_fails_is_one_line_with_the_command_that_pushes_later(cfg, run_dir, hub, capsys):
+    hub.refuse_commits = True
+    assert push(cfg, run_dir) is None
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("rlhf_exp: ")]
+    assert line.startswith("rlhf_exp: the run has finished, but me/model was not pushed (HfHubHTTPError: 403 Forbidden")
+    assert line.endswith(f"push later with: {push_command(cfg, run_dir)}")
+
+
+def test_the_command_that_pushes_later_pushes_the_same(cfg, run_dir, hub, monkeypatch):
+    program, *arguments = shlex.split(push_command(cfg, run_dir))
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    subprocess.run([Path(sys.executable).parent / program, *arguments], check=True, capture_output=True)
+    later = dict(hub.files["me/model"])
+    hub.files.clear()
+    push(cfg, run_dir)
+    assert hub.files["me/model"] == later
+    assert [asked["visibility"] for asked in hub.created] == ["private", "private"]
+
+
+@pytest.mark.slow
+def test_a_run_pushes_after_its_report(command_line, tmp_path, hub):
+    done = command_line(*SMALL, "output_dir=there", "hub.push=true", "hub.repo=me/model", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"pushed       {hub.endpoint}/me/model/commit/" in done.stdout
+    record = json.loads((tmp_path / "there/run.json").read_text())
+    assert record["status"] == "finished" and record["pushed"].startswith(hub.endpoint)
+    assert not (tmp_path / "there/checkpoints/README.md").exists()  # TRL's
+    card = ModelCard(hub.files["me/model"]["README.md"].decode())
+    assert card.data.license == "apache-2.0"
+    assert [result.metric_type for result in card.data.eval_results][:2] == ["accuracy", "accuracy_gain"]
+    assert "model = AutoModelForCausalLM.from_pretrained(place)" in card.text
+    assert "place = 'me/model'" in card.text
+    assert {Path(name).suffix for name in hub.files["me/model"]} == {".md", ".json", ".safetensors", ".yaml"}
+
+
+@pytest.mark.slow
+def test_a_run_whose_push_fails_has_finished(command_line, tmp_path, hub):
+    hub.refuse_commits = True
+    done = command_line(*SMALL, "output_dir=there", "hub.push=true", "hub.repo=me/model", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "push later with: hf upload me/model there/model . --exclude 'critic/*' --private" in done.stderr
+    record = json.loads((tmp_path / "there/run.json").read_text())
+    assert record["status"] == "finished" and record["pushed"] is None

@@ -1,0 +1,201 @@
+"""The model card: what it says of a run, what it does not know, and that no text of a run becomes markup."""
+
+import json
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+
+from rlhf_exp.config.model_shape import ASSETS
+from rlhf_exp.report import write_report
+from rlhf_exp.report.card import write_merged_card
+from rlhf_exp.report.provenance import find_on_hub
+
+GENERATED = {"name": "countdown", "source": "generated"}
+COMMIT = "c" * 40
+
+
+@pytest.fixture
+def write_card(run_dir):
+    """Give the run a model and these parts of a config, and write its report: its card."""
+
+    def write(folder="model", files=(), **config):
+        (run_dir / folder).mkdir(exist_ok=True)
+        for name, text in dict(files).items():
+            (run_dir / folder / name).write_text(text)
+        path = run_dir / ".hydra" / "config.yaml"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "task": GENERATED, **config}))
+        write_report([run_dir], run_dir)
+        return ModelCard.load(run_dir / folder / "README.md")
+
+    return write
+
+
+def test_the_card_has_the_metadata_of_the_hub(write_card):
+    card = write_card(model={"name": "tiny", "path": None})
+    data = card.data
+    assert (data.license, data.library_name, data.pipeline_tag) == ("apache-2.0", "transformers", "text-generation")
+    assert data.tags == ["rlhf_exp", "trl", "grpo", "countdown"]  # loss_type=grpo is the same word
+    assert data.base_model is None and data.datasets is None  # neither is on the hub
+
+
+def test_the_figures_are_those_of_evaluation_json_with_interval_and_n(write_card, run_dir):
+    card = write_card(model={"name": "tiny", "path": None}, eval={"split": "test"})
+    evaluation = json.loads((run_dir / "evaluation.json").read_text())
+    accuracy = evaluation["trained"]["accuracy"]
+    first, gain = card.data.eval_results[:2]
+    assert first.metric_value == round(accuracy["value"], 4) and first.dataset_split == "test"
+    interval = f"95% interval {accuracy['low']:.4f} to {accuracy['high']:.4f}, n={evaluation['trained']['n']}"
+    assert first.metric_name == f"Held-out accuracy ({interval})"
+    assert gain.metric_value == round(evaluation["paired"]["difference"]["value"], 4)
+    value, low, high = (100 * accuracy[key] for key in ("value", "low", "high"))
+    assert f"{value:.1f}% [{low:.1f}, {high:.1f}]" in card.text
+    assert "| KL |" in card.text and "## Health of the training" in card.text
+
+
+def test_the_card_says_how_the_model_was_made(write_card, run_dir, edit_info):
+    edit_info(run_dir, rows={"train": 1024, "held_out": 128}, inputs={"rows to train on": "5e" * 32})
+    card = write_card(model={"name": "tiny", "path": None})
+    for part in (
+        "python -m rlhf_exp algo=grpo task=countdown loss_type=grpo seed=0",
+        "torch 2.13.0, trl 1.16.0; git commit 0123abc of rlhf_exp",
+        "| train rows | 1,024 |",
+        f"| sha256, rows to train on | {'5e' * 32} |",
+        "| algo.args.learning_rate | 0.0005 |",
+        "rows that rlhf_exp generates for task=countdown; licence apache-2.0",
+    ):
+        assert part in card.text
+    kept = yaml.safe_load((run_dir / "model" / "rlhf_exp_config.yaml").read_text())
+    assert kept["algo"]["args"]["beta"] == 0.05
+
+
+def test_a_licence_that_is_not_known_is_called_unknown(write_card, tmp_path):
+    (tmp_path / "start").mkdir()
+    card = write_card(model={"name": "x", "path": str(tmp_path / "start")})
+    assert card.data.license == "unknown" and card.data.base_model is None
+    assert f"Of the start model, the folder {tmp_path / 'start'}: unknown. No licence of it was found" in card.text
+    card = write_card(model={"name": "tiny_gpt2", "init": {"architecture": "gpt2"}})
+    assert card.data.license == "unknown" and "started from random weights (model=tiny_gpt2)" in card.text
+
+
+def test_a_start_model_of_the_hub_is_named_with_its_commit_and_its_own_licence(write_card, run_dir, edit_info, cached):
+    cached("model", "org/base", "license: other\nlicense_name: research\nlicense_link: LICENSE")
+    cached("dataset", "org/rows", "license: mit")
+    edit_info(run_dir, inputs={"start model": COMMIT})
+    task = {"name": "gsm8k", "source": "hub", "hub_id": "org/rows"}
+    card = write_card(model={"name": "x", "path": "org/base"}, task=task)
+    assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
+    assert (card.data.license, card.data.license_name) == ("other", "research")
+    assert card.data.license_link == "https://huggingface.co/org/base/blob/main/LICENSE"
+    assert f"started from org/base (commit {COMMIT})" in card.text
+    assert "Of the data, org/rows: mit." in card.text
+    assert "tokenizer('...'" in card.text  # no row of the data is shown
+
+
+def test_a_folder_passes_on_the_licence_and_the_base_of_its_card(write_card, tmp_path):
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "README.md").write_text("---\nlicense: mit\nbase_model: org/base\n---\n")
+    card = write_card(model={"name": "x", "path": str(tmp_path / "start")})
+    assert (card.data.license, card.data.base_model) == ("mit", "org/base")
+
+
+@pytest.mark.parametrize("card", ["---\n- 1\n---\n", "---\n{: \n---\n", "no metadata", "---\nlicense: unknown\n---\n"])
+def test_a_start_model_whose_card_says_nothing_has_no_licence(write_card, tmp_path, card):
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "README.md").write_text(card)
+    assert write_card(model={"name": "x", "path": str(tmp_path / "start")}).data.license == "unknown"
+
+
+def test_the_card_of_an_adapter_replaces_pefts_and_says_how_it_is_loaded(write_card):
+    config = {"base_model_name_or_path": "/elsewhere/base", "r": 16}
+    files = {
+        "README.md": "---\nlibrary_name: peft\n---\n[More Information Needed]",
+        "adapter_config.json": json.dumps(config),
+    }
+    card = write_card(files=files, model={"name": "tiny", "path": None})
+    assert card.data.library_name == "peft" and "lora" in card.data.tags
+    assert "More Information Needed" not in card.text
+    assert "AutoPeftModelForCausalLM.from_pretrained(place)" in card.text
+    assert "That is a folder of the machine it was trained on" in card.text
+    assert "--enable-lora --max-lora-rank 16 --lora-modules trained=" in card.text
+    config["base_model_name_or_path"] = "org/base"
+    files["adapter_config.json"] = json.dumps(config)
+    card = write_card(files=files, model={"name": "x", "path": "/here"}, hub={"base_model": "org/base"})
+    assert card.data.base_model == "org/base" and "That is a folder of the machine" not in card.text
+    assert "vllm serve org/base --enable-lora" in card.text
+
+
+def test_the_best_model_of_a_run_that_did_not_finish_has_a_card_without_figures_of_held_out_rows(
+    write_card, run_dir, edit_info
+):
+    edit_info(run_dir, status="stopped", error="SIGTERM", best={"step": 8, "metric": "reward", "value": 0.5})
+    card = write_card("best-8", model={"name": "tiny", "path": None})
+    assert "This run was stopped: SIGTERM" in card.text
+    assert "This is the policy of step 8, the best of" in card.text
+    assert card.data.eval_results is None
+
+
+def test_a_reward_model_is_called_one(reward_dir):
+    (reward_dir / "model").mkdir()
+    write_report([reward_dir], reward_dir)
+    card = ModelCard.load(reward_dir / "model" / "README.md")
+    assert card.data.pipeline_tag == "text-classification"
+    assert card.data.eval_results[0].metric_name.startswith("Held-out preference accuracy (95% interval")
+    assert "AutoModelForSequenceClassification.from_pretrained(place)" in card.text and "vllm" not in card.text
+
+
+def test_no_text_of_a_run_becomes_markup_in_its_card(write_card, run_dir, edit_info):
+    hostile = "</pre><script>alert(1)</script> ``` | <img src=x>"
+    edit_info(run_dir, command=hostile, git_commit=hostile, device=hostile, task=hostile, inputs={hostile: hostile})
+    text = write_card(model={"name": hostile, "path": hostile}).text
+    outside = "\n".join(part for i, part in enumerate(text.split("````")) if i % 2 == 0)
+    assert "<script" in outside
+    assert "<script" not in outside.replace("\\<script", "")
+
+
+def test_a_merged_model_has_the_card_of_its_run_and_says_what_was_measured(write_card, run_dir, tmp_path):
+    write_card(files={"adapter_config.json": '{"base_model_name_or_path": "/x", "r": 8}'}, model={"name": "tiny"})
+    (tmp_path / "out").mkdir()
+    write_merged_card(run_dir / "model", str(ASSETS / "tiny"), tmp_path / "out", "python -m rlhf_exp.merge a b")
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.library_name == "transformers" and card.data.license == "apache-2.0"
+    assert card.data.eval_results is None and "| accuracy |" in card.text
+    assert "measured with the adapter on its base, not again after merging" in card.text
+    assert "python -m rlhf_exp.merge a b" in card.text and "AutoPeft" not in card.text
+
+
+def test_a_merged_adapter_of_elsewhere_keeps_its_own_card_beside(run_dir, tmp_path):
+    adapter, out = tmp_path / "adapter", tmp_path / "out"
+    adapter.mkdir()
+    out.mkdir()
+    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "/x", "r": 8, "task_type": "SEQ_CLS"}')
+    (adapter / "README.md").write_text("theirs")
+    write_merged_card(adapter, str(ASSETS / "tiny"), out, "python -m rlhf_exp.merge a b")
+    card = ModelCard.load(out / "README.md")
+    assert card.data.license == "apache-2.0" and card.data.pipeline_tag == "text-classification"
+    assert (out / "ADAPTER_README.md").read_text() == "theirs"
+
+
+def test_a_report_elsewhere_writes_no_card(run_dir, tmp_path):
+    (run_dir / "model").mkdir()
+    write_report([run_dir], tmp_path / "elsewhere")
+    assert list((run_dir / "model").iterdir()) == []
+
+
+def test_what_the_hub_has_no_card_of_is_unknown():
+    assert find_on_hub("org/nothing").licence == {}
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch):
+    """Put a card into the hub's cache."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+
+    def put(kind, hub_id, metadata):
+        folder = tmp_path / "cache" / f"{kind}s--{hub_id.replace('/', '--')}"
+        (folder / "refs").mkdir(parents=True)
+        (folder / "refs" / "main").write_text(COMMIT)
+        (folder / "snapshots" / COMMIT).mkdir(parents=True)
+        (folder / "snapshots" / COMMIT / "README.md").write_text(f"---\n{metadata}\n---\n")
+
+    return put
