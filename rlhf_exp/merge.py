@@ -9,6 +9,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from rlhf_exp.cli.subcommand import parse_flags, run_command
+from rlhf_exp.config.rules.paths import refuse_pickle
 from rlhf_exp.errors import ConfigError
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp.merge", description=__doc__.splitlines()[2], allow_abbrev=False)
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(arguments: list[str]) -> None:
     args = parse_flags(PARSER, arguments)
     adapter = args.adapter / "model" if (args.adapter / "run.json").is_file() else args.adapter
-    if problem := _find_problem(adapter, args.out):
+    if problem := _find_problem(adapter, args.out, args.base):
         raise ConfigError([problem])
 
     print(f"adds {adapter} to its base: {args.out}", flush=True)
@@ -43,11 +44,14 @@ def _work(arguments: list[str]) -> None:
     print(f"written: {args.out} ({adapter} on {source.weights}, {args.dtype})")
 
 
-def _find_problem(adapter: Path, out: Path) -> str | None:
+def _find_problem(adapter: Path, out: Path, base: str | None) -> str | None:
     if not (adapter / "adapter_config.json").is_file():
         whole = (adapter / "config.json").is_file()
         what = "already a model of full weights" if whole else "no adapter_config.json there"
         return f"{adapter}: {what}; must be an adapter's folder, or a run's with peft=lora or peft=qlora"
+    for folder in (adapter, Path(base).expanduser()) if base else (adapter,):
+        if problem := refuse_pickle(folder):
+            return f"{folder}: {problem}"
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         return f"{out}: is not empty; must be a new or empty folder"
     return None

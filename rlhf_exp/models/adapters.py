@@ -115,8 +115,8 @@ def merge(source: ModelSource, out: str | Path) -> None:
     """
     scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
     kind = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
-    numerics = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code}
-    merged = load_adapted(kind, source, **numerics, **scores).merge_and_unload()
+    how = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code, "use_safetensors": True}
+    merged = load_adapted(kind, source, **how, **scores).merge_and_unload()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
     except (OSError, ValueError) as error:

@@ -8,6 +8,7 @@ For an adapter, the base is loaded and the adapter added to it.
 """
 
 import gc
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -44,6 +45,9 @@ def set_up_libraries(cfg: Config) -> None:
     """
     if not gc.get_freeze_count():  # once: what an earlier job of a sweep has left may still become garbage
         gc.freeze()
+    os.environ.setdefault(
+        "DISABLE_SAFETENSORS_CONVERSION", "1"
+    )  # else the hub's bot may give other files than the author
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL uses old names
@@ -168,6 +172,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
         "dtype": source.dtype,
         "attn_implementation": source.attn_implementation,
         "trust_remote_code": source.trust_remote_code,
+        "use_safetensors": True,
         "quantization_config": BitsAndBytesConfig(**source.quantization) if source.quantization else None,
         # As in TRL: if there is a GPU, weights are quantised and a missing head is drawn on it.
         "device_map": None if source.use_cpu else {"": "cuda"},

@@ -20,7 +20,7 @@ from rlhf_exp.report.single import describe_findings
 from rlhf_exp.report.summary import SUMMARY_NOTE, list_figures, loss_note, several_note, summary_head, summary_rows
 from rlhf_exp.report.tables import at, fact_tables, join_notes
 from rlhf_exp.report.verdict import accuracy_name, best_sentence, status_sentence, verdict, win_sentence
-from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.load import Run, load_run
 
 CARD, CONFIG, ADAPTER_CARD = "README.md", "rlhf_exp_config.yaml", "ADAPTER_README.md"
@@ -66,7 +66,7 @@ def write_merged_card(adapter: Path, base: str, out: Path, command: str) -> None
         base: the folder or hub id of the base.
     """
     made = [Heading("Merged"), Text(f"Made from the adapter {adapter} on {base}. {MERGED}"), Code(command, "bash")]
-    if (adapter.parent / "run.json").is_file():
+    if read_record(adapter.parent).get("status") not in (None, "broken"):
         _write(load_run(adapter.parent), out, None, made)
         return
     source = find_base(base)

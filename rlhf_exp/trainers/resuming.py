@@ -66,6 +66,7 @@ class Resumable:
         with staged(folder, name) as self._staging:
             try:
                 super()._save_checkpoint(model, trial)
+                (self._staging / name / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
                 if self.meter is not None:
                     write_json(self._staging / name / WORK, self.meter.counts)
             finally:

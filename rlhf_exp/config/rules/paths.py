@@ -33,9 +33,23 @@ def find_missing_models(cfg: Config) -> list[str]:
     """Folders that a key of model or reward names but that hold no model."""
     problems = [line for key, path in list_local_models(cfg) if (line := _refuse_model(key, path))]
     path = cfg.reward.path
-    if path is not None and not is_hub_id(path) and not Path(path).expanduser().is_dir():
-        problems.append(f"reward.path={path}: no such folder; must be the folder of a run of algo=reward_model")
+    if path is not None and not is_hub_id(path):
+        folder = Path(path).expanduser()
+        if not folder.is_dir():
+            problems.append(f"reward.path={path}: no such folder; must be the folder of a run of algo=reward_model")
+        elif problem := refuse_pickle(folder / "model" if (folder / "model").is_dir() else folder):
+            problems.append(f"reward.path={path}: {problem}")
     return problems
+
+
+def refuse_pickle(folder: Path) -> str | None:
+    """Why a model's or an adapter's folder without safetensors is not loaded, if it holds weights of another format."""
+    if any(folder.glob("*.safetensors")) or not (pickles := sorted(folder.glob("*.bin"))):
+        return None
+    return (
+        f"holds its weights as a pickle, {pickles[0].name}, which can run code when it is read;"
+        " must hold safetensors: where you trust it, load it and call save_pretrained"
+    )
 
 
 def find_missing_weights(cfg: Config) -> list[str]:
@@ -52,12 +66,7 @@ def _refuse_model(key: str, path: str) -> str | None:
     if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         what = "has no config.json" if folder.is_dir() else "no such folder"
         return f"{key}={path}: {what}; must be a model's folder or a hub id like org/name"
-    if (pickles := sorted(folder.glob("*.bin"))) and not any(folder.glob("*.safetensors")):
-        return (
-            f"{key}={path}: holds its weights as a pickle, {pickles[0].name}, which can run code when it is read;"
-            " must hold safetensors: where you trust it, load it and call save_pretrained"
-        )
-    return None
+    return f"{key}={path}: {problem}" if (problem := refuse_pickle(folder)) else None
 
 
 def refuse_function(key: str, where: str, ready: tuple[str, ...] = ()) -> list[str]:

@@ -1,0 +1,96 @@
+"""Texts of runs and rows never become elements of a page: it is parsed, and compared with that of plain texts."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.describe import describe
+from rlhf_exp.report import write_report
+from rlhf_exp.runs.folder import write_json, write_jsonl
+
+HOSTILE = "</pre></td></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'><a href=javascript:x>"
+PLAIN = "a plain text"
+
+
+class Markup(HTMLParser):
+    """Every element of a page with the names of its attributes, and its whole text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.text = set(), []
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.add((tag, *sorted(name for name, _ in attrs)))
+        assert not [value for name, value in attrs if name in ("href", "src") and not value.startswith("data:image/")]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def replace_texts(value, text):
+    """`value` with every text in it replaced, but those that a page chooses by."""
+    if isinstance(value, dict):
+        kept = ("which", "decoding", "outcome", "id", "severity", "status", "health", "algo", "started", "kind")
+        return {key: item if key in kept else replace_texts(item, text) for key, item in value.items()}
+    if isinstance(value, list):
+        return [replace_texts(item, text) for item in value]
+    return text if isinstance(value, str) else value
+
+
+def write_texts(run_dir, text):
+    """Replace the texts in each file of a run, and add a finding and facts."""
+    for path in run_dir.glob("*.json"):
+        write_json(path, replace_texts(json.loads(path.read_text()), text))
+    for path in run_dir.glob("*.jsonl"):
+        write_jsonl(path, [replace_texts(json.loads(line), text) for line in path.read_text().splitlines()])
+    finding = {"name": text, "severity": "warning", "steps": [1, 2], "evidence": text, "cause": text, "remedy": text}
+    write_json(run_dir / "diagnosis.json", {"findings": [finding], "health": "warning"})
+    write_json(run_dir / "data.json", {"read": {text: 3}, "dropped": {f"kind {text}": {text: 2}}, "source": text})
+    write_json(run_dir / ".hydra" / "overrides.yaml", [text])
+
+
+@pytest.mark.parametrize("kind", ["make_run", "make_reward_run", "make_dpo_run"])
+def test_no_text_of_a_run_becomes_an_element_of_its_page(kind, request, tmp_path):
+    pages = []
+    for name, text in (("plain", PLAIN), ("hostile", HOSTILE)):
+        run_dir = request.getfixturevalue(kind)(tmp_path / name)
+        write_texts(run_dir, text)
+        pages.append(Markup(write_report([run_dir], run_dir)))
+    plain, hostile = pages
+    assert hostile.elements - {("wbr",)} == plain.elements - {("wbr",)}
+    assert not {"script", "a", "iframe", "object"} & {tag for tag, *_ in hostile.elements}
+    assert sum("<script>alert(1)</script>" in text for text in hostile.text) > 3
+
+
+def test_no_text_of_several_runs_becomes_an_element_of_their_comparison(make_run, tmp_path):
+    pages = []
+    for name, text in (("plain", PLAIN), ("hostile", HOSTILE)):
+        runs = [make_run(tmp_path / name / str(seed), seed=seed) for seed in range(4)]
+        for seed, run_dir in enumerate(runs):
+            config = json.loads((run_dir / ".hydra" / "config.yaml").read_text())
+            config["algo"]["args"]["loss_type"] = f"{text} {seed % 2}"
+            write_json(run_dir / ".hydra" / "config.yaml", config)
+        pages.append(Markup(write_report(runs, tmp_path / name)))
+    plain, hostile = pages
+    assert hostile.elements - {("wbr",)} == plain.elements - {("wbr",)}
+    assert any("<script>alert(1)</script>" in text for text in hostile.text)
+
+
+def test_no_text_of_the_data_becomes_an_element_of_its_page(tmp_path):
+    (tmp_path / "rows.jsonl").touch()
+    cfg = compose_config(["algo=sft", "task=file", f"task.path={tmp_path / 'rows.jsonl'}", "model=tiny_gpt2",
+                          "task.answer_column=answer", "task.completion_column=answer"])  # fmt: skip
+    pages = []
+    for name, text in (("plain", PLAIN), ("hostile", HOSTILE)):
+        folder = tmp_path / name / text.replace("/", "")  # the name of a folder may be anything too
+        folder.mkdir(parents=True)
+        write_jsonl(folder / "rows.jsonl", [{"prompt": f"{text} {i}", "answer": text} for i in range(8)])
+        describe(replace(cfg, task=replace(cfg.task, path=str(folder / "rows.jsonl"))), tmp_path / name)
+        pages.append(Markup(tmp_path / name / "describe.html"))
+    plain, hostile = pages
+    assert hostile.elements - {("wbr",)} == plain.elements - {("wbr",)}
+    assert any("<script>alert(1)<script>" in text for text in hostile.text)  # the folder's name

@@ -1,0 +1,97 @@
+"""Nothing that is loaded can run code: no pickle, no eval; weights are safetensors."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+import transformers.trainer
+
+import rlhf_exp
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.merge import main as merge
+from rlhf_exp.models.loading import load_policy
+from rlhf_exp.models.source import ModelSource
+from rlhf_exp.runs.folder import write_json
+
+PACKAGE = Path(rlhf_exp.__file__).parent
+READS_CODE = ("pickle", "cloudpickle", "dill", "marshal", "shelve")
+RUNS_CODE = ("eval", "exec", "torch.load", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "np.load", "joblib.load")
+PICKLE = (
+    "holds its weights as a pickle, {}, which can run code when it is read; must hold safetensors: where you trust it,"
+    " load it and call save_pretrained"
+)
+
+
+def name_call(node):
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else None
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_package_reads_no_pickle_and_evaluates_no_text(path):
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    imported += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert [name for name in imported if name.partition(".")[0] in READS_CODE] == []
+    assert [call for call in map(name_call, nodes) if call in RUNS_CODE] == []
+
+
+def test_transformers_reads_a_checkpoints_pickles_without_their_code():
+    """optimizer.pt, scheduler.pt and rng_state.pth, which torch can only write so, are read with weights_only."""
+    nodes = ast.walk(ast.parse(inspect.getsource(transformers.trainer)))
+    loads = [{word.arg: ast.unparse(word.value) for word in x.keywords} for x in nodes if name_call(x) == "torch.load"]
+    assert len(loads) >= 8
+    assert [keywords for keywords in loads if keywords.get("weights_only") != "True"] == []
+
+
+# Weights.
+
+
+@pytest.fixture
+def pickled(tmp_path):
+    """A model's folder with weights that torch.save has written, and an adapter's."""
+    for name, config, weights in (
+        ("model", "config.json", "pytorch_model.bin"),
+        ("adapter", "adapter_config.json", "adapter_model.bin"),
+    ):
+        (tmp_path / name).mkdir()
+        write_json(tmp_path / name / config, {"model_type": "gpt2", "base_model_name_or_path": "x"})
+        torch.save({}, tmp_path / name / weights)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "file"),
+    [
+        ("model.path", "model", "pytorch_model.bin"),
+        ("model.path", "adapter", "adapter_model.bin"),
+        ("model.base", "model", "pytorch_model.bin"),
+        ("reward.path", "model", "pytorch_model.bin"),
+        ("reward.path", "", "pytorch_model.bin"),  # a run, of which model/ is read
+    ],
+)
+def test_a_folder_with_a_pickle_alone_is_one_line(pickled, key, name, file):
+    path = str(pickled / name).rstrip("/")
+    of_reward = ["reward=model"] if key == "reward.path" else ["model.parameters=1e6"]
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["device=cpu", f"{key}={path}", *of_reward])
+    assert f"{key}={path}: {PICKLE.format(file)}" in caught.value.problems
+
+
+@pytest.mark.parametrize(("arguments", "file"), [([], "adapter_model.bin"), (["--base"], "pytorch_model.bin")])
+def test_a_pickle_is_not_merged(pickled, arguments, file, capsys):
+    adapter = pickled / "adapter"
+    if arguments:
+        (adapter / "adapter_model.bin").rename(adapter / "adapter_model.safetensors")
+        arguments = ["--base", str(pickled / "model")]
+    assert merge([str(adapter), str(pickled / "out"), *arguments]) == 2
+    refused = pickled / "model" if arguments else adapter
+    assert capsys.readouterr().err == f"rlhf_exp.merge: {refused}: {PICKLE.format(file)}\n"
+
+
+def test_weights_of_the_hub_are_read_from_safetensors_alone(pickled):
+    """A repository is only seen when it is loaded, so the loader itself must not fall back to a pickle."""
+    with pytest.raises(ConfigError, match="cannot be loaded .*model.safetensors"):
+        load_policy(ModelSource(str(pickled / "model")))
