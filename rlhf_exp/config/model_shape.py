@@ -107,17 +107,16 @@ def _count_file(file: str, changed: int) -> int | None:
 def find_local_base(adapter: Path, recorded: str) -> str | None:
     """The folder of an adapter's base, if it is known on this machine by more than the place that the adapter recorded:
     the start model that the adapter's run made in its own folder, which may have been moved; the model that ships with
-    this package; or the `model.path` of that run, if what is recorded is its `hub.base_model`. Else None."""
-    runs = [folder for folder in adapter.resolve().parents[:2] if (folder / "run.json").is_file()]
-    place = Path(recorded)  # of RUN/model, or of RUN/checkpoints/x
+    this package; or what that run started from, if what is recorded is its `hub.base_model`. Else None."""
+    runs, place = adapter.resolve().parents[:2], Path(recorded)  # of RUN/model, or of RUN/checkpoints/x
     if place.name == "start_model":
-        beside = [folder / place.name for folder in adapter.resolve().parents[:2]]
-        return next((str(folder) for folder in beside if folder.is_dir()), None)
+        return next((str(folder / place.name) for folder in runs if (folder / place.name).is_dir()), None)
     if place.parent.parts[-2:] == (ASSETS.parent.name, ASSETS.name) and not place.is_dir():
         return str(ASSETS / place.name)
     for folder in runs:
         config = _load_yaml(folder / ".hydra" / "config.yaml")
-        start = Path(str((config.get("model") or {}).get("path"))).expanduser()
+        model = config.get("model") or {}
+        start = Path(model.get("path") or ASSETS / str(model.get("name"))).expanduser()
         if (config.get("hub") or {}).get("base_model") == recorded and start.is_dir():
             return str(start)
     return None

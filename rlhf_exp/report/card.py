@@ -7,6 +7,7 @@ They take the place of the cards that peft and TRL write, which name neither fig
 """
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ ADAPTER = "adapter_config.json"
 
 TOKENS = 128
 """To generate in the example, if the run has no budget."""
+
+SAMPLING = ("temperature", "top_p", "top_k")
 
 SETTINGS = (
     *("algo.name", "algo.args.loss_type", "algo.args.max_steps", "algo.args.num_train_epochs", "train_tokens"),
@@ -95,8 +98,9 @@ def _write(run: Run, folder: Path, adapter_config: Path | None, made: list[Block
     blocks = [Heading((name or _name(run)).rpartition("/")[2], 1), *_describe_run(run, model, adapter), *made]
     blocks += _describe_figures(run, folder)
     place = str(folder) if made or not name else name
-    tokens = _read(run, "max_tokens") or TOKENS
-    blocks += _describe_use(place, scores, _read_adapter(adapter_config), _example(run), tokens)
+    tokens, sampling = _read(run, "max_tokens") or TOKENS, {name: _read(run, f"eval.{name}") for name in SAMPLING}
+    sampling = {name: value for name, value in sampling.items() if value is not None}
+    blocks += _describe_use(place, scores, _read_adapter(adapter_config), _example(run), tokens, sampling)
     blocks += _describe_training(run) + _describe_data(run, rows) + _describe_licence(model, rows)
     if (config := run.path / ".hydra" / "config.yaml").is_file():
         shutil.copyfile(config, folder / CONFIG)
@@ -180,59 +184,48 @@ def _describe_figures(run: Run, folder: Path) -> list[Block]:
 
 
 def _describe_use(
-    place: str,
-    scores: bool,
-    adapter: dict[str, Any] | None = None,
-    example: str | list | None = None,
-    tokens: int = TOKENS,
-) -> list[Block]:
-    """Code that loads the model; `place` is a folder or hub id."""
-    prompt = repr(example if example is not None else "...")
-    if scores:
-        kind, ask = "SequenceClassification", [
-            f'inputs = tokenizer({prompt}, return_tensors="pt")',
-            "print(model(**inputs).logits[0, 0].item())  # the reward",
-        ]  # fmt: skip
-    elif isinstance(example, list):
-        kind, ask = "CausalLM", [
-            f"inputs = tokenizer.apply_chat_template({prompt}, add_generation_prompt=True, return_dict=True,"
-            ' return_tensors="pt")',
-            f"output = model.generate(**inputs, max_new_tokens={tokens}, do_sample=True)",
-            'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:]))',
-        ]  # fmt: skip
-    else:
-        kind, ask = "CausalLM", [
-            f'inputs = tokenizer({prompt}, return_tensors="pt")',
-            f"output = model.generate(**inputs, max_new_tokens={tokens}, do_sample=True)",
-            "print(tokenizer.decode(output[0]))",
-        ]  # fmt: skip
+    place: str, scores: bool, adapter: dict[str, Any] | None = None, example: str | list | None = None,
+    tokens: int = TOKENS, sampling: dict[str, Any] | None = None,
+) -> list[Block]:  # fmt: skip
+    """Code that loads the model and asks it; `place` is a folder or hub id."""
+    kind = "SequenceClassification" if scores else "CausalLM"
     library, auto = ("peft", f"AutoPeftModelFor{kind}") if adapter else ("transformers", f"AutoModelFor{kind}")
     lines = [f"from {library} import {auto}"] if adapter else []
     lines += [f"from transformers import {'' if adapter else f'{auto}, '}AutoTokenizer", ""]
     lines += [f"place = {place!r}  # this folder, or its id on the hub"]
     lines += ["tokenizer = AutoTokenizer.from_pretrained(place)"]
-    lines += [f"model = {auto}.from_pretrained(place{', num_labels=1' if scores and adapter else ''})", *ask]
+    lines += [f"model = {auto}.from_pretrained(place{', num_labels=1' if scores and adapter else ''})"]
+    lines += _write_question(scores, repr("..." if example is None else example), tokens, sampling or {})
     blocks: list[Block] = [Heading("How to use it"), Code("\n".join(lines), "python")]
+    base = adapter["base_model_name_or_path"] if adapter else None
     if adapter:
-        base = adapter["base_model_name_or_path"]
-        blocks.append(Text(f"The adapter records {base} as its base."))
+        text = f"The adapter records {base} as its base."
         if Path(base).is_absolute():
-            blocks.append(
-                Text(
-                    "That is a folder of the machine it was trained on: elsewhere, load the base yourself and add the"
-                    " adapter with PeftModel.from_pretrained(base, place), or merge the two on that machine with"
-                    " python -m rlhf_exp.merge."
-                )
+            text += (
+                " That is a folder of the machine it was trained on: elsewhere, load the base yourself and add the"
+                " adapter with PeftModel.from_pretrained(base, place), or merge the two on that machine with python -m"
+                " rlhf_exp.merge."
             )
+        blocks.append(Text(text))
     if not scores:
-        serve = f"vllm serve {place}"
+        serve = ["vllm", "serve", base or place]
         if adapter:
-            serve = (
-                f"vllm serve {adapter['base_model_name_or_path']} --enable-lora --max-lora-rank {adapter['r']}"
-                f" --lora-modules trained={place}"
-            )
-        blocks += [Text("With vLLM:"), Code(serve, "bash")]
+            serve += ["--enable-lora", "--max-lora-rank", str(adapter["r"]), "--lora-modules", f"trained={place}"]
+        blocks += [Text("With vLLM:"), Code(shlex.join(serve), "bash")]
     return blocks
+
+
+def _write_question(scores: bool, prompt: str, tokens: int, sampling: dict[str, Any]) -> list[str]:
+    """Lines that score or continue a prompt, which is sampled as it was measured."""
+    ask = f'inputs = tokenizer({prompt}, return_tensors="pt")'
+    if scores:
+        return [ask, "print(model(**inputs).logits[0, 0].item())  # the reward"]
+    how = "".join(f", {name}={value}" for name, value in sampling.items())
+    return [
+        ask,
+        f"output = model.generate(**inputs, max_new_tokens={tokens}, do_sample=True{how})",
+        "print(tokenizer.decode(output[0]))",
+    ]
 
 
 def _describe_training(run: Run) -> list[Block]:

@@ -1,10 +1,14 @@
 """The model card: what it says of a run, what it does not know, and that no text of a run becomes markup."""
 
 import json
+import re
+import shutil
 
 import pytest
 import yaml
 from huggingface_hub import ModelCard
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.report import write_report
@@ -123,6 +127,28 @@ def test_the_card_of_an_adapter_replaces_pefts_and_says_how_it_is_loaded(write_c
     card = write_card(files=files, model={"name": "x", "path": "/here"}, hub={"base_model": "org/base"})
     assert card.data.base_model == "org/base" and "That is a folder of the machine" not in card.text
     assert "vllm serve org/base --enable-lora" in card.text
+
+
+@pytest.mark.parametrize(("kind", "adapted"), [("CAUSAL_LM", False), ("CAUSAL_LM", True), ("SEQ_CLS", True)])
+def test_the_code_in_the_card_runs(kind, adapted, run_dir, write_card, edit_info, capsys):
+    tiny, folder = ASSETS / "tiny", run_dir / "model"
+    if adapted:
+        auto = AutoModelForSequenceClassification if kind == "SEQ_CLS" else AutoModelForCausalLM
+        scores = {"num_labels": 1} if kind == "SEQ_CLS" else {}
+        config = LoraConfig(task_type=kind, target_modules="all-linear")
+        get_peft_model(auto.from_pretrained(tiny, **scores), config).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(tiny).save_pretrained(folder)
+    else:
+        shutil.copytree(tiny, folder)
+    if kind == "SEQ_CLS":
+        edit_info(run_dir, algo="reward_model")
+        (run_dir / "evaluation.json").unlink()
+    edit_sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
+    card = write_card(model={"name": "tiny", "path": None}, eval=edit_sampling, max_tokens=8)
+    code = re.search("```python\n(.+?)```", card.text, re.DOTALL)[1]
+    exec(code, {})
+    printed = capsys.readouterr().out
+    assert float(printed) if kind == "SEQ_CLS" else printed.startswith("use ")
 
 
 def test_the_best_model_of_a_run_that_did_not_finish_has_a_card_without_figures_of_held_out_rows(
