@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("overrides", nargs="*", default=["algo=grpo", "algo.args.num_generations=4"])
     asked = parser.parse_args()
-    for name in ("run", "trainers.grpo", "trainers.ppo"):
+    for name in ("pipeline", "trainers.grpo", "trainers.ppo"):
         import_module(f"rlhf_exp.{name}")
     rng = random.Random(asked.seed)
     with tempfile.TemporaryDirectory() as place:

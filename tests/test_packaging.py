@@ -161,6 +161,21 @@ def test_make_says_in_one_line_that_venv_is_missing(checkout: Path) -> None:
     )
 
 
+def test_audit_asks_for_the_lock_and_says_in_one_line_that_it_needs_a_network(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / ".installed").touch()
+    os.symlink(sys.executable, checkout / ".venv" / "bin" / "python")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")  # nobody answers there
+    done = make(checkout, "audit")
+    assert done.returncode == 2 and done.stdout == ""
+    line = done.stderr.splitlines()[0]
+    assert line.startswith("make audit: https://pypi.org does not say which vulnerabilities are known (")
+    assert line.endswith("; this needs a network")
+    assert "-m pip_audit --requirement requirements.lock --no-deps" in make(checkout, "-n", "audit").stdout
+
+
 def test_ci_runs_every_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
