@@ -16,16 +16,6 @@ PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal --durations=50
 IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
-# pip-audit asks PyPI for what is known about each version, and would name every package if PyPI does not answer.
-define ASK_PYPI
-import sys, urllib.request
-try:
-    urllib.request.urlopen("https://pypi.org/pypi/pip/24.0/json", timeout=10)
-except OSError as error:
-    sys.exit(f"make audit: https://pypi.org does not say which vulnerabilities are known ({error}); this needs a network")
-endef
-export ASK_PYPI
-
 .DEFAULT_GOAL := help
 .PHONY: help run test test-learning lint audit bench compare noise sweep report tiny docker
 
@@ -49,7 +39,10 @@ bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it every one
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
 
 audit: $(INSTALLED) ## known vulnerabilities of the packages in requirements.lock; needs a network
-	@$(PY) -c "$$ASK_PYPI"
+	@$(PY) -c 'import urllib.request as r; r.urlopen("https://pypi.org/pypi/pip/24.0/json", timeout=10)' 2> /dev/null || { \
+	    echo "make audit: https://pypi.org does not say which vulnerabilities are known; this needs a network" >&2; \
+	    exit 1; \
+	}
 	$(PY) -m pip_audit --requirement requirements.lock --no-deps --disable-pip --strict --progress-spinner off
 
 compare: study-compare ## sft, rejection sampling, dpo, kto, ppo, rloo, grpo and dr_grpo at equal training tokens, and one report

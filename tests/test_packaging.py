@@ -170,9 +170,9 @@ def test_audit_asks_for_the_lock_and_says_in_one_line_that_it_needs_a_network(
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")  # nobody answers there
     done = make(checkout, "audit")
     assert done.returncode == 2 and done.stdout == ""
-    line = done.stderr.splitlines()[0]
-    assert line.startswith("make audit: https://pypi.org does not say which vulnerabilities are known (")
-    assert line.endswith("; this needs a network")
+    assert done.stderr.splitlines()[0] == (
+        "make audit: https://pypi.org does not say which vulnerabilities are known; this needs a network"
+    )
     assert "-m pip_audit --requirement requirements.lock --no-deps" in make(checkout, "-n", "audit").stdout
 
 
