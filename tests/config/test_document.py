@@ -1,0 +1,48 @@
+"""docs/configuration.md: as the command writes it, with every key, and something said of each."""
+
+import re
+from dataclasses import fields
+
+import pytest
+
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.document import read_comments, write
+from rlhf_exp.config.keys import known_keys
+from rlhf_exp.config.schema import Config
+
+PAGE = ROOT / "docs" / "configuration.md"
+
+
+@pytest.fixture(scope="module")
+def page():
+    return write()
+
+
+@pytest.mark.skipif(not PAGE.is_file(), reason="docs are not installed with the package")
+def test_the_page_is_as_it_would_be_written_now(page):
+    assert PAGE.read_text() == page, "python -m rlhf_exp.config.document > docs/configuration.md"
+
+
+def test_the_page_has_every_key_of_the_package(page):
+    listed = re.findall(r"^\| `([\w.]+)", page, re.MULTILINE)
+    groups = {item.name for item in fields(Config)}
+    known = [key for algo in ("grpo", "ppo") for key in known_keys(algo)]
+    wanted = {key for key in known if not re.match(r"algo\.args|(?!run)\w+\.name$", key)}
+    wanted -= {*(groups - set(listed)), "loss_type", "experiment"}
+    near = {"model.init", "reward.weights", "peft.quantization", "task.of"}  # mappings, listed as one key
+    names = {"model.learning_rate", "task.splits"}  # listed as KEY.NAME
+    assert near <= set(listed) and {f"{key}.NAME" for key in names} <= set(listed)
+    found = [key for key in wanted if key not in listed and not any(name.startswith(f"{key}.") for name in listed)]
+    assert [key for key in found if not key.startswith(tuple(near | names))] == []
+
+
+def test_something_is_said_of_every_key_and_option(page):
+    rows = [line.split(" | ") for line in page.partition("## Arguments of TRL")[0].splitlines() if line[:3] == "| `"]
+    assert len(rows) > 200
+    assert [row for row in rows if row[-1].strip("| ") == "" and "`algo.args." not in row[0]] == []
+
+
+def test_comments_are_those_of_their_keys(tmp_path):
+    file = tmp_path / "x.yaml"
+    file.write_text("# About\n# the file.\na: 1  # one\n# above\nb:\n  c: '#x'\n\n  d: 2  # two\n")
+    assert read_comments(file) == ("About the file.", {"a": "one", "b": "above", "b.d": "two"})
