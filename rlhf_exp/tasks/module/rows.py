@@ -8,7 +8,6 @@ The contract is that of the package's tasks (tasks/__init__.py): `load`, and per
 """
 
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -49,7 +48,7 @@ def bind(task: Keys) -> SimpleNamespace:
         load=partial(_load, module), build_grader=partial(_build_grader, module), draw_prompts=partial(_draw, module)
     )
     bound.read_examples = (
-        partial(_call, module, "read_examples") if hasattr(module, "read_examples") else _read_examples
+        partial(_call, module, "read_examples") if hasattr(module, "read_examples") else partial(_read_examples, module)
     )
     if hasattr(module, "list_policies"):
         bound.list_policies = partial(_call, module, "list_policies")
@@ -117,15 +116,17 @@ def _draw(module: ModuleType, cfg: Config, tokenizer: PreTrainedTokenizerBase, n
     return rows[:n]
 
 
-def _read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
-    """The rows that `load` gives to the first algorithm that it has any for."""
+def _read_examples(module: ModuleType, cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
+    """The rows that `load` gives to the first algorithm for which it has rows to train on."""
     for name in ("sft", "reward_model", "grpo"):
         try:
-            task = find_load(cfg)(replace(cfg, algo=replace(cfg.algo, name=name)), tokenizer)
-            break
+            task = _load(module, replace(cfg, algo=replace(cfg.algo, name=name)), tokenizer)
         except ConfigError:
             if name == "grpo":
                 raise
+        else:
+            if task.train:
+                break
     answers = tuple(key for key in ANSWERS if task.train and key in task.train[0])
     held_out = task.pairs or task.demonstrations or task.eval
     examples = [
@@ -137,10 +138,6 @@ def _read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
     ]
     read = {"train": len(task.train), cfg.eval.split: len(held_out)}
     return Data(f"task.module={cfg.task.module}", answers, examples, read, [])
-
-
-def find_load(cfg: Config) -> Callable[..., Task]:
-    return bind(cfg.task).load
 
 
 def _have(rows: Any, column: str) -> bool:

@@ -96,6 +96,7 @@ def test_the_shipped_example(tmp_path):
     task = load_task(cfg, tokenizer)
     assert len(task.train) == 50 and not {row["id"] for row in task.train} & {row["id"] for row in task.eval}
     row = {"numbers": [8, 7, 3], "target": 51}
+    assert read_examples(cfg, tokenizer).read == {"train": 50, "test": 20}
     texts = ["8 * 7 - 3", "8 + 7 + 3", "8 * 7", "none"]
     found = [task.grade(f"<answer>{text}</answer>", row).outcome for text in texts]
     assert found == ["correct", "partial", "failed", "failed"]
