@@ -15,8 +15,9 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import percent, points, write_name
-from rlhf_exp.runs.listing import KEYS, Filter, Listed, check_key, list_runs, sort_runs
+from rlhf_exp.runs.listing import KEYS, Listed, list_runs
 from rlhf_exp.runs.lock import OUTPUTS
+from rlhf_exp.runs.selecting import Filter, check_key, sort_runs
 
 EPILOG = f"""\
 KEY is one of {", ".join(KEYS)},

@@ -2,26 +2,19 @@
 
     listed = list_runs(Path("outputs"))
     listed[0].read("status"), listed[0].read("accuracy"), listed[0].read("eval.rows")
-    Filter.parse("gain>0.1").keeps(listed[0])
 
 What looks like a run and cannot be read is listed too, with the reason.
 """
 
 import json
-import operator
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from rlhf_exp.config.keys import known_keys, refuse_key
-from rlhf_exp.config.values import nearest, one_of, show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.load import NotARun, read_config
 from rlhf_exp.runs.lock import LOCK, find_owner
 from rlhf_exp.runs.settings import flatten
@@ -38,10 +31,6 @@ LABELS = ("name", "algo", "task", "model", "loss_type", "seed", "max_tokens", "s
 
 KEYS = (*LABELS, "tag", "status", "accuracy", "gain", "run")
 """What can be read of every run beside the keys of its config. accuracy and gain are shares of 1."""
-
-_COMPARE = {"=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt,
-            "<=": operator.le}  # fmt: skip
-_FILTER = re.compile(r"([\w.]+)(!=|>=|<=|=|>|<)(.*)")
 
 
 @dataclass
@@ -111,52 +100,6 @@ class Listed:
         return status | labels | {"tags": self.tags} | figures
 
 
-class Filter(NamedTuple):
-    """One condition, such as `status=finished`, `tag=abl*` or `gain>0.1`, and its text."""
-
-    key: str
-    sign: str
-    value: str
-    text: str
-
-    @classmethod
-    def parse(cls, text: str) -> "Filter":
-        """Read a condition.
-
-        Raises:
-            ConfigError: it is none, or names a status that does not exist.
-        """
-        found = _FILTER.fullmatch(text)
-        if not found or not found[3]:
-            raise ConfigError([f"--filter {text}: must be KEY=VALUE, such as status=finished or algo.args.beta=0.1"])
-        key, sign, value = found.groups()
-        if key == "status" and "=" in sign and not any(fnmatchcase(status, value) for status in STATUSES):
-            raise ConfigError([f"--filter {text}: {one_of(value, STATUSES)}"])
-        if sign not in ("=", "!=") and _as_number(value) is None:
-            raise ConfigError([f"--filter {text}: {show(value)} is no number; {sign} compares numbers"])
-        return cls("tag" if key == "tags" else key, sign, value, text)
-
-    def keeps(self, run: Listed) -> bool:
-        """Whether the run has the value; * and ? stand for any letters, and numbers are compared as numbers. A run
-        without a value is kept only by !=."""
-        found = run.read(self.key)
-        if self.sign == "!=":
-            return not self._equals(found)
-        if self.sign == "=":
-            return self._equals(found)
-        number = _as_number(found)
-        return number is not None and _COMPARE[self.sign](number, _as_number(self.value))
-
-    def _equals(self, found: Any) -> bool:
-        if self.key == "tag":
-            return any(fnmatchcase(tag, self.value) for tag in found)
-        number, wanted = _as_number(found), _as_number(self.value)
-        if number is not None and wanted is not None:
-            return number == wanted
-        text = write_name(found) if isinstance(found, list | str) else show(found)
-        return fnmatchcase(text, self.value)
-
-
 def list_runs(folder: Path) -> list[Listed]:
     """Every run at most DEPTH folders below `folder`, or the run that it is, the one that began last at the end.
 
@@ -169,30 +112,6 @@ def list_runs(folder: Path) -> list[Listed]:
     if not found:
         raise ConfigError([f"{folder}: no run in it, nor in the {DEPTH} levels of folders below"])
     return sorted(found, key=lambda run: (str(run.info.get("started") or ""), str(run.path)))
-
-
-def check_key(flag: str, key: str, runs: list[Listed]) -> None:
-    """Refuse a key that neither every run nor the config of any run has, and that no run could have.
-
-    Raises:
-        ConfigError: with the nearest valid key.
-    """
-    if key in KEYS or any(key in run.config for run in runs) or key in known_keys():
-        return
-    near = nearest(key, KEYS)
-    why = f"no such key; did you mean {near}?" if near else refuse_key(key)
-    raise ConfigError([f"{flag}: {why}"])
-
-
-def sort_runs(runs: list[Listed], key: str) -> list[Listed]:
-    """By a key, the smallest first; runs that lack it come before all others."""
-
-    def place(run: Listed) -> tuple:
-        value = run.read(key)
-        number = _as_number(value)
-        return (0, 0.0, "") if value is None else (1, number, "") if number is not None else (2, 0.0, str(value))
-
-    return sorted(runs, key=place)
 
 
 def _find_folders(folder: Path, root: Path, depth: int) -> Iterator[Path]:
@@ -239,12 +158,3 @@ def _find_interval(evaluation: dict, section: str, name: str) -> dict | None:
     part = evaluation.get(section)
     found = part.get(name) if isinstance(part, dict) else None
     return found if isinstance(found, dict) and {"value", "low", "high"} == set(found) else None
-
-
-def _as_number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        return None
