@@ -38,6 +38,7 @@ from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from, learns_from_samples
 from rlhf_exp.train import train
+from rlhf_exp.trainers.vllm import check_server
 
 
 def run(cfg: Config, run_dir: Path) -> int:
@@ -49,7 +50,7 @@ def run(cfg: Config, run_dir: Path) -> int:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(["WORLD_SIZE: several processes are not supported yet; start one, without torchrun"])
-    if cfg.resume and (problems := check_newest(run_dir, cfg)):
+    if problems := check_server(cfg) or (check_newest(run_dir, cfg) if cfg.resume else []):
         raise ConfigError(problems)
     folder = RunFolder.create(run_dir, _list_facts(cfg))
     with StopSignals() as signals:

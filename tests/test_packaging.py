@@ -20,7 +20,7 @@ from rlhf_exp.__main__ import main
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-CUDA_PACKAGES = re.compile(r"(nvidia|cuda|triton|flash)\b")
+CUDA_PACKAGES = re.compile(r"(nvidia|cuda|triton|flash|vllm)\b")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,14 @@ def test_every_line_of_the_lock_is_a_public_version_and_nothing_else() -> None:
     assert lines == sorted(lines, key=str.lower)
     assert "torch==2.13.0" in lines
     assert "trl==1.16.0" in lines
+
+
+def test_lock_of_vllm_is_the_lock_with_vllm_and_another_numpy(lock: dict[str, str]) -> None:
+    lines = [x for x in (ROOT / "requirements-vllm.lock").read_text().splitlines() if not x.startswith("#")]
+    assert lines == sorted(lines, key=str.lower)
+    pinned = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
+    assert pinned["vllm"] == "0.30.0"
+    assert {name for name in lock if pinned.get(name) != lock[name]} == {"numpy"}
 
 
 def test_lock_names_no_package_of_cuda(lock: dict[str, str]) -> None:

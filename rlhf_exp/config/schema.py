@@ -128,7 +128,7 @@ Reward = make_dataclass(
 
 @dataclass(frozen=True)
 class Generation:
-    method: Literal["auto", "trl", "compact"]
+    method: Literal["auto", "trl", "compact", "vllm_colocate", "vllm_server"]
 
 
 @dataclass(frozen=True)

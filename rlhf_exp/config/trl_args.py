@@ -5,7 +5,6 @@
 compose.py has checked names, types and ranges before, without importing TRL. Here the installed TRL itself decides.
 """
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rlhf_exp.config.schema import Config
@@ -21,7 +20,7 @@ def build_args(cfg: Config) -> "TrainingArguments":
     """The TRL config object for `cfg`.
 
     Raises:
-        ConfigError: a GPU or a package is missing, or TRL itself refuses the arguments.
+        ConfigError: a GPU is missing, or TRL itself refuses the arguments.
     """
     if problems := _check_machine(cfg):
         raise ConfigError(problems)
@@ -34,12 +33,10 @@ def build_args(cfg: Config) -> "TrainingArguments":
 
 
 def _check_machine(cfg: Config) -> list[str]:
-    """Check what `device=auto` could only guess, and packages that TRL would look for later."""
+    """Check what `device=auto` could only guess."""
     import torch
 
     problems = []
     if cfg.algo.args.get("use_cpu") is False and not torch.cuda.is_available():
         problems.append("algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu")
-    if cfg.algo.args.get("use_vllm") and find_spec("vllm") is None:
-        problems.append("algo.args.use_vllm=true: the package is not installed; pip install vllm")
     return problems

@@ -56,7 +56,10 @@ class Sampling:
 
 
 def choose_method(cfg: Config) -> str:
-    """Resolve `generation=auto` to compact or trl."""
+    """Resolve `generation=auto` to compact or trl. With vLLM it is trl: TRL's trainer asks vLLM for rollouts, and
+    transformers samples in evaluation, where models that are compared share their random numbers."""
+    if cfg.generation.method.startswith("vllm"):
+        return "trl"
     if cfg.generation.method != "auto":
         return cfg.generation.method
     args = cfg.algo.args

@@ -254,7 +254,7 @@ def test_combinations_and_files_come_after_types():
         ),
         (
             ["generation=compact", "+algo.args.use_vllm=true"],
-            "generation=compact: not with algo.args.use_vllm=true; use generation=trl",
+            "generation=compact: not with algo.args.use_vllm=true; use generation=vllm_colocate",
         ),
     ],
 )

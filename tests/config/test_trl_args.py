@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config import device, trl_args, trl_arguments
+from rlhf_exp.config import device, trl_arguments
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import Ppo
 from rlhf_exp.config.trl_args import build_args
@@ -118,13 +118,6 @@ def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     assert refuse("device=cuda") == ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
-
-
-def test_vllm_must_be_installed(monkeypatch):
-    monkeypatch.setattr(trl_args, "find_spec", lambda name: None)
-    assert refuse("+algo.args.use_vllm=true") == [
-        "algo.args.use_vllm=true: the package is not installed; pip install vllm"
-    ]
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)

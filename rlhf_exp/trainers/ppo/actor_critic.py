@@ -6,7 +6,7 @@ of the KL's price. Here are their passes, their part of the optimizer, and their
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,12 @@ class ActorCritic:
 
     def _generate(self, prompts: list) -> Any:
         """Sampling, and vLLM's copy of the weights, see the policy alone."""
-        with _without(self.model, CRITIC):
+        with self.policy_alone():
             return super()._generate(prompts)
+
+    def policy_alone(self) -> AbstractContextManager[None]:
+        """Inside, the policy has no critic."""
+        return _without(self.model, CRITIC)
 
     def _get_per_token_logps_and_entropies(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
         """The parent's. Those of the policy are kept, with the shared critic's values."""

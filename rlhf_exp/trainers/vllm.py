@@ -1,0 +1,160 @@
+"""vLLM for rollouts, through TRL's trainers: checks that a server fits, and that rollouts come from current weights.
+
+    if problems := check_server(cfg): ...     # before anything is loaded
+    check_rollouts(trainer)                   # before the first step
+
+TRL copies the policy's weights to vLLM before each rollout, with adapters merged. If that fails silently the run learns
+from samples of another model, so it is tried: with all trained weights changed, and again with the real ones, vLLM's
+log-probabilities of its own samples must be the trainer's.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from math import ceil
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import torch
+from transformers import TrainerCallback
+
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.scoring import evaluating, pad
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer, RLOOTrainer
+
+PATIENCE_S = 5
+SAMPLES, TOKENS = 8, 16
+"""How many completions are sampled to check, at least, and how long they are at most."""
+TOLERANCE = 0.3
+"""Nats per token by which half precision and other kernels may differ, on average."""
+EFFECT = 4 * TOLERANCE
+"""Nats per token by which changed weights must differ from the real ones for the check to tell."""
+SCALES = (0.5, 2.0, 8.0, 32.0, 128.0)
+"""Of the change, in standard deviations of each tensor; the first that has the effect is used."""
+SMALLEST = 0.02
+"""Standard deviation that a tensor counts as having at least: an adapter's second matrix is 0 at first."""
+
+
+def check_server(cfg: Config) -> list[str]:
+    """Why the vLLM server that the run asks for cannot serve it; [] also if it asks for none."""
+    args = cfg.algo.args
+    if not args.get("use_vllm") or args.get("vllm_mode") != "server":
+        return []
+    url = args.get("vllm_server_base_url")
+    url = url or f"http://{args.get('vllm_server_host', '0.0.0.0')}:{args.get('vllm_server_port', 8000)}"
+    key, model = f"algo.args.vllm_server_base_url={url}", cfg.model.path or cfg.model.name
+    try:
+        with urlopen(f"{url.rstrip('/')}/v1/models", timeout=PATIENCE_S) as answer:
+            served = json.load(answer)["data"][0]["id"]
+    except (URLError, OSError, ValueError, KeyError, IndexError):
+        start = f'VLLM_SERVER_DEV_MODE=1 vllm serve {model} --weight-transfer-config \'{{"backend": "nccl"}}\''
+        return [f"{key}: no vLLM server answers; start one: {start} --logprobs-mode processed_logprobs"]
+    return [] if served == model else [f"{key}: serves {served}, not {model}; start it with the run's model"]
+
+
+@torch.no_grad()
+def check_rollouts(trainer: "GRPOTrainer | RLOOTrainer") -> None:
+    """Sample a few completions from vLLM with changed weights, and then with the real ones, and compare its
+    log-probabilities with the trainer's. The weights are then as before, here and in vLLM.
+
+    Raises:
+        ConfigError: vLLM does not sample from the weights that it was sent.
+    """
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        print("not checked, since the weights are sharded: that vLLM samples from current weights", flush=True)
+        return
+    rows = trainer.train_dataset.select(range(min(len(trainer.train_dataset), ceil(SAMPLES / trainer.num_generations))))
+    prompts = [prompt for prompt in rows["prompt"] for _ in range(trainer.num_generations)]
+    prompt_ids = trainer._tokenize_prompts(prompts)[0]
+    for scale in SCALES:
+        with _changed_weights(trainer.model, scale):
+            completions, logps = _sample(trainer, prompt_ids)
+            away = _mean_gap(logps, _score(trainer, prompt_ids, completions))
+        effect = _mean_gap(logps, _score(trainer, prompt_ids, completions))
+        if effect >= EFFECT or away > TOLERANCE:
+            break
+    else:
+        print(
+            f"not checked that vLLM samples from current weights: no change of them alters {EFFECT:.1f} nats per token"
+        )
+    completions, logps = _sample(trainer, prompt_ids)
+    back = _mean_gap(logps, _score(trainer, prompt_ids, completions))
+    trainer._last_loaded_step = -1  # the next rollout begins with the weights too
+    if max(away, back) > TOLERANCE:
+        raise ConfigError(
+            [
+                "generation: vLLM does not sample from the weights that it is sent: its log-probabilities differ from"
+                f" the trainer's by {back:.2f} nats per token, and by {away:.2f} after a change of all trained weights"
+                f" (at most {TOLERANCE} each); use generation=trl, or another version of vLLM"
+            ]
+        )
+    print(
+        f"vLLM samples from current weights: log-probabilities within {max(away, back):.3f} nats per token", flush=True
+    )
+
+
+@contextmanager
+def _changed_weights(model: torch.nn.Module, scale: float) -> Iterator[None]:
+    """Inside, noise is added to every trained weight. Afterwards all are as before, also those that an adapter was
+    merged into and taken out of, which rounds them."""
+    kept = {name: value.detach().cpu().clone() for name, value in model.named_parameters()}
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            size = scale * max(float(kept[name].float().std(correction=0)), SMALLEST)
+            parameter.add_((size * torch.randn(parameter.shape, generator=generator)).to(parameter))
+    try:
+        yield
+    finally:
+        for name, parameter in model.named_parameters():
+            parameter.copy_(kept[name])
+
+
+def _sample(
+    trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]]
+) -> tuple[list[list[int]], list[list[float]]]:
+    """vLLM's completions of the trainer's present weights, and its log-probabilities of them."""
+    engine = trainer.vllm_generation
+    plain = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "logprobs": 0}
+    plain["max_completion_length"] = min(TOKENS, engine.max_completion_length)
+    usual = {name: getattr(engine, name) for name in plain}
+    vars(engine).update(plain)
+    try:
+        with getattr(trainer, "policy_alone", nullcontext)():
+            engine.sync_weights()
+        _, completions, logps, _ = engine.generate(prompt_ids, None, trainer.num_generations)
+    finally:
+        vars(engine).update(usual)
+    return completions, [[token[0] for token in row] for row in logps]
+
+
+def _score(
+    trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]], completions: list[list[int]]
+) -> list[list[float]]:
+    """The trainer's log-probabilities of the completions' tokens."""
+    device, pad_id = trainer.accelerator.device, trainer._tokenizer.pad_token_id
+    prompts, answers = pad(prompt_ids, pad_id, device, left=True), pad(completions, pad_id, device)
+    ids, mask = (torch.cat([prompts[name], answers[name]], 1) for name in ("input_ids", "attention_mask"))
+    width = answers["input_ids"].shape[1]
+    with evaluating(trainer.model):
+        logps = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width)[0]
+    return [row[: len(answer)].tolist() for row, answer in zip(logps, completions, strict=True)]
+
+
+def _mean_gap(first: list[list[float]], second: list[list[float]]) -> float:
+    gaps = [abs(a - b) for rows in zip(first, second, strict=True) for a, b in zip(*rows, strict=True)]
+    return sum(gaps) / len(gaps)
+
+
+class CheckRollouts(TrainerCallback):
+    """Calls `check_rollouts` before the first step, when the model is on its device."""
+
+    def __init__(self, trainer: "GRPOTrainer | RLOOTrainer") -> None:
+        self._trainer = trainer
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        check_rollouts(self._trainer)

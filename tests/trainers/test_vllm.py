@@ -1,0 +1,142 @@
+"""Rollouts by a vLLM server, through TRL's own client: arguments, weights, shapes, the check before the first step."""
+
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+import torch
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.rules import machine
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.tasks import Task
+from rlhf_exp.trainers import build_trainer
+from rlhf_exp.trainers.vllm import TOLERANCE, check_rollouts, check_server
+from tests.trainers.vllm_server import StandIn, connect
+
+ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(8)]
+SMALL = [
+    "device=cpu", "device.threads=1", "max_tokens=6", "reward=outcome", "algo.args.max_steps=2",
+    "algo.args.learning_rate=0.05", "algo.args.disable_tqdm=true", "algo.args.save_strategy=no",
+    "algo.args.logging_steps=1",
+]  # fmt: skip
+ALGORITHMS = {
+    "grpo": ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
+    "rloo": ["algo=rloo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
+    "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8", "algo.args.steps_per_generation=1"],
+}
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Build a trainer, and the server that it asks; all but a GPU and vLLM itself."""
+    monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
+    servers = []
+
+    def build(*overrides, **options):
+        named = [*SMALL, "generation=vllm_server", f"output_dir={tmp_path}", *overrides]
+        source = resolve_model(compose_config(named), tmp_path)
+        server = StandIn(source.path, **options)
+        servers.append(server)
+        connect(monkeypatch, server)
+        cfg = compose_config([*named, f"algo.args.vllm_server_base_url={server.url}"])
+        rewards = [lambda completions, **columns: [float(len(text)) for text in completions]]
+        task = Task("t", ROWS, [], None)
+        return build_trainer(
+            Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg))
+        ), server
+
+    yield build
+    for server in servers:
+        server.close()
+
+
+@pytest.mark.parametrize("peft", ["none", "lora"])
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_rollouts_come_from_the_server_which_has_the_weights_of_each_step(start, algo, peft, capsys):
+    trainer, server = start(*ALGORITHMS[algo], f"peft={peft}")
+    before = {name: value.clone() for name, value in server.model.state_dict().items()}
+    check_rollouts(trainer)
+    assert "vLLM samples from current weights" in capsys.readouterr().out
+    for name, value in server.model.state_dict().items():
+        torch.testing.assert_close(value, before[name], msg=name)  # as they were
+    server.requests.clear()
+    trainer.train()
+    asked = [body for path, body in server.requests if path == "/v1/completions"]
+    assert [path for path, _ in server.requests].count("/update_weights") == len(asked) == 2
+    group = trainer.num_generations
+    for body in asked:
+        assert (body["n"], len(body["prompt"]), body["max_tokens"]) == (group, 8 // group, 6)
+        logprobs = None if algo == "rloo" else 0  # RLOO does not correct for sampling by another engine
+        assert (body["temperature"], body["top_p"], body["logprobs"]) == (1.0, 1.0, logprobs)
+    history = [row for row in trainer.state.log_history if "sampling/sampling_logp_difference/max" in row]
+    if algo != "rloo":
+        assert len(history) == 2 and max(row["sampling/sampling_logp_difference/max"] for row in history) < 1e-4
+    if algo == "ppo":
+        assert history[0]["ppo/ratio"] == pytest.approx(1, abs=1e-4)
+    moved = max(float((value - before[name]).abs().max()) for name, value in server.model.state_dict().items())
+    assert moved > 0  # the second rollout is of a policy that has learned
+
+
+@pytest.mark.parametrize("peft", ["none", "lora"])
+def test_a_server_that_does_not_take_the_weights_is_refused(start, peft):
+    trainer, _ = start(*ALGORITHMS["grpo"], f"peft={peft}", deaf=True)
+    kept = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    with pytest.raises(ConfigError, match="vLLM does not sample from the weights that it is sent: .* by 0.00 nats"):
+        check_rollouts(trainer)
+    for name, value in trainer.model.state_dict().items():
+        assert torch.equal(value, kept[name]), name
+    assert TOLERANCE < 1
+
+
+def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
+    stages = ["algo.curriculum.budgets=[3,6]", "algo.curriculum.from_steps=[0,1]"]
+    trainer, server = start(*ALGORITHMS["grpo"], *stages)
+    trainer.train()
+    asked = [body["max_tokens"] for path, body in server.requests if path == "/v1/completions"]
+    assert asked == [3, 6]
+
+
+def test_a_server_that_is_missing_or_serves_another_model_is_one_line(monkeypatch):
+    monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
+
+    class Models(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"data": [{"id": "another"}]}).encode())
+
+        def log_message(self, *args):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Models)
+    url = f"http://127.0.0.1:{server.server_port}"
+    cfg = compose_config(["device=cpu", "generation=vllm_server", f"algo.args.vllm_server_base_url={url}"])
+    thread = Thread(target=server.handle_request)
+    thread.start()
+    assert check_server(cfg) == [
+        f"algo.args.vllm_server_base_url={url}: serves another, not tiny; start it with the run's model"
+    ]
+    thread.join()
+    server.server_close()
+    [line] = check_server(cfg)
+    assert line.startswith(f"algo.args.vllm_server_base_url={url}: no vLLM server answers; start one: ")
+    assert check_server(compose_config(["device=cpu"])) == []
+
+
+def test_vllm_that_is_not_installed_or_has_no_gpu_is_refused(monkeypatch):
+    for method in ("vllm_colocate", "vllm_server"):
+        monkeypatch.setattr(machine, "find_spec", lambda name: None)
+        with pytest.raises(ConfigError, match=f'^generation={method}: vLLM is not installed; pip install "rlhf-exp'):
+            compose_config(["device=cpu", f"generation={method}"])
+        monkeypatch.setattr(machine, "find_spec", lambda name: True)
+        with pytest.raises(ConfigError, match=f"^generation={method}: needs a GPU"):
+            compose_config(["device=cpu", f"generation={method}"])
+    with pytest.raises(ConfigError, match="^generation=vllm_server: not with peft=qlora: TRL merges the adapter"):
+        compose_config(["device=cpu", "generation=vllm_server", "peft=qlora"])
+    with pytest.raises(ConfigError, match="^generation=vllm_server: not with algo.args.vllm_mode=colocate; "):
+        compose_config(["device=cpu", "generation=vllm_server", "algo.args.vllm_mode=colocate"])
