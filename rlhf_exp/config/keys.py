@@ -117,8 +117,11 @@ def _list_option(group: str, option: str) -> tuple[str, ...]:
     file = ROOT / "conf" / group / f"{option}.yaml"
     if not file.is_file():
         return ()
-    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    values = yaml.safe_load(text)
     values.pop("defaults", None)
+    if text.startswith("# @package _global_"):  # it sets keys of other groups too
+        values = values.get(group, {})
     return tuple(_list_paths(values, f"{group}."))
 
 

@@ -46,3 +46,7 @@ def test_comments_are_those_of_their_keys(tmp_path):
     file = tmp_path / "x.yaml"
     file.write_text("# About\n# the file.\na: 1  # one\n# above\nb:\n  c: '#x'\n\n  d: 2  # two\n")
     assert read_comments(file) == ("About the file.", {"a": "one", "b": "above", "b.d": "two"})
+
+
+def test_a_file_that_sets_keys_of_other_groups_adds_none_to_its_own():
+    assert [key for key in known_keys() if key.startswith("generation.")] == ["generation.method"]

@@ -1,0 +1,291 @@
+"""README.md, docs/ and the READMEs of examples/: commands compose, links lead somewhere, keys exist.
+
+A plain fence (or bash) holds commands; text and output go into a `text` fence. Names in capitals are the reader's, and
+STAND_INS are there in their place. No command reaches torch here, but for those of QUICKSTART, which are run.
+"""
+
+import ast
+import re
+import shlex
+import shutil
+import sys
+from functools import cache
+from itertools import chain, count
+
+import pytest
+import yaml
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from rlhf_exp import ConfigError, api
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.chat.__main__ import PARSER as CHAT
+from rlhf_exp.cli.commands import COMMANDS
+from rlhf_exp.cli.subcommand import parse_flags
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.keys import known_keys
+from rlhf_exp.config.model_shape import ASSETS
+from rlhf_exp.config.values import is_secret
+from rlhf_exp.describe import __main__ as DESCRIBE
+from rlhf_exp.merge import PARSER as MERGE
+from rlhf_exp.report.__main__ import PARSER as REPORT
+from rlhf_exp.runs.__main__ import PARSER as RUNS
+from rlhf_exp.runs.checkpoints import staged
+from rlhf_exp.sample import __main__ as SAMPLE
+
+if not (ROOT / "README.md").is_file():
+    pytest.skip("docs are not installed with the package", allow_module_level=True)
+
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+QUICKSTART = "docs/getting_started.md"
+
+MODELS = ("FOLDER", "MERGED", "GPT2_TOKENIZER_FOLDER", "STORIES260K", "outputs/RUN/model", "outputs/full/model",
+          "outputs/own_model", "outputs/own_model_sft/model", "outputs/lora/model")  # fmt: skip
+FOLDERS = ("outputs/reward_model", "outputs/reward_model_tiny", "outputs/samples/x", "GSM8K")
+FILES = ("PAIRS.jsonl.gz", "ROWS.jsonl", "outputs/samples/x/samples.jsonl")
+CODE = ("FILE.py", "mine.py")
+ELSEWHERE = {"pip", "docker", "export", "hf", "vllm", "lm_eval", "tensorboard", "wandb", "scancel", "srun"}
+LAUNCHERS = ("torchrun", "accelerate")
+OWN = ("python", "rlhf-exp", "make", *LAUNCHERS)
+"""Programs that are not this package's: nothing of them is checked."""
+ABSENT = re.compile(r"not installed|no usable GPU|HF_TOKEN|does not answer|torchrun|several processes|single process")
+"""How a command is refused because of what this machine has not."""
+OPEN = ("reward.weights.", "reward.functions.", "task.options.", "task.splits.", "model.init.", "task.of.",
+        "model.learning_rate.", "peft.quantization.", "hydra.")  # fmt: skip
+"""Mappings with names of the user's, or of another option."""
+FILE_NAMES = re.compile(r"\.(py|md|json|jsonl|yaml|html|log|safetensors|gz|csv|parquet|png|txt|lock)$|\(")
+
+
+def read_fences(page):
+    """(language, text) of each fenced block."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def list_commands(page):
+    """(words, output) of each command; the output is what follows a line that begins with a dollar sign."""
+    found = []
+    for language, text in read_fences(page):
+        if language not in ("", "bash", "sh", "console"):
+            continue
+        variables = {}
+        lines = text.replace("\\\n", " ").splitlines()
+        shown = [line for line in lines if line.startswith("$ ")]
+        for place, line in enumerate(lines):
+            if named := re.fullmatch(r'([A-Z]+)="(.*)"', line):
+                variables[f"${named[1]}"] = named[2]
+                continue
+            if shown and line not in shown:
+                continue
+            for name, value in variables.items():
+                line = line.replace(name, value)
+            words = [word for word in shlex.split(line.removeprefix("$ "), comments=True) if word != "..."]
+            if words and (shown or words[0].rpartition("/")[2] in {*OWN, *ELSEWHERE}):
+                found.append((words, lines[place + 1 :] if shown else []))
+    return found
+
+
+ALL = [pytest.param(words, output, id=f"{name}-{number}") for page, name in zip(PAGES, NAMES, strict=True)
+       for number, (words, output) in enumerate(list_commands(page))]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """A folder as a reader of the pages would have it, with a stand-in for each name in capitals."""
+    folder = tmp_path_factory.mktemp("reader")
+    for name in ("examples", "bench", "sweeps", "tests", "docs"):
+        (folder / name).symlink_to(ROOT / name)
+    for name in MODELS:
+        shutil.copytree(ASSETS / "tiny", folder / name)
+    for name in FOLDERS:
+        (folder / name).mkdir(parents=True)
+    for name in FILES:
+        (folder / name).touch()
+    for name in CODE:
+        (folder / name).write_text("def load(cfg, tokenizer): ...\ndef short(completions, **kwargs): ...\n")
+    run = folder / "outputs" / "RUN"
+    hydra = {"runtime": {"config_sources": []}, "job": {"config_name": "config"}}
+    (run / ".hydra").mkdir()
+    (run / ".hydra" / "overrides.yaml").write_text("- seed=1\n")
+    (run / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump(hydra))
+    (run / "run.json").write_text('{"status": "stopped"}')
+    with staged(run / "checkpoints", "checkpoint-1") as staging:
+        (staging / "checkpoint-1").mkdir()
+    (folder / "outputs" / "latest").symlink_to(run)
+    return folder
+
+
+@pytest.fixture
+def here(reader, monkeypatch):
+    monkeypatch.chdir(reader)
+    monkeypatch.setattr(sys, "argv", ["rlhf_exp"])
+    return reader
+
+
+def check(words):
+    """Refuse a command that would be refused, without running it; a word for what was looked at."""
+    program, *rest = words
+    program = program.rpartition("/")[2]
+    if program in ELSEWHERE:
+        return "another program"
+    if program == "make":
+        return check_target(rest)
+    if program in LAUNCHERS:
+        rest = rest[rest.index("-m") :]
+    if program == "rlhf-exp":
+        return check_own("rlhf_exp", rest)
+    if rest[0] == "-m":
+        return check_own(rest[1], rest[2:])
+    assert (ROOT / rest[0]).is_file(), f"{rest[0]}: no such file"
+    return "a script"
+
+
+def check_target(words):
+    targets = re.findall(r"^([a-z][\w%-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    name, *more = words or ["help"]
+    study = name.removeprefix("study-")
+    assert name in targets or study != name and (ROOT / "sweeps" / f"{study}.yaml").is_file(), f"make {name}"
+    for word in more:
+        assert re.match(r"(ARGS|BENCH|STUDY|RUNS|PYTHON|EXTRAS)=", word), word
+    if name in ("run", "compare", "noise") or study != name:
+        args = next((shlex.split(word[5:]) for word in more if word.startswith("ARGS=")), [])
+        check_runs(["-cd", "sweeps", "-cn", study if study != name else name, *args] if name != "run" else args)
+    return "make"
+
+
+def check_own(module, words):
+    if module == "rlhf_exp" and words and words[0] in COMMANDS:
+        module, words = COMMANDS[words[0]].removesuffix(".__main__"), words[1:]
+    name = module.removeprefix("rlhf_exp.")
+    if name in ("describe", "sample"):
+        {"describe": DESCRIBE, "sample": SAMPLE}[name]._compose(words)
+    elif name in ("chat", "merge", "report", "runs"):
+        parse_flags({"chat": CHAT, "merge": MERGE, "report": REPORT, "runs": RUNS}[name], words)
+    elif name == "rlhf_exp":
+        check_runs(words)
+    else:
+        place = ROOT / (module.replace(".", "/") + ".py")
+        assert module == "pytest" or place.is_file() or place.with_suffix("").is_dir(), f"no module {module}"
+        assert all((ROOT / word).exists() for word in words if word.startswith("tests/")), words
+    return name
+
+
+def check_runs(words):
+    """Compose each run of a command, or of a study what its runs share, with all checks that need no torch."""
+    args = parse_flags(get_args_parser(), words)
+    if args.help or args.cfg:
+        return
+    jobs = [args.overrides]
+    if args.multirun:
+        parsed = OverridesParser.create().parse_overrides(args.overrides)
+        own = [text.input_line for text in parsed if text.is_hydra_override()]
+        swept = [text for text in parsed if not text.is_hydra_override()]
+        jobs = [[*own, *job] for job in BasicSweeper.split_arguments(swept, max_batch_size=None)[0]]
+    for job in jobs:
+        api.compose(job, config_name=args.config_name, config_dir=args.config_dir)
+
+
+@pytest.mark.parametrize(("words", "output"), ALL)
+def test_a_command_composes(words, output, here):
+    try:
+        check(words)
+    except ConfigError as error:
+        refused = [f"rlhf_exp: {problem}" for problem in error.problems]
+        if refused != output:
+            assert all(map(ABSENT.search, refused)), refused
+
+
+def test_the_pages_have_commands_of_every_kind():
+    words = [param.values[0] for param in ALL]
+    assert len(words) > 150
+    assert {command[0].rpartition("/")[2] for command in words} >= {"make", "rlhf-exp", "python", "pip", "docker"}
+    assert {"rlhf_exp.merge", "rlhf_exp.describe", "-m", "chat", "report"} <= set(chain(*words))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_code_and_yaml_of_a_page_can_be_read(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number, (language, text) in zip(count(), read_fences(page), strict=False):
+        if language == "python":
+            ast.parse(text)
+        elif language == "yaml" and "@package _global_" in text:
+            (tmp_path / "experiment").mkdir(exist_ok=True)
+            (tmp_path / "experiment" / f"e{number}.yaml").write_text(text)
+            api.compose([f"experiment=e{number}"], config_dir=tmp_path)
+        elif language == "yaml" and "  - /config" in text:
+            (tmp_path / f"study{number}.yaml").write_text(text)
+            api.compose([], config_name=f"study{number}", config_dir=tmp_path)
+
+
+@cache
+def list_anchors(page):
+    """The anchors that GitHub gives the headings of a page."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M), re.M):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_link_of_a_page_leads_somewhere(page):
+    text = re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        place, _, anchor = target.partition("#")
+        if re.match(r"https?:", target):
+            continue
+        linked = page.parent / place if place else page
+        assert linked.exists(), target
+        assert not anchor or anchor in list_anchors(linked), f"{target}: one of {list_anchors(linked)}"
+
+
+def test_every_page_is_linked():
+    texts = {page: page.read_text() for page in PAGES}
+    linked = {(page.parent / target.partition("#")[0]).resolve() for page, text in texts.items()
+              for target in re.findall(r"\]\(([^)\s]+)\)", text) if not target.startswith("http")}  # fmt: skip
+    assert [name for name, page in zip(NAMES, PAGES, strict=True) if page not in linked and name != "README.md"] == []
+
+
+@cache
+def all_keys():
+    keys = {key for algo in ALGORITHMS for key in known_keys(algo)}
+    return keys | {".".join(key.split(".")[:depth]) for key in keys for depth in range(1, key.count(".") + 1)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_key_and_option_of_a_page_exists(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    groups = {folder.name for folder in (ROOT / "conf").iterdir() if folder.is_dir()} | {"run", "hub"}
+    wrong = []
+    for code in re.findall(r"`([^`\n]+)`", text):
+        for word in code.split():
+            key, equals, value = word.lstrip("+").partition("=")
+            if key in groups and equals and value and re.fullmatch(r"[a-z][\w.-]*", value):
+                options = {file.stem for file in (ROOT / "conf" / key).glob("*.yaml")} | set(ALGORITHMS)
+                own = key in ("model", "experiment", "algo") and (ROOT / page.parent / key).is_dir()
+                wrong += [] if value in options or own else [word]
+            elif re.fullmatch(r"[a-z_]+(\.\w+)+", key) and key.split(".")[0] in groups:
+                if FILE_NAMES.search(key) or key.startswith(OPEN) or key.endswith(("NAME", ".of")) or is_secret(key):
+                    continue
+                wrong += [] if key in all_keys() else [word]
+    assert wrong == []
+
+
+SHORT = ["algo.args.max_steps=2", "eval.rows=16", "max_tokens=48", "device.threads=1", "device=cpu"]
+
+
+@pytest.mark.slow
+def test_the_quickstart_runs(tmp_path, command_line):
+    """The first run, and the commands that look at it, as they stand on the page, with two steps."""
+    commands = [words[3:] for words, _ in list_commands(ROOT / QUICKSTART) if words[1:3] == ["-m", "rlhf_exp"]]
+    looks = [words for words in commands if words[0] in ("runs", "chat", "report")]
+    assert len(looks) == 3 and commands[0] == (first := ["algo=grpo", "task=countdown"])
+    for words in [[*first, *SHORT], *looks, ["--help"]]:
+        done = command_line(*words, cwd=tmp_path)
+        assert done.returncode == 0, (words, done.stderr)
+    assert (tmp_path / "outputs" / "latest" / "report.html").is_file()
+    done = command_line("algo.args.leraning_rate=1e-4", cwd=tmp_path)
+    page = (ROOT / QUICKSTART).read_text()
+    assert done.returncode == 2 and done.stderr in page
