@@ -218,6 +218,14 @@ def test_code_and_yaml_of_a_page_can_be_read(page, tmp_path, monkeypatch):
             api.compose([], config_name=f"study{number}", config_dir=tmp_path)
 
 
+def test_every_figure_of_the_readme_stands_in_the_pages_that_measure_it():
+    text = (ROOT / "README.md").read_text()
+    measured = "".join(page.read_text() for page in PAGES[1:])
+    figures = re.findall(r"[+-]?[\d.]+%? \[[^]]+\]|\([\d.]+ to [\d.]+, n=\d+\)", re.sub(r"\s+", " ", text))
+    assert len(figures) > 10
+    assert [figure for figure in figures if figure not in re.sub(r"\s+", " ", measured)] == []
+
+
 @cache
 def list_anchors(page):
     """The anchors that GitHub gives the headings of a page."""
