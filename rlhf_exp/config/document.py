@@ -177,7 +177,7 @@ def _write_group(group: str) -> str:
             rows = list(_list_rows(group, schema, name))
             blocks += [f"### `{group}={name}`\n", *([_write_table(rows)] if rows else [])]
             if group == "algo":
-                blocks.append(_write_args(CONF / group / f"{name}.yaml", "args."))
+                blocks += ["TRL gets:\n", _write_args(CONF / group / f"{name}.yaml", "args.")]
     if group == "algo":
         blocks += ["### What every algorithm passes to TRL\n", _write_args(CONF / "config.yaml", "algo.args.")]
         blocks += ["### What algorithms that sample pass besides\n", _write_args(CONF / "online.yaml", "")]
@@ -256,7 +256,7 @@ def _write_default(value: Any) -> str:
     if isinstance(value, str) and value.startswith("*"):
         return value
     text = value if isinstance(value, str) else show(value)
-    if "${rlhf_exp." in text and not text.startswith("outputs"):
+    if "${rlhf_exp." in text or "${oc." in text:
         return "*chosen*"
     if found := re.fullmatch(r"\$\{([\w.]+)\}", text):
         return f"that of `{found[1]}`"
