@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import sys
+import tomllib
 from functools import cache
 from itertools import chain, count
 
@@ -58,9 +59,12 @@ OPEN = ("reward.weights.", "reward.functions.", "task.options.", "task.splits.",
 FILE_NAMES = re.compile(r"\.(py|md|json|jsonl|yaml|html|log|safetensors|gz|csv|parquet|png|txt|lock)$|\(")
 
 
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
 def read_fences(page):
     """(language, text) of each fenced block."""
-    return re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return FENCE.findall(page.read_text())
 
 
 def list_commands(page):
@@ -83,6 +87,9 @@ def list_commands(page):
             words = [word for word in shlex.split(line.removeprefix("$ "), comments=True) if word != "..."]
             if words and (shown or words[0].rpartition("/")[2] in {*OWN, *ELSEWHERE}):
                 found.append((words, lines[place + 1 :] if shown else []))
+    for code in re.findall(r"`((?:python -m rlhf_exp|rlhf-exp|make) [^`]+)`", re.sub(FENCE, "", page.read_text())):
+        if not re.search(r"=NAME\b|RUN_DIR|\.\.\.|^rlhf-exp \w+$|^python -m [\w.]+$", code):  # else it is only named
+            found.append((shlex.split(code), []))
     return found
 
 
@@ -127,6 +134,10 @@ def check(words):
     """Refuse a command that would be refused, without running it; a word for what was looked at."""
     program, *rest = words
     program = program.rpartition("/")[2]
+    if program == "pip":
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        named = {name for word in rest for names in re.findall(r"\[(.*)\]", word) for name in names.split(",")}
+        assert named <= {*extras, "hf"} and all((ROOT / word).exists() for word in rest if word.endswith(".lock")), rest
     if program in ELSEWHERE:
         return "another program"
     if program == "make":
@@ -230,7 +241,7 @@ def test_every_figure_of_the_readme_stands_in_the_pages_that_measure_it():
 def list_anchors(page):
     """The anchors that GitHub gives the headings of a page."""
     found = []
-    for heading in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M), re.M):
+    for heading in re.findall(r"^#+ (.*)$", re.sub(FENCE, "", page.read_text()), re.M):
         text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
         anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
         found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
@@ -239,7 +250,7 @@ def list_anchors(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_link_of_a_page_leads_somewhere(page):
-    text = re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE))
+    text = re.sub(r"`[^`\n]*`", "", re.sub(FENCE, "", page.read_text()))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         place, _, anchor = target.partition("#")
         if re.match(r"https?:", target):
@@ -264,7 +275,7 @@ def all_keys():
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_key_and_option_of_a_page_exists(page):
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(FENCE, "", page.read_text())
     groups = {folder.name for folder in (ROOT / "conf").iterdir() if folder.is_dir()} | {"run", "hub"}
     wrong = []
     for code in re.findall(r"`([^`\n]+)`", text):
