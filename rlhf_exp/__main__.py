@@ -22,9 +22,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rlhf_exp import processes
 from rlhf_exp.cli.arguments import prepare_arguments
 from rlhf_exp.cli.commands import call_command
 from rlhf_exp.cli.explain import explain
+from rlhf_exp.cli.follow import follow
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.cli.job import run_job
 from rlhf_exp.cli.launchers import is_lost_job
@@ -43,13 +45,24 @@ SETS_MODE = ("hydra.mode", "hydra.searchpath", "hydra/", "hydra=", "experiment")
 
 
 def main() -> int:
-    """Run what the command line asks for, an experiment or another command; returns the exit status."""
+    """Run what the command line asks for, an experiment or another command; returns the exit status. Of several
+    processes rank 0 does so, and the others take part in the runs that it starts."""
     status = call_command(sys.argv[1:])
-    return run_command(_work, None, format_help) if status is None else status
+    if status is not None:
+        return status
+    if not processes.is_main() and not processes.check():
+        return processes.leave(follow())
+    status = run_command(_work, None, format_help)
+    if processes.count() > 1 and not processes.check():
+        processes.end(status)
+        processes.leave(status)
+    return status
 
 
 def _work(arguments: list[str]) -> int:
     args = prepare_arguments()
+    if problems := processes.check():
+        raise ConfigError(problems)
     if problems := check_overrides(args.overrides):
         raise ConfigError(problems)
     with _compose_once(args):

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rlhf_exp import processes
 from rlhf_exp.cli.arguments import complete
 from rlhf_exp.cli.composing import explaining
 from rlhf_exp.cli.job import check_and_run, check_composed
@@ -68,6 +69,8 @@ def run(cfg: Config) -> Run | None:
         KeyboardInterrupt: Ctrl-C or another signal has stopped the run; its checkpoint is written.
         Exception: whatever failed in the run; a note says where its traceback was also written.
     """
+    if processes.count() > 1:
+        raise ConfigError(["run(): takes one process; of several the command line makes a run, torchrun -m rlhf_exp"])
     if not hasattr(cfg, ORIGIN):
         raise ConfigError(["cfg: was not returned by compose(); a change is an override: compose([..., 'KEY=VALUE'])"])
     cfg, settings, typed = copy.deepcopy(getattr(cfg, ORIGIN))  # a run writes its folder into them

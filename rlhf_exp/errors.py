@@ -15,6 +15,10 @@ class ConfigError(Exception):
         self.problems = list(problems)
         super().__init__("\n".join(self.problems))
 
+    def __reduce__(self) -> tuple:
+        """Another process gets the same problems."""
+        return type(self), (self.problems,)
+
 
 class NonFiniteLoss(RuntimeError):
     """Training produced NaN or infinity: further steps would only destroy the weights."""

@@ -5,7 +5,6 @@
 However the run ends, run.json says how, and the folder holds all that was measured until then.
 """
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
@@ -29,6 +29,7 @@ from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.checkpoints import check_newest
 from rlhf_exp.runs.command import describe_stop
+from rlhf_exp.runs.failures import ProcessFailed, find_failure, outlast_main, record_failure, watch
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
@@ -48,9 +49,7 @@ def run(cfg: Config, run_dir: Path) -> int:
         ConfigError: a user's mistake that shows only with TRL, the data or the model loaded.
         BaseException: any other error, which is already recorded in run.json.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError(["WORLD_SIZE: several processes are not supported yet; start one, without torchrun"])
-    if problems := check_server(cfg) or (check_newest(run_dir, cfg) if cfg.resume else []):
+    if problems := processes.on_main(lambda: check_server(cfg) or (check_newest(run_dir, cfg) if cfg.resume else [])):
         raise ConfigError(problems)
     folder = RunFolder.create(run_dir, _list_facts(cfg))
     with StopSignals() as signals:
@@ -59,13 +58,18 @@ def run(cfg: Config, run_dir: Path) -> int:
 
 def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
     try:
-        _run_stages(cfg, folder, signals)
+        with watch(folder):
+            _run_stages(cfg, folder, signals)
     except KeyboardInterrupt as error:
+        if cause := find_failure(folder.path):  # it is the launcher that stops this process
+            raise _fail(folder, signals, cause) from error
         stop = Stop.of(error)
         folder.give_up("stopped", stop.name)
         tell(f"\n{describe_stop(stop, folder.path, signals.saved_step)}")
         with suppress(KeyboardInterrupt):
             _report_what_there_is(folder)
+        processes.give_up()
+        outlast_main(folder.path)
         return stop.status
     except ConfigError as error:
         # A refused run may be overwritten by another one, but not one that was to be resumed.
@@ -73,12 +77,17 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
             folder.put_back()
         else:
             folder.give_up("refused", "; ".join(error.problems))
+        if not processes.do_all_refuse():
+            record_failure(folder.path, error)
         raise
     except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
-        folder.give_up("failed", f"{type(error).__name__}: {error}")
-        _report_what_there_is(folder)
+        if cause := record_failure(folder.path, error):
+            raise _fail(folder, signals, cause) from error
+        _fail(folder, signals, f"{type(error).__name__}: {error}")
         raise
     folder.finish("finished")
+    if not processes.is_main():
+        return 0
     status = _report(folder)
     return _push(cfg, folder) if cfg.hub.push and status == 0 else status
 
@@ -95,6 +104,14 @@ def _push(cfg: Config, folder: RunFolder) -> int:
     if folder.record["pushed"]:
         print(f"pushed       {folder.record['pushed']}")
     return 0
+
+
+def _fail(folder: RunFolder, signals: StopSignals, cause: str) -> ProcessFailed:
+    """Close the record of a run that has failed; returns the error for a process whose peer has."""
+    signals.are_ignored = processes.count() > 1  # the launcher now ends all processes
+    folder.give_up("failed", cause)
+    _report_what_there_is(folder)
+    return ProcessFailed(cause)
 
 
 def _report(folder: RunFolder) -> int:
@@ -179,6 +196,7 @@ def _list_facts(cfg: Config) -> dict[str, Any]:
         "seed": cfg.seed,
         "max_tokens": cfg.max_tokens,
         "inputs": hash_inputs(cfg),
+        "scale": cfg.scale.name,
         "device": f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device,
     }
 
@@ -193,6 +211,8 @@ def _write_report(folder: RunFolder) -> None:
 
 def _report_what_there_is(folder: RunFolder) -> None:
     """Write the report of a run that did not finish. An error here must not hide the error that ended the run."""
+    if not processes.is_main():
+        return
     try:
         _write_report(folder)
     except Exception as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from transformers import Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
+from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
@@ -39,15 +40,12 @@ def train(
     best = Best(folder, validation.metric, trainer.save_model) if experiment.cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
-    if signals.received:
-        raise Stop(signals.received)
-    if best is not None and best.path is not None:
-        best.path.rename(folder.path / "model")
-    else:
+    if received := processes.share(signals.received):
+        raise Stop(received)
+    if best is None or best.path is None:
         trainer.save_model(str(folder.path / "model"))
-    (folder.path / "model" / "training_args.bin").unlink()  # a pickle; the config is in .hydra
-    if experiment.cfg.peft.lora is not None and experiment.cfg.hub.base_model is not None:
-        record_base(folder.path / "model", experiment.cfg.hub.base_model)
+    base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
+    processes.on_main(lambda: _place_model(folder.path / "model", best and best.path, base))
 
 
 def add_callbacks(
@@ -76,11 +74,11 @@ def add_callbacks(
 def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
     """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
     training ends."""
-    found = find_checkpoint(folder.path)
+    found = processes.on_main(lambda: find_checkpoint(folder.path))
     start = found.path if resumed else None
     for line in found.broken:
         print(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}", flush=True)
-    tidy(Path(trainer.args.output_dir), start)
+    processes.on_main(lambda: tidy(Path(trainer.args.output_dir), start))
     try:
         trainer.train(resume_from_checkpoint=start and str(start))
     finally:
@@ -88,3 +86,13 @@ def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMet
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:
                 callback.training_bar.close()  # after an error it would be drawn over the message
         folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)
+
+
+def _place_model(path: Path, best: Path | None, base: str | None) -> None:
+    """Put the best policy, if there is one, where the last one would be, remove the pickle beside the weights, and
+    record an adapter's `base` on the hub."""
+    if best is not None:
+        best.rename(path)
+    (path / "training_args.bin").unlink()  # the config is in .hydra
+    if base is not None:
+        record_base(path, base)

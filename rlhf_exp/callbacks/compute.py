@@ -19,12 +19,13 @@ from peft import PeftModel
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
+from rlhf_exp import processes
 from rlhf_exp.errors import say
 from rlhf_exp.runs.checkpoints import WORK
 
 
 class ComputeMeter(TrainerCallback):
-    """The counts of one run, in `counts`:
+    """The counts of one run up to the last step, of all processes together, in `counts`:
 
     trained_tokens: tokens of prompt and completion that went forward and backward through the policy, without padding.
         A row counts in every epoch, and a pair counts with both its sides. For algorithms that learn from given rows
@@ -44,6 +45,7 @@ class ComputeMeter(TrainerCallback):
         names = ("trained_tokens", "prompt_tokens", "completion_tokens", "train_passes", "score_passes")
         names += ("reference_passes", "critic_passes", "completions", "decode_passes")
         self.counts: dict[str, Any] = dict.fromkeys(names, 0) | {"step_seconds": 0.0}
+        self._new = dict.fromkeys(names, 0)  # on this process, in this step
         self._began: float | None = None  # None between steps, where nothing counts
 
     def watch(self, trainer: Trainer) -> None:
@@ -86,6 +88,9 @@ class ComputeMeter(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self.counts["step_seconds"] += time.perf_counter() - self._began
         self._began = None
+        for name, n in zip(self._new, processes.add_up(list(self._new.values())), strict=True):
+            self.counts[name] += round(n)
+            self._new[name] = 0
         if self.is_spent():
             control.should_training_stop = True
             control.should_save |= args.save_strategy == SaveStrategy.STEPS  # as at the end of max_steps
@@ -115,7 +120,7 @@ class ComputeMeter(TrainerCallback):
 
     def _add(self, name: str, n: int) -> None:
         if self._began is not None:
-            self.counts[name] += n
+            self._new[name] += n
 
 
 def _count_rows(kwargs: dict[str, Any]) -> int:

@@ -38,8 +38,9 @@ class MetricsWriter(TrainerCallback):
         self._start = time.perf_counter() - (kept[-1]["time_s"] if kept else 0.0)
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
-        """The callbacks after this one (wandb, tensorboard) get the same `logs`, with the probe's figures in them."""
-        if not state.is_world_process_zero or "train_runtime" in logs:
+        """The callbacks after this one (wandb, tensorboard) get the same `logs`, with the probe's figures in them. Of
+        several processes all measure and all stop, and rank 0 writes."""
+        if "train_runtime" in logs:
             return
         due = state.global_step % self._every_steps == 0 or state.global_step in (1, state.max_steps)
         if self._probe is not None and due:

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from rlhf_exp.models.kl import token_kl
 from rlhf_exp.models.scoring import Row, completion_logps, evaluating, split_rows
+from rlhf_exp.models.whole import whole_weights
 
 
 class Probe:
@@ -46,6 +47,6 @@ class Probe:
     @torch.no_grad()
     def _logps(self, model: PreTrainedModel) -> Iterator[torch.Tensor]:
         """For each batch (tokens, vocabulary) float32: the log-probabilities at every completion position."""
-        with evaluating(model):
+        with whole_weights(model), evaluating(model):
             for batch in self._batches:
                 yield completion_logps(model, batch, self._pad_id)

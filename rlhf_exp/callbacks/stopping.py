@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
+from rlhf_exp import processes
 from rlhf_exp.runs.stopping import StopSignals
 
 
@@ -21,6 +22,8 @@ class SaveAndStop(TrainerCallback):
         self._signals.may_wait = True
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Of several processes each may get the signal at another step, and all save after the same one."""
+        self._signals.received = max(processes.gather(self._signals.received), key=lambda found: found or 0)
         if self._signals.received:
             control.should_save = True
 

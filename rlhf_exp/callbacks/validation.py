@@ -13,6 +13,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState
 
+from rlhf_exp import processes
 from rlhf_exp.runs.folder import RunFolder, append_jsonl, read_metrics, write_jsonl
 
 PARTIAL, ROWS = ".best", "validation.jsonl"
@@ -30,7 +31,7 @@ class Best:
         """Its folder."""
         found = self._folder.record.get("best")
         path = self._folder.path / f"best-{found['step']}" if found else None
-        return path if path and path.is_dir() else None
+        return processes.on_main(lambda: path if path and path.is_dir() else None)
 
     def offer(self, step: int, figures: dict[str, float]) -> None:
         """Save the policy of this step if none was better. The one before is removed once it is on disk."""
@@ -38,12 +39,15 @@ class Best:
         if before is not None and value <= self._folder.record["best"]["value"]:
             return
         partial, path = self._folder.path / PARTIAL, self._folder.path / f"best-{step}"
-        shutil.rmtree(partial, ignore_errors=True)
+        processes.on_main(lambda: shutil.rmtree(partial, ignore_errors=True))
         self._save(str(partial))
+        self._folder.record["best"] = {"step": step, "metric": self._metric, "value": value}
+        processes.on_main(lambda: self._put(partial, path, before))
+
+    def _put(self, partial: Path, path: Path, before: Path | None) -> None:
         if path.exists():
             shutil.rmtree(path)
         partial.rename(path)
-        self._folder.record["best"] = {"step": step, "metric": self._metric, "value": value}
         self._folder.save()
         if before is not None and before != path:
             shutil.rmtree(before)

@@ -11,13 +11,15 @@ from pathlib import Path
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from rlhf_exp import processes
 from rlhf_exp.cli.subcommand import claim, guard
 from rlhf_exp.cli.sweep import name_job, place_job
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import FAILED, ConfigError, say
+from rlhf_exp.runs.failures import forget_failures
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.lock import link_latest
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
@@ -38,6 +40,9 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0, again: bool = 
         place_job(cfg, settings)
         cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
         print(f"\n{job}" if settings.job.num else job, flush=True)
+    if processes.is_broken():
+        say(f"{where}not started, for the processes of an earlier job are gone")
+        return FAILED
     return guard(lambda: check_and_run(cfg, settings)[0], where=where)
 
 
@@ -88,6 +93,8 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
         config = _settle(config, cfg, plan, folder)
         _write_hydra(folder, cfg, settings)
         link_latest(folder)
+        forget_failures(folder)
+        processes.order((config, folder))
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
 from rlhf_exp.runs.stopping import Stop
@@ -44,6 +45,10 @@ def run_command(
     if {"-h", "--help"} & set(arguments):
         print(usage(), end="")
         return flush(0)
+    if command and processes.count() > 1:
+        if processes.is_main():
+            say("takes one process; start it without torchrun", command)
+        return REFUSED
     if not sys.stderr.isatty():  # a log would keep every redraw
         hide_bars()
     return flush(guard(lambda: work(arguments), command))

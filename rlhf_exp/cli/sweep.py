@@ -22,6 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
+from rlhf_exp import processes
 from rlhf_exp.cli.launchers import Placing, prepare_launcher
 from rlhf_exp.cli.subcommand import Done, hide_bars
 from rlhf_exp.cli.tuning import check_tuning, is_tuned
@@ -52,6 +53,9 @@ def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
         if first.dry_run:  # there would be no results to choose by
             _show_fixed(first)
             raise Done
+    if processes.count() > 1 and (launcher := config.hydra.runtime.choices["hydra/launcher"]) != "basic":
+        several = f"not with {processes.count()} processes per run; use hydra/launcher=basic"
+        raise ConfigError([f"hydra/launcher={launcher}: {several}"])
     placing = prepare_launcher(config.hydra.launcher, folder, len(listed), first.device.use_cpu)
     if placing != Placing.HERE:
         hide_bars()

@@ -23,6 +23,7 @@ from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.defaults import DEFAULTS, Settings, choose_rate, read_settings
@@ -80,8 +81,8 @@ def compose_files(
 
 
 def register_resolvers() -> None:
-    """Register what conf/ uses: the resolvers `${rlhf_exp.NAME:...}`, and the configs that come from the table of
-    algorithms. A second call changes nothing."""
+    """Register what conf/ uses: the resolvers `${rlhf_exp.NAME:...}`, the configs that come from the table of
+    algorithms, and scale=auto. A second call changes nothing."""
     resolvers = {
         "default": lambda key, *, _root_: DEFAULTS[key](_find_settings(_root_)).value,
         "rate": lambda name, own=None, *, _root_: choose_rate(_find_settings(_root_), name, own).value,
@@ -94,6 +95,8 @@ def register_resolvers() -> None:
     # The config `learning_rates`, and a loss_type for each algorithm that has no files in conf/loss_type.
     rates = {name: f"${{rlhf_exp.rate:{name}}}" for name in (*ALGORITHMS, *CRITIC_RATES)}
     ConfigStore.instance().store("learning_rates", rates, package="model.learning_rate")
+    engine = "ddp" if processes.count() > 1 else "none"
+    ConfigStore.instance().store("auto", {"defaults": [engine]}, group="scale")
     for name, row in ALGORITHMS.items():
         if row.loss is not None or not row.losses:
             loss = {"loss_type": row.loss} if row.loss else {}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
+from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, ANY, CRITIC_RATES, DEMONSTRATIONS, LARGE, SMALL
 from rlhf_exp.config import device
 from rlhf_exp.config.model_shape import Shape, find_shape
@@ -120,10 +121,11 @@ def _read_argument(of: Settings, name: str) -> Any:
 def _rows(of: Settings) -> Default:
     if of.shape.parameters is None:
         return Default(None, of.shape.source)
-    batch = ALGORITHMS[of.algo].batch
+    batch = max(1, ALGORITHMS[of.algo].batch // processes.count())
     rows = min(batch, _up_to(ROWS_AT_ONCE, of.shape.parameters) or batch)
     whole = "a whole step at once" if rows == batch else "a part of a step at once"
-    return Default(rows, f"{_say_size(of)}: {whole}")
+    shared = f", in {processes.count()} processes" if processes.count() > 1 else ""
+    return Default(rows, f"{_say_size(of)}: {whole}{shared}")
 
 
 def _accumulation(of: Settings) -> Default:
@@ -131,9 +133,10 @@ def _accumulation(of: Settings) -> Default:
     if rows is None:
         return Default(None, of.shape.source)
     row = ALGORITHMS[of.algo]
-    steps = 1 if _is_small(of) else max(1, row.batch // rows)  # a small model is not accumulated further
+    at_once = rows * processes.count()
+    steps = 1 if _is_small(of) else max(1, row.batch // at_once)  # a small model is not accumulated further
     unit = "completions" if row.online else "rows"
-    return Default(steps, f"{steps * rows} {unit} per step, {rows} of them at once")
+    return Default(steps, f"{steps * at_once} {unit} per step, {at_once} of them at once")
 
 
 def _rollout(of: Settings) -> Default:

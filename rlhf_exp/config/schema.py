@@ -123,6 +123,7 @@ Reward = make_dataclass(
     [(name, module.Keys, field(default=None)) for name, module in REWARDS.items() if hasattr(module, "Keys")],
     bases=(RewardKeys,),
     frozen=True,
+    namespace={"__module__": __name__},  # without it no other process could unpickle one
 )
 
 
@@ -145,6 +146,13 @@ class Labels:
 
     name: str | None
     tags: list[str]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The engine of several processes; what it needs of TRL's arguments is set by conf/scale."""
+
+    name: Literal["none", "ddp", "fsdp2", "zero2", "zero3"]
 
 
 @dataclass(frozen=True)
@@ -218,6 +226,7 @@ class Config:
     reward: Reward
     generation: Generation
     device: Device
+    scale: Scale
     logging: Logging
     monitor: Monitor
     eval: Eval

@@ -7,6 +7,7 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 
 from typing import TYPE_CHECKING
 
+from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments, load_config_class
 from rlhf_exp.config.values import show
@@ -15,15 +16,19 @@ from rlhf_exp.errors import ConfigError
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
+DDP_TIMEOUT_S = 1800.0
+"""transformers' default of `ddp_timeout`."""
+
 
 def build_args(cfg: Config) -> "TrainingArguments":
-    """The TRL config object for `cfg`.
+    """The TRL config object for `cfg`. It looks for the group of several processes, which is opened first.
 
     Raises:
         ConfigError: a GPU is missing, or TRL itself refuses the arguments.
     """
     if problems := _check_machine(cfg):
         raise ConfigError(problems)
+    processes.connect(cfg.algo.args.get("ddp_timeout") or DDP_TIMEOUT_S, cfg.device.use_cpu)
     # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
     try:

@@ -69,6 +69,7 @@ RANGES = {name: bounds for bounds, names in _NAMES.items() for name in names}
 
 # Closed choices that TRL annotates as plain text and checks only during training. For losses see algorithms.py.
 CHOICES = {
+    "fsdp": (True, False),  # what transformers takes, which still annotates the texts of earlier versions
     "scale_rewards": ("group", "batch", "none", True, False),
     "importance_sampling_level": ("token", "sequence"),
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import name_error, say
@@ -62,7 +63,7 @@ def sample_cached(
 ) -> tuple[HeldOut, bool]:
     """The same for another config than the experiment's and with changed logits, and whether it was in the cache."""
     key = baseline_key(cfg, experiment.model.identify(), prompt_ids, purpose, processors)
-    held_out = read_baseline(cfg, key, len(prompt_ids))
+    held_out = processes.on_main(lambda: read_baseline(cfg, key, len(prompt_ids)))
     if held_out is not None:
         return held_out, True
     model = load_policy(experiment.model) if model is None else model
@@ -135,6 +136,6 @@ def _check(held_out: HeldOut, count: int, max_tokens: int) -> None:
 
 def write_baseline(cache_dir: str | None, key: str, baseline: HeldOut) -> None:
     """Cache the completions; two runs that write the same key at the same time write the same content."""
-    if cache_dir is not None:
+    if cache_dir is not None and processes.is_main():
         Path(cache_dir).mkdir(parents=True, exist_ok=True)
         write_json(Path(cache_dir) / f"{key}.json", asdict(baseline))

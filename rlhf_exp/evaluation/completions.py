@@ -17,6 +17,7 @@ from peft import PeftModel
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.models.adapters import without_adapter
 from rlhf_exp.models.draws import Key
@@ -93,7 +94,7 @@ def measure_kl(
     if start_model is model and isinstance(model, PeftModel):
         start = without_adapter(model, start)
     with evaluating(model):
-        return measure_completions(policy, start, rows, model.config.vocab_size, sampling)
+        return measure_completions(policy, start, rows, model.config.vocab_size, sampling, together=True)
 
 
 def make_samples(which: str, experiment: "Experiment", held_out: HeldOut) -> list[dict[str, Any]]:
@@ -119,24 +120,25 @@ def _sample(
     title: str,
     processors: Sequence[Processor],
 ) -> HeldOut:
-    """One completion for each key, as many for each prompt, row after row; batches hold prompts of similar length."""
+    """One completion for each key, as many for each prompt, row after row; batches hold prompts of similar length. Each
+    of several processes takes whole batches, which then are those of one process, and so are the completions."""
     prompt_ids = [ids for ids in prompt_ids for _ in range(len(keys) // len(prompt_ids))]
     eos_ids = list_eos(model, tokenizer)
     order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
-    completions: list[list[int]] = [[] for _ in prompt_ids]
+    batches = [order[start : start + cfg.eval.batch_size] for start in range(0, len(order), cfg.eval.batch_size)]
+    mine: dict[int, list[int]] = {}
     with (
         evaluating(model),
         tqdm(total=len(order), desc=title, unit="row", leave=False, disable=None) as bar,
     ):
-        for start in range(0, len(order), cfg.eval.batch_size):
-            batch = order[start : start + cfg.eval.batch_size]
+        for batch in processes.take(batches):
             prompts = [prompt_ids[i] for i in batch]
             drawn_from, pad_id = [keys[i] for i in batch], tokenizer.pad_token_id
             how = (sampling, eos_ids, pad_id, choose_method(cfg), processors)
             found = sample_completions(model, prompts, drawn_from, *how)
-            for i, completion in zip(batch, found, strict=True):
-                completions[i] = completion
-            bar.update(len(batch))
+            mine |= zip(batch, found, strict=True)
+            bar.update(len(batch) * processes.count())
+    completions = [completion for _, completion in sorted(processes.join(mine).items())]
     plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution
     kl = [CompletionKL(0.0, 0.0, 0.0)] * len(order)
     if start_model is not None:
@@ -152,9 +154,9 @@ def _describe(which: str, decoding: str, experiment: "Experiment", held_out: Hel
     texts = experiment.tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
     k = len(texts) // len(task.eval)
     rows = [row for row in task.eval for _ in range(k)]
-    components = _score(experiment, rows, texts, held_out.completion_ids, k)
+    judged = _judge(experiment, rows, texts, held_out.completion_ids, k)
     samples = []
-    for i, (row, text, parts) in enumerate(zip(rows, texts, components, strict=True)):
+    for i, (row, text, (grade, parts)) in enumerate(zip(rows, texts, judged, strict=True)):
         prompt = row["prompt"]
         chat = {} if isinstance(prompt, str) else {"messages": prompt}
         sample = {
@@ -168,8 +170,7 @@ def _describe(which: str, decoding: str, experiment: "Experiment", held_out: Hel
             "tokens": len(held_out.completion_ids[i]),
             "truncated": held_out.truncated[i],
         }
-        if task.grade is not None:
-            sample |= {key: value for key, value in asdict(task.grade(text, row)).items() if key != "score"}
+        sample |= {key: value for key, value in grade.items() if key != "score"}
         if rewards:
             reward = sum(experiment.cfg.reward.weights[name] * value for name, value in parts.items())
             sample |= {"rewards": parts, "reward": reward}
@@ -180,16 +181,19 @@ def _describe(which: str, decoding: str, experiment: "Experiment", held_out: Hel
     return samples
 
 
-def _score(
+def _judge(
     experiment: "Experiment", rows: list["TaskRow"], texts: list[str], completion_ids: list[list[int]], k: int
-) -> list[dict[str, float]]:
-    """The reward components of each completion, of groups as large as those of the trained model: the i-th
-    `eval.completions` of all rows are scored together."""
-    size = experiment.cfg.eval.completions
-    found: list[dict[str, float]] = [{}] * len(texts)
+) -> list[tuple[dict[str, Any], dict[str, float]]]:
+    """Each completion's grade, and its reward components, of groups as large as those of the trained model: the i-th
+    `eval.completions` of all rows are scored together. Each of several processes judges whole rows."""
+    size, grade = experiment.cfg.eval.completions, experiment.task.grade
+    own = set(processes.take(range(len(texts) // k)))
+    found: dict[int, tuple[dict[str, Any], dict[str, float]]] = {}
     for first in range(0, k, size):
-        places = [i for i in range(len(texts)) if first <= i % k < first + size]
+        places = [i for i in range(len(texts)) if first <= i % k < first + size and i // k in own]
+        if not places:
+            continue
         of_group = ([values[i] for i in places] for values in (rows, texts, completion_ids))
         for i, parts in zip(places, score_completions(experiment.rewards, *of_group), strict=True):
-            found[i] = parts
-    return found
+            found[i] = (asdict(grade(texts[i], rows[i])) if grade else {}, parts)
+    return [judged for _, judged in sorted(processes.join(found).items())]

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from rlhf_exp.evaluation.completions import make_samples, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows
 from rlhf_exp.models.loading import load_policy
+from rlhf_exp.models.whole import whole_weights
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Validation:
         cfg, task, tokenizer = self._experiment.cfg, self._experiment.task, self._experiment.tokenizer
         start_model = policy if isinstance(policy, PeftModel) else load_policy(self._experiment.model)
         how = {"start_model": start_model, "title": "validation", "purpose": "validation"}
-        held_out = sample_held_out(policy, tokenizer, self._prompt_ids, cfg, **how)
+        with whole_weights(policy):
+            held_out = sample_held_out(policy, tokenizer, self._prompt_ids, cfg, **how)
         figures = average_rows(make_samples("validation", self._experiment, held_out))
         of_rows = {name: [_shorten(value) for value in values] for name, values in figures.items()}
         return {"id": [row["id"] for row in task.eval], **of_rows}

@@ -5,7 +5,7 @@
 Each completion draws from a stream of its own (draws.py), so that it is the same in any batch and by either method.
 `method=compact` is a decoding loop that removes a sequence from the batch, and from the cache, as soon as it ends,
 where `generate` continues it with padding until the longest one has ended. `method=trl` is transformers' `generate`.
-`auto` is compact on a CPU, where it is faster (bench/generation.py), and trl elsewhere.
+`auto` is compact on a CPU, where it is faster (bench/generation.py), and with FSDP2, and trl elsewhere.
 """
 
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.draws import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
 from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.scoring import evaluating, pad
+from rlhf_exp.models.whole import whole_weights
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer, RLOOTrainer
@@ -64,7 +65,9 @@ def choose_method(cfg: Config) -> str:
         return cfg.generation.method
     args = cfg.algo.args
     trls = args.get("use_vllm") or any(args.get(name) is not None for name in TRL_SAMPLING)
-    return "compact" if cfg.device.use_cpu and not trls else "trl"
+    # transformers' generate does not keep processes in step that have a part of the weights each.
+    on_hand = cfg.device.use_cpu or cfg.scale.name == "fsdp2"
+    return "compact" if on_hand and not trls else "trl"
 
 
 @torch.no_grad()
@@ -143,7 +146,7 @@ def sample_rollout(trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[i
         trainer.accelerator,
         gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
     )
-    with gathered as model, evaluating(model):
+    with gathered as model, whole_weights(model), evaluating(model):
         eos_ids, pad_id = trainer.eos_token_ids, trainer._tokenizer.pad_token_id
         return sample_completions(model, prompt_ids, trainer.row_keys, sampling, eos_ids, pad_id)
 

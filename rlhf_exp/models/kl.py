@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from rlhf_exp import processes
 from rlhf_exp.models.generation import Sampling, build_warpers
 from rlhf_exp.models.scoring import Row, split_rows
 
@@ -42,18 +43,23 @@ class CompletionKL:
 
 @torch.no_grad()
 def measure_completions(
-    policy: Scorer, reference: Scorer, rows: list[Row], vocabulary_size: int, sampling: Sampling
+    policy: Scorer, reference: Scorer, rows: list[Row], vocabulary_size: int, sampling: Sampling, together: bool = False
 ) -> list[CompletionKL]:
-    """KL of each row's completion, in batches of rows of similar length; the sampling's temperature must be above 0."""
+    """KL of each row's completion, in batches of rows of similar length; the sampling's temperature must be above 0.
+
+    `together`: all processes have the same rows, and each measures whole batches of them.
+    """
     found: dict[int, CompletionKL] = {}
     n = max(1, CHUNK_VALUES // vocabulary_size)
-    for batch in split_rows(rows, vocabulary_size):
+    batches = list(split_rows(rows, vocabulary_size))
+    for batch in processes.take(batches) if together else batches:
         picked = [rows[i] for i in batch]
         for i, *sides in zip(batch, policy(picked), reference(picked), strict=True):
             chunks = zip(*(logits.split(n) for logits in sides), strict=True)
             columns = zip(*(_compare(*chunk, sampling) for chunk in chunks), strict=True)
             kl, sampled, outside = map(torch.cat, columns)
             found[i] = CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
+    found = processes.join(found) if together else found
     return [found[i] for i in range(len(rows))]
 
 

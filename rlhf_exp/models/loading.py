@@ -27,6 +27,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
@@ -68,7 +69,12 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
     source = locate_start_model(cfg)
     if cfg.model.init is None and not source.is_adapter:
         return source
-    path, part = run_dir / "start_model", run_dir / "start_model.part"
+    processes.on_main(lambda: _make_start_model(cfg, source, run_dir / "start_model"))
+    return source.at(run_dir / "start_model")
+
+
+def _make_start_model(cfg: Config, source: ModelSource, path: Path) -> None:
+    part = path.with_name("start_model.part")
     if not path.exists():
         shutil.rmtree(part, ignore_errors=True)  # left by a run that ended while writing it
         if cfg.model.init is not None:
@@ -78,7 +84,6 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
                 _refuse_classifier(source)
             adapters.merge(source, part)
         part.rename(path)
-    return source.at(path)
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:

@@ -17,6 +17,8 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
+from rlhf_exp import processes
+
 Row = tuple[list[int], list[int]]
 """The token ids of a prompt and of its completion."""
 
@@ -39,32 +41,37 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def score_sequences(
-    model: PreTrainedModel, sequences: list[list[int]], batch_size: int, title: str | None = None
+    model: PreTrainedModel,
+    sequences: list[list[int]],
+    batch_size: int,
+    title: str | None = None,
+    together: bool = False,
 ) -> list[float]:
     """A reward model's score of each sequence, read at its last token that is not padding, as RewardTrainer does.
 
-    `title` shows a progress bar under that name.
+    `title` shows a progress bar under that name. `together`: all processes have the same sequences, and each scores
+    whole batches of them.
     """
     pad_id = model.config.get_text_config().pad_token_id  # by which the model itself distinguishes padding from text
-    scores = [0.0] * len(sequences)
+    scores: dict[int, float] = {}
     order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
     with evaluating(model), _show_progress(len(sequences), title, "text") as bar:
-        for start in range(0, len(order), batch_size):
-            batch = order[start : start + batch_size]
+        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        for batch in processes.take(batches) if together else batches:
             inputs = pad([sequences[i] for i in batch], pad_id, model.device)
-            for i, score in zip(batch, model(**inputs, use_cache=False).logits[:, 0].float().tolist(), strict=True):
-                scores[i] = score
+            scores |= zip(batch, model(**inputs, use_cache=False).logits[:, 0].float().tolist(), strict=True)
             bar.update(len(batch))
-    return scores
+    scores = processes.join(scores) if together else scores
+    return [scores[i] for i in range(len(sequences))]
 
 
 @torch.no_grad()
 def sum_logps(model: PreTrainedModel, rows: list[Row], pad_id: int, title: str | None = None) -> list[float]:
     """log p(completion | prompt) of each row: the sum over the completion's tokens, in nats, at temperature 1. `title`
-    shows a progress bar under that name."""
-    sums = [0.0] * len(rows)
+    shows a progress bar under that name. All processes have the same rows, and each scores whole batches of them."""
+    sums: dict[int, float] = {}
     with evaluating(model), _show_progress(len(rows), title, "answer") as bar:
-        for batch in split_rows(rows, model.config.get_text_config().vocab_size):
+        for batch in processes.take(list(split_rows(rows, model.config.get_text_config().vocab_size))):
             found = completion_logits(model, [rows[i] for i in batch], pad_id)
             for i, logits in zip(batch, found, strict=True):
                 completion = rows[i][1]
@@ -73,7 +80,8 @@ def sum_logps(model: PreTrainedModel, rows: list[Row], pad_id: int, title: str |
                 chosen = logits.gather(-1, ids[:, None]).squeeze(-1)
                 sums[i] = (chosen - logits.logsumexp(-1)).double().sum().item()
             bar.update(len(batch))
-    return sums
+    sums = processes.join(sums)
+    return [sums[i] for i in range(len(rows))]
 
 
 def completion_logps(model: PreTrainedModel, rows: list[Row], pad_id: int) -> torch.Tensor:

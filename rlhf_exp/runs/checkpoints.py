@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 
@@ -31,6 +32,10 @@ NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 """Errors of network and user-space file systems that cannot sync a folder to the disk."""
 NAME = re.compile(r"checkpoint-(\d+)")
 PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
+
+
+SAVED_BY = {"fsdp2": ("optimizer.bin", "pytorch_model_fsdp.bin"), "zero2": ("latest",), "zero3": ("latest",)}
+"""What an engine saves instead of optimizer.pt."""
 
 
 class Found(NamedTuple):
@@ -70,6 +75,12 @@ def explain_broken(path: Path) -> str | None:
 def read_step(path: Path) -> int:
     """The optimizer step of `checkpoint-40`: 40."""
     return int(NAME.fullmatch(path.name)[1])
+
+
+def name_of_rank(name: str) -> str:
+    """Of several processes each has its own progress: `progress.json` of rank 0, `progress-1.json` of rank 1."""
+    path = Path(name)
+    return name if processes.is_main() else f"{path.stem}-{processes.rank()}{path.suffix}"
 
 
 @contextmanager
@@ -116,7 +127,9 @@ def tidy(folder: Path, newest: Path | None) -> None:
 def list_needed(cfg: Config) -> list[tuple[str, ...]]:
     """What a resumed run reads from a checkpoint; of several names in one entry, any will do."""
     weights = ("model.safetensors", "model.safetensors.index.json")
-    names = ["optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", PROGRESS, WORK]
+    n = processes.count()
+    names = [*SAVED_BY.get(cfg.scale.name, ("optimizer.pt",)), "scheduler.pt", "trainer_state.json", PROGRESS, WORK]
+    names += ["rng_state.pth"] if n == 1 else [f"rng_state_{rank}.pth" for rank in range(n)]
     names += ALGORITHMS[cfg.algo.name].checkpoint_files
     if cfg.algo.args.get("use_adaptive_entropy"):
         names.append("entropy_ctrl_state.json")

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rlhf_exp import processes
 from rlhf_exp.errors import say
 from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 
@@ -42,7 +43,10 @@ RESERVE, RESERVE_BYTES = ".reserve", 2**16
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically: a reader sees the old one or the new one, never a part."""
+    """Write a file atomically: a reader sees the old one or the new one, never a part. Of several processes only rank 0
+    writes, here and below."""
+    if not processes.is_main():
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -64,6 +68,8 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:
     """Append one line; a crash can damage only the last one."""
+    if not processes.is_main():
+        return
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(_finite(row), ensure_ascii=False) + "\n")
 
@@ -121,7 +127,14 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
-        """Open `path` with the status running. A resumed run keeps the seconds that it has already spent."""
+        """Open `path` with the status running. A resumed run keeps the seconds that it has already spent. Of several
+        processes each has the record, and rank 0 writes it."""
+        record, before = processes.on_main(lambda: cls._open(path, facts))
+        return cls(path, record, before)
+
+    @classmethod
+    def _open(cls, path: Path, facts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin the record on rank 0; returns it and the one before."""
         path.mkdir(parents=True, exist_ok=True)
         before = read_record(path)
         if before.get("status") == "broken":
@@ -135,6 +148,7 @@ class RunFolder:
             **copy.deepcopy({name: before.get(name, start) for name, start in COUNTED.items()}),
             "versions": list_versions(),
             "git_commit": read_commit(),
+            "processes": processes.count(),
             "started": before.get("started") or now,
             "finished": None,
             "baseline_cached": False,
@@ -143,7 +157,7 @@ class RunFolder:
         (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random, since a file system may compress zeros
         folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
-        return folder
+        return record, before
 
     def save(self) -> None:
         """Write `run.json`, with the peak memory up to now."""
@@ -169,15 +183,19 @@ class RunFolder:
 
     def finish(self, status: str, error: str | None = None) -> None:
         """Close the record: status is finished, failed, stopped or refused."""
-        (self.path / RESERVE).unlink(missing_ok=True)
+        self._free_reserve()
         self.record.update(status=status, error=error, finished=datetime.now(UTC).isoformat(timespec="seconds"))
         self.save()
 
     def put_back(self) -> None:
         """Restore the record of the run that was to be resumed."""
-        (self.path / RESERVE).unlink(missing_ok=True)
+        self._free_reserve()
         self.record = self.before
         write_json(self.path / "run.json", self.record)
+
+    def _free_reserve(self) -> None:
+        if processes.is_main():
+            (self.path / RESERVE).unlink(missing_ok=True)
 
     def give_up(self, status: str, error: str) -> None:
         """`finish` after an error, which a further error here must not hide."""

@@ -14,6 +14,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
+from rlhf_exp import processes
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.rules.paths import list_local_models
 from rlhf_exp.config.schema import Config
@@ -56,11 +57,15 @@ def list_changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
 
 def check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None:
     """Record hashes of rows and weights in run.json. The hub, or another version of this package, may have others than
-    a resumed run began with.
+    a resumed run began with, and another machine others than this one.
 
     Raises:
-        ConfigError: they differ from those of the resumed run.
+        ConfigError: they differ from those of the resumed run, or between the processes of this one.
     """
+    for other, found in enumerate(processes.gather(inputs)):
+        if changed := list_changes(found, processes.share(inputs)):
+            line = f"process {other} reads others than process 0 ({', '.join(changed)})"
+            raise ConfigError([f"{line}; all need the same files, such as on a file system that they share"])
     if cfg.resume and (changed := list_changes(folder.before.get("inputs", {}), inputs)):
         line = f"resume={cfg.resume}: is a run of other inputs ({', '.join(changed)})"
         raise ConfigError([f"{line}; start a new run with another output_dir"])

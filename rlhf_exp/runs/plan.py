@@ -14,6 +14,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
+from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
@@ -27,7 +28,7 @@ from rlhf_exp.runs.settings import MAY_CHANGE, Differing, list_differing, list_s
 # incomplete checkpoints, among them all of older versions, which wrote no manifest.
 WRITTEN = ("run.json", "metrics.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl", "policies.jsonl",
            "preferences.jsonl", "errors.json", "data.json", "diagnosis.json", "error.log", "report.md", "report.html",
-           "plots", "model", "wandb_id", "tensorboard")  # fmt: skip
+           "plots", "model", "rows", "wandb_id", "tensorboard")  # fmt: skip
 DRAWN = ("start_model", "samples")
 SHOWN = 3  # settings in a message
 
@@ -61,7 +62,10 @@ def plan_job(cfg: Config) -> Plan:
     _list_permitted(folder, cfg, f"output_dir={folder}: holds a run of other", other, other)
     if status == "finished":
         return Plan.SKIP
-    return Plan.START if find_checkpoint(folder).path is None else Plan.RESUME
+    if find_checkpoint(folder).path is None:
+        return Plan.START
+    _check_processes(folder, cfg, f"output_dir={folder}")
+    return Plan.RESUME
 
 
 def check_resume(cfg: Config) -> list[str]:
@@ -74,6 +78,7 @@ def check_resume(cfg: Config) -> list[str]:
         ConfigError: other settings, or other files behind the same names.
     """
     folder = Path(cfg.resume)
+    _check_processes(folder, cfg, f"resume={folder}")
     new = "start a new run with another output_dir"
     permitted = _list_permitted(folder, cfg, f"resume={folder}: is a run of other", f"leave that out, or {new}", new)
     notes = [f"{item}: may differ" for item in permitted]
@@ -142,6 +147,22 @@ def _list_permitted(folder: Path, cfg: Config, where: str, use_settings: str, us
     if changed := list_changes(before, inputs):
         raise ConfigError([f"{where} inputs ({', '.join(changed)}); {use_inputs}"])
     return differing
+
+
+def _check_processes(folder: Path, cfg: Config, where: str) -> None:
+    """A checkpoint holds a random state for each process, and what an engine saves.
+
+    Raises:
+        ConfigError: there are other processes, or another engine.
+    """
+    record = read_record(folder)
+    began = record.get("processes", 1), record.get("scale", "none")
+    here = processes.count(), cfg.scale.name
+    if began == here:
+        return
+    start = "without torchrun" if began[0] == 1 else f"with torchrun --nproc_per_node {began[0]} and scale={began[1]}"
+    ran = [f"{n} process{'es' if n > 1 else ''} and scale={name}" for n, name in (began, here)]
+    raise ConfigError([f"{where}: began with {ran[0]}, here {ran[1]}; start it {start}, or use another output_dir"])
 
 
 def _compare(folder: Path, cfg: Config, same: Collection[str] = ()) -> list[Differing]:

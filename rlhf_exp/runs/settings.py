@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir",
-                 "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm")  # fmt: skip
+                 "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
+                 "scale.name", "algo.args.ddp_find_unused_parameters", "algo.args.fsdp")  # fmt: skip
 """Keys that say where and how a run happens, not what it does: they are not settings."""
 
 MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinite",
@@ -18,10 +19,10 @@ MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinit
 SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
-UNREAD = ("logging.", "run.", "hub.", "model.learning_rate.")
-"""Keys without effect on the results: logging, what the user calls the run, where the model is pushed, and the table of
-learning rates. The rate of the run is also in `algo`, and later versions of the package have more algorithms in the
-table."""
+UNREAD = ("logging.", "run.", "hub.", "model.learning_rate.", "algo.args.fsdp_config.", "algo.args.deepspeed.")
+"""Keys without effect on the results: logging, what the user calls the run, where the model is pushed, engines, and the
+table of learning rates. The rate of the run is also in `algo`, and later versions of the package have more algorithms
+in the table."""
 
 
 class Differing(NamedTuple):

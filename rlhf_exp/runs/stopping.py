@@ -54,6 +54,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self.may_wait = False
+        self.are_ignored = False
         self.saved_step: int | None = None
         self._since = 0.0
         self._before: dict[signal.Signals, Any] = {}
@@ -70,6 +71,8 @@ class StopSignals:
 
     def _handle(self, number: int, frame: Any) -> None:
         now = time.monotonic()
+        if self.are_ignored:
+            return
         if self.received is None:
             self.received, self._since = signal.Signals(number), now
             if self.may_wait:

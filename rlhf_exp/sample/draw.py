@@ -9,6 +9,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from transformers import PreTrainedTokenizerBase
 
+from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_start_model
 from rlhf_exp.evaluation.completions import make_samples
@@ -28,7 +29,7 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
     Raises:
         ConfigError: too few prompts, or prompts that the model cannot read.
     """
-    if read_record(folder).get("status") == "finished":
+    if processes.on_main(lambda: read_record(folder).get("status") == "finished"):
         return folder
     k = cfg.task.sampling.completions
     cfg = replace(cfg, eval=replace(cfg.eval, completions=k, start_completions=k, greedy=False, seed=cfg.seed))
@@ -41,7 +42,8 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
     out = RunFolder.create(folder, facts)
     experiment = Experiment(cfg, out, model, tokenizer, task, rewards=[])
     try:
-        (folder / ".hydra").mkdir(exist_ok=True)
+        if processes.is_main():
+            (folder / ".hydra").mkdir(exist_ok=True)
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
         with out.phase("sample"):
             held_out = sample_start_model(experiment, prompt_ids, title="sample", purpose="sample")
@@ -55,4 +57,5 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
         out.give_up(status, f"{type(error).__name__}: {error}")
         raise
     out.finish("finished")
+    processes.wait()  # the others read what rank 0 has written
     return folder

@@ -6,18 +6,23 @@ The policy is passed as a path, from which TRL loads both the policy and its ref
 """
 
 import os
+from copy import copy
 from random import Random
 from typing import Any
 
 from datasets import Dataset
 from transformers import Trainer
 
+from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, load_object
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import Resumable
+
+ROWS = "rows"
+"""A folder in the run folder: the rows with the reference's log-probabilities."""
 
 
 def build_trainer(experiment: Experiment) -> Trainer:
@@ -51,15 +56,36 @@ def _build_offline(experiment: Experiment) -> Trainer:
     if row.unpaired:  # TRL reads them in this order, and takes the KL from a row's prompt and its neighbour's answer
         rows = Random(experiment.args.seed).sample(rows, len(rows))
     trainer_class = load_object(row.trainer)
-    resumable = type(f"Resumable{trainer_class.__name__}", (Resumable, trainer_class), {})
+    bases = (GlobalNeighbours,) * row.unpaired + (Resumable, trainer_class)
+    resumable = type(f"Resumable{trainer_class.__name__}", bases, {})
     return resumable(**_list_common(experiment, [{name: item[name] for name in row.columns} for item in rows]))
+
+
+class GlobalNeighbours:
+    """Comes before KTOTrainer among the bases: TRL joins each prompt with the answer of its neighbour for the KL within
+    the batch of one process, and here within that of all, as the KL's mean is."""
+
+    def _prepare_dataset(self, dataset: Dataset, processing_class: Any, args: Any, dataset_name: str) -> Dataset:
+        whole = copy(args)
+        whole.per_device_train_batch_size *= processes.count()
+        return super()._prepare_dataset(dataset, processing_class, whole, dataset_name)
+
+
+def _make_dataset(rows: list[dict[str, Any]], experiment: Experiment) -> Dataset:
+    """The rows; for several processes from files in the run folder. TRL's rank 0 writes the log-probabilities of the
+    reference beside them, where the others read them; those of rows in memory it would write to a folder of its own."""
+    if not getattr(experiment.args, "precompute_ref_log_probs", False) or processes.count() == 1:
+        return Dataset.from_list(rows)
+    path = str(experiment.folder.path / ROWS)
+    processes.on_main(lambda: Dataset.from_list(rows).save_to_disk(path))
+    return Dataset.load_from_disk(path)
 
 
 def _list_common(experiment: Experiment, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "model": experiment.model.path,
         "args": experiment.args,
-        "train_dataset": Dataset.from_list(rows),
+        "train_dataset": _make_dataset(rows, experiment),
         "processing_class": experiment.tokenizer,
         "peft_config": build_peft_config(experiment.cfg),
     }

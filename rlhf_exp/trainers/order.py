@@ -15,6 +15,8 @@ from torch.utils.data import Sampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from trl.trainer.utils import RepeatSampler
 
+from rlhf_exp import processes
+
 
 class RepeatOrder(RepeatSampler):
     """TRL's sampler, in the order of an uninterrupted run: each epoch draws one more permutation."""
@@ -40,7 +42,8 @@ class LengthOrder(LengthGroupedSampler):
 
 
 def order_by_epoch(sampler: Sampler | None, seed: int) -> Sampler | None:
-    """A sampler of the same rows whose order depends on seed and epoch."""
+    """A sampler of the same rows whose order depends on seed and epoch. Rows of similar length are those of a step of
+    all processes."""
     if isinstance(sampler, RepeatSampler):
         return RepeatOrder(
             sampler.data_source,
@@ -51,5 +54,5 @@ def order_by_epoch(sampler: Sampler | None, seed: int) -> Sampler | None:
             sampler.seed,
         )
     if isinstance(sampler, LengthGroupedSampler):
-        return LengthOrder(sampler.batch_size, lengths=sampler.lengths, seed=seed)
+        return LengthOrder(sampler.batch_size * processes.count(), lengths=sampler.lengths, seed=seed)
     return sampler

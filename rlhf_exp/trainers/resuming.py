@@ -22,8 +22,9 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.utils.data import Sampler
 
+from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, rotate, staged
+from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate, staged
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.trainers.by_row import SamplesByRow
 from rlhf_exp.trainers.order import order_by_epoch
@@ -61,9 +62,10 @@ class Resumable:
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder, name = Path(self.args.output_dir), f"checkpoint-{self.state.global_step}"
-        if (folder / name).exists():  # saved after the last step, then again at the end of the epoch
+        # Saved after the last step, then again at the end of the epoch.
+        if processes.on_main((folder / name).exists):
             return
-        with staged(folder, name) as self._staging:
+        with processes.around(staged(folder, name)) as self._staging:
             try:
                 super()._save_checkpoint(model, trial)
                 (self._staging / name / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
@@ -71,20 +73,21 @@ class Resumable:
                     write_json(self._staging / name / WORK, self.meter.counts)
             finally:
                 self._staging = None
-        rotate(folder, self.args.save_total_limit)
+        processes.on_main(lambda: rotate(folder, self.args.save_total_limit))
 
     # Together with the random state, since transformers loads that last, after it has reset the counters.
 
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
-        (Path(output_dir) / PROGRESS).write_text(json.dumps(self._take_progress(), default=float), encoding="utf-8")
-        if self._follower() is not None:
+        text = json.dumps(self._take_progress(), default=float)
+        (Path(output_dir) / name_of_rank(PROGRESS)).write_text(text, encoding="utf-8")
+        if self._follower() is not None and processes.is_main():
             save_model(self._follower(), str(Path(output_dir) / REFERENCE))
 
     def _load_rng_state(self, checkpoint: str) -> None:
         super()._load_rng_state(checkpoint)
         self.state.compute_steps(self.args, self.state.max_steps)  # transformers takes the saved ones
-        self._set_progress(json.loads((Path(checkpoint) / PROGRESS).read_text(encoding="utf-8")))
+        self._set_progress(json.loads((Path(checkpoint) / name_of_rank(PROGRESS)).read_text(encoding="utf-8")))
         if self._follower() is not None:
             load_model(self._follower(), str(Path(checkpoint) / REFERENCE))
 

@@ -11,7 +11,7 @@ from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.config.keys import known_keys
-from rlhf_exp.config.rules import machine
+from rlhf_exp.config.rules import machine, scale
 from rlhf_exp.config.schema import REWARDS, TASKS
 from rlhf_exp.errors import ConfigError
 
@@ -34,6 +34,7 @@ def any_machine(monkeypatch):
     """A machine with a GPU and every optional package."""
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     monkeypatch.setattr(machine, "find_spec", lambda name: name)
+    monkeypatch.setattr(scale, "find_spec", lambda name: name)
 
 
 def test_every_config_file_composes_and_checks(any_machine):
@@ -43,7 +44,7 @@ def test_every_config_file_composes_and_checks(any_machine):
         group, option = file.parent.name, file.stem
         if group in ("conf", "sweeps"):
             continue
-        overrides = [f"{group}={option}"]
+        overrides = [f"{group}={option}", f"dry_run={'true' if group == 'scale' else 'false'}"]  # a run has processes
         by_reward_model = option.startswith(("hh_rlhf_gpt2_ppo", "hh_rlhf_gpt2_grpo"))
         if (
             option in ("model", "none")

@@ -1,9 +1,9 @@
 """Refuses values of GRPO's and PPO's own keys that contradict each other, and steps that do not hold whole groups."""
 
-import os
 from math import gcd
 from typing import Any
 
+from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config, Grpo, Ppo
 from rlhf_exp.config.trl_arguments import load_arguments
@@ -32,7 +32,7 @@ def check_groups(cfg: Config) -> list[str]:
     if not ALGORITHMS[cfg.algo.name].compares_groups:
         return []
     args = {name: cfg.algo.args.get(name, item.default) for name, item in load_arguments(cfg.algo.name).items()}
-    key, repeats = "per_device_train_batch_size", int(os.environ.get("WORLD_SIZE", "1"))
+    key, repeats = "per_device_train_batch_size", processes.count()
     repeats *= args["steps_per_generation"] or args["gradient_accumulation_steps"]
     if args["generation_batch_size"]:
         key, repeats = "generation_batch_size", 1

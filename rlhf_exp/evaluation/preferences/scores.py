@@ -32,7 +32,7 @@ def score_pairs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pair
     """A reward model's scores of each pair's chosen and rejected answer, on the tokens that RewardTrainer trains on."""
     answers = [pair[answer] for answer in ("chosen", "rejected") for pair in pairs]
     sequences = encode_answers(tokenizer, 2 * [pair["prompt"] for pair in pairs], answers)
-    scores = score_sequences(model, sequences, cfg.reward.batch_size, title="pairs")
+    scores = score_sequences(model, sequences, cfg.reward.batch_size, title="pairs", together=True)
     return list(zip(scores[: len(pairs)], scores[len(pairs) :], strict=True))
 
 

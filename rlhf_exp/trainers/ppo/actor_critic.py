@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 from peft import PeftModel
-from safetensors.torch import load_model, save_model
+from safetensors.torch import load_model, save_file, save_model
 from torch import nn
 from trl.trainer.utils import disable_dropout_in_model
 
+from rlhf_exp import processes
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
 from rlhf_exp.trainers.ppo.kl import KLController
 
@@ -43,7 +44,9 @@ class ActorCritic:
             if self.args.gradient_checkpointing:
                 critic.model.gradient_checkpointing_enable()
         disable_dropout_in_model(critic)
-        return critic.to(policy.device)
+        critic.to(policy.device)
+        processes.spread(critic.parameters())  # TRL seeds each process otherwise, and a head is drawn
+        return critic
 
     def _is_warming_up(self) -> bool:
         return self.state.global_step < self.args.critic_warmup_steps
@@ -96,6 +99,14 @@ class ActorCritic:
 
     # The optimizer
 
+    def training_step(self, model: nn.Module, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """The parent's; the policy's gradients are dropped while only the critic learns."""
+        loss = super().training_step(model, *args, **kwargs)
+        if self._is_warming_up():
+            for parameter in self._drop_critic(model.parameters()):
+                parameter.grad = None
+        return loss
+
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
         """The parent's, with the critic in a group of its own at `critic_learning_rate`, without weight decay."""
         optimizer = super().create_optimizer(*args, **kwargs)
@@ -120,13 +131,17 @@ class ActorCritic:
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
         """A plain policy, and in the folder `critic` the critic and the controller."""
-        folder = Path(output_dir or self.args.output_dir) / CRITIC
+        folder, own = Path(output_dir or self.args.output_dir) / CRITIC, f"{CRITIC}."
+        critic = {k.removeprefix(own): v for k, v in (state_dict or {}).items() if k.startswith(own)}
         with _without(self.model, CRITIC):
-            state_dict = {k: v for k, v in state_dict.items() if not k.startswith(f"{CRITIC}.")} if state_dict else None
+            state_dict = {k: v for k, v in state_dict.items() if not k.startswith(own)} if state_dict else None
             super()._save(output_dir, state_dict)
         if self.args.should_save:
             folder.mkdir(exist_ok=True)
-            save_model(self.critic, str(folder / "model.safetensors"))
+            if critic:  # an engine has gathered what each process has a part of
+                save_file(critic, str(folder / "model.safetensors"))
+            else:
+                save_model(self.critic, str(folder / "model.safetensors"))
             (folder / "kl_controller.json").write_text(json.dumps({"coef": self.controller.coef}), encoding="utf-8")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:

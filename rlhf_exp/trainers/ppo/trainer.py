@@ -16,6 +16,7 @@ from torch import nn
 from trl import GRPOTrainer
 from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 
+from rlhf_exp import processes
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.trainers.ppo.actor_critic import ActorCritic
 from rlhf_exp.trainers.ppo.advantages import (
@@ -155,7 +156,9 @@ class PPOTrainer(ActorCritic, TrimmedPasses, ResumableRollouts, GRPOTrainer):
         self._log_means(mode, **{name: self._mean(value) for name, value in losses.items()})  # a share times the ranks
         self._log_tokens(mode, inputs, mask, clipped)
         if self._is_warming_up():
-            loss = 0.0 * loss.detach()  # no gradient at all: Adam would count steps with gradients of 0
+            # No gradient at all: Adam would count steps with gradients of 0. Several processes wait for one of each
+            # parameter, which is then dropped (actor_critic.py).
+            loss = 0.0 * (loss if processes.count() > 1 else loss.detach())
         return loss + self.args.vf_coef * value_loss
 
     def _log_tokens(self, mode: str, inputs: dict[str, Any], mask: torch.Tensor, value_clipped: torch.Tensor) -> None:

@@ -1,0 +1,118 @@
+"""Two processes on a CPU, started by torchrun: they do what one does on the same rows, and end together."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+SPEC = spec_from_file_location("bench_processes", Path(__file__).parents[2] / "bench" / "processes.py")
+bench = module_from_spec(SPEC)
+SPEC.loader.exec_module(bench)
+
+pytestmark = [pytest.mark.learning, pytest.mark.slow]
+
+SMALL = [
+    *("device=cpu", "device.threads=1", "eval.rows=16", "eval.cache_dir=null", "task.baselines=false", "max_tokens=12"),
+    *("algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4", "algo.args.save_steps=2"),
+]
+REWARDS = """
+import os
+
+calls = 0
+
+
+def fail_later(prompts, completions, **kwargs):
+    global calls
+    calls += 1
+    if os.environ["RANK"] == "1" and calls == 4:
+        raise OSError("the disk of this machine is gone")
+    return [0.1 * len(text.split()) for text in completions]
+
+
+def explode(prompts, completions, **kwargs):
+    return [1e38 * (i % 2) for i, text in enumerate(completions)]
+"""
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_every_algorithm_does_on_two_processes_what_it_does_on_one(tmp_path):
+    names = [name for name in bench.CASES if name != "sft_qlora"]
+    one, two = bench.sweep(tmp_path, names, 1, "none"), bench.sweep(tmp_path, names, 2, "ddp")
+    for name in names:
+        found = bench.compare(one[name], two[name])
+        # A token whose value lies on the edge of the clip range may fall on either side.
+        logged = {figure: gap for figure, gap in found.logged.items() if "clip" not in figure}
+        assert max(logged.values(), default=0.0) < 1e-5, (name, bench.name_largest(logged))
+        assert max(found.evaluated.values()) < 1e-5, (name, bench.name_largest(found.evaluated))
+        assert found.differing == 0, name
+        works = [read(folder / "run.json").get("work", {}) for folder in (one[name], two[name])]
+        assert {key: n for key, n in works[0].items() if key != "step_seconds"} == {
+            key: n for key, n in works[1].items() if key != "step_seconds"
+        }
+
+
+def test_an_error_of_one_process_ends_all_and_is_in_the_folder(tmp_path):
+    (tmp_path / "own.py").write_text(REWARDS)
+    own = [f"+reward.functions.own={tmp_path}/own.py:fail_later", "+reward.weights.own=1.0"]
+    began = time.monotonic()
+    done = bench.launch([*SMALL, *own, "algo.args.max_steps=50"], tmp_path / "run", 2)
+    record = read(tmp_path / "run" / "run.json")
+    line = (
+        f"process 1: RewardError: reward.functions.own={tmp_path}/own.py:fail_later: raised OSError: the disk of this"
+    )
+    assert done.returncode != 0 and time.monotonic() - began < 150
+    assert record["status"] == "failed" and line in record["error"] and line in done.stderr
+    assert "the disk of this machine is gone" in (tmp_path / "run" / "error-1.log").read_text()
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_a_loss_that_is_not_finite_stops_all_as_it_stops_one(tmp_path):
+    (tmp_path / "own.py").write_text(REWARDS)
+    own = [f"+reward.functions.own={tmp_path}/own.py:explode", "+reward.weights.own=1e3", "loss_type=dr_grpo"]
+    done = bench.launch([*SMALL, *own, "algo.args.max_steps=3"], tmp_path / "run", 2)
+    record = read(tmp_path / "run" / "run.json")
+    assert done.returncode != 0
+    assert record["status"] == "failed" and record["error"].startswith("NonFiniteLoss: ")
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_resumed_run_of_two_processes_ends_like_an_uninterrupted_one(tmp_path):
+    length = [
+        *("algo.args.max_steps=4", "algo.args.save_total_limit=2", "train_tokens=100000", "monitor.every_steps=1"),
+        *("algo.curriculum.budgets=[8,12]", "algo.curriculum.from_steps=[0,3]", "eval.every=2", "eval.every_rows=8"),
+    ]
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    assert bench.launch([*SMALL, *length], whole, 2).returncode == 0
+    shutil.copytree(whole, part)
+    shutil.rmtree(part / "checkpoints" / "checkpoint-4")
+    shutil.rmtree(part / "model")
+    (part / "run.json").write_text(json.dumps(read(whole / "run.json") | {"status": "stopped"}))
+    command = [sys.executable, "-m", "rlhf_exp", f"resume={part}"]
+    refused = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert refused.returncode == 2 and "began with 2 processes and scale=ddp, here 1 process" in refused.stderr
+    done = bench.launch([f"resume={part}"], part, 2)
+    assert done.returncode == 0, done.stderr
+    found = bench.compare(whole, part)
+    assert max(found.logged.values()) == 0 and found.differing == 0 and found.completions == 32
+    assert [row["step"] for row in bench.read_lines(part / "validation.jsonl")] == [0, 2, 4]
+    assert read(part / "run.json")["processes"] == 2
+
+
+def test_the_tokens_end_training_after_the_same_step(tmp_path):
+    given = [*SMALL[:-3], "algo.args.num_generations=4", "algo.args.max_steps=6", "train_tokens=500"]
+    rows = "algo.args.per_device_train_batch_size="
+    ends = []
+    for count in (1, 2):
+        done = bench.launch([*given, f"{rows}{16 // count}"], tmp_path / str(count), count)
+        assert done.returncode == 0, done.stderr
+        ends.append(read(tmp_path / str(count) / "run.json"))
+    assert 0 < ends[0]["steps"] == ends[1]["steps"] < 6
+    assert ends[0]["work"]["trained_tokens"] == ends[1]["work"]["trained_tokens"] >= 500

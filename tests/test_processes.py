@@ -1,0 +1,105 @@
+"""The functions that ranks call together: real processes, without a model."""
+
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from rlhf_exp import processes
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+
+TALK = """
+import json, sys
+from rlhf_exp import processes
+from rlhf_exp.errors import ConfigError
+
+def refuse():
+    raise ConfigError(["one=1: no", "two=2: no"])
+
+if processes.is_main():
+    processes.connect(timeout_s=60, use_cpu=True)
+    processes.order("work")
+else:
+    assert processes.receive() == "work"
+rank = processes.rank()
+found = {"rank": rank, "share": processes.share(rank), "gather": processes.gather("ab"[rank])}
+found["sums"] = processes.add_up([1.0, processes.rank()])
+found["joined"] = processes.join({i: i * i for i in processes.take(range(5))})
+found["once"] = processes.on_main(lambda: f"by {processes.rank()}")
+try:
+    processes.on_main(refuse)
+except ConfigError as error:
+    found["refused"] = error.problems
+found["in_step"] = processes.do_all_refuse()
+if processes.is_main():
+    processes.end(3)
+    status = 3
+else:
+    status = processes.receive().status
+print(json.dumps(found), flush=True)
+sys.exit(processes.leave(status))
+"""
+
+
+def start(code, ranks, *arguments):
+    """Each rank as torchrun would start it; what each printed, and its exit status."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = os.environ | {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            env=common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    return [(process.communicate(timeout=120)[0], process.returncode) for process in started]
+
+
+@pytest.mark.slow
+def test_ranks_share_gather_add_join_and_refuse_together():
+    ends = start(TALK, 2)
+    assert [status for _, status in ends] == [3, 3]
+    for rank, (printed, _) in enumerate(ends):
+        found = json.loads(printed)
+        assert found["rank"] == rank and found["share"] == 0 and found["gather"] == ["a", "b"]
+        assert found["sums"] == [2.0, 1.0]
+        assert found["joined"] == {str(i): i * i for i in range(5)}
+        assert found["once"] == "by 0"
+        assert found["refused"] == ["one=1: no", "two=2: no"]
+        assert found["in_step"]
+
+
+def test_one_process_keeps_its_own_values(monkeypatch):
+    for name in processes.SET_BY_TORCHRUN:
+        monkeypatch.delenv(name, raising=False)
+    assert processes.is_main() and processes.count() == 1 and processes.check() == []
+    assert processes.share(5) == 5 and processes.gather(5) == [5] and processes.add_up([1.0]) == [1.0]
+    assert list(processes.take(range(3))) == [0, 1, 2] and processes.join({1: 2}) == {1: 2}
+    assert processes.on_main(lambda: 7) == 7 and processes.do_all_refuse()
+    processes.give_up()
+    assert not processes.is_broken()
+
+
+def test_a_number_of_processes_without_an_address_is_refused(monkeypatch, command_line, tmp_path):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    done = command_line("device=cpu", cwd=tmp_path)
+    missing = "RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT"
+    assert done.returncode == 2
+    assert done.stderr == f"rlhf_exp: WORLD_SIZE=2: without {missing}; start with torchrun, or unset WORLD_SIZE\n"
+
+
+def test_a_checked_config_travels():
+    config = compose_config(["device=cpu", "algo=ppo", "reward=outcome"])
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert pickle.loads(pickle.dumps(ConfigError(["a", "b"]))).problems == ["a", "b"]
