@@ -14,8 +14,8 @@ Rank 0 alone reads the command line. The others wait for what it starts:
     processes.end(status)                                # rank 0; `receive()` then returns an Ended
 """
 
+import json
 import os
-import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -182,31 +182,32 @@ def connect(timeout_s: float, use_cpu: bool) -> None:
     `timeout_s`: how long one waits for another in it (TRL's `ddp_timeout`).
     """
     if count() > 1 and not _state.has_group:
-        _post(("join", {"timeout_s": timeout_s, "use_cpu": use_cpu, "offline": os.environ.get("HF_HUB_OFFLINE")}))
+        _post("join", {"timeout_s": timeout_s, "use_cpu": use_cpu, "offline": os.environ.get("HF_HUB_OFFLINE")})
         _join_group(timeout_s, use_cpu, None)
 
 
 def order(value: Any) -> None:
-    """Hand the others what to do, on rank 0."""
+    """Hand the others what to do, on rank 0, after `connect`."""
     if count() > 1:
-        _post(("order", value))
+        _post("order", None)
+        share(value)
 
 
 def end(status: int) -> None:
     """Tell the others that rank 0 ends, with its exit status."""
     if count() > 1 and not _state.is_broken:
-        _post(("end", status))
+        _post("end", status)
 
 
 def receive() -> Any:
     """The next order of rank 0, or an Ended."""
     while True:
-        kind, value = pickle.loads(_get_store().get(f"rlhf_exp/order/{_state.orders}"))
+        kind, value = json.loads(_get_store().get(f"rlhf_exp/order/{_state.orders}"))
         _state.orders += 1
         if kind == "join":
             _join_group(**value)
         else:
-            return Ended(value) if kind == "end" else value
+            return Ended(value) if kind == "end" else share(None)
 
 
 def do_all_refuse() -> bool:
@@ -248,8 +249,8 @@ def leave(status: int) -> int:
     return status
 
 
-def _post(message: tuple[str, Any]) -> None:
-    _get_store().set(f"rlhf_exp/order/{_state.orders}", pickle.dumps(message))
+def _post(kind: str, value: Any) -> None:
+    _get_store().set(f"rlhf_exp/order/{_state.orders}", json.dumps([kind, value]))
     _state.orders += 1
 
 
