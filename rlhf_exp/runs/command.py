@@ -12,6 +12,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from rlhf_exp import processes
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
 from rlhf_exp.runs.environment import name_program
@@ -67,7 +68,9 @@ def _repeat_command(run_dir: Path, folder: Path) -> str:
 
 
 def _join(*arguments: str) -> str:
-    return shlex.join(["python", *name_program(), *arguments])
+    n = processes.count()
+    start = ["python"] if n == 1 else ["torchrun", "--nproc_per_node", str(n)]
+    return shlex.join([*start, *name_program(), *arguments])
 
 
 def _find_free(folder: Path) -> Path:

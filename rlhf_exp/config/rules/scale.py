@@ -74,6 +74,8 @@ def _check_sharded(cfg: Config, key: str) -> list[str]:
         )
     if cfg.generation.method == "trl" and cfg.scale.name == "fsdp2" and not args.get("use_vllm"):
         problems.append(f"generation=trl: {partial}; use generation=compact")
+    if cfg.eval.every is not None and cfg.scale.name == "zero3":
+        problems.append(f"eval.every={cfg.eval.every}: {partial}; measure afterwards, or use scale=fsdp2")
     if args.get("sync_ref_model"):
         problems.append(f"algo.args.sync_ref_model=true: {partial}; leave it out, or use scale=ddp")
     if isinstance(cfg.algo, Ppo):
