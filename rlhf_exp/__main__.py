@@ -32,7 +32,7 @@ from rlhf_exp.cli.job import run_job
 from rlhf_exp.cli.launchers import is_lost_job
 from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.cli.sweep import begin_sweep, report_study
-from rlhf_exp.cli.tuning import is_tuned, print_best, read_objective
+from rlhf_exp.cli.tuning import NO_TRIAL, is_tuned, print_best, read_objective
 from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import register_resolvers
@@ -108,7 +108,9 @@ def _run_jobs(overrides: list[str]) -> int:
         except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
             if TRACED:
                 raise
-            raise ConfigError([explain(error, overrides)]) from None
+            if not (jobs and jobs.end() and str(error) == NO_TRIAL):
+                raise ConfigError([explain(error, overrides)]) from None
+            say("no trial of the search has succeeded")
         statuses += jobs.end() if jobs else []
     bad = [status for status in statuses if status]
     if bad and len(statuses) > 1:

@@ -12,5 +12,5 @@ def few_attempts(prompts, completions, **kwargs):
 
 def multiplies(completions, target, **kwargs):
     """1 if the target is large and the answer multiplies."""
-    answers = [text.rpartition("<answer>")[2] for text in completions]
+    answers = [text.partition("<answer>")[2] for text in completions]
     return [float(goal >= 20 and "*" in answer) for answer, goal in zip(answers, target, strict=True)]

@@ -16,7 +16,7 @@ def grade(completion, row):
         return 0.0
     try:
         value, numbers = evaluate(ast.parse(found[1].strip(), mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError):
+    except (SyntaxError, ValueError, ArithmeticError):
         return 0.0
     is_right = value == row["target"] and sorted(numbers) == sorted([row["a"], row["b"], row["c"]])
     return 1.0 if is_right else 0.1
@@ -26,7 +26,7 @@ def evaluate(node):
     """The value of an expression, and the numbers in it."""
     if isinstance(node, ast.Constant):
         return node.value, [node.value]
-    if not isinstance(node, ast.BinOp):
+    if not isinstance(node, ast.BinOp) or type(node.op) not in OPERATIONS:
         raise ValueError
     (left, before), (right, after) = evaluate(node.left), evaluate(node.right)
     return OPERATIONS[type(node.op)](left, right), before + after

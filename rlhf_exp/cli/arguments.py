@@ -45,15 +45,18 @@ def complete(overrides: list[str], config_name: str | None, config_dir: str | No
     if config_dir == "sweeps" and not Path("sweeps").is_dir():
         flags = [f"--config-dir={ROOT / 'sweeps'}"]
     values = dict(text.split("=", 1) for text in overrides if "=" in text)
-    if "resume" not in values or config_name is not None:
+    if "resume" not in values:
         return flags, list(overrides)
     named = values["resume"].strip("'\"")
     if named == LATEST and not Path(LATEST).exists():
         values["resume"] = named = str(OUTPUTS / LATEST)
         if not Path(named).exists():
-            raise ConfigError([f"resume={LATEST}: there is no run yet ({named} is missing); name a run's folder"])
+            why = f"{named} points to a folder that is gone" if Path(named).is_symlink() else f"{named} is missing"
+            raise ConfigError([f"resume={LATEST}: {why}; name a run's folder"])
     folder = follow_link(named)
     text = values["resume"] if folder == named else folder
+    if config_name is not None:
+        return flags, [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
     flags, kept = recall(folder, typed=set(values))
     overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
     return flags, [*kept, *overrides, f"output_dir={text}"]

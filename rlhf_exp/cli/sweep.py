@@ -23,7 +23,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
 from rlhf_exp import processes
-from rlhf_exp.cli.launchers import Placing, prepare_launcher
+from rlhf_exp.cli.launchers import Placing, prepare_launcher, wait_for_all
 from rlhf_exp.cli.subcommand import Done, hide_bars
 from rlhf_exp.cli.tuning import check_tuning, is_tuned
 from rlhf_exp.cli.workers import Jobs
@@ -72,6 +72,7 @@ def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
             if placing != Placing.HERE:
                 stack.enter_context(jobs.pass_on_signals())
             if placing == Placing.SUBMITTED:
+                stack.enter_context(wait_for_all())
                 stack.enter_context(jobs.watch())
             yield jobs
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, TextIO
 
+from rlhf_exp.cli.launchers import cancel_pending
 from rlhf_exp.errors import SIGNALLED
 from rlhf_exp.runs.folder import write_json, write_text
 from rlhf_exp.runs.stopping import AGAIN, ECHO_S, SIGNALS, Stop, StopSignals
@@ -59,7 +60,7 @@ class Jobs:
         """
         at_home = _name_process() == self.home
         status = work() if at_home else self._run_here(number, work)
-        write_json(self.folder / f"{number}.json", {"status": status})
+        self._note(number, status=status)
         if status > SIGNALLED and not SUBMITTED:  # a scheduler sends its signals to each job for itself
             write_text(self.folder / STOP, str(status - SIGNALLED))
             if at_home:
@@ -97,10 +98,11 @@ class Jobs:
     def stop(self, number: int) -> int:
         """Send a signal to the running jobs, and start no other; returns how many are running."""
         write_text(self.folder / STOP, str(number))
+        cancel_pending()
         running = [job for job in self._read() if "pid" in job]
         for job in running:
             if job["slurm"]:
-                subprocess.run(["scancel", job["slurm"]], check=False)
+                subprocess.run(["scancel", f"--signal={signal.Signals(number).name[3:]}", job["slurm"]], check=False)
             else:
                 with suppress(ProcessLookupError):
                     os.kill(job["pid"], number)
@@ -145,13 +147,18 @@ class Jobs:
             try:
                 host, pid = _name_process()
                 slurm = os.environ.get("SLURM_JOB_ID") if SUBMITTED else None
-                write_json(self.folder / f"{number}.json", {"pid": pid, "host": host, "slurm": slurm})
+                self._note(number, pid=pid, host=host, slurm=slurm)
                 status = SIGNALLED + self._stopped_by() if self._stopped_by() else work()
             except KeyboardInterrupt:
                 status = SIGNALLED + (signals.received or signal.SIGINT)
-        if SUBMITTED and status == SIGNALLED + PREEMPTION:
-            requeue(PREEMPTION, None)  # ends this process
+        if SUBMITTED and not self._stopped_by() and status in (SIGNALLED + PREEMPTION, SIGNALLED + signal.SIGTERM):
+            requeue(PREEMPTION, None)  # ends this process; Slurm preempts with SIGTERM
         return status
+
+    def _note(self, number: int, **facts: Any) -> None:
+        """Write what is known of a job. If the folder is gone, so is the process that would read it."""
+        with suppress(FileNotFoundError):
+            write_json(self.folder / f"{number}.json", facts)
 
     def _stopped_by(self) -> int:
         """The signal that ends the sweep; 0 if there was none."""

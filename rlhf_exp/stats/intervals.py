@@ -135,7 +135,8 @@ def paired_score_interval(up: int, down: int, n: int) -> Interval:
     def distance(difference: float) -> float:
         """In standard errors."""
         b = (2 * n - up + down) * difference - up - down
-        q = (math.sqrt(b * b + 8 * n * down * difference * (1 - difference)) - b) / (4 * n)
+        square = b * b + 8 * n * down * difference * (1 - difference)  # rounding can take 0 below 0
+        q = (math.sqrt(max(square, 0.0)) - b) / (4 * n)
         return (value - difference) * n / math.sqrt(max(n * (2 * q + difference * (1 - difference)), 1e-300))
 
     def find(bound: float, sign: int) -> float:

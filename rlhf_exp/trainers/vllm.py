@@ -11,17 +11,20 @@ log-probabilities of its own samples must be the trainer's.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from http.client import HTTPException
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import torch
 from transformers import TrainerCallback
 
+from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.scoring import evaluating, pad
+from rlhf_exp.models.source import locate_start_model
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer, RLOOTrainer
@@ -46,14 +49,15 @@ def check_server(cfg: Config) -> list[str]:
         return []
     url = args.get("vllm_server_base_url")
     url = url or f"http://{args.get('vllm_server_host', '0.0.0.0')}:{args.get('vllm_server_port', 8000)}"
-    key, model = f"algo.args.vllm_server_base_url={url}", cfg.model.path or cfg.model.name
+    key, model = f"algo.args.vllm_server_base_url={url}", locate_start_model(cfg).path
     try:
         with urlopen(f"{url.rstrip('/')}/v1/models", timeout=PATIENCE_S) as answer:
             served = json.load(answer)["data"][0]["id"]
-    except (URLError, OSError, ValueError, KeyError, IndexError):
+    except (OSError, HTTPException, ValueError, LookupError, TypeError):
         start = f'VLLM_SERVER_DEV_MODE=1 vllm serve {model} --weight-transfer-config \'{{"backend": "nccl"}}\''
         return [f"{key}: no vLLM server answers; start one: {start} --logprobs-mode processed_logprobs"]
-    return [] if served == model else [f"{key}: serves {served}, not {model}; start it with the run's model"]
+    same = served == model or Path(served).is_dir() and Path(served).resolve() == Path(model).resolve()
+    return [] if same else [f"{key}: serves {served}, not {model}; start it with the run's model"]
 
 
 @torch.no_grad()
@@ -75,16 +79,12 @@ def check_rollouts(trainer: "GRPOTrainer | RLOOTrainer") -> None:
             completions, logps = _sample(trainer, prompt_ids)
             away = _mean_gap(logps, _score(trainer, prompt_ids, completions))
         effect = _mean_gap(logps, _score(trainer, prompt_ids, completions))
-        if effect >= EFFECT or away > TOLERANCE:
+        if not away <= TOLERANCE or effect >= EFFECT:  # also of NaN
             break
-    else:
-        print(
-            f"not checked that vLLM samples from current weights: no change of them alters {EFFECT:.1f} nats per token"
-        )
     completions, logps = _sample(trainer, prompt_ids)
     back = _mean_gap(logps, _score(trainer, prompt_ids, completions))
     trainer._last_loaded_step = -1  # the next rollout begins with the weights too
-    if max(away, back) > TOLERANCE:
+    if not (away <= TOLERANCE and back <= TOLERANCE):
         raise ConfigError(
             [
                 "generation: vLLM does not sample from the weights that it is sent: its log-probabilities differ from"
@@ -92,9 +92,13 @@ def check_rollouts(trainer: "GRPOTrainer | RLOOTrainer") -> None:
                 f" (at most {TOLERANCE} each); use generation=trl, or another version of vLLM"
             ]
         )
-    print(
-        f"vLLM samples from current weights: log-probabilities within {max(away, back):.3f} nats per token", flush=True
-    )
+    if not effect >= EFFECT:
+        print(
+            f"not checked that vLLM samples from current weights: no change of them alters {EFFECT:.1f} nats per token"
+        )
+        return
+    gap = max(away, back)
+    print(f"vLLM samples from current weights: its log-probabilities are within {gap:.3f} nats per token", flush=True)
 
 
 @contextmanager
@@ -146,8 +150,10 @@ def _score(
 
 
 def _mean_gap(first: list[list[float]], second: list[list[float]]) -> float:
+    """Over the tokens of all processes, so that they decide alike."""
     gaps = [abs(a - b) for rows in zip(first, second, strict=True) for a, b in zip(*rows, strict=True)]
-    return sum(gaps) / len(gaps)
+    sums = processes.gather((sum(gaps), len(gaps)))
+    return sum(total for total, _ in sums) / sum(n for _, n in sums)
 
 
 class CheckRollouts(TrainerCallback):

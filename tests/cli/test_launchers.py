@@ -50,12 +50,14 @@ def test_the_first_process_knows_how_jobs_in_others_have_ended_and_where_they_wr
 
 
 @pytest.mark.slow
-def test_a_preempted_job_starts_again_and_knows_it(start, tmp_path):
+@pytest.mark.parametrize("first", [[], [signal.SIGTERM]])  # Slurm sends it before, submitit ignores it
+def test_a_preempted_job_starts_again_and_knows_it(start, tmp_path, first):
     def work(cfg, settings, jobs, again):
         with (tmp_path / f"seed_{cfg.seed}.txt").open("a") as file:
             file.write(f"{again} ")
         if cfg.seed == 0 and not again:
-            os.kill(os.getpid(), signal.SIGUSR2)
+            for number in [*first, signal.SIGUSR2]:
+                os.kill(os.getpid(), number)
             time.sleep(60)
         return 0
 
@@ -64,11 +66,19 @@ def test_a_preempted_job_starts_again_and_knows_it(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_death_of_a_job_is_one_line_and_status_1(start):
-    done = start(lambda cfg, settings, jobs, again: os.kill(os.getpid(), signal.SIGKILL))
+def test_the_death_of_a_job_is_one_line_and_status_1_and_the_others_go_on(start, tmp_path):
+    def work(cfg, settings, jobs, again):
+        if cfg.seed == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(5)
+        (tmp_path / "done.txt").touch()
+        return 0
+
+    done = start(work)
     assert done.returncode == 1
-    assert done.stderr.startswith("rlhf_exp: the process of a job has died: ")
+    assert "rlhf_exp: the process of a job has died: " in done.stderr
     assert "Traceback" not in done.stderr
+    assert (tmp_path / "done.txt").exists() and "[2/2] ends with status 0" in done.stdout
 
 
 def test_slurm_that_is_not_there_is_refused(monkeypatch):
@@ -80,6 +90,8 @@ def test_slurm_that_is_not_there_is_refused(monkeypatch):
 
 def test_output_of_jobs_goes_to_a_folder_of_the_sweep_unless_another_is_named():
     for named, folder in (("sweep/.submitit/%j", f"sweep/{LOGS}"), ("elsewhere", "elsewhere")):
-        launcher = OmegaConf.create({"_target_": f"{SUBMITIT}LocalLauncher", "submitit_folder": named})
+        launcher = OmegaConf.create(
+            {"_target_": f"{SUBMITIT}LocalLauncher", "submitit_folder": named, "timeout_min": 60}
+        )
         assert prepare_launcher(launcher, Path("sweep"), 2, True) == Placing.SUBMITTED
         assert launcher.submitit_folder == folder

@@ -96,7 +96,7 @@ def runs(monkeypatch):
         ),
         ("~nope", "Could not delete from config. 'nope' does not exist."),
         ("--bogus", "unrecognized arguments: --bogus; see --help"),
-        ("resume=latest", "resume=latest: there is no run yet (outputs/latest is missing); name a run's folder"),
+        ("resume=latest", "resume=latest: outputs/latest is missing; name a run's folder"),
         ("--config-name=nope", f"-cn nope: no such config; studies, with -cd sweeps: {STUDIES}"),
         ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
         (

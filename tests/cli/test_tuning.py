@@ -72,3 +72,10 @@ def test_the_objective_is_accuracy_or_else_the_mean_reward(tmp_path):
 def test_a_search_on_validation_rows_for_the_largest_accuracy_is_right():
     settings = OmegaConf.create({"sweeper": {"_target_": OPTUNA, "direction": "Direction.maximize"}})
     assert check_tuning(settings, OmegaConf.create({"eval": {"split": "validation"}})) == []
+
+
+def test_a_search_in_which_every_trial_fails_has_the_status_of_a_failure(command_line, monkeypatch, tmp_path):
+    monkeypatch.setattr(__main__, "run_job", lambda cfg, settings, jobs, again: 1)
+    done = command_line(*ARGUMENTS, "hydra.sweeper.n_trials=2", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "rlhf_exp: no trial of the search has succeeded" in done.stderr.splitlines()

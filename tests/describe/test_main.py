@@ -36,7 +36,7 @@ def test_a_folder_with_a_tokenizer_alone_will_do(hh_overrides, tmp_path, capsys)
     ("argument", "line"),
     [
         ("task.pth=x", "task.pth=x: no such key; did you mean task.path?"),
-        ("task=nope", "task=nope: no such option; must be one of brevity, countdown, file, gsm8k, hh_rlhf"),
+        ("task=nope", "task=nope: no such option; must be one of brevity, countdown, file, gsm8k, hh_rlhf, module"),
         ("task.path=nope", "task.path=nope: no such file"),
         ("model.path=./nope", "model.path=./nope: no such folder; must be a model's folder or a hub id like org/name"),
         ("-m", "-m: no such flag; see --help"),

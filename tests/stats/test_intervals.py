@@ -155,5 +155,7 @@ def test_paired_score_intervals_stay_within_their_bounds_and_mirror():
                 assert -1 <= found["low"] <= found["value"] <= found["high"] <= 1
                 assert (found["low"], found["high"]) == pytest.approx((-mirrored["high"], -mirrored["low"]), abs=1e-9)
     assert paired_score_interval(3, 0, 3)["high"] == 1.0
+    for n in (9, 18, 36, 41, 1398):  # rounding
+        assert paired_score_interval(0, n, n)["low"] == -1.0
     with pytest.raises(ValueError, match="^2 \\+ 2 of 3 rows cannot have changed$"):
         paired_score_interval(2, 2, 3)

@@ -13,8 +13,9 @@ from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
+from rlhf_exp.trainers import build_trainer, vllm
 from rlhf_exp.trainers.vllm import TOLERANCE, check_rollouts, check_server
 from tests.trainers.vllm_server import StandIn, connect
 
@@ -119,13 +120,29 @@ def test_a_server_that_is_missing_or_serves_another_model_is_one_line(monkeypatc
     thread = Thread(target=server.handle_request)
     thread.start()
     assert check_server(cfg) == [
-        f"algo.args.vllm_server_base_url={url}: serves another, not tiny; start it with the run's model"
+        f"algo.args.vllm_server_base_url={url}: serves another, not {locate_start_model(cfg).path};"
+        " start it with the run's model"
     ]
     thread.join()
     server.server_close()
     [line] = check_server(cfg)
     assert line.startswith(f"algo.args.vllm_server_base_url={url}: no vLLM server answers; start one: ")
+    wrong = compose_config(
+        ["device=cpu", "generation=vllm_server", "algo.args.vllm_server_base_url=http://127.0.0.1:abc"]
+    )
+    assert check_server(wrong)[0].startswith(
+        "algo.args.vllm_server_base_url=http://127.0.0.1:abc: no vLLM server answers"
+    )
     assert check_server(compose_config(["device=cpu"])) == []
+
+
+@pytest.mark.parametrize("gaps", [(0.0, 5.0, float("nan")), (float("nan"), 5.0, 0.0), (0.1, 5.0, 0.4)])
+def test_log_probabilities_that_are_no_numbers_or_too_far_away_are_refused(start, monkeypatch, gaps):
+    trainer, _ = start(*ALGORITHMS["grpo"])
+    left = list(gaps)  # with changed weights, their effect, with the real ones
+    monkeypatch.setattr(vllm, "_mean_gap", lambda first, second: left.pop(0))
+    with pytest.raises(ConfigError, match="vLLM does not sample from the weights"):
+        check_rollouts(trainer)
 
 
 def test_vllm_that_is_not_installed_or_has_no_gpu_is_refused(monkeypatch):

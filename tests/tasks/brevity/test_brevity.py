@@ -70,7 +70,7 @@ def test_a_reward_that_is_asked_for_stays():
         ),
         (["+task.of.lo=3"], "task.of.lo=3: no such key; did you mean task.of.low?"),
         (["task.of=gsm8k"], "task.of=gsm8k: must be a mapping; did you mean task@task.of=gsm8k?"),
-        (["task@task.of=brevity"], "task.of.name=brevity: must be one of countdown, file, gsm8k, hh_rlhf"),
+        (["task@task.of=brevity"], "task.of.name=brevity: must be one of countdown, file, gsm8k, hh_rlhf, module"),
         (["task.of.low=40", "task.of.high=3"], "task.of.low=40: must be at most task.of.high=3"),
         (["task.of.source=file"], "task.of.source=file: needs task.of.path, a JSONL file with nums and target"),
         (["task.source=file"], "task.source=file: needs task.path, a JSONL file with prompt"),
@@ -79,7 +79,7 @@ def test_a_reward_that_is_asked_for_stays():
         (
             ["algo=dpo"],
             "algo=dpo: needs preference pairs, and task=brevity has none; tasks with pairs: countdown, file, gsm8k,"
-            f" hh_rlhf; algorithms for task=brevity: {', '.join(ONLINE)}",
+            f" hh_rlhf, module; algorithms for task=brevity: {', '.join(ONLINE)}",
         ),
     ],
 )
