@@ -42,12 +42,18 @@ class Ended:
     status: int
 
 
+class MainFailed(RuntimeError):
+    """Rank 0 has raised an error in `on_main`; the message says which."""
+
+
 class _State:
     """What this process knows of the others."""
 
     store: Any = None
     orders = refusals = 0
     has_group = is_broken = False
+    is_on_main = False
+    """Inside `on_main`: the others wait for its end, and would take another call's value for its result."""
 
 
 _state = _State()
@@ -81,6 +87,7 @@ def check() -> list[str]:
 
 def share(value: T) -> T:
     """Rank 0's value."""
+    _refuse_on_main()
     if count() == 1:
         return value
     import torch
@@ -92,6 +99,7 @@ def share(value: T) -> T:
 
 def gather(value: T) -> list[T]:
     """The value of each rank, by rank."""
+    _refuse_on_main()
     if count() == 1:
         return [value]
     import torch
@@ -132,25 +140,36 @@ def join(found: dict[Any, T]) -> dict[Any, T]:
 
 
 def on_main(call: Callable[[], T]) -> T:
-    """What `call` returns on rank 0, which alone calls it.
+    """What `call` returns on rank 0, which alone calls it. Nothing that all ranks do together may be in it.
 
     Raises:
-        Exception: what `call` raises; on other ranks a RuntimeError, but a ConfigError as it is.
+        Exception: what `call` raises; on other ranks a MainFailed, but a ConfigError as it is.
     """
-    if count() == 1:
-        return call()
+    _refuse_on_main()
     found, error = None, None
     if is_main():
         try:
-            found = call()
+            found = _call_alone(call)
         except Exception as raised:
-            error = raised
-            share((None, raised if isinstance(raised, ConfigError) else RuntimeError(f"rank 0: {name_error(raised)}")))
+            share((None, raised if isinstance(raised, ConfigError) else MainFailed(f"rank 0: {name_error(raised)}")))
             raise
     found, error = share((found, error))
     if error is not None:
         raise error
     return found
+
+
+def _call_alone(call: Callable[[], T]) -> T:
+    _state.is_on_main = True
+    try:
+        return call()
+    finally:
+        _state.is_on_main = False
+
+
+def _refuse_on_main() -> None:
+    if _state.is_on_main:
+        raise AssertionError("rank 0 is alone inside on_main: no other function that all ranks call may be used there")
 
 
 @contextmanager

@@ -42,10 +42,11 @@ def train(
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
     if received := processes.share(signals.received):
         raise Stop(received)
-    if best is None or best.path is None:
+    kept = best.path if best else None
+    if kept is None:
         trainer.save_model(str(folder.path / "model"))
     base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
-    processes.on_main(lambda: _place_model(folder.path / "model", best and best.path, base))
+    processes.on_main(lambda: _place_model(folder.path / "model", kept, base))
 
 
 def add_callbacks(

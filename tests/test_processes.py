@@ -89,6 +89,13 @@ def test_one_process_keeps_its_own_values(monkeypatch):
     assert not processes.is_broken()
 
 
+def test_what_all_ranks_do_together_is_refused_where_one_is_alone():
+    for together in (lambda: processes.on_main(lambda: 1), lambda: processes.share(1), lambda: processes.gather(1)):
+        with pytest.raises(AssertionError, match="rank 0 is alone inside on_main"):
+            processes.on_main(together)
+    assert processes.on_main(lambda: 1) == 1
+
+
 def test_a_number_of_processes_without_an_address_is_refused(monkeypatch, command_line, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "2")
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
