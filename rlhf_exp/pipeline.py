@@ -29,7 +29,7 @@ from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.checkpoints import check_newest
 from rlhf_exp.runs.command import describe_stop
-from rlhf_exp.runs.failures import ProcessFailed, find_failure, outlast_main, record_failure, watch
+from rlhf_exp.runs.failures import ProcessFailed, find_failure, is_lost, outlast_main, record_failure, watch
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
@@ -49,9 +49,13 @@ def run(cfg: Config, run_dir: Path) -> int:
         ConfigError: a user's mistake that shows only with TRL, the data or the model loaded.
         BaseException: any other error, which is already recorded in run.json.
     """
-    if problems := processes.on_main(lambda: check_server(cfg) or (check_newest(run_dir, cfg) if cfg.resume else [])):
-        raise ConfigError(problems)
-    folder = RunFolder.create(run_dir, _list_facts(cfg))
+    try:
+        facts = processes.on_main(lambda: _check_and_list_facts(cfg, run_dir))
+        folder = RunFolder.create(run_dir, facts)
+    except RuntimeError as error:
+        if is_lost(error):
+            raise ProcessFailed(record_failure(run_dir, error)) from error
+        raise  # in step: rank 0's error, which the others know
     with StopSignals() as signals:
         return _run(cfg, folder, signals)
 
@@ -184,7 +188,9 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: Pr
     return task
 
 
-def _list_facts(cfg: Config) -> dict[str, Any]:
+def _check_and_list_facts(cfg: Config, run_dir: Path) -> dict[str, Any]:
+    if problems := check_server(cfg) or (check_newest(run_dir, cfg) if cfg.resume else []):
+        raise ConfigError(problems)
     device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {
         "name": cfg.run.name,

@@ -12,6 +12,7 @@ from typing import Any
 from rlhf_exp import processes
 from rlhf_exp.cli.subcommand import hide_bars
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError
+from rlhf_exp.runs.failures import record_failure
 from rlhf_exp.runs.stopping import Stop
 
 
@@ -29,13 +30,17 @@ def follow() -> int:
 
 
 def _take_part(config: Any, folder: Path) -> int:
-    from rlhf_exp.pipeline import run
-
     try:
+        from rlhf_exp.pipeline import run
+
         return run(config, folder)
     except ConfigError:
         return REFUSED
     except KeyboardInterrupt as error:
         return Stop.of(error).status
-    except BaseException:  # SystemExit too: a reward may raise anything
+    except processes.MainFailed:
+        return FAILED  # in step, or noted in the folder
+    except BaseException as error:  # SystemExit too: a reward may raise anything
+        if not processes.is_broken():  # else it is noted
+            record_failure(folder, error)
         return FAILED

@@ -10,6 +10,7 @@ on a GPU nothing of the kind may happen, so a thread looks for that file. Nothin
 
 import json
 import os
+import re
 import time
 import traceback
 from collections.abc import Iterator
@@ -19,13 +20,13 @@ from threading import Event, Thread
 
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, name_error, say
-from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.folder import RESERVE, RunFolder
 from rlhf_exp.runs.lock import find_owner
 
 FILE = ".failed"
 LOOK_S = 0.5
-OF_ANOTHER = ("gloo", "NCCL", "by peer", "Broken pipe", "DistStoreError", "DistNetworkError")
-"""In an error that only says that another process is gone."""
+BY_GROUP = re.compile(r"\[[^\]]*\bgloo\b[^\]]*\]|Gloo |Application timeout caused pair closure|NCCL ")
+"""How messages of the group begin, gloo's with the place in its source; many have no type of their own."""
 
 GRACE_S = 15.0
 """How long a process may take to notice that another has failed; torchrun waits twice as long before it kills."""
@@ -60,15 +61,31 @@ def record_failure(folder: Path, error: BaseException) -> str | None:
     if processes.count() == 1:
         return None
     processes.give_up()
-    if any(text in f"{type(error).__name__}: {error}" for text in OF_ANOTHER):
-        return find_failure(folder) or f"another process has died without a word (out of memory?); {name_error(error)}"
     mine = {"rank": processes.rank(), "error": name_error(error)}
-    with suppress(FileExistsError), open(folder / FILE, "x", encoding="utf-8") as out:
-        json.dump(mine, out)
+    if not processes.is_main():  # error.log of rank 0 is written as the folder is left
+        with suppress(OSError):
+            (folder / RESERVE).unlink(missing_ok=True)  # the disk may be full
+            (folder / name_log(mine["rank"])).write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    if isinstance(error, processes.MainFailed):
+        return find_failure(folder) or mine["error"]
+    if is_lost(error):
+        return find_failure(folder) or f"another process has died without a word (out of memory?); {mine['error']}"
+    with suppress(OSError):
+        (folder / RESERVE).unlink(missing_ok=True)
+        with open(folder / FILE, "x", encoding="utf-8") as out:
+            json.dump(mine, out)
     if not processes.is_main():
-        (folder / name_log(mine["rank"])).write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         say(f"failed: {_describe(mine, folder)}")
     return None
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error only says that another process is gone."""
+    if processes.count() == 1:
+        return False
+    from torch.distributed import DistError
+
+    return isinstance(error, DistError) or (type(error) is RuntimeError and BY_GROUP.match(str(error)) is not None)
 
 
 def name_log(rank: int) -> str:
