@@ -23,11 +23,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError, name_error
 
 T = TypeVar("T")
 
 SET_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
 WAIT = timedelta(days=365)
 """How long a process waits for what rank 0 starts: it may be at work on its own, such as on a sweep's report."""
 
@@ -52,6 +54,7 @@ class _State:
     store: Any = None
     orders = refusals = 0
     has_group = is_broken = False
+    opened_with: dict[str, Any] = {}
     is_on_main = False
     """Inside `on_main`: the others wait for its end, and would take another call's value for its result."""
 
@@ -61,12 +64,17 @@ _state = _State()
 
 def rank() -> int:
     """The number of this process, from 0."""
-    return int(os.environ.get("RANK", "0")) if count() > 1 else 0
+    return _read_number("RANK", 0) if count() > 1 else 0
 
 
 def count() -> int:
-    """How many processes there are."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    """How many processes there are; 1 if WORLD_SIZE is empty, as schedulers leave it, or no number (see `check`)."""
+    return max(1, _read_number("WORLD_SIZE", 1))
+
+
+def _read_number(name: str, default: int) -> int:
+    value = os.environ.get(name, "")
+    return int(value) if value.isdecimal() else default
 
 
 def is_main() -> bool:
@@ -75,8 +83,11 @@ def is_main() -> bool:
 
 
 def check() -> list[str]:
-    """A line if the environment says that there are several processes, but not how they find each other."""
-    missing = [name for name in SET_BY_TORCHRUN if name not in os.environ]
+    """Lines if the environment does not say how many processes there are, or not how they find each other."""
+    given = {name: os.environ.get(name) for name in NUMBERS}
+    if wrong := [f"{name}={value}" for name, value in given.items() if value and not value.isdecimal()]:
+        return [f"{', '.join(wrong)}: must be a whole number; start with torchrun, or unset WORLD_SIZE"]
+    missing = [name for name in SET_BY_TORCHRUN if not os.environ.get(name)]
     if count() == 1 or not missing:
         return []
     return [f"WORLD_SIZE={count()}: without {', '.join(missing)}; start with torchrun, or unset WORLD_SIZE"]
@@ -199,7 +210,18 @@ def connect(timeout_s: float, use_cpu: bool) -> None:
     """Open the group of all processes, which accelerate then uses. A second call changes nothing.
 
     `timeout_s`: how long one waits for another in it (TRL's `ddp_timeout`).
+
+    Raises:
+        ConfigError: it is open already, with other values.
     """
+    asked = {"device.use_cpu": use_cpu, "algo.args.ddp_timeout": timeout_s}
+    if problems := [
+        f"{name}={show(asked[name])}: the processes of a sweep have one connection, opened with {show(value)};"
+        " start this job by a torchrun of its own"
+        for name, value in _state.opened_with.items()
+        if asked[name] != value
+    ]:
+        raise ConfigError(problems)
     if count() > 1 and not _state.has_group:
         _post("join", {"timeout_s": timeout_s, "use_cpu": use_cpu, "offline": os.environ.get("HF_HUB_OFFLINE")})
         _join_group(timeout_s, use_cpu, None)
@@ -297,3 +319,4 @@ def _join_group(timeout_s: float, use_cpu: bool, offline: str | None) -> None:
         timeout=timedelta(seconds=timeout_s),
     )
     _state.has_group = True
+    _state.opened_with = {"device.use_cpu": use_cpu, "algo.args.ddp_timeout": timeout_s}

@@ -106,6 +106,30 @@ def test_a_number_of_processes_without_an_address_is_refused(monkeypatch, comman
     assert done.stderr == f"rlhf_exp: WORLD_SIZE=2: without {missing}; start with torchrun, or unset WORLD_SIZE\n"
 
 
+def test_a_number_of_processes_that_is_none_is_refused_and_an_empty_one_is_one(monkeypatch, command_line, tmp_path):
+    monkeypatch.setenv("WORLD_SIZE", "")
+    assert processes.count() == 1 and processes.check() == []
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    done = command_line("device=cpu", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "rlhf_exp: WORLD_SIZE=two: must be a whole number; start with torchrun, or unset WORLD_SIZE\n"
+    )
+
+
+def test_a_job_that_needs_another_connection_is_refused(monkeypatch):
+    opened = {"device.use_cpu": True, "algo.args.ddp_timeout": 1800}
+    monkeypatch.setattr(processes._state, "opened_with", opened)
+    processes.connect(1800, True)
+    with pytest.raises(ConfigError) as refused:
+        processes.connect(60, False)
+    way = "the processes of a sweep have one connection, opened with"
+    assert refused.value.problems == [
+        f"device.use_cpu=false: {way} true; start this job by a torchrun of its own",
+        f"algo.args.ddp_timeout=60: {way} 1800; start this job by a torchrun of its own",
+    ]
+
+
 def test_a_checked_config_travels():
     config = compose_config(["device=cpu", "algo=ppo", "reward=outcome"])
     assert pickle.loads(pickle.dumps(config)) == config

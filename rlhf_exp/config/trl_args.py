@@ -5,9 +5,11 @@
 compose.py has checked names, types and ranges before, without importing TRL. Here the installed TRL itself decides.
 """
 
+import os
 from typing import TYPE_CHECKING
 
 from rlhf_exp import processes
+from rlhf_exp.config.rules.scale import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments, load_config_class
 from rlhf_exp.config.values import show
@@ -16,7 +18,7 @@ from rlhf_exp.errors import ConfigError
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-DDP_TIMEOUT_S = 1800.0
+DDP_TIMEOUT_S = 1800
 """transformers' default of `ddp_timeout`."""
 
 
@@ -28,6 +30,7 @@ def build_args(cfg: Config) -> "TrainingArguments":
     """
     if problems := _check_machine(cfg):
         raise ConfigError(problems)
+    forget_engine()
     processes.connect(cfg.algo.args.get("ddp_timeout") or DDP_TIMEOUT_S, cfg.device.use_cpu)
     # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
@@ -44,4 +47,7 @@ def _check_machine(cfg: Config) -> list[str]:
     problems = []
     if cfg.algo.args.get("use_cpu") is False and not torch.cuda.is_available():
         problems.append("algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu")
+    there, started = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+    if not problems and not cfg.device.use_cpu and processes.count() > 1 and started > there:
+        problems.append(f"torchrun --nproc_per_node {started}: one GPU each, and here are {there}; at most {there}")
     return problems

@@ -36,7 +36,6 @@ from rlhf_exp.models import adapters
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
-from rlhf_exp.models.whole import loaded_whole
 
 
 def set_up_libraries(cfg: Config) -> None:
@@ -184,11 +183,10 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
         "device_map": None if source.use_cpu else {"": "cuda"},
     }
     try:
-        with loaded_whole():
-            if source.is_adapter:
-                model = adapters.load_adapted(kind, source, **kwargs)
-            else:
-                model = kind.from_pretrained(source.path, **kwargs)
+        if source.is_adapter:
+            model = adapters.load_adapted(kind, source, **kwargs)
+        else:
+            model = kind.from_pretrained(source.path, **kwargs)
     except adapters.UNREADABLE as error:
         raise source.explain(error) from None
     patch_model(model)

@@ -2,11 +2,8 @@
 
     with whole_weights(policy):      # all ranks enter and leave together
         ...                          # as many forward passes as this rank likes, without gradient
-    with loaded_whole():
-        model = AutoModelForCausalLM.from_pretrained(path)
 
-Without FSDP2 nothing changes. Each process needs memory for all weights, as with DeepSpeed's ZeRO-3, whose weights TRL
-gathers for sampling.
+Without FSDP2 nothing changes. Each process needs memory for all weights.
 """
 
 from collections.abc import Iterator
@@ -14,7 +11,6 @@ from contextlib import contextmanager
 
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
-from transformers.integrations import deepspeed
 
 
 @contextmanager
@@ -31,15 +27,3 @@ def whole_weights(model: nn.Module) -> Iterator[None]:
         for part in parts:
             part.reshard()
             part.set_reshard_after_forward(part is not model, recurse=False)  # the root is needed again at once
-
-
-@contextmanager
-def loaded_whole() -> Iterator[None]:
-    """Inside the `with` models are loaded whole. Once the arguments name ZeRO-3, transformers divides each
-    model as it loads it, also those that only measure."""
-    known = deepspeed._hf_deepspeed_config_weak_ref
-    deepspeed.unset_hf_deepspeed_config()
-    try:
-        yield
-    finally:
-        deepspeed._hf_deepspeed_config_weak_ref = known

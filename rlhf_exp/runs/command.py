@@ -12,10 +12,9 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from rlhf_exp import processes
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
-from rlhf_exp.runs.environment import name_program
+from rlhf_exp.runs.environment import name_launcher, name_program
 from rlhf_exp.runs.stopping import Stop
 
 
@@ -68,9 +67,7 @@ def _repeat_command(run_dir: Path, folder: Path) -> str:
 
 
 def _join(*arguments: str) -> str:
-    n = processes.count()
-    start = ["python"] if n == 1 else ["torchrun", "--nproc_per_node", str(n)]
-    return shlex.join([*start, *name_program(), *arguments])
+    return shlex.join([*name_launcher("python"), *name_program(), *arguments])
 
 
 def _find_free(folder: Path) -> Path:

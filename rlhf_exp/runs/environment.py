@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import re
 import resource
 import shlex
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rlhf_exp import processes
 from rlhf_exp.config.device import find_version
 
 PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
@@ -19,7 +21,17 @@ def read_command() -> str:
     folders = {text.partition("=")[2] for text in sys.argv[1:] if text.startswith("output_dir=")}
     added = {f"hydra.sweep.dir={folder}" for folder in folders}  # by cli/arguments.py
     typed = [text for text in sys.argv[1:] if text not in added]
-    return shlex.join([Path(sys.executable).name, *name_program(), *typed])
+    return shlex.join([*name_launcher(Path(sys.executable).name), *name_program(), *typed])
+
+
+def name_launcher(python: str) -> list[str]:
+    """What starts the program: Python, or torchrun on each machine."""
+    n = processes.count()
+    if n == 1:
+        return [python]
+    here = int(os.environ.get("LOCAL_WORLD_SIZE") or n)
+    machines = ["--nnodes", str(n // here), "--rdzv_backend", "c10d", "--rdzv_endpoint", "HOST:29400"]
+    return ["torchrun", *(machines if n > here else []), "--nproc_per_node", str(here)]
 
 
 def name_program() -> list[str]:

@@ -1,10 +1,13 @@
 """scale=: what each engine sets, and what it refuses."""
 
+import os
+
 import pytest
 
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import scale as rules
+from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
 
 GPU = ["device.use_cpu=false", "device.bf16=false"]
@@ -60,7 +63,7 @@ def test_an_engine_needs_several_processes_and_one_process_none(ranks):
     ]
 
 
-@pytest.mark.parametrize("engine", ["fsdp2", "zero2", "zero3"])
+@pytest.mark.parametrize("engine", ["fsdp2", "zero2"])
 def test_a_cpu_has_only_ddp(engine, ranks, monkeypatch):
     monkeypatch.setattr(rules, "find_spec", lambda name: name)
     ranks(2)
@@ -68,9 +71,31 @@ def test_a_cpu_has_only_ddp(engine, ranks, monkeypatch):
     assert refuse("device=cpu", "algo=sft", f"scale={engine}") == [f"scale={engine}: {silent}"]
 
 
-@pytest.mark.parametrize("engine", ["zero2", "zero3"])
-def test_ppo_is_refused_with_deepspeed(engine, ranks, installed):
+def test_an_engine_that_has_not_been_run_is_refused(ranks, installed):
     ranks(2)
+    assert refuse(*GPU, "algo=sft", "scale=zero3") == ["scale=zero3: has not been run; use scale=fsdp2 or scale=zero2"]
+
+
+def test_an_engine_is_not_left_to_the_next_job(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")  # as accelerate leaves it
+    build_args(compose_config(["device=cpu", "algo=sft"]))
+    assert "ACCELERATE_USE_FSDP" not in os.environ
+
+
+def test_more_processes_than_gpus_are_refused(ranks, installed, monkeypatch):
+    ranks(4)
+    config = compose_config([*GPU, "algo=sft"])
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(ConfigError) as refused:
+        build_args(config)
+    assert refused.value.problems == ["torchrun --nproc_per_node 4: one GPU each, and here are 2; at most 2"]
+
+
+def test_ppo_is_refused_with_deepspeed(ranks, installed):
+    ranks(2)
+    engine = "zero2"
     why = "DeepSpeed clips the gradients of policy and critic together; use scale=fsdp2 or scale=ddp"
     assert refuse(*GPU, "algo=ppo", f"scale={engine}") == [f"scale={engine}: not with algo=ppo, since {why}"]
     assert compose_config([*GPU, "algo=ppo", "scale=fsdp2"]).algo.args["fsdp"] is True

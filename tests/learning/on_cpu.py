@@ -23,6 +23,6 @@ def shard_on_cpu(self, *args, fsdp_plugin=None, **kwargs):
 
 
 if __name__ == "__main__":
-    scale.ON_CPU = ("ddp", "fsdp2", "zero2", "zero3")
+    scale.ON_CPU = ("ddp", "fsdp2", "zero2")
     AcceleratorState.__init__ = shard_on_cpu
     sys.exit(main())

@@ -18,6 +18,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs import stopping
 from rlhf_exp.runs.checkpoints import staged
 from rlhf_exp.runs.command import describe_stop
+from rlhf_exp.runs.environment import read_command
 from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals
 
@@ -229,3 +230,13 @@ def test_a_signal_while_the_report_is_written_leaves_a_finished_run(tmp_path, mo
     assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path) == 143
     assert '"status": "finished"' in (tmp_path / "run.json").read_text()
     assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp.report " in capsys.readouterr().out
+
+
+def test_the_command_of_several_processes_names_their_launcher(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setattr("sys.argv", ["rlhf_exp", "algo=sft"])
+    assert read_command() == "torchrun --nproc_per_node 4 -m rlhf_exp algo=sft"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    machines = "--nnodes 2 --rdzv_backend c10d --rdzv_endpoint HOST:29400"
+    assert read_command() == f"torchrun {machines} --nproc_per_node 2 -m rlhf_exp algo=sft"

@@ -7,15 +7,14 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.config.values import show
 
-SHARDED = ("fsdp2", "zero3")
+SHARDED = ("fsdp2",)
 """Engines that leave each process only a part of the weights."""
 ON_CPU = ("ddp",)
-DEEPSPEED = ("zero2", "zero3")
-BY_ACCELERATE = tuple(
-    name
-    for name in ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-    if os.environ.get(name, "false").lower() == "true"
-)
+DEEPSPEED = ("zero2",)
+NOT_RUN = ("zero3",)
+"""Engines that no run has finished with."""
+SWITCHES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false").lower() == "true")
 """What `accelerate launch` has set before anything else could: an engine that is chosen here sets the same."""
 
 
@@ -23,6 +22,8 @@ def check_scale(cfg: Config) -> list[str]:
     """Whether the engine fits the number of processes, the machine and the algorithm."""
     name, n = cfg.scale.name, processes.count()
     key = f"scale={name}"
+    if name in NOT_RUN:
+        return [f"{key}: has not been run; use scale=fsdp2 or scale=zero2"]
     if name == "none":
         return [f"{key}: is for one process, and here are {n}; use scale=ddp"] if n > 1 else _check_accelerate(cfg)
     problems = _check_accelerate(cfg)
@@ -37,6 +38,12 @@ def check_scale(cfg: Config) -> list[str]:
             way = "DeepSpeed clips the gradients of policy and critic together; use scale=fsdp2 or scale=ddp"
             problems.append(f"{key}: not with algo=ppo, since {way}")
     return problems + (_check_sharded(cfg, key) if name in SHARDED else [])
+
+
+def forget_engine() -> None:
+    """Unset what the engine of an earlier job of a sweep has set, since accelerate does not."""
+    for name in SWITCHES:
+        os.environ.pop(name, None)
 
 
 def check_span(cfg: Config) -> list[str]:
@@ -72,10 +79,8 @@ def _check_sharded(cfg: Config, key: str) -> list[str]:
         problems.append(
             f"peft={cfg.peft.name}: {partial}, and 4-bit ones cannot be divided; use peft=lora or scale=ddp"
         )
-    if cfg.generation.method == "trl" and cfg.scale.name == "fsdp2" and not args.get("use_vllm"):
+    if cfg.generation.method == "trl" and not args.get("use_vllm"):
         problems.append(f"generation=trl: {partial}; use generation=compact")
-    if cfg.eval.every is not None and cfg.scale.name == "zero3":
-        problems.append(f"eval.every={cfg.eval.every}: {partial}; measure afterwards, or use scale=fsdp2")
     if args.get("sync_ref_model"):
         problems.append(f"algo.args.sync_ref_model=true: {partial}; leave it out, or use scale=ddp")
     if isinstance(cfg.algo, Ppo):
