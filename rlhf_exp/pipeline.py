@@ -136,6 +136,7 @@ def _report(folder: RunFolder) -> int:
 
 
 def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
+    folder.check_is_shared()
     set_up_libraries(cfg)
     experiment = _load(cfg, folder)
     evaluator = (ScorerEvaluator if ALGORITHMS[cfg.algo.name].scores else PolicyEvaluator)(experiment)

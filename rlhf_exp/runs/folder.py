@@ -9,6 +9,7 @@ folder.finish("finished")
 import copy
 import json
 import os
+import socket
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
-from rlhf_exp.errors import say
+from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 
 STAGES = {
@@ -40,6 +41,8 @@ COUNTED = {"steps": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": {}
 FIRST_KEY = '{"step":'  # of each line in metrics.jsonl
 # Freed when the run ends, so that run.json and error.log can be written even if the disk is full.
 RESERVE, RESERVE_BYTES = ".reserve", 2**16
+SEEN_S = 60.0
+"""How long a machine may take to see what another has written: NFS looks anew that often."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -158,6 +161,29 @@ class RunFolder:
         folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
         return record, before
+
+    def check_is_shared(self) -> None:
+        """Whether every process sees the random bytes that rank 0 has written.
+
+        Raises:
+            ConfigError: one does not, since its machine has a file system of its own.
+        """
+        if processes.count() == 1:
+            return
+        written = processes.on_main((self.path / RESERVE).read_bytes)
+        until = time.monotonic() + SEEN_S
+        while not (is_seen := self._holds(written)) and time.monotonic() < until:
+            time.sleep(0.2)
+        found = enumerate(processes.gather((socket.gethostname(), is_seen)))
+        if blind := [f"process {rank} on {host}" for rank, (host, is_there) in found if not is_there]:
+            way = "several machines need a file system that they share, with this folder at the same path"
+            raise ConfigError([f"output_dir={self.path}: not seen by {', '.join(blind)}; {way}"])
+
+    def _holds(self, written: bytes) -> bool:
+        try:
+            return (self.path / RESERVE).read_bytes() == written
+        except OSError:
+            return False
 
     def save(self) -> None:
         """Write `run.json`, with the peak memory up to now."""
