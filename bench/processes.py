@@ -2,6 +2,7 @@
 
     python bench/processes.py                       # every algorithm with DDP on two processes, about five minutes
     python bench/processes.py --only grpo,ppo_shared --processes 4
+    python bench/processes.py --only sft --scale fsdp2 --entry tests/learning/on_cpu.py
 
 Both have the same number of rows per step, and run as a sweep over the algorithms. For each: the largest difference of
 the loss, of the gradient's norm and of any other logged figure, relative to the larger of 1 and the figure; how many of
@@ -62,10 +63,12 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES), help="cases, by commas")
     parser.add_argument("--scale", default="ddp")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--entry", help="a script in place of -m rlhf_exp, such as tests/learning/on_cpu.py")
     args = parser.parse_args()
+    entry = (str(Path(args.entry).resolve()),) if args.entry else ENTRY
     names, folder = args.only.split(","), Path(tempfile.mkdtemp())
     print(f"one process against {args.processes} with scale={args.scale}, 4 steps of the shipped model")
-    sides = [sweep(folder, names, count, scale) for count, scale in ((1, "none"), (args.processes, args.scale))]
+    sides = [sweep(folder, names, 1, "none"), sweep(folder, names, args.processes, args.scale, entry)]
     heads = ("algorithm", "loss", "grad norm", "others", "largest of", "completions", "evaluation", "largest of")
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
     for name in names:
@@ -88,7 +91,8 @@ def sweep(folder: Path, names: list[str], count: int, scale: str, entry: tuple[s
     done = launch(chosen, here / "runs", count, entry)
     if done.returncode:
         raise SystemExit(f"{done.stdout}\n{done.stderr}")
-    return {name: next((here / "runs").glob(f"*_{name}")) for name in names}
+    jobs = sorted(record.parent for record in (here / "runs").glob("*/run.json"))  # their names begin with a number
+    return dict(zip(names, jobs, strict=True))
 
 
 def write_experiment(path: Path, case: Case, count: int) -> None:

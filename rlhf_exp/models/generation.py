@@ -5,7 +5,7 @@
 Each completion draws from a stream of its own (draws.py), so that it is the same in any batch and by either method.
 `method=compact` is a decoding loop that removes a sequence from the batch, and from the cache, as soon as it ends,
 where `generate` continues it with padding until the longest one has ended. `method=trl` is transformers' `generate`.
-`auto` is compact on a CPU, where it is faster (bench/generation.py), and with FSDP2, and trl elsewhere.
+`auto` is compact on a CPU, where it is faster (bench/generation.py), and with FSDP2 and ZeRO-3, and trl elsewhere.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ from transformers.generation.logits_process import (
 )
 
 from rlhf_exp.algorithms import TRL_SAMPLING
+from rlhf_exp.config.rules.scale import SHARDED
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.draws import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
@@ -66,7 +67,7 @@ def choose_method(cfg: Config) -> str:
     args = cfg.algo.args
     trls = args.get("use_vllm") or any(args.get(name) is not None for name in TRL_SAMPLING)
     # transformers' generate does not keep processes in step that have a part of the weights each.
-    on_hand = cfg.device.use_cpu or cfg.scale.name == "fsdp2"
+    on_hand = cfg.device.use_cpu or cfg.scale.name in SHARDED
     return "compact" if on_hand and not trls else "trl"
 
 

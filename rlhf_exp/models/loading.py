@@ -36,6 +36,7 @@ from rlhf_exp.models import adapters
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
+from rlhf_exp.models.whole import loading_whole
 
 
 def set_up_libraries(cfg: Config) -> None:
@@ -73,6 +74,7 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
     return source.at(run_dir / "start_model")
 
 
+@loading_whole()
 def _make_start_model(cfg: Config, source: ModelSource, path: Path) -> None:
     part = path.with_name("start_model.part")
     if not path.exists():
@@ -172,6 +174,7 @@ def load_scorer(source: ModelSource, seed: int | None = None) -> PreTrainedModel
     return model
 
 
+@loading_whole()
 def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | PeftModel:
     kwargs |= {
         "dtype": source.dtype,

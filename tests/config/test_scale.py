@@ -9,6 +9,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import scale as rules
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.generation import choose_method
 
 GPU = ["device.use_cpu=false", "device.bf16=false"]
 
@@ -63,17 +64,12 @@ def test_an_engine_needs_several_processes_and_one_process_none(ranks):
     ]
 
 
-@pytest.mark.parametrize("engine", ["fsdp2", "zero2"])
+@pytest.mark.parametrize("engine", ["fsdp2", "zero2", "zero3"])
 def test_a_cpu_has_only_ddp(engine, ranks, monkeypatch):
     monkeypatch.setattr(rules, "find_spec", lambda name: name)
     ranks(2)
     silent = "not on a CPU, where accelerate trains with DDP instead, without a word; use scale=ddp"
     assert refuse("device=cpu", "algo=sft", f"scale={engine}") == [f"scale={engine}: {silent}"]
-
-
-def test_an_engine_that_has_not_been_run_is_refused(ranks, installed):
-    ranks(2)
-    assert refuse(*GPU, "algo=sft", "scale=zero3") == ["scale=zero3: has not been run; use scale=fsdp2 or scale=zero2"]
 
 
 def test_an_engine_is_not_left_to_the_next_job(monkeypatch):
@@ -93,9 +89,9 @@ def test_more_processes_than_gpus_are_refused(ranks, installed, monkeypatch):
     assert refused.value.problems == ["torchrun --nproc_per_node 4: one GPU each, and here are 2; at most 2"]
 
 
-def test_ppo_is_refused_with_deepspeed(ranks, installed):
+@pytest.mark.parametrize("engine", ["zero2", "zero3"])
+def test_ppo_is_refused_with_deepspeed(engine, ranks, installed):
     ranks(2)
-    engine = "zero2"
     why = "DeepSpeed clips the gradients of policy and critic together; use scale=fsdp2 or scale=ddp"
     assert refuse(*GPU, "algo=ppo", f"scale={engine}") == [f"scale={engine}: not with algo=ppo, since {why}"]
     assert compose_config([*GPU, "algo=ppo", "scale=fsdp2"]).algo.args["fsdp"] is True
@@ -118,10 +114,17 @@ def test_a_group_may_not_span_processes(ranks):
     ]
 
 
+@pytest.mark.parametrize("engine", ["fsdp2", "zero3"])
+def test_sampling_by_generate_is_refused_with_divided_weights(engine, ranks, installed):
+    ranks(2)
+    key = f"not with scale={engine}, which leaves each process a part of the weights"
+    assert refuse(*GPU, f"scale={engine}", "generation=trl") == [f"generation=trl: {key}; use generation=compact"]
+    assert choose_method(compose_config([*GPU, f"scale={engine}"])) == "compact"
+
+
 def test_what_a_divided_model_cannot_do_is_refused(ranks, installed):
     ranks(2)
     key = "not with scale=fsdp2, which leaves each process a part of the weights"
-    assert refuse(*GPU, "scale=fsdp2", "generation=trl") == [f"generation=trl: {key}; use generation=compact"]
     assert refuse(*GPU, "scale=fsdp2", "algo=ppo", "algo.target_kl=3") == [
         f"algo.target_kl=3: takes the exact KL, {key}; use scale=ddp"
     ]

@@ -3,26 +3,45 @@
 torchrun --nproc_per_node 2 tests/learning/on_cpu.py algo=sft scale=fsdp2 device=cpu
 """
 
+import os
 import sys
 
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
 
+from rlhf_exp import processes
 from rlhf_exp.__main__ import main
 from rlhf_exp.config.rules import scale
 
-BEGIN = AcceleratorState.__init__
+JOIN, BEGIN = processes._join_group, AcceleratorState.__init__
 
 
-def shard_on_cpu(self, *args, fsdp_plugin=None, **kwargs):
-    """As accelerate does for several GPUs; for several CPUs it ignores the plugin."""
-    BEGIN(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
-    if fsdp_plugin is not None and self.distributed_type == DistributedType.MULTI_CPU:
+def join_on_cpu(*args, **kwargs):
+    """DeepSpeed takes part in the group too, as accelerate has it do for GPUs alone."""
+    JOIN(*args, **kwargs)
+    if any(argument.startswith("scale=zero") for argument in sys.argv):
+        from deepspeed import comm
+
+        comm.init_distributed(dist_backend="gloo", auto_mpi_discovery=False)
+
+
+def divide_on_cpu(self, *args, fsdp_plugin=None, deepspeed_plugin=None, **kwargs):
+    """As accelerate does for several GPUs; for several CPUs it ignores the plugins."""
+    BEGIN(self, *args, fsdp_plugin=fsdp_plugin, deepspeed_plugin=deepspeed_plugin, **kwargs)
+    if self.distributed_type != DistributedType.MULTI_CPU:
+        return
+    if fsdp_plugin is not None:
         self.distributed_type, self.fsdp_plugin = DistributedType.FSDP, fsdp_plugin
-        PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+    elif deepspeed_plugin is not None:
+        deepspeed_plugin.set_mixed_precision(self._mixed_precision)
+        deepspeed_plugin.select(_from_accelerator_state=True)
+        self.distributed_type, self.deepspeed_plugins = DistributedType.DEEPSPEED, deepspeed_plugin
+        self._mixed_precision = "no"
+    PartialState._shared_state["distributed_type"] = self.distributed_type
 
 
 if __name__ == "__main__":
-    scale.ON_CPU = ("ddp", "fsdp2", "zero2")
-    AcceleratorState.__init__ = shard_on_cpu
+    os.environ["DS_ACCELERATOR"] = "cpu"  # DeepSpeed itself can do with one
+    scale.ON_CPU = ("ddp", "fsdp2", "zero2", "zero3")
+    processes._join_group, AcceleratorState.__init__ = join_on_cpu, divide_on_cpu
     sys.exit(main())

@@ -1,8 +1,16 @@
 """Models that are loaded to measure are whole, whatever engine trains."""
 
 import torch
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled, set_hf_deepspeed_config
 
-from rlhf_exp.models.whole import whole_weights
+from rlhf_exp.models.whole import loading_whole, whole_weights
+
+
+class Zero3:
+    """As transformers keeps DeepSpeed's config while there are arguments of a run with it."""
+
+    def is_zero3(self):
+        return True
 
 
 def test_a_model_of_one_process_is_whole_as_it_is():
@@ -10,3 +18,14 @@ def test_a_model_of_one_process_is_whole_as_it_is():
     before = layer.weight.clone()
     with whole_weights(layer):
         assert torch.equal(layer.weight, before)
+
+
+def test_transformers_divides_no_model_that_is_loaded_whole():
+    engine = Zero3()
+    set_hf_deepspeed_config(engine)
+    assert is_deepspeed_zero3_enabled()
+    with loading_whole():
+        assert not is_deepspeed_zero3_enabled()
+    assert is_deepspeed_zero3_enabled()
+    del engine
+    assert not is_deepspeed_zero3_enabled()

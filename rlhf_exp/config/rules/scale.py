@@ -7,12 +7,10 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.config.values import show
 
-SHARDED = ("fsdp2",)
+SHARDED = ("fsdp2", "zero3")
 """Engines that leave each process only a part of the weights."""
 ON_CPU = ("ddp",)
-DEEPSPEED = ("zero2",)
-NOT_RUN = ("zero3",)
-"""Engines that no run has finished with."""
+DEEPSPEED = ("zero2", "zero3")
 SWITCHES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
 BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false").lower() == "true")
 """What `accelerate launch` has set before anything else could: an engine that is chosen here sets the same."""
@@ -22,8 +20,6 @@ def check_scale(cfg: Config) -> list[str]:
     """Whether the engine fits the number of processes, the machine and the algorithm."""
     name, n = cfg.scale.name, processes.count()
     key = f"scale={name}"
-    if name in NOT_RUN:
-        return [f"{key}: has not been run; use scale=fsdp2 or scale=zero2"]
     if name == "none":
         return [f"{key}: is for one process, and here are {n}; use scale=ddp"] if n > 1 else _check_accelerate(cfg)
     problems = _check_accelerate(cfg)
