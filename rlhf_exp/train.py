@@ -3,10 +3,11 @@
 train(experiment, probe, signals)       # the trained model is then in run_dir/model
 """
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from transformers import Trainer
+from transformers import PreTrainedModel, Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
@@ -55,13 +56,20 @@ def add_callbacks(
 ) -> ComputeMeter:  # fmt: skip
     """Add this package's callbacks. The meter and the validation come before the writer, and the writer before all
     others, since each sees only what earlier ones have added to the logs."""
+
+    def measure(policy: PreTrainedModel) -> dict[str, list[Any]]:
+        """Without PPO's critic, whose weights would be gathered too. FSDP2 also hangs in the first backward pass if the
+        first forward pass, which names its root, was one of a policy with a separate critic."""
+        with getattr(trainer, "policy_alone", nullcontext)():
+            return validation.measure(policy)
+
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
     track_training(trainer)
     monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
     callbacks.insert(0, MetricsWriter(experiment.folder.path, probe, monitor.every_steps, monitor.stop_on_nonfinite))
     if validation is not None:
-        callbacks.insert(0, Validate(experiment.folder.path, validation.measure, experiment.cfg.eval.every, best))
+        callbacks.insert(0, Validate(experiment.folder.path, measure, experiment.cfg.eval.every, best))
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
     if getattr(trainer, "use_vllm", False):

@@ -5,6 +5,7 @@ torchrun --nproc_per_node 2 tests/learning/on_cpu.py algo=sft scale=fsdp2 device
 
 import os
 import sys
+from importlib.util import find_spec
 
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
@@ -19,7 +20,7 @@ JOIN, BEGIN = processes._join_group, AcceleratorState.__init__
 def join_on_cpu(*args, **kwargs):
     """DeepSpeed takes part in the group too, as accelerate has it do for GPUs alone."""
     JOIN(*args, **kwargs)
-    if any(argument.startswith("scale=zero") for argument in sys.argv):
+    if find_spec("deepspeed"):
         from deepspeed import comm
 
         comm.init_distributed(dist_backend="gloo", auto_mpi_discovery=False)

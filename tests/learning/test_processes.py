@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,16 @@ bench = module_from_spec(SPEC)
 SPEC.loader.exec_module(bench)
 
 pytestmark = [pytest.mark.learning, pytest.mark.slow]
+needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+
+ZERO = ("zero2", "zero3")
+ON_CPU = (str(Path(__file__).parent / "on_cpu.py"),)
 
 SMALL = [
     *("device=cpu", "device.threads=1", "eval.rows=16", "eval.cache_dir=null", "task.baselines=false", "max_tokens=12"),
-    *("algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4", "algo.args.save_steps=2"),
+    *("algo.args.per_device_train_batch_size=8", "algo.args.save_steps=2"),
 ]
+GROUP = "algo.args.num_generations=4"
 REWARDS = """
 import os
 
@@ -62,18 +67,28 @@ def test_every_algorithm_does_on_two_processes_what_it_does_on_one(tmp_path):
 
 
 def test_divided_weights_do_what_whole_ones_do(tmp_path):
-    names, entry = ["sft", "grpo", "ppo_shared"], (str(Path(__file__).parent / "on_cpu.py"),)
-    divided = bench.sweep(tmp_path, names, 2, "fsdp2", entry)
+    names = ["sft", "grpo", "ppo_shared", "grpo_lora"]
+    divided = bench.sweep(tmp_path, names, 2, "fsdp2", ON_CPU)
     refuse_differences(bench.sweep(tmp_path, names, 1, "none"), divided)
     for folder in divided.values():  # accelerate writes it with FSDP alone
         assert (folder / "checkpoints" / "checkpoint-4" / "pytorch_model_fsdp.bin").is_file()
+
+
+@needs_deepspeed
+@pytest.mark.parametrize("engine", ZERO)
+def test_deepspeed_does_on_two_processes_what_one_process_does(engine, tmp_path):
+    names = ["sft", "dpo", "grpo"]
+    divided = bench.sweep(tmp_path, names, 2, engine, ON_CPU)
+    refuse_differences(bench.sweep(tmp_path, names, 1, "none"), divided)
+    for folder in divided.values():
+        assert len(list(folder.glob("checkpoints/checkpoint-4/global_step4/zero_pp_rank_*_optim_states.pt"))) == 2
 
 
 def test_an_error_of_one_process_ends_all_and_is_in_the_folder(tmp_path):
     (tmp_path / "own.py").write_text(REWARDS)
     own = [f"+reward.functions.own={tmp_path}/own.py:fail_later", "+reward.weights.own=1.0"]
     began = time.monotonic()
-    done = bench.launch([*SMALL, *own, "algo.args.max_steps=50"], tmp_path / "run", 2)
+    done = bench.launch([*SMALL, GROUP, *own, "algo.args.max_steps=50"], tmp_path / "run", 2)
     record = read(tmp_path / "run" / "run.json")
     line = (
         f"process 1: RewardError: reward.functions.own={tmp_path}/own.py:fail_later: raised OSError: the disk of this"
@@ -87,28 +102,35 @@ def test_an_error_of_one_process_ends_all_and_is_in_the_folder(tmp_path):
 def test_a_loss_that_is_not_finite_stops_all_as_it_stops_one(tmp_path):
     (tmp_path / "own.py").write_text(REWARDS)
     own = [f"+reward.functions.own={tmp_path}/own.py:explode", "+reward.weights.own=1e3", "loss_type=dr_grpo"]
-    done = bench.launch([*SMALL, *own, "algo.args.max_steps=3"], tmp_path / "run", 2)
+    done = bench.launch([*SMALL, GROUP, *own, "algo.args.max_steps=3"], tmp_path / "run", 2)
     record = read(tmp_path / "run" / "run.json")
     assert done.returncode != 0
     assert record["status"] == "failed" and record["error"].startswith("NonFiniteLoss: ")
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1
 
 
-def test_a_resumed_run_of_two_processes_ends_like_an_uninterrupted_one(tmp_path):
-    length = [
-        *("algo.args.max_steps=4", "algo.args.save_total_limit=2", "train_tokens=100000", "monitor.every_steps=1"),
-        *("algo.curriculum.budgets=[8,12]", "algo.curriculum.from_steps=[0,3]", "eval.every=2", "eval.every_rows=8"),
-    ]
+RESUMED = [
+    *("algo.args.max_steps=4", "algo.args.save_total_limit=2", "train_tokens=100000", "monitor.every_steps=1"),
+    *("eval.every=2", "eval.every_rows=8"),
+]
+CURRICULUM = [GROUP, "algo.curriculum.budgets=[8,12]", "algo.curriculum.from_steps=[0,3]"]
+PPO = ["algo=ppo", "algo.critic=separate", "algo.args.steps_per_generation=1"]
+
+
+def run_and_stop_a_copy(given, tmp_path, entry=bench.ENTRY):
+    """A run of four steps, and a copy of it as if it had been stopped after two."""
     whole, part = tmp_path / "whole", tmp_path / "part"
-    assert bench.launch([*SMALL, *length], whole, 2).returncode == 0
+    done = bench.launch([*SMALL, *RESUMED, *given], whole, 2, entry)
+    assert done.returncode == 0, done.stderr
     shutil.copytree(whole, part)
     shutil.rmtree(part / "checkpoints" / "checkpoint-4")
     shutil.rmtree(part / "model")
     (part / "run.json").write_text(json.dumps(read(whole / "run.json") | {"status": "stopped"}))
-    command = [sys.executable, "-m", "rlhf_exp", f"resume={part}"]
-    refused = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert refused.returncode == 2 and "began with 2 processes and scale=ddp, here 1 process" in refused.stderr
-    done = bench.launch([f"resume={part}"], part, 2)
+    return whole, part
+
+
+def resume_and_compare(whole, part, entry=bench.ENTRY):
+    done = bench.launch([f"resume={part}"], part, 2, entry)
     assert done.returncode == 0, done.stderr
     found = bench.compare(whole, part)
     assert max(found.logged.values()) == 0 and found.differing == 0 and found.completions == 32
@@ -116,8 +138,23 @@ def test_a_resumed_run_of_two_processes_ends_like_an_uninterrupted_one(tmp_path)
     assert read(part / "run.json")["processes"] == 2
 
 
+def test_a_resumed_run_of_two_processes_ends_like_an_uninterrupted_one(tmp_path):
+    whole, part = run_and_stop_a_copy(CURRICULUM, tmp_path)
+    command = [sys.executable, "-m", "rlhf_exp", f"resume={part}"]
+    refused = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert refused.returncode == 2 and "began with 2 processes and scale=ddp, here 1 process" in refused.stderr
+    resume_and_compare(whole, part)
+
+
+@pytest.mark.parametrize(
+    ("engine", "given"), [("fsdp2", PPO), *(pytest.param(name, CURRICULUM, marks=needs_deepspeed) for name in ZERO)]
+)
+def test_a_resumed_run_with_divided_weights_does_too(engine, given, tmp_path):
+    resume_and_compare(*run_and_stop_a_copy([*given, f"scale={engine}"], tmp_path, ON_CPU), ON_CPU)
+
+
 def test_the_tokens_end_training_after_the_same_step(tmp_path):
-    given = [*SMALL[:-3], "algo.args.num_generations=4", "algo.args.max_steps=6", "train_tokens=500"]
+    given = [*SMALL[:-2], GROUP, "algo.args.max_steps=6", "train_tokens=500"]
     rows = "algo.args.per_device_train_batch_size="
     ends = []
     for count in (1, 2):

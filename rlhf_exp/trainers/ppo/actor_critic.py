@@ -145,10 +145,13 @@ class ActorCritic:
             (folder / "kl_controller.json").write_text(json.dumps({"coef": self.controller.coef}), encoding="utf-8")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        with _without(self.model, CRITIC):
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
         folder = Path(resume_from_checkpoint) / CRITIC
-        load_model(self.critic, str(folder / "model.safetensors"))
+        if self.is_fsdp_enabled:  # its own file holds the critic too, and each process gets its part
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            with _without(self.model, CRITIC):
+                super()._load_from_checkpoint(resume_from_checkpoint, model)
+            load_model(self.critic, str(folder / "model.safetensors"))
         self.controller.coef = json.loads((folder / "kl_controller.json").read_text(encoding="utf-8"))["coef"]
 
 
