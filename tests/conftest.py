@@ -72,7 +72,7 @@ def quick_saving_and_training():
             young = SimpleNamespace(collect=lambda: gc.collect(0))
             patch.setattr("accelerate.utils.memory.gc", young)
             patch.setattr("rlhf_exp.runs.environment.gc", young)
-            patch.setattr("rlhf_exp.dry_run.cost.MEASURED_S", 0.01)
+            patch.setattr("rlhf_exp.dry_run.machine.MEASURED_S", 0.01)
         yield
 
 

@@ -51,7 +51,7 @@ ELSEWHERE = {"pip", "docker", "export", "hf", "vllm", "lm_eval", "tensorboard", 
 LAUNCHERS = ("torchrun", "accelerate")
 OWN = ("python", "rlhf-exp", "make", *LAUNCHERS)
 """Programs that are not this package's: nothing of them is checked."""
-ABSENT = re.compile(r"not installed|no usable GPU|HF_TOKEN|does not answer|torchrun|several processes|single process")
+ABSENT = re.compile(r"not installed|usable GPU|needs a GPU|HF_TOKEN|does not answer|torchrun|(several|single) process")
 """How a command is refused because of what this machine has not."""
 OPEN = ("reward.weights.", "reward.functions.", "task.options.", "task.splits.", "model.init.", "task.of.",
         "model.learning_rate.", "peft.quantization.", "hydra.")  # fmt: skip

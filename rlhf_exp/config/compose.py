@@ -27,6 +27,7 @@ from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.defaults import DEFAULTS, Settings, choose_rate, read_settings
+from rlhf_exp.config.hardware import count_passes, count_rows
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
 from rlhf_exp.config.rules import find_conflicts
@@ -86,6 +87,8 @@ def register_resolvers() -> None:
     resolvers = {
         "default": lambda key, *, _root_: DEFAULTS[key](_find_settings(_root_)).value,
         "rate": lambda name, own=None, *, _root_: choose_rate(_find_settings(_root_), name, own).value,
+        "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
+        "passes": lambda step, *, _root_: count_passes(step, _root_),
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "attention": device.choose_attention,
@@ -134,7 +137,8 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
     try:
         values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise ConfigError([f"{error.full_key or 'config'}: {str(error).splitlines()[0]}"]) from None
+        line = str(error).splitlines()[0].removeprefix("ValueError raised while resolving interpolation: ")
+        raise ConfigError([f"{error.full_key or 'config'}: {line}"]) from None
     finally:
         _settings.reset(reading)
     # A default that is not known is null; find_conflicts then says why.

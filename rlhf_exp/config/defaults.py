@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, ANY, CRITIC_RATES, DEMONSTRATIONS, LARGE, SMALL
-from rlhf_exp.config import device
+from rlhf_exp.config import device, hardware
 from rlhf_exp.config.model_shape import Shape, find_shape
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.config.trl_arguments import load_arguments
@@ -48,6 +47,9 @@ class Settings(NamedTuple):
     peft: str
     shape: Shape
     use_cpu: bool
+    foretold: bool  # of another machine, in a dry run: it has GPUs that compute in bfloat16
+    processes: int
+    batch_factor: int  # times as many rows at once as in ROWS_AT_ONCE
     finite_rows: bool
     drawn_held_out: bool  # whether held-out rows are drawn, not read from a file or the hub
     eval: Any  # an unresolved entry is resolved when it is read, here and in args
@@ -65,9 +67,21 @@ def read_settings(cfg: Any) -> Settings:
     drawn = drawn and task.samples is None
     prompts = task.of if task.source == "task" else task
     held_out = TASKS[prompts.name].draws_rows and prompts.source == "generated"
-    use_cpu = bool(cfg.device.use_cpu)
-    of_model = cfg.algo.name, task.name, cfg.peft.name, shape, use_cpu
-    return Settings(*of_model, not drawn, held_out, cfg.eval, cfg.algo.args)
+    foretold = hardware.foretold(cfg) > 0
+    return Settings(
+        algo=cfg.algo.name,
+        task=task.name,
+        peft=cfg.peft.name,
+        shape=shape,
+        use_cpu=bool(cfg.device.use_cpu) and not foretold,
+        foretold=foretold,
+        processes=hardware.count_processes(cfg),
+        batch_factor=int(cfg.hardware.batch_factor or 1),
+        finite_rows=not drawn,
+        drawn_held_out=held_out,
+        eval=cfg.eval,
+        args=cfg.algo.args,
+    )
 
 
 def list_defaults(of: Settings) -> dict[str, Default]:
@@ -121,10 +135,10 @@ def _read_argument(of: Settings, name: str) -> Any:
 def _rows(of: Settings) -> Default:
     if of.shape.parameters is None:
         return Default(None, of.shape.source)
-    batch = max(1, ALGORITHMS[of.algo].batch // processes.count())
-    rows = min(batch, _up_to(ROWS_AT_ONCE, of.shape.parameters) or batch)
+    batch = max(1, ALGORITHMS[of.algo].batch // of.processes)
+    rows = min(batch, (_up_to(ROWS_AT_ONCE, of.shape.parameters) or batch) * of.batch_factor)
     whole = "a whole step at once" if rows == batch else "a part of a step at once"
-    shared = f", in {processes.count()} processes" if processes.count() > 1 else ""
+    shared = f", in {of.processes} processes" if of.processes > 1 else ""
     return Default(rows, f"{_say_size(of)}: {whole}{shared}")
 
 
@@ -133,7 +147,7 @@ def _accumulation(of: Settings) -> Default:
     if rows is None:
         return Default(None, of.shape.source)
     row = ALGORITHMS[of.algo]
-    at_once = rows * processes.count()
+    at_once = rows * of.processes
     steps = 1 if _is_small(of) else max(1, row.batch // at_once)  # a small model is not accumulated further
     unit = "completions" if row.online else "rows"
     return Default(steps, f"{steps * at_once} {unit} per step, {at_once} of them at once")
@@ -183,7 +197,7 @@ def _baselines(of: Settings) -> Default:
 
 
 def _bf16(of: Settings) -> Default:
-    if of.use_cpu or not device.has_bf16():
+    if not of.foretold and (of.use_cpu or not device.has_bf16()):
         return Default(False, "a CPU" if of.use_cpu else "the GPU is older than Ampere")
     small = _is_small(of)
     return Default(not small, "a model this small gains nothing" if small else "a GPU of Ampere or newer")

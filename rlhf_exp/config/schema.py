@@ -149,6 +149,18 @@ class Labels:
 
 
 @dataclass(frozen=True)
+class Hardware:
+    """The machine that a run is for. A dry run says whether the run fits it; with `gpus` null, this machine."""
+
+    name: str
+    gpus: int | None = within(">= 1, <= 65536")
+    memory_gb: float | None = within("> 0, <= 100000")
+    tflops: float | None = within("> 0, <= 1000000")
+    bandwidth_gbs: float | None = within("> 0, <= 1000000")
+    batch_factor: int = within(">= 1, <= 4096")
+
+
+@dataclass(frozen=True)
 class Scale:
     """The engine of several processes; what it needs of TRL's arguments is set by conf/scale."""
 
@@ -226,6 +238,7 @@ class Config:
     reward: Reward
     generation: Generation
     device: Device
+    hardware: Hardware
     scale: Scale
     logging: Logging
     monitor: Monitor

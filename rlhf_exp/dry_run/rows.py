@@ -81,6 +81,23 @@ def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float 
     return prompt, [fmean(_count_tokens(tokenizer, row[name]) for row in sample) for name in columns], ""
 
 
+def measure_longest(cfg: Config, tokenizer: Any, rows: Rows | None) -> float:
+    """Tokens of the longest training row, with its prompts; of one that is sampled, the mean prompt and the budget.
+
+    Rows that are sampled are trained without their padding (trainers/trimmed.py), the others padded to the longest of
+    their batch, and a pair to twice its longer half.
+    """
+    prompt, answers, _ = measure_rows(cfg, tokenizer, rows)
+    columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name not in ("prompt", "label")]
+    sample = [] if rows is None else (rows.task.train or rows.task.eval)[:SAMPLE_ROWS]
+    if not sample or not columns or columns[0] not in sample[0]:
+        return len(answers) * (prompt or 0) + sum(answers)
+    return len(columns) * max(
+        _count_tokens(tokenizer, row["prompt"]) + max(_count_tokens(tokenizer, row[name]) for name in columns)
+        for row in sample
+    )
+
+
 def render_prompt(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:
     """The first lines of the first prompt, with the chat template applied, each of limited length."""
     row = (task.train or task.eval or task.pairs)[0]

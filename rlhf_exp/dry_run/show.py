@@ -8,13 +8,16 @@ from typing import Any
 from transformers import TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.hardware import count_processes, foretold
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
-from rlhf_exp.dry_run.cost import estimate_disk, estimate_memory, estimate_time, say_bytes, warn_of_disk, warn_of_memory
+from rlhf_exp.dry_run.cost import estimate_disk, estimate_time, say_bytes, warn_of_disk
 from rlhf_exp.dry_run.differences import compare_with_defaults
+from rlhf_exp.dry_run.machine import find_machine
+from rlhf_exp.dry_run.memory import estimate_memory, warn_of_memory
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
-from rlhf_exp.dry_run.rows import Rows, load_rows, measure_rows, render_prompt
+from rlhf_exp.dry_run.rows import Rows, load_rows, measure_longest, measure_rows, render_prompt
 from rlhf_exp.report.tables import duration
 from rlhf_exp.tasks.sampled import learns_from_samples
 
@@ -50,7 +53,7 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
     """Lines on algorithm, task, model and device."""
     loss = cfg.algo.args.get("loss_type")
     loss = f" ({', '.join(loss) if isinstance(loss, list) else loss})" if loss else ""
-    device = "the CPU" if cfg.device.use_cpu else "the GPU"
+    device = f"hardware={cfg.hardware.name}" if foretold(cfg) else "the CPU" if cfg.device.use_cpu else "the GPU"
     lines = [f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"]
     if model is not None:
         whole = model.num_parameters()
@@ -66,7 +69,7 @@ def _describe_training(
     cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, model: Any, trained: int
 ) -> list[str]:
     """Lines on rows, steps and tokens, and the estimated cost."""
-    batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+    batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * count_processes(cfg)
     steps = args.max_steps
     if steps < 1 and rows is not None and rows.train:
         steps = max(1, round(args.num_train_epochs * rows.train / batch))
@@ -75,19 +78,23 @@ def _describe_training(
         return lines
     epochs = f"{args.num_train_epochs:g} times the rows"
     lines.append(f"steps: {steps if steps > 0 else epochs}")
-    line, length = _describe_tokens(cfg, args, rows, tokenizer, batch)
+    line, prompt, length = _describe_tokens(cfg, args, rows, tokenizer, batch)
     lines.append(line)
     if model is None:
         return [*lines, "memory and disk: not estimated, since the model's shape is not known"]
-    memory, formula = estimate_memory(cfg, args, model, trained, length)
-    lines.append(
-        f"memory, estimated: {memory / 1e9:.2f} GB, without the libraries, = {formula}{warn_of_memory(cfg, memory)}"
-    )
+    machine = find_machine(cfg)
+    longest = measure_longest(cfg, tokenizer, rows)
+    memory = estimate_memory(cfg, args, model, trained, prompt, longest)
+    phases = ", ".join(f"{name} {say_bytes(needed)}" for name, needed in memory.phases.items())
+    lines.append(f"memory, estimated, without the libraries: {phases}{warn_of_memory(cfg, memory.peak, machine)}")
+    lines.append(f"memory {memory.formula}")
     if steps > 0:
         disk, formula = estimate_disk(cfg, args, model, trained, steps)
-        lines.append(f"disk, estimated: {say_bytes(disk)} = {formula}{warn_of_disk(cfg, disk)}")
-        seconds, formula = estimate_time(cfg, args, model, trained, batch * length, steps)
-        lines.append(f"time of training, estimated: {duration(seconds)} = {formula}")
+        warning = warn_of_disk(cfg, disk) if machine.is_here else ""
+        lines.append(f"disk, estimated: {say_bytes(disk)} = {formula}{warning}")
+        seconds, formula = estimate_time(cfg, args, model, trained, machine, batch * length, steps)
+        least = "estimated" if machine.is_here else "at least"
+        lines.append(f"time of training, {least}: {duration(seconds)} = {formula}")
     return lines
 
 
@@ -103,17 +110,19 @@ def _describe_rows(cfg: Config, rows: Rows) -> str:
 
 def _describe_tokens(
     cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, batch: int
-) -> tuple[str, float]:
-    """The line on the tokens of a step or rollout, and the tokens of a row."""
+) -> tuple[str, float, float]:
+    """The line on the tokens of a step or rollout, and the mean tokens of a prompt and of a row."""
     prompt, answers, bound = measure_rows(cfg, tokenizer, rows)
-    rollout = getattr(args, "generation_batch_size", None) or batch
+    of_all = 1 if cfg.algo.args.get("generation_batch_size") else count_processes(cfg)
+    rollout = of_all * (getattr(args, "generation_batch_size", None) or batch // of_all)
     names = ("chosen", "rejected") if len(answers) == 2 else ("completion",)
     before = "prompt" if prompt is None else f"prompt {prompt:.0f}"
     parts = " + ".join(f"{before} + {name} {n:.0f}{bound}" for name, n in zip(names, answers, strict=True))
     length = len(answers) * (prompt or 0) + sum(answers)
     of = "step" if rollout == batch else f"rollout, of {rollout // batch} steps"
-    line = f"tokens per {of}: {rollout} x ({parts}) = {rollout * length:,.0f}{' and prompts' * (prompt is None)}"
-    return line, length
+    tokens = f"{rollout * length:,.0f}{' and prompts' * (prompt is None)}"
+    line = f"tokens per {of}: {rollout} x ({parts}) = {tokens}"
+    return line, prompt or 0, length
 
 
 def _print_list(title: str, lines: list[str]) -> None:

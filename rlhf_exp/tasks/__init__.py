@@ -29,8 +29,8 @@ from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.hardware import count_processes
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.grade import Grade
 
@@ -162,7 +162,7 @@ def prompts_per_rollout(cfg: "Config") -> int:
     """The number of different prompts in a rollout of all processes, by TRL's rule; arguments are checked to divide."""
     args = cfg.algo.args
     rounds = args.get("steps_per_generation") or args.get("gradient_accumulation_steps", 1)
-    of_all = args["per_device_train_batch_size"] * processes.count()
+    of_all = args["per_device_train_batch_size"] * count_processes(cfg)
     completions = args.get("generation_batch_size") or of_all * rounds
     return completions // args.get("num_generations", 1)
 

@@ -44,7 +44,10 @@ def test_every_config_file_composes_and_checks(any_machine):
         group, option = file.parent.name, file.stem
         if group in ("conf", "sweeps"):
             continue
-        overrides = [f"{group}={option}", f"dry_run={'true' if group == 'scale' else 'false'}"]  # a run has processes
+        overrides = [
+            f"{group}={option}",
+            f"dry_run={'true' if group in ('scale', 'hardware') else 'false'}",
+        ]  # a run has processes
         by_reward_model = option.startswith(("hh_rlhf_gpt2_ppo", "hh_rlhf_gpt2_grpo"))
         if (
             option in ("model", "none")

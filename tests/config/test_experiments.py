@@ -246,7 +246,7 @@ def test_every_study_has_a_dry_run_without_the_network(capsys, monkeypatch):
         if not name.startswith("compare") and not name.endswith("_tiny") and compose(name).model.path is not None:
             print_dry_run(compose(name))
             text = capsys.readouterr().out
-            assert "parameters: " in text and "memory, estimated: " in text, name
+            assert "parameters: " in text and "memory, estimated, " in text, name
             assert "not checked without the network: task=" in text and text.endswith("all other checks passed\n"), name
 
 

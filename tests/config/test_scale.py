@@ -54,6 +54,12 @@ def test_a_step_is_as_large_with_any_number_of_processes(ranks):
     assert four["gradient_accumulation_steps"] == one["gradient_accumulation_steps"]
 
 
+def test_a_study_has_the_same_step_with_any_number_of_processes(ranks):
+    ranks(2)
+    args = compose_config(["experiment=gsm8k_grpo", "device=cpu", "peft=none"]).algo.args
+    assert (args["per_device_train_batch_size"], args["gradient_accumulation_steps"]) == (4, 8)
+
+
 def test_an_engine_needs_several_processes_and_one_process_none(ranks):
     needs = "needs several processes; start with torchrun --nproc_per_node N, or use scale=none"
     assert refuse("device=cpu", "scale=ddp") == [f"scale=ddp: {needs}"]

@@ -4,7 +4,9 @@ from transformers import AutoModelForCausalLM, GPT2Config
 
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.dry_run import cost
+from rlhf_exp.dry_run import machine
+from rlhf_exp.dry_run.machine import find_machine
+from rlhf_exp.dry_run.memory import warn_of_memory
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
@@ -50,10 +52,13 @@ def test_parameters_and_memory_are_worked_out_by_hand(no_weights, capsys):
     layer = 4 * 8 * 8 + 3 * 8 * 16 + 2 * 8 + 2 * 4  # attention, MLP, two norms, norms of query and key
     parameters = len(build_trace_tokenizer()) * 8 + 2 * layer + 8
     assert f"parameters: {parameters:,}, all trained\n" in text
-    total = parameters * 4 * 4 + 256 * 17 * 8 * (2 * 30) * 4
-    assert f"estimated: {total / 1e9:.2f} GB, without the libraries, = {parameters:,} parameters x 4 bytes + " in text
-    assert f"{parameters:,} trained x 4 bytes x 3 (gradients, AdamW's two moments)" in text
-    assert "256 rows x 17 tokens x 8 hidden x 60 values kept x 4 bytes" in text
+    kept = 2 * (8 * 8 + 4.5 * (16 + 8 + 8)) * 4  # of a token in two layers: MLP, queries, keys or values
+    training, sampling = parameters * 4 * 4 + 256 * 17 * kept, parameters * 4 * 3 + 256 * 17 * 2 * 2 * 8 * 4
+    evaluation = parameters * 4 + 128 * 17 * 2 * 2 * 8 * 4
+    phases = f"training {training / 1e6:.1f} MB, sampling {sampling / 1e6:.1f} MB, evaluation {evaluation / 1e6:.1f} MB"
+    assert f"memory, estimated, without the libraries: {phases}\n" in text
+    assert f"memory of training = {parameters:,} parameters x 4 bytes + {parameters:,} trained x 4 bytes x 2 (" in text
+    assert f" + {parameters:,} gradients x 4 bytes + 256 rows x 17 tokens x 1,664 bytes kept (2 layers)\n" in text
 
 
 def test_sft_counts_the_tokens_of_its_demonstrations(no_weights, capsys):
@@ -71,7 +76,7 @@ def test_with_adapters_only_they_have_gradients_and_4_bit_weights_take_half_a_by
     weights = {"attention": (64, 192), "its output": (64, 64), "up": (64, 192), "down": (192, 64)}
     trained = 2 * sum(8 * (rows + columns) for rows, columns in weights.values())  # two layers, rank 8
     assert f", {trained:,} of them trained\n" in text
-    assert f" parameters x 0.516 bytes + {trained:,} trained x 2 bytes x 3 " in text
+    assert f" parameters x 0.516 bytes + {trained:,} trained x 2 bytes x 2 " in text
 
 
 def test_pairs_count_both_answers_and_what_will_be_sampled_first_is_said(no_weights, capsys):
@@ -164,7 +169,7 @@ def test_it_runs_inside_the_command_lines_own_hydra(no_weights, capsys):
 def test_more_memory_than_is_free_is_said_with_a_way_out(no_weights, capsys, monkeypatch, tmp_path, peft, way):
     for free_kb, warning in ((100, f"; MORE than the 0.00 GB that are free on this computer; {way}\n"), (10**9, "\n")):
         (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {free_kb} kB\n")
-        monkeypatch.setattr(cost, "MEMORY", tmp_path / "meminfo")
+        monkeypatch.setattr(machine, "MEMORY", tmp_path / "meminfo")
         print_dry_run(compose_config([*SMALL, "algo=sft", f"peft={peft}"]))
         [line] = [line for line in capsys.readouterr().out.splitlines(True) if line.startswith("memory, estimated")]
         assert line.endswith(warning) and ("MORE" in line) == (free_kb == 100)
@@ -174,5 +179,6 @@ def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (8 * 10**9, 10**12))
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     cfg = compose_config([])
-    assert cost.warn_of_memory(cfg, 9e9).startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
-    assert cost.warn_of_memory(cfg, 7e9) == ""
+    here = find_machine(cfg)
+    assert warn_of_memory(cfg, 9e9, here).startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
+    assert warn_of_memory(cfg, 7e9, here) == ""

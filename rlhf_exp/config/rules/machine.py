@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from rlhf_exp import processes
 from rlhf_exp.config import device
 from rlhf_exp.config.schema import Config
 
@@ -18,7 +19,25 @@ def check_machine(cfg: Config) -> list[str]:
             problems.append(f"logging={package}: not installed; pip install {package}, or logging=file")
     if cfg.peft.quantization and find_spec("bitsandbytes") is None:
         problems.append("peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora")
-    return problems + _check_attention(cfg) + _check_vllm(cfg)
+    return problems + _check_hardware(cfg) + _check_attention(cfg) + _check_vllm(cfg)
+
+
+def _check_hardware(cfg: Config) -> list[str]:
+    """A run is on the hardware it was divided for; a dry run may be about any."""
+    hardware, n = cfg.hardware, processes.count()
+    if hardware.gpus is None:
+        return []
+    key = f"hardware={hardware.name}"
+    if missing := [name for name in ("memory_gb", "tflops", "bandwidth_gbs") if getattr(hardware, name) is None]:
+        return [f"{key}: hardware.{missing[0]} is not set, which a machine with hardware.gpus={hardware.gpus} needs"]
+    if cfg.dry_run:
+        return []
+    if cfg.device.use_cpu:
+        return [f"{key}: needs a GPU, and this run is on a CPU; leave it out, or add dry_run=true"]
+    if hardware.gpus == n:
+        return []
+    way = f"start with torchrun --nproc_per_node {hardware.gpus}" if hardware.gpus > 1 else "start without torchrun"
+    return [f"{key}: is for {hardware.gpus} processes, and here are {n}; {way}, or leave it out"]
 
 
 def _check_attention(cfg: Config) -> list[str]:

@@ -3,8 +3,8 @@
 from math import gcd
 from typing import Any
 
-from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.hardware import count_processes
 from rlhf_exp.config.schema import Config, Grpo, Ppo
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import show
@@ -32,7 +32,7 @@ def check_groups(cfg: Config) -> list[str]:
     if not ALGORITHMS[cfg.algo.name].compares_groups:
         return []
     args = {name: cfg.algo.args.get(name, item.default) for name, item in load_arguments(cfg.algo.name).items()}
-    key, repeats = "per_device_train_batch_size", processes.count()
+    key, repeats = "per_device_train_batch_size", count_processes(cfg)
     repeats *= args["steps_per_generation"] or args["gradient_accumulation_steps"]
     if args["generation_batch_size"]:
         key, repeats = "generation_batch_size", 1

@@ -4,6 +4,7 @@ import os
 from importlib.util import find_spec
 
 from rlhf_exp import processes
+from rlhf_exp.config.hardware import count_processes
 from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.config.values import show
 
@@ -44,7 +45,7 @@ def forget_engine() -> None:
 
 def check_span(cfg: Config) -> list[str]:
     """Whether each process holds whole groups of completions: rewards may compare those of a prompt."""
-    args, n = cfg.algo.args, processes.count()
+    args, n = cfg.algo.args, count_processes(cfg)
     group = args.get("num_generations") or 1
     if n == 1 or group == 1:
         return []

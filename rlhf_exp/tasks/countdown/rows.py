@@ -15,8 +15,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
+from rlhf_exp.config.hardware import count_processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.policies import Policy
@@ -139,7 +139,7 @@ def rows_needed(cfg: Config) -> int:
     args = cfg.algo.args
     if args.get("max_steps", -1) < 1:
         raise ConfigError(["task.train_rows=null: means as many as algo.args.max_steps uses, and that is not set"])
-    per_step = args["per_device_train_batch_size"] * args.get("gradient_accumulation_steps", 1) * processes.count()
+    per_step = args["per_device_train_batch_size"] * args.get("gradient_accumulation_steps", 1) * count_processes(cfg)
     rows = prompts_per_rollout(cfg)  # for algorithms without rollouts: the rows of a step
     learned = rows * args.get("num_generations", 1) * args.get("num_iterations", 1)
     return -(-args["max_steps"] * per_step // learned) * rows

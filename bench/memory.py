@@ -1,0 +1,108 @@
+"""The memory and the time that a dry run foretells, against those of runs on this computer.
+
+    python bench/memory.py                       # nine runs of a few steps, about six minutes
+    python bench/memory.py --only grpo,dpo
+
+For each: the peak of training above what the libraries take, measured and foretold, and their ratio; and the seconds of
+training over those of its matrix products. The completions' length is the measured one, since a model with random
+weights seldom uses its whole budget.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import fmean
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.dry_run.cost import estimate_time
+from rlhf_exp.dry_run.machine import find_machine
+from rlhf_exp.dry_run.memory import estimate_memory
+from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
+from rlhf_exp.dry_run.rows import load_rows, measure_longest, measure_rows
+
+SHORT = ["device=cpu", "device.threads=2", "eval.rows=16", "eval.cache_dir=null", "algo.args.save_strategy=no",
+         "monitor.every_steps=100"]  # fmt: skip
+LARGER = ["model=tiny_untrained", "model.init.hidden_size=384", "model.init.intermediate_size=1152",
+          "model.init.num_hidden_layers=6", "model.init.num_attention_heads=6", "model.init.num_key_value_heads=3",
+          "model.init.head_dim=64"]  # fmt: skip
+GPT2 = ["model=tiny_gpt2", "model.init.hidden_size=384", "model.init.intermediate_size=1536", "task.source=generated",
+        "model.init.num_hidden_layers=6", "model.init.num_attention_heads=6"]  # fmt: skip
+ROLLOUTS = [
+    "algo.args.num_generations=8",
+    "algo.args.per_device_train_batch_size=32",
+    "algo.args.gradient_accumulation_steps=1",
+]
+
+SETTINGS = {
+    "default": [],
+    "grpo": [*LARGER, *ROLLOUTS],
+    "checkpointing": [*LARGER, *ROLLOUTS, "algo.args.activation_checkpointing=true"],
+    "lora": [*LARGER, *ROLLOUTS, "peft=lora"],
+    "gpt2": [*GPT2, *ROLLOUTS, "task=gsm8k", "max_tokens=128"],
+    "ppo": [*LARGER, "algo=ppo", "algo.args.per_device_train_batch_size=16", "algo.args.gradient_accumulation_steps=1"],
+    "separate": [
+        *LARGER,
+        "algo=ppo",
+        "algo.critic=separate",
+        "algo.args.per_device_train_batch_size=16",
+        "algo.args.gradient_accumulation_steps=1",
+    ],
+    "sft": [*LARGER, "algo=sft", "algo.args.per_device_train_batch_size=32"],
+    "dpo": [*GPT2, "algo=dpo", "task=hh_rlhf", "task.train_rows=64", "algo.args.per_device_train_batch_size=16"],
+}
+STEPS = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Foretold memory and time against runs.")
+    parser.add_argument("--only", help="settings, by commas")
+    only = parser.parse_args().only
+    print(f"{'setting':14} {'measured':>10} {'foretold':>10} {'ratio':>6} {'s':>7} {'products':>9} {'ratio':>6}")
+    for name in only.split(",") if only else SETTINGS:
+        overrides = [*SHORT, *SETTINGS[name], f"algo.args.max_steps={STEPS}"]
+        with tempfile.TemporaryDirectory() as folder:
+            memory, seconds, length = run([*overrides, f"output_dir={folder}/run"], Path(folder) / "run")
+            needed, least = foretell([*overrides, f"output_dir={folder}/other"], length)
+        print(
+            f"{name:14} {memory / 1e6:7,.0f} MB {needed / 1e6:7,.0f} MB {memory / needed:6.2f}"
+            f" {seconds:7.1f} {least:9.1f} {seconds / least:6.2f}",
+            flush=True,
+        )
+
+
+def run(overrides: list[str], folder: Path) -> tuple[float, float, float | None]:
+    """Bytes at the peak of training above the libraries', its seconds, and the mean tokens of a completion."""
+    done = subprocess.run([sys.executable, "-m", "rlhf_exp", *overrides], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    record = json.loads((folder / "run.json").read_text())
+    weights = sum(file.stat().st_size for file in (folder / "model").glob("model*.safetensors"))
+    peaks = record["phase_memory_mb"]
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lengths = [line["completions/mean_length"] for line in lines if "completions/mean_length" in line]
+    bytes_ = (peaks["train"] - peaks["load"]) * 1e6 + weights
+    return bytes_, record["seconds"]["train"], fmean(lengths) if lengths else None
+
+
+def foretell(overrides: list[str], length: float | None) -> tuple[float, float]:
+    """Bytes at the peak of training, and the seconds of its matrix products."""
+    cfg, unchecked = compose_config(overrides), []
+    args, shape, tokenizer = build_args(cfg), load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
+    model, trained = build_on_meta(cfg, shape)
+    rows = load_rows(cfg, tokenizer, unchecked)
+    prompt, answers, _ = measure_rows(cfg, tokenizer, rows)
+    row, longest = len(answers) * prompt + sum(answers), measure_longest(cfg, tokenizer, rows)
+    if length is not None:
+        row = longest = prompt + length
+    memory = estimate_memory(cfg, args, model, trained, prompt, longest)
+    tokens = args.per_device_train_batch_size * args.gradient_accumulation_steps * row
+    seconds, _ = estimate_time(cfg, args, model, trained, find_machine(cfg), tokens, STEPS)
+    return max(needed for name, needed in memory.phases.items() if name != "evaluation"), seconds
+
+
+if __name__ == "__main__":
+    main()

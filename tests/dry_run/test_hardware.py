@@ -1,0 +1,105 @@
+"""hardware=: a step divided among GPUs, and whether a run fits a machine that is not here."""
+
+import pytest
+
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.dry_run.show import print_dry_run
+from rlhf_exp.errors import ConfigError
+
+STUDIES = {
+    "countdown_qwen3": 64,
+    "gsm8k_grpo": 64,
+    "gsm8k_ppo": 64,
+    "hh_rlhf_gpt2_dpo": 8,
+    "hh_rlhf_gpt2_reward_model": 8,
+    "brevity_lr_1e-5": 4,
+}
+HARDWARE = ("here", "gpu_24gb", "gpu_80gb", "gpus_8x80gb")
+
+
+def compose(name, hardware, *overrides):
+    return compose_config([f"experiment={name}", f"hardware={hardware}", "dry_run=true", "device=cpu", *overrides])
+
+
+def refuse(*overrides):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(overrides)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize("hardware", HARDWARE)
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_has_the_same_step_on_any_hardware(name, hardware):
+    if (name, hardware) == ("brevity_lr_1e-5", "gpus_8x80gb"):
+        line = "a step of 4 rows cannot be divided among 8 processes; start at most 4"
+        with pytest.raises(ConfigError) as caught:
+            compose(name, hardware)
+        assert caught.value.problems == [f"algo.args.per_device_train_batch_size: {line}"]
+        return
+    cfg = compose(name, hardware)
+    args, gpus = cfg.algo.args, cfg.hardware.gpus or 1
+    assert args["per_device_train_batch_size"] * args["gradient_accumulation_steps"] * gpus == STUDIES[name]
+    if "steps_per_generation" in args and name == "gsm8k_ppo":
+        assert args["steps_per_generation"] == args["gradient_accumulation_steps"]
+
+
+def test_a_larger_gpu_takes_more_rows_at_once_and_several_share_them():
+    def read(hardware, *overrides):
+        args = compose("countdown_qwen3", hardware, *overrides).algo.args
+        return args["per_device_train_batch_size"], args["gradient_accumulation_steps"]
+
+    assert [read(hardware) for hardware in HARDWARE] == [(4, 16), (4, 16), (16, 4), (8, 1)]
+    assert read("gpus_8x80gb", "algo.args.per_device_train_batch_size=2") == (2, 4)
+    assert read("gpus_8x80gb", "hardware.gpus=4") == (16, 1)
+
+
+def test_defaults_without_an_experiment_follow_the_hardware():
+    def read(hardware):
+        args = compose_config([f"hardware={hardware}", "dry_run=true", "model=qwen3_1_7b", "device=auto"]).algo.args
+        return args["per_device_train_batch_size"], args["gradient_accumulation_steps"], args["bf16"]
+
+    assert read("here")[:2] == (4, 32)
+    assert [read(hardware) for hardware in HARDWARE[1:]] == [(4, 32, True), (16, 8, True), (16, 1, True)]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "overrides", "verdict"),
+    [
+        ("gpu_24gb", [], "; MORE than the 24 GB of hardware=gpu_24gb; add peft=lora or peft=qlora"),
+        ("gpu_24gb", ["peft=lora"], "; fits in the 24 GB of hardware=gpu_24gb"),
+        ("gpu_80gb", [], "; fits in the 80 GB of hardware=gpu_80gb"),
+        ("gpus_8x80gb", [], "; fits in the 80 GB of each GPU of hardware=gpus_8x80gb"),
+    ],
+)
+def test_the_dry_run_says_whether_it_fits(capsys, hardware, overrides, verdict):
+    print_dry_run(compose("countdown_qwen3", hardware, "task.source=generated", *overrides))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(f", on hardware={hardware}")
+    [memory] = [line for line in lines if line.startswith("memory, estimated")]
+    assert memory.endswith(verdict)
+    [time] = [line for line in lines if line.startswith("time of training")]
+    assert time.startswith("time of training, at least: ") and " rollouts x 256 tokens x " in time
+    assert not any("free in" in line for line in lines)  # the disk of this machine says nothing about another
+
+
+def test_a_run_is_on_the_hardware_that_it_names(monkeypatch):
+    line = "needs a GPU, and this run is on a CPU; leave it out, or add dry_run=true"
+    assert refuse("device=cpu", "hardware=gpu_24gb") == [f"hardware=gpu_24gb: {line}"]
+    on_gpu = ("device=auto", "device.use_cpu=false", "hardware=gpus_8x80gb")
+    [found] = [line for line in refuse(*on_gpu, "scale=none") if line.startswith("hardware=")]
+    way = "start with torchrun --nproc_per_node 8, or leave it out"
+    assert found == f"hardware=gpus_8x80gb: is for 8 processes, and here are 1; {way}"
+
+
+def test_hardware_of_the_users_own_says_all_that_a_forecast_needs():
+    line = "hardware.memory_gb is not set, which a machine with hardware.gpus=2 needs"
+    assert refuse("hardware.gpus=2", "dry_run=true") == [f"hardware=here: {line}"]
+    own = ["hardware.name=mine", "hardware.gpus=2", "hardware.memory_gb=48", "hardware.tflops=90"]
+    cfg = compose_config([*own, "hardware.bandwidth_gbs=800", "dry_run=true", "device=cpu"])
+    assert cfg.algo.args["per_device_train_batch_size"] == 64
+
+
+def test_every_file_names_itself():
+    for hardware in HARDWARE:
+        assert f"name: {hardware}\n" in (ROOT / "conf" / "hardware" / f"{hardware}.yaml").read_text()
