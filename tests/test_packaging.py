@@ -20,7 +20,7 @@ from rlhf_exp.__main__ import main
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-CUDA_PACKAGES = re.compile(r"(nvidia|cuda|triton|flash|vllm)\b")
+CUDA_PACKAGES = re.compile(r"(nvidia|cuda|triton|flash|vllm|deepspeed)\b")
 
 
 @pytest.fixture(scope="module")
