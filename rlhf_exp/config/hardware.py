@@ -30,15 +30,32 @@ def count_rows(at_once: int, step: int, cfg: Any) -> int:
         at_once: as many as fit on a GPU of 24 GB.
 
     Raises:
-        ValueError: there are fewer rows than processes.
+        ValueError: the processes cannot have equally many rows.
     """
     n = count_processes(cfg)
-    if step < n:
-        raise ValueError(f"a step of {step} rows cannot be divided among {n} processes; start at most {step}")
-    return min(step // n, at_once * int(cfg.hardware.batch_factor or 1))
+    if step % n:
+        able = [str(k) for k in range(1, step + 1) if step % k == 0]
+        raise ValueError(f"a step of {step} rows cannot be divided among {n} processes; start {', '.join(able)}")
+    most = at_once * int(cfg.hardware.batch_factor or 1)
+    return max(rows for rows in range(1, most + 1) if step // n % rows == 0)
 
 
 def count_passes(step: int, cfg: Any) -> int:
-    """Passes of `algo.args.per_device_train_batch_size` rows in each process, for a step of at most `step` rows."""
-    rows = cfg.algo.args.per_device_train_batch_size
-    return max(1, step // (rows * count_processes(cfg)))
+    """Passes of `algo.args.per_device_train_batch_size` rows in each process, for a step of `step` rows.
+
+    Raises:
+        ValueError: such passes do not make that step.
+    """
+    rows = cfg.algo.args.per_device_train_batch_size * count_processes(cfg)
+    if step % rows:
+        raise ValueError(f"{rows} rows at once do not divide the study's step of {step}; set both, or neither")
+    return step // rows
+
+
+def count_completions(cfg: Any) -> int:
+    """Completions of a rollout in each process, by TRL's rule."""
+    args = cfg.algo.args
+    if whole := args.get("generation_batch_size"):
+        return whole // count_processes(cfg)
+    rounds = args.get("steps_per_generation") or args.get("gradient_accumulation_steps", 1)
+    return args["per_device_train_batch_size"] * rounds

@@ -11,9 +11,10 @@ import torch
 from transformers import PreTrainedModel, TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.hardware import count_completions
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.machine import Machine, measure_rate
-from rlhf_exp.dry_run.memory import OPTIMIZER_STATES, bytes_per_weight, keeps_reference
+from rlhf_exp.dry_run.memory import OPTIMIZER_STATES, count_weight_bytes, keeps_reference
 
 
 def estimate_disk(
@@ -75,8 +76,9 @@ def estimate_time(
     seconds = steps * tokens * passes * 2 * weights / (gpus * machine.flops)
     formula = f"{operations} at {f'{gpus} x ' * (gpus > 1)}{machine.flops / 1e12:,.0f} TFLOP/s"
     if row.online:
-        rollouts = steps * args.gradient_accumulation_steps / (args.steps_per_generation * args.num_iterations)
-        read = weights * bytes_per_weight(cfg, torch.finfo(model.dtype).bits // 8)
+        of_rollout = count_completions(cfg) / args.per_device_train_batch_size
+        rollouts = steps * args.gradient_accumulation_steps / (of_rollout * args.num_iterations)
+        read = count_weight_bytes(cfg, model, torch.finfo(model.dtype).bits // 8)
         seconds += rollouts * cfg.max_tokens * read / machine.bandwidth
         formula += f" + {rollouts:g} rollouts x {cfg.max_tokens} tokens x {read / 1e9:.2f} GB of weights"
         formula += f" at {machine.bandwidth / 1e9:,.0f} GB/s"

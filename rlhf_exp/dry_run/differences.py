@@ -49,10 +49,12 @@ _ABSENT = object()
 
 def _compose_groups(cfg: Config) -> DictConfig:
     """The config of the same groups and the same model, with nothing else set."""
-    groups = [f"{group}={getattr(cfg, group).name}" for group in ("algo", "task", "peft", "device")]
+    groups = [f"{group}={getattr(cfg, group).name}" for group in ("algo", "task", "peft", "device", "scale")]
     groups += [f"task@task.of={cfg.task.of.name}"] if hasattr(cfg.task, "of") else []
-    if (ROOT / "conf" / "model" / f"{cfg.model.name}.yaml").is_file():  # else an option of the user's own folder
-        groups.append(f"model={cfg.model.name}")
+    for group in ("model", "hardware"):
+        name = getattr(cfg, group).name
+        if (ROOT / "conf" / group / f"{name}.yaml").is_file():  # else an option of the user's own folder
+            groups.append(f"{group}={name}")
     register_resolvers()
     loader = ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))  # the command line's own is in use
     base = loader.load_configuration("config", groups, run_mode=RunMode.RUN)

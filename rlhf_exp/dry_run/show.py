@@ -8,7 +8,7 @@ from typing import Any
 from transformers import TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_processes, foretold
+from rlhf_exp.config.hardware import count_completions, count_processes, foretold
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
@@ -75,27 +75,34 @@ def _describe_training(
         steps = max(1, round(args.num_train_epochs * rows.train / batch))
     lines = [] if rows is None else [_describe_rows(cfg, rows)]
     if not ALGORITHMS[cfg.algo.name].trains:
-        return lines
+        return lines if model is None else lines + _describe_memory(cfg, args, rows, tokenizer, model, trained)
     epochs = f"{args.num_train_epochs:g} times the rows"
     lines.append(f"steps: {steps if steps > 0 else epochs}")
-    line, prompt, length = _describe_tokens(cfg, args, rows, tokenizer, batch)
+    line, length = _describe_tokens(cfg, args, rows, tokenizer, batch)
     lines.append(line)
     if model is None:
         return [*lines, "memory and disk: not estimated, since the model's shape is not known"]
+    lines += _describe_memory(cfg, args, rows, tokenizer, model, trained)
     machine = find_machine(cfg)
-    longest = measure_longest(cfg, tokenizer, rows)
-    memory = estimate_memory(cfg, args, model, trained, prompt, longest)
-    phases = ", ".join(f"{name} {say_bytes(needed)}" for name, needed in memory.phases.items())
-    lines.append(f"memory, estimated, without the libraries: {phases}{warn_of_memory(cfg, memory.peak, machine)}")
-    lines.append(f"memory {memory.formula}")
     if steps > 0:
         disk, formula = estimate_disk(cfg, args, model, trained, steps)
         warning = warn_of_disk(cfg, disk) if machine.is_here else ""
         lines.append(f"disk, estimated: {say_bytes(disk)} = {formula}{warning}")
         seconds, formula = estimate_time(cfg, args, model, trained, machine, batch * length, steps)
-        least = "estimated" if machine.is_here else "at least"
+        whole = ", with whole budgets" if ALGORITHMS[cfg.algo.name].online else ""
+        least = "estimated" if machine.is_here else f"at least{whole}"
         lines.append(f"time of training, {least}: {duration(seconds)} = {formula}")
     return lines
+
+
+def _describe_memory(
+    cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, model: Any, trained: int
+) -> list[str]:
+    prompt, longest = measure_rows(cfg, tokenizer, rows)[0] or 0, measure_longest(cfg, tokenizer, rows)
+    memory = estimate_memory(cfg, args, model, trained, prompt, longest)
+    phases = ", ".join(f"{name} {say_bytes(needed)}" for name, needed in memory.phases.items())
+    warning = warn_of_memory(cfg, memory, find_machine(cfg))
+    return [f"memory, estimated, without the libraries: {phases}{warning}", f"memory {memory.formula}"]
 
 
 def _describe_rows(cfg: Config, rows: Rows) -> str:
@@ -110,11 +117,11 @@ def _describe_rows(cfg: Config, rows: Rows) -> str:
 
 def _describe_tokens(
     cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, batch: int
-) -> tuple[str, float, float]:
-    """The line on the tokens of a step or rollout, and the mean tokens of a prompt and of a row."""
+) -> tuple[str, float]:
+    """The line on the tokens of a step or rollout, and the mean tokens of a row."""
     prompt, answers, bound = measure_rows(cfg, tokenizer, rows)
-    of_all = 1 if cfg.algo.args.get("generation_batch_size") else count_processes(cfg)
-    rollout = of_all * (getattr(args, "generation_batch_size", None) or batch // of_all)
+    online = ALGORITHMS[cfg.algo.name].online
+    rollout = count_completions(cfg) * count_processes(cfg) if online else batch
     names = ("chosen", "rejected") if len(answers) == 2 else ("completion",)
     before = "prompt" if prompt is None else f"prompt {prompt:.0f}"
     parts = " + ".join(f"{before} + {name} {n:.0f}{bound}" for name, n in zip(names, answers, strict=True))
@@ -122,7 +129,7 @@ def _describe_tokens(
     of = "step" if rollout == batch else f"rollout, of {rollout // batch} steps"
     tokens = f"{rollout * length:,.0f}{' and prompts' * (prompt is None)}"
     line = f"tokens per {of}: {rollout} x ({parts}) = {tokens}"
-    return line, prompt or 0, length
+    return line, length
 
 
 def _print_list(title: str, lines: list[str]) -> None:

@@ -30,7 +30,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_processes
+from rlhf_exp.config.hardware import count_completions, count_processes
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.grade import Grade
 
@@ -160,11 +160,7 @@ def check_system_prompt(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> 
 
 def prompts_per_rollout(cfg: "Config") -> int:
     """The number of different prompts in a rollout of all processes, by TRL's rule; arguments are checked to divide."""
-    args = cfg.algo.args
-    rounds = args.get("steps_per_generation") or args.get("gradient_accumulation_steps", 1)
-    of_all = args["per_device_train_batch_size"] * count_processes(cfg)
-    completions = args.get("generation_batch_size") or of_all * rounds
-    return completions // args.get("num_generations", 1)
+    return count_completions(cfg) * count_processes(cfg) // cfg.algo.args.get("num_generations", 1)
 
 
 def add_system_prompt(prompt: Text, system: str | None) -> Text:

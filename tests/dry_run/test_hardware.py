@@ -11,6 +11,8 @@ STUDIES = {
     "countdown_qwen3": 64,
     "gsm8k_grpo": 64,
     "gsm8k_ppo": 64,
+    "hh_rlhf_gpt2_grpo": 32,
+    "hh_rlhf_gpt2_ppo": 8,
     "hh_rlhf_gpt2_dpo": 8,
     "hh_rlhf_gpt2_reward_model": 8,
     "brevity_lr_1e-5": 4,
@@ -19,7 +21,8 @@ HARDWARE = ("here", "gpu_24gb", "gpu_80gb", "gpus_8x80gb")
 
 
 def compose(name, hardware, *overrides):
-    return compose_config([f"experiment={name}", f"hardware={hardware}", "dry_run=true", "device=cpu", *overrides])
+    overrides = (*overrides, "reward.path=examples") if name in ("hh_rlhf_gpt2_grpo", "hh_rlhf_gpt2_ppo") else overrides
+    return compose_config([f"experiment={name}", f"hardware={hardware}", "dry_run=true", *overrides])
 
 
 def refuse(*overrides):
@@ -32,7 +35,7 @@ def refuse(*overrides):
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_the_same_step_on_any_hardware(name, hardware):
     if (name, hardware) == ("brevity_lr_1e-5", "gpus_8x80gb"):
-        line = "a step of 4 rows cannot be divided among 8 processes; start at most 4"
+        line = "a step of 4 rows cannot be divided among 8 processes; start 1, 2, 4"
         with pytest.raises(ConfigError) as caught:
             compose(name, hardware)
         assert caught.value.problems == [f"algo.args.per_device_train_batch_size: {line}"]
@@ -40,8 +43,9 @@ def test_a_study_has_the_same_step_on_any_hardware(name, hardware):
     cfg = compose(name, hardware)
     args, gpus = cfg.algo.args, cfg.hardware.gpus or 1
     assert args["per_device_train_batch_size"] * args["gradient_accumulation_steps"] * gpus == STUDIES[name]
-    if "steps_per_generation" in args and name == "gsm8k_ppo":
-        assert args["steps_per_generation"] == args["gradient_accumulation_steps"]
+    if cfg.algo.name == "ppo":
+        minibatches = 1 if name == "gsm8k_ppo" else 4
+        assert args["steps_per_generation"] == minibatches * args["gradient_accumulation_steps"]
 
 
 def test_a_larger_gpu_takes_more_rows_at_once_and_several_share_them():
@@ -52,6 +56,21 @@ def test_a_larger_gpu_takes_more_rows_at_once_and_several_share_them():
     assert [read(hardware) for hardware in HARDWARE] == [(4, 16), (4, 16), (16, 4), (8, 1)]
     assert read("gpus_8x80gb", "algo.args.per_device_train_batch_size=2") == (2, 4)
     assert read("gpus_8x80gb", "hardware.gpus=4") == (16, 1)
+
+
+def test_a_step_that_cannot_be_divided_is_refused():
+    key = "algo.args.per_device_train_batch_size"
+    with pytest.raises(ConfigError) as caught:
+        compose("gsm8k_grpo", "gpus_8x80gb", "hardware.gpus=3")
+    line = "a step of 64 rows cannot be divided among 3 processes; start 1, 2, 4, 8, 16, 32, 64"
+    assert caught.value.problems == [f"{key}: {line}"]
+    with pytest.raises(ConfigError) as caught:
+        compose("gsm8k_grpo", "here", f"{key}=48")
+    line = "48 rows at once do not divide the study's step of 64; set both, or neither"
+    assert caught.value.problems == [f"algo.args.gradient_accumulation_steps: {line}"]
+    both = compose("gsm8k_grpo", "here", f"{key}=48", "algo.args.gradient_accumulation_steps=2").algo.args
+    assert both["gradient_accumulation_steps"] == 2
+    assert compose("gsm8k_grpo", "here", "hardware.batch_factor=3").algo.args["per_device_train_batch_size"] == 8
 
 
 def test_defaults_without_an_experiment_follow_the_hardware():
@@ -79,7 +98,7 @@ def test_the_dry_run_says_whether_it_fits(capsys, hardware, overrides, verdict):
     [memory] = [line for line in lines if line.startswith("memory, estimated")]
     assert memory.endswith(verdict)
     [time] = [line for line in lines if line.startswith("time of training")]
-    assert time.startswith("time of training, at least: ") and " rollouts x 256 tokens x " in time
+    assert time.startswith("time of training, at least, with whole budgets: ") and " rollouts x 256 tokens x " in time
     assert not any("free in" in line for line in lines)  # the disk of this machine says nothing about another
 
 
@@ -92,11 +111,47 @@ def test_a_run_is_on_the_hardware_that_it_names(monkeypatch):
     assert found == f"hardware=gpus_8x80gb: is for 8 processes, and here are 1; {way}"
 
 
+def test_a_dry_run_of_gpus_is_not_on_the_cpu():
+    assert refuse("device=cpu", "hardware=gpu_24gb", "dry_run=true") == [
+        "device=cpu: not with hardware=gpu_24gb, which has GPUs; leave one of the two out"
+    ]
+
+
+def read_phases(capsys, *overrides):
+    """Bytes of each phase in the line about memory, and its warning."""
+    print_dry_run(compose("countdown_qwen3", "gpus_8x80gb", "task.source=generated", *overrides))
+    [line] = [x for x in capsys.readouterr().out.splitlines() if x.startswith("memory, estimated")]
+    figures, _, warning = line.partition(": ")[2].partition("; ")
+    named = (figure.split() for figure in figures.split(", "))
+    return {name: float(number.replace(",", "")) for name, number, _ in named}, warning
+
+
+def test_engines_divide_gradients_and_moments_and_evaluation_has_two_models(capsys):
+    whole, _ = read_phases(capsys)
+    divided, _ = read_phases(capsys, "scale=fsdp2", "generation=compact", "eval.every=5")
+    weights = 1_720_574_976 * 4 / 1e9
+    spared = weights * (2 + 2) - weights * (2 + 1) / 8  # DDP has each gradient twice
+    assert whole["training"] - divided["training"] == pytest.approx(spared, abs=0.02)
+    assert whole["evaluation"] == divided["evaluation"] and whole["evaluation"] > 2 * weights
+    held = divided["validation"] - divided["evaluation"]
+    assert "validation" not in whole and held == pytest.approx(2 * weights / 8, abs=0.02)
+
+
+def test_what_only_measures_has_a_verdict_and_too_large_an_evaluation_its_own_remedy(capsys):
+    print_dry_run(compose_config(["algo=none", "hardware=gpu_24gb", "dry_run=true"]))
+    [line] = [x for x in capsys.readouterr().out.splitlines() if x.startswith("memory, estimated")]
+    assert ": evaluation " in line and line.endswith("; fits in the 24 GB of hardware=gpu_24gb")
+    _, warning = read_phases(capsys, "eval.batch_size=4096", "max_tokens=1024")
+    assert warning.endswith("each GPU of hardware=gpus_8x80gb; use an eval.batch_size below 4096")
+
+
 def test_hardware_of_the_users_own_says_all_that_a_forecast_needs():
-    line = "hardware.memory_gb is not set, which a machine with hardware.gpus=2 needs"
+    line = "hardware.memory_gb is not set, which goes with hardware.gpus"
     assert refuse("hardware.gpus=2", "dry_run=true") == [f"hardware=here: {line}"]
+    line = "hardware.gpus is not set, which goes with hardware.memory_gb"
+    assert refuse("hardware.memory_gb=48", "dry_run=true") == [f"hardware=here: {line}"]
     own = ["hardware.name=mine", "hardware.gpus=2", "hardware.memory_gb=48", "hardware.tflops=90"]
-    cfg = compose_config([*own, "hardware.bandwidth_gbs=800", "dry_run=true", "device=cpu"])
+    cfg = compose_config([*own, "hardware.bandwidth_gbs=800", "dry_run=true"])
     assert cfg.algo.args["per_device_train_batch_size"] == 64
 
 

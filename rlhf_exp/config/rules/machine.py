@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 from rlhf_exp import processes
 from rlhf_exp.config import device
+from rlhf_exp.config.hardware import foretold
 from rlhf_exp.config.schema import Config
 
 
@@ -25,13 +26,14 @@ def check_machine(cfg: Config) -> list[str]:
 def _check_hardware(cfg: Config) -> list[str]:
     """A run is on the hardware it was divided for; a dry run may be about any."""
     hardware, n = cfg.hardware, processes.count()
-    if hardware.gpus is None:
+    key, needed = f"hardware={hardware.name}", ("gpus", "memory_gb", "tflops", "bandwidth_gbs")
+    given = [name for name in needed if getattr(hardware, name) is not None]
+    if missing := [name for name in needed if given and name not in given]:
+        return [f"{key}: hardware.{missing[0]} is not set, which goes with hardware.{given[0]}"]
+    if not given:
         return []
-    key = f"hardware={hardware.name}"
-    if missing := [name for name in ("memory_gb", "tflops", "bandwidth_gbs") if getattr(hardware, name) is None]:
-        return [f"{key}: hardware.{missing[0]} is not set, which a machine with hardware.gpus={hardware.gpus} needs"]
     if cfg.dry_run:
-        return []
+        return [f"device=cpu: not with {key}, which has GPUs; leave one of the two out"] * (cfg.device.name == "cpu")
     if cfg.device.use_cpu:
         return [f"{key}: needs a GPU, and this run is on a CPU; leave it out, or add dry_run=true"]
     if hardware.gpus == n:
@@ -70,6 +72,6 @@ def _check_vllm(cfg: Config) -> list[str]:
     if find_spec("vllm") is None:
         way = 'pip install "rlhf-exp[vllm]" -c requirements-vllm.lock, or generation=trl'
         return [f"{key}: vLLM is not installed; {way}"]
-    if cfg.device.use_cpu:
+    if cfg.device.use_cpu and not foretold(cfg):
         return [f"{key}: needs a GPU, also to hand weights to a server; use generation=trl"]
     return []

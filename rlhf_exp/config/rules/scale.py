@@ -4,7 +4,7 @@ import os
 from importlib.util import find_spec
 
 from rlhf_exp import processes
-from rlhf_exp.config.hardware import count_processes
+from rlhf_exp.config.hardware import count_completions, count_processes, foretold
 from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.config.values import show
 
@@ -26,7 +26,7 @@ def check_scale(cfg: Config) -> list[str]:
     problems = _check_accelerate(cfg)
     if n == 1 and not cfg.dry_run:
         problems.append(f"{key}: needs several processes; start with torchrun --nproc_per_node N, or use scale=none")
-    if name not in ON_CPU and cfg.device.use_cpu:
+    if name not in ON_CPU and cfg.device.use_cpu and not foretold(cfg):
         problems.append(f"{key}: not on a CPU, where accelerate trains with DDP instead, without a word; use scale=ddp")
     if name in DEEPSPEED:
         if find_spec("deepspeed") is None:
@@ -49,9 +49,7 @@ def check_span(cfg: Config) -> list[str]:
     group = args.get("num_generations") or 1
     if n == 1 or group == 1:
         return []
-    rounds = args.get("steps_per_generation") or args.get("gradient_accumulation_steps", 1)
-    whole = args.get("generation_batch_size")
-    own = whole // n if whole else args["per_device_train_batch_size"] * rounds
+    own = count_completions(cfg)
     if own % group == 0:
         return []
     return [
