@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,17 @@ def test_a_run_is_written_as_the_command_line_writes_it(runs, command_line, tmp_
     saved = [OmegaConf.load(folder / ".hydra" / "overrides.yaml") for folder in (done.path, Path("there"))]
     assert [*saved[0], "output_dir=there"] == saved[1]
     assert Path("outputs/latest").resolve() == done.path.resolve()
+
+
+def test_a_run_of_the_same_second_gets_a_number(runs):
+    named = Path(compose(["algo=none"]).output_dir)
+    begin = datetime.strptime(named.name, "%Y-%m-%d_%H-%M-%S")
+    for later in range(20):  # whatever second it is by then
+        folder = named.with_name((begin + timedelta(seconds=later)).strftime("%Y-%m-%d_%H-%M-%S"))
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps({"status": "finished"}))
+    done = run(compose(["algo=none"]))
+    assert done.status == "finished" and done.path.name.endswith("_2")
 
 
 def test_the_config_is_that_of_the_command_line():

@@ -52,7 +52,14 @@ def check_composed(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     Raises:
         ConfigError: all that can be found without an import of torch.
     """
-    return parse(cfg, overrides, [find_missing_weights, check_run_folder])
+    checks = [find_missing_weights, *([] if _is_named_by_time(cfg) else [check_run_folder])]
+    return parse(cfg, overrides, checks)
+
+
+def _is_named_by_time(cfg: DictConfig) -> bool:
+    """Whether the user names no folder, and resumes none: one that another run of the same second has gets a number."""
+    named = str(OmegaConf.to_container(cfg, resolve=False).get("output_dir", ""))
+    return "${now:" in named and cfg.get("resume") is None
 
 
 def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
@@ -62,7 +69,7 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
         ConfigError: a user's mistake.
         Failed: any other error; the run's folder holds its traceback.
     """
-    by_time = "${now:" in OmegaConf.to_container(cfg, resolve=False).get("output_dir", "")  # the user names no folder
+    by_time = _is_named_by_time(cfg)
     config = check_composed(cfg, settings.overrides.task)
     kind = "dry run: " if config.dry_run else ""
     what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
