@@ -22,7 +22,7 @@ from rlhf_exp.dry_run.cost import estimate_time
 from rlhf_exp.dry_run.machine import find_machine
 from rlhf_exp.dry_run.memory import estimate_memory
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
-from rlhf_exp.dry_run.rows import load_rows, measure_longest, measure_rows
+from rlhf_exp.dry_run.rows import load_rows, measure_lengths
 
 SHORT = ["device=cpu", "device.threads=2", "eval.rows=16", "eval.cache_dir=null", "algo.args.save_strategy=no",
          "monitor.every_steps=100"]  # fmt: skip
@@ -93,12 +93,11 @@ def foretell(overrides: list[str], length: float | None) -> tuple[float, float]:
     cfg, unchecked = compose_config(overrides), []
     args, shape, tokenizer = build_args(cfg), load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
     model, trained = build_on_meta(cfg, shape)
-    rows = load_rows(cfg, tokenizer, unchecked)
-    prompt, answers, _ = measure_rows(cfg, tokenizer, rows)
-    row, longest = len(answers) * prompt + sum(answers), measure_longest(cfg, tokenizer, rows)
+    lengths = measure_lengths(cfg, tokenizer, load_rows(cfg, tokenizer, unchecked))
+    row, longest = lengths.row, lengths.longest
     if length is not None:
-        row = longest = prompt + length
-    memory = estimate_memory(cfg, args, model, trained, prompt, longest)
+        row = longest = lengths.prompt + length
+    memory = estimate_memory(cfg, args, model, trained, lengths.prompt, longest)
     tokens = args.per_device_train_batch_size * args.gradient_accumulation_steps * row
     seconds, _ = estimate_time(cfg, args, model, trained, find_machine(cfg), tokens, STEPS)
     return max(needed for name, needed in memory.phases.items() if name != "evaluation"), seconds

@@ -76,7 +76,7 @@ def read_settings(cfg: Any) -> Settings:
         use_cpu=bool(cfg.device.use_cpu) and not foretold,
         foretold=foretold,
         processes=hardware.count_processes(cfg),
-        batch_factor=int(cfg.hardware.batch_factor or 1),
+        batch_factor=cfg.hardware.batch_factor,
         finite_rows=not drawn,
         drawn_held_out=held_out,
         eval=cfg.eval,

@@ -36,7 +36,7 @@ def count_rows(at_once: int, step: int, cfg: Any) -> int:
     if step % n:
         able = [str(k) for k in range(1, step + 1) if step % k == 0]
         raise ValueError(f"a step of {step} rows cannot be divided among {n} processes; start {', '.join(able)}")
-    most = at_once * int(cfg.hardware.batch_factor or 1)
+    most = at_once * cfg.hardware.batch_factor
     return max(rows for rows in range(1, most + 1) if step // n % rows == 0)
 
 

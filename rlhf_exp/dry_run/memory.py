@@ -117,7 +117,7 @@ def _hold(cfg: Config, args: TrainingArguments, model: PreTrainedModel, trained:
 def _keep(args: TrainingArguments, model: PreTrainedModel, length: float, width: int) -> tuple[float, str]:
     """What a forward pass keeps for the backward pass."""
     shape = model.config.get_text_config()
-    half = 2 if args.bf16 or args.fp16 else width
+    half = _mixed_width(args, width)
     inner = getattr(shape, "intermediate_size", None) or getattr(shape, "n_inner", None) or 4 * shape.hidden_size
     inner = max(inner) if isinstance(inner, list | tuple) else inner  # Gemma 3n has one for each layer
     layer = KEPT_HIDDEN * shape.hidden_size * 4 + KEPT_INNER * (inner + _size_attention(shape)) * half
@@ -147,9 +147,14 @@ def count_weight_bytes(cfg: Config, model: PreTrainedModel, width: int) -> float
 def _cache(args: TrainingArguments, model: PreTrainedModel, rows: int, length: float, width: int) -> tuple[float, str]:
     """The keys and values that sampling keeps of all layers."""
     shape = model.config.get_text_config()
-    half = 2 if args.bf16 or args.fp16 else width
+    half = _mixed_width(args, width)
     token = 2 * shape.num_hidden_layers * _count_heads(shape)[1] * _size_head(shape) * half
     return rows * length * token, f"{rows} rows x {length:.0f} tokens x {token:,} bytes of keys and values"
+
+
+def _mixed_width(args: TrainingArguments, width: int) -> int:
+    """Bytes of a value that autocast makes."""
+    return 2 if args.bf16 or args.fp16 else width
 
 
 def _count_heads(shape: Any) -> tuple[int, int]:

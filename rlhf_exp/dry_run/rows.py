@@ -68,34 +68,39 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
     return Rows(replace(task, notes=(*task.notes, *again)), drawn, held_out)
 
 
-def measure_rows(cfg: Config, tokenizer: Any, rows: Rows | None) -> tuple[float | None, list[float], str]:
-    """Mean tokens of a prompt and of each answer in a training row; a sampled answer counts as the whole budget."""
-    columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name not in ("prompt", "label")]
-    at_most = [float(cfg.max_tokens)] * max(1, len(columns))
-    if rows is None:
-        return None, at_most, " at most"
-    sample = (rows.task.train or rows.task.eval)[:SAMPLE_ROWS]
-    prompt = fmean(_count_tokens(tokenizer, row["prompt"]) for row in sample)
-    if not columns or columns[0] not in sample[0]:
-        return prompt, at_most, " at most"
-    return prompt, [fmean(_count_tokens(tokenizer, row[name]) for row in sample) for name in columns], ""
+class Lengths(NamedTuple):
+    """Tokens of a training row, without those of a chat template.
 
-
-def measure_longest(cfg: Config, tokenizer: Any, rows: Rows | None) -> float:
-    """Tokens of the longest training row, with its prompts; of one that is sampled, the mean prompt and the budget.
-
-    Rows that are sampled are trained without their padding (trainers/trimmed.py), the others padded to the longest of
-    their batch, and a pair to twice its longer half.
+    A completion that is sampled counts as the whole budget; `bound` then says " at most".
     """
-    prompt, answers, _ = measure_rows(cfg, tokenizer, rows)
+
+    prompt: float | None
+    """Mean of a prompt; None if the rows are not known."""
+    answers: list[float]
+    """Mean of each answer."""
+    bound: str
+    longest: float
+    """The longest row, with its prompts: others are padded to it, and a pair to twice its longer half. Rows that are
+    sampled are trained without their padding (trainers/trimmed.py): the mean prompt and the budget."""
+
+    @property
+    def row(self) -> float:
+        """Mean of a row, with a prompt before each answer."""
+        return len(self.answers) * (self.prompt or 0) + sum(self.answers)
+
+
+def measure_lengths(cfg: Config, tokenizer: Any, rows: Rows | None) -> Lengths:
+    """The lengths in a sample of the rows."""
     columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name not in ("prompt", "label")]
     sample = [] if rows is None else (rows.task.train or rows.task.eval)[:SAMPLE_ROWS]
-    if not sample or not columns or columns[0] not in sample[0]:
-        return len(answers) * (prompt or 0) + sum(answers)
-    return len(columns) * max(
-        _count_tokens(tokenizer, row["prompt"]) + max(_count_tokens(tokenizer, row[name]) for name in columns)
-        for row in sample
-    )
+    prompts = [_count_tokens(tokenizer, row["prompt"]) for row in sample]
+    if not columns or not sample or columns[0] not in sample[0]:
+        answers = [float(cfg.max_tokens)] * max(1, len(columns))
+        sampled = Lengths(fmean(prompts) if sample else None, answers, " at most", 0)
+        return sampled._replace(longest=sampled.row)
+    answers = [[_count_tokens(tokenizer, row[name]) for row in sample] for name in columns]
+    longest = max(prompt + max(of_row) for prompt, *of_row in zip(prompts, *answers, strict=True))
+    return Lengths(fmean(prompts), [fmean(of_column) for of_column in answers], "", len(columns) * longest)
 
 
 def render_prompt(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:

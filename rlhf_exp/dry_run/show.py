@@ -14,10 +14,10 @@ from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
 from rlhf_exp.dry_run.cost import estimate_disk, estimate_time, say_bytes, warn_of_disk
 from rlhf_exp.dry_run.differences import compare_with_defaults
-from rlhf_exp.dry_run.machine import find_machine
+from rlhf_exp.dry_run.machine import Machine, find_machine
 from rlhf_exp.dry_run.memory import estimate_memory, warn_of_memory
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
-from rlhf_exp.dry_run.rows import Rows, load_rows, measure_longest, measure_rows, render_prompt
+from rlhf_exp.dry_run.rows import Lengths, Rows, load_rows, measure_lengths, render_prompt
 from rlhf_exp.report.tables import duration
 from rlhf_exp.tasks.sampled import learns_from_samples
 
@@ -74,21 +74,20 @@ def _describe_training(
     if steps < 1 and rows is not None and rows.train:
         steps = max(1, round(args.num_train_epochs * rows.train / batch))
     lines = [] if rows is None else [_describe_rows(cfg, rows)]
+    lengths, machine = measure_lengths(cfg, tokenizer, rows), find_machine(cfg)
     if not ALGORITHMS[cfg.algo.name].trains:
-        return lines if model is None else lines + _describe_memory(cfg, args, rows, tokenizer, model, trained)
+        return lines if model is None else lines + _describe_memory(cfg, args, lengths, model, trained, machine)
     epochs = f"{args.num_train_epochs:g} times the rows"
     lines.append(f"steps: {steps if steps > 0 else epochs}")
-    line, length = _describe_tokens(cfg, args, rows, tokenizer, batch)
-    lines.append(line)
+    lines.append(_describe_tokens(cfg, lengths, batch))
     if model is None:
         return [*lines, "memory and disk: not estimated, since the model's shape is not known"]
-    lines += _describe_memory(cfg, args, rows, tokenizer, model, trained)
-    machine = find_machine(cfg)
+    lines += _describe_memory(cfg, args, lengths, model, trained, machine)
     if steps > 0:
         disk, formula = estimate_disk(cfg, args, model, trained, steps)
         warning = warn_of_disk(cfg, disk) if machine.is_here else ""
         lines.append(f"disk, estimated: {say_bytes(disk)} = {formula}{warning}")
-        seconds, formula = estimate_time(cfg, args, model, trained, machine, batch * length, steps)
+        seconds, formula = estimate_time(cfg, args, model, trained, machine, batch * lengths.row, steps)
         whole = ", with whole budgets" if ALGORITHMS[cfg.algo.name].online else ""
         least = "estimated" if machine.is_here else f"at least{whole}"
         lines.append(f"time of training, {least}: {duration(seconds)} = {formula}")
@@ -96,12 +95,11 @@ def _describe_training(
 
 
 def _describe_memory(
-    cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, model: Any, trained: int
+    cfg: Config, args: TrainingArguments, lengths: Lengths, model: Any, trained: int, machine: Machine
 ) -> list[str]:
-    prompt, longest = measure_rows(cfg, tokenizer, rows)[0] or 0, measure_longest(cfg, tokenizer, rows)
-    memory = estimate_memory(cfg, args, model, trained, prompt, longest)
+    memory = estimate_memory(cfg, args, model, trained, lengths.prompt or 0, lengths.longest)
     phases = ", ".join(f"{name} {say_bytes(needed)}" for name, needed in memory.phases.items())
-    warning = warn_of_memory(cfg, memory, find_machine(cfg))
+    warning = warn_of_memory(cfg, memory, machine)
     return [f"memory, estimated, without the libraries: {phases}{warning}", f"memory {memory.formula}"]
 
 
@@ -115,21 +113,16 @@ def _describe_rows(cfg: Config, rows: Rows) -> str:
     return f"rows: {made} to train on, {held_out} held out ({cfg.eval.split})"
 
 
-def _describe_tokens(
-    cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, batch: int
-) -> tuple[str, float]:
-    """The line on the tokens of a step or rollout, and the mean tokens of a row."""
-    prompt, answers, bound = measure_rows(cfg, tokenizer, rows)
-    online = ALGORITHMS[cfg.algo.name].online
-    rollout = count_completions(cfg) * count_processes(cfg) if online else batch
-    names = ("chosen", "rejected") if len(answers) == 2 else ("completion",)
-    before = "prompt" if prompt is None else f"prompt {prompt:.0f}"
-    parts = " + ".join(f"{before} + {name} {n:.0f}{bound}" for name, n in zip(names, answers, strict=True))
-    length = len(answers) * (prompt or 0) + sum(answers)
+def _describe_tokens(cfg: Config, lengths: Lengths, batch: int) -> str:
+    """The line on the tokens of a step or rollout."""
+    rollout = count_completions(cfg) * count_processes(cfg) if ALGORITHMS[cfg.algo.name].online else batch
+    names = ("chosen", "rejected") if len(lengths.answers) == 2 else ("completion",)
+    before = "prompt" if lengths.prompt is None else f"prompt {lengths.prompt:.0f}"
+    answers = zip(names, lengths.answers, strict=True)
+    parts = " + ".join(f"{before} + {name} {tokens:.0f}{lengths.bound}" for name, tokens in answers)
     of = "step" if rollout == batch else f"rollout, of {rollout // batch} steps"
-    tokens = f"{rollout * length:,.0f}{' and prompts' * (prompt is None)}"
-    line = f"tokens per {of}: {rollout} x ({parts}) = {tokens}"
-    return line, length
+    and_prompts = " and prompts" if lengths.prompt is None else ""
+    return f"tokens per {of}: {rollout} x ({parts}) = {rollout * lengths.row:,.0f}{and_prompts}"
 
 
 def _print_list(title: str, lines: list[str]) -> None:
