@@ -22,7 +22,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp import processes
+from rlhf_exp import orders, processes
 from rlhf_exp.cli.arguments import prepare_arguments
 from rlhf_exp.cli.commands import call_command
 from rlhf_exp.cli.explain import explain
@@ -51,11 +51,11 @@ def main() -> int:
     if status is not None:
         return status
     if not processes.is_main() and not processes.check():
-        return processes.leave(follow())
+        return orders.leave(follow())
     status = run_command(_work, None, format_help)
     if processes.count() > 1 and not processes.check():
-        processes.end(status)
-        processes.leave(status)
+        orders.end(status)
+        orders.leave(status)
     return status
 
 

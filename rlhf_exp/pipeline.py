@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from rlhf_exp import processes
+from rlhf_exp import orders, processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
@@ -72,7 +72,7 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
         tell(f"\n{describe_stop(stop, folder.path, signals.saved_step)}")
         with suppress(KeyboardInterrupt):
             _report_what_there_is(folder)
-        processes.give_up()
+        orders.give_up()
         outlast_main(folder.path)
         return stop.status
     except ConfigError as error:
@@ -81,7 +81,7 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
             folder.put_back()
         else:
             folder.give_up("refused", "; ".join(error.problems))
-        if not processes.do_all_refuse():
+        if not orders.do_all_refuse():
             record_failure(folder.path, error)
         raise
     except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished

@@ -9,23 +9,23 @@ import sys
 
 import pytest
 
-from rlhf_exp import processes
+from rlhf_exp import orders, processes
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 
 TALK = """
 import json, sys
-from rlhf_exp import processes
+from rlhf_exp import orders, processes
 from rlhf_exp.errors import ConfigError
 
 def refuse():
     raise ConfigError(["one=1: no", "two=2: no"])
 
 if processes.is_main():
-    processes.connect(timeout_s=60, use_cpu=True)
-    processes.order("work")
+    orders.connect(timeout_s=60, use_cpu=True)
+    orders.give("work")
 else:
-    assert processes.receive() == "work"
+    assert orders.receive() == "work"
 rank = processes.rank()
 found = {"rank": rank, "share": processes.share(rank), "gather": processes.gather("ab"[rank])}
 found["sums"] = processes.add_up([1.0, processes.rank()])
@@ -35,14 +35,14 @@ try:
     processes.on_main(refuse)
 except ConfigError as error:
     found["refused"] = error.problems
-found["in_step"] = processes.do_all_refuse()
+found["in_step"] = orders.do_all_refuse()
 if processes.is_main():
-    processes.end(3)
+    orders.end(3)
     status = 3
 else:
-    status = processes.receive().status
+    status = orders.receive().status
 print(json.dumps(found), flush=True)
-sys.exit(processes.leave(status))
+sys.exit(orders.leave(status))
 """
 
 
@@ -81,23 +81,23 @@ def test_ranks_share_gather_add_join_and_refuse_together():
 ALONE = """
 import os, sys
 from pathlib import Path
-from rlhf_exp import processes
+from rlhf_exp import orders, processes
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs import folder
 
 folder.SEEN_S = 0.5
 if processes.is_main():
-    processes.connect(timeout_s=60, use_cpu=True)
-    processes.order("work")
+    orders.connect(timeout_s=60, use_cpu=True)
+    orders.give("work")
 else:
-    assert processes.receive() == "work"
+    assert orders.receive() == "work"
 folder.RunFolder.create(Path("shared").resolve(), {}).check_is_shared()
 os.chdir(sys.argv[1 + processes.rank()])
 try:
     folder.RunFolder.create(Path("run"), {}).check_is_shared()
 except ConfigError as error:
     print(error, flush=True)
-processes.leave(0)
+orders.leave(0)
 """
 
 
@@ -117,9 +117,9 @@ def test_one_process_keeps_its_own_values(monkeypatch):
     assert processes.is_main() and processes.count() == 1 and processes.check() == []
     assert processes.share(5) == 5 and processes.gather(5) == [5] and processes.add_up([1.0]) == [1.0]
     assert list(processes.take(range(3))) == [0, 1, 2] and processes.join({1: 2}) == {1: 2}
-    assert processes.on_main(lambda: 7) == 7 and processes.do_all_refuse()
-    processes.give_up()
-    assert not processes.is_broken()
+    assert processes.on_main(lambda: 7) == 7 and orders.do_all_refuse()
+    orders.give_up()
+    assert not orders.is_broken()
 
 
 def test_what_all_ranks_do_together_is_refused_where_one_is_alone():
@@ -152,10 +152,10 @@ def test_a_number_of_processes_that_is_none_is_refused_and_an_empty_one_is_one(m
 
 def test_a_job_that_needs_another_connection_is_refused(monkeypatch):
     opened = {"device.use_cpu": True, "algo.args.ddp_timeout": 1800}
-    monkeypatch.setattr(processes._state, "opened_with", opened)
-    processes.connect(1800, True)
+    monkeypatch.setattr(orders._state, "opened_with", opened)
+    orders.connect(1800, True)
     with pytest.raises(ConfigError) as refused:
-        processes.connect(60, False)
+        orders.connect(60, False)
     way = "the processes of a sweep have one connection, opened with"
     assert refused.value.problems == [
         f"device.use_cpu=false: {way} true; start this job by a torchrun of its own",

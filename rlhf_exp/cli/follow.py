@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from rlhf_exp import processes
+from rlhf_exp import orders, processes
 from rlhf_exp.cli.subcommand import hide_bars
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError
 from rlhf_exp.runs.failures import record_failure
@@ -22,9 +22,9 @@ def follow() -> int:
     hide_bars()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own handler would wait for `receive` to return
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        while not isinstance(order := processes.receive(), processes.Ended):
+        while not isinstance(order := orders.receive(), orders.Ended):
             status = _take_part(*order)
-            if processes.is_broken():
+            if orders.is_broken():
                 return status
     return order.status
 
@@ -41,6 +41,6 @@ def _take_part(config: Any, folder: Path) -> int:
     except processes.MainFailed:
         return FAILED  # in step, or noted in the folder
     except BaseException as error:  # SystemExit too: a reward may raise anything
-        if not processes.is_broken():  # else it is noted
+        if not orders.is_broken():  # else it is noted
             record_failure(folder, error)
         return FAILED

@@ -11,7 +11,7 @@ from pathlib import Path
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from rlhf_exp import processes
+from rlhf_exp import orders
 from rlhf_exp.cli.subcommand import claim, guard
 from rlhf_exp.cli.sweep import name_job, place_job
 from rlhf_exp.config.compose import parse
@@ -40,7 +40,7 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0, again: bool = 
         place_job(cfg, settings)
         cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
         print(f"\n{job}" if settings.job.num else job, flush=True)
-    if processes.is_broken():
+    if orders.is_broken():
         say(f"{where}not started, for the processes of an earlier job are gone")
         return FAILED
     return guard(lambda: check_and_run(cfg, settings)[0], where=where)
@@ -101,7 +101,7 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
         _write_hydra(folder, cfg, settings)
         link_latest(folder)
         forget_failures(folder)
-        processes.order((config, folder))
+        orders.give((config, folder))
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
 

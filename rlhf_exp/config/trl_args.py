@@ -8,7 +8,7 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 import os
 from typing import TYPE_CHECKING
 
-from rlhf_exp import processes
+from rlhf_exp import orders, processes
 from rlhf_exp.config.rules.scale import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments, load_config_class
@@ -31,7 +31,7 @@ def build_args(cfg: Config) -> "TrainingArguments":
     if problems := _check_machine(cfg):
         raise ConfigError(problems)
     forget_engine()
-    processes.connect(cfg.algo.args.get("ddp_timeout") or DDP_TIMEOUT_S, cfg.device.use_cpu)
+    orders.connect(cfg.algo.args.get("ddp_timeout") or DDP_TIMEOUT_S, cfg.device.use_cpu)
     # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
     try:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from rlhf_exp import processes
+from rlhf_exp import orders, processes
 from rlhf_exp.errors import FAILED, name_error, say
 from rlhf_exp.runs.folder import RESERVE, RunFolder
 from rlhf_exp.runs.lock import find_owner
@@ -60,7 +60,7 @@ def record_failure(folder: Path, error: BaseException) -> str | None:
     """Note that this process has failed; returns the line about another one that is the cause, or None."""
     if processes.count() == 1:
         return None
-    processes.give_up()
+    orders.give_up()
     mine = {"rank": processes.rank(), "error": name_error(error)}
     if not processes.is_main():  # error.log of rank 0 is written as the folder is left
         with suppress(OSError):

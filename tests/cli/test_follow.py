@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlhf_exp import pipeline, processes
+from rlhf_exp import orders, pipeline, processes
 from rlhf_exp.cli import follow
 from rlhf_exp.errors import FAILED
 from rlhf_exp.runs.failures import FILE
@@ -12,11 +12,11 @@ from rlhf_exp.runs.failures import FILE
 def test_only_an_error_of_its_own_ends_the_others(error, is_noted, tmp_path, monkeypatch):
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(processes._state, "is_broken", False)
+    monkeypatch.setattr(orders._state, "is_broken", False)
 
     def fail(config, folder):
         raise error
 
     monkeypatch.setattr(pipeline, "run", fail)
     assert follow._take_part(None, tmp_path) == FAILED
-    assert processes.is_broken() == (tmp_path / FILE).exists() == is_noted
+    assert orders.is_broken() == (tmp_path / FILE).exists() == is_noted

@@ -5,7 +5,7 @@ import json
 import pytest
 from torch.distributed import DistNetworkError
 
-from rlhf_exp import processes
+from rlhf_exp import orders
 from rlhf_exp.rewards.loading import RewardError
 from rlhf_exp.runs import failures
 from rlhf_exp.runs.folder import RESERVE
@@ -18,7 +18,7 @@ def rank_1(monkeypatch):
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     yield
-    processes._state.is_broken = False
+    orders._state.is_broken = False
 
 
 @pytest.mark.parametrize("error", [RuntimeError(CLOSED), DistNetworkError("Broken pipe")])
