@@ -58,7 +58,7 @@ study-%: $(INSTALLED) ## the study sweeps/%.yaml
 	$(PY) -m rlhf_exp -cd sweeps -cn $* $(ARGS)
 
 report: $(INSTALLED) ## compare finished runs: RUNS="outputs/... outputs/..."
-	$(PY) -m rlhf_exp.report $(RUNS)
+	$(PY) -m rlhf_exp report $(RUNS)
 
 tiny: $(INSTALLED) ## train the shipped model from scratch
 	$(PY) -m rlhf_exp algo=sft task=countdown model=tiny_untrained $(ARGS)

@@ -25,8 +25,8 @@ class NonFiniteLoss(RuntimeError):
 
 
 def say(line: str, command: str = "") -> None:
-    """A line on stderr after the name of the command: `rlhf_exp: `, or `rlhf_exp.describe: `."""
-    print(f"rlhf_exp{'.' if command else ''}{command}: {line}", file=sys.stderr)
+    """A line on stderr after the name of the command: `rlhf_exp: `, or `rlhf_exp describe: `."""
+    print(f"rlhf_exp{' ' if command else ''}{command}: {line}", file=sys.stderr)
 
 
 def name_error(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""python -m rlhf_exp.merge ADAPTER OUT [--base FOLDER] [--dtype DTYPE]
+"""python -m rlhf_exp merge ADAPTER OUT [--base FOLDER] [--dtype DTYPE]
 
 Adds an adapter to its base and writes one model of full weights, with its tokenizer.
 """
@@ -12,7 +12,7 @@ from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.config.rules.paths import refuse_pickle
 from rlhf_exp.errors import ConfigError
 
-PARSER = ArgumentParser(prog="python -m rlhf_exp.merge", description=__doc__.splitlines()[2], allow_abbrev=False)
+PARSER = ArgumentParser(prog="python -m rlhf_exp merge", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("adapter", type=Path, metavar="ADAPTER", help="an adapter's folder, or a run's with peft=lora")
 PARSER.add_argument("out", type=Path, metavar="OUT", help="where the model goes: a new or empty folder")
 PARSER.add_argument("--base", metavar="FOLDER", help="the base, if it is not at the place that the adapter records")
@@ -40,7 +40,7 @@ def _work(arguments: list[str]) -> None:
     transformers.utils.logging.set_verbosity_error()
     source = ModelSource(str(adapter), base=args.base, dtype=args.dtype)
     merge(source, args.out)
-    write_merged_card(adapter, source.weights, args.out, shlex.join(["python", "-m", "rlhf_exp.merge", *arguments]))
+    write_merged_card(adapter, source.weights, args.out, shlex.join(["python", "-m", "rlhf_exp", "merge", *arguments]))
     print(f"written: {args.out} ({adapter} on {source.weights}, {args.dtype})")
 
 

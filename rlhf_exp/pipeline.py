@@ -125,11 +125,11 @@ def _report(folder: RunFolder) -> int:
             _write_report(folder)
     except OSError as error:
         reason = f"its report cannot be written, {error.strerror or error}"
-        say(f"the run has finished, but {reason}; once it can: python -m rlhf_exp.report {folder.path}")
+        say(f"the run has finished, but {reason}; once it can: python -m rlhf_exp report {folder.path}")
         return FAILED
     except KeyboardInterrupt as error:
         stop = Stop.of(error)
-        tell(f"\nFinished; {stop.name} cut off its report. Write it with: python -m rlhf_exp.report {folder.path}")
+        tell(f"\nFinished; {stop.name} cut off its report. Write it with: python -m rlhf_exp report {folder.path}")
         return stop.status
     print(terminal_table(folder.path))
     return 0

@@ -92,7 +92,7 @@ def test_a_pickle_is_not_merged(pickled, arguments, file, capsys):
         arguments = ["--base", str(pickled / "model")]
     assert merge([str(adapter), str(pickled / "out"), *arguments]) == 2
     refused = pickled / "model" if arguments else adapter
-    assert capsys.readouterr().err == f"rlhf_exp.merge: {refused}: {PICKLE.format(file)}\n"
+    assert capsys.readouterr().err == f"rlhf_exp merge: {refused}: {PICKLE.format(file)}\n"
 
 
 def test_weights_of_the_hub_are_read_from_safetensors_alone(pickled):

@@ -1,4 +1,4 @@
-"""python -m rlhf_exp.chat RUN [--beside-start] [--prompt TEXT] [--rows N]
+"""python -m rlhf_exp chat RUN [--beside-start] [--prompt TEXT] [--rows N]
 
 Sends prompts to the model that a run has trained, with the run's template, system prompt, budget and sampling.
 """
@@ -26,12 +26,12 @@ Each prompt stands alone: the model sees nothing of the earlier ones. What it is
 can grade the prompt. A prompt from the command line or a pipe has its answer on stdout, and the rest on stderr.
 
 Examples:
-  python -m rlhf_exp.chat latest --beside-start
-  python -m rlhf_exp.chat latest --prompt 'use 3 7 8 make 53 .'
-  python -m rlhf_exp.chat latest --rows 5 --temperature 0
+  python -m rlhf_exp chat latest --beside-start
+  python -m rlhf_exp chat latest --prompt 'use 3 7 8 make 53 .'
+  python -m rlhf_exp chat latest --rows 5 --temperature 0
 """
 
-PARSER = ArgumentParser(prog="python -m rlhf_exp.chat", description=__doc__.splitlines()[2], allow_abbrev=False,
+PARSER = ArgumentParser(prog="python -m rlhf_exp chat", description=__doc__.splitlines()[2], allow_abbrev=False,
                         epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
 PARSER.add_argument("run", type=Path, metavar="RUN", help="a run's folder; latest: the last one's")
 PARSER.add_argument("--beside-start", action="store_true", help="also ask the start model")

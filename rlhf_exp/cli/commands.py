@@ -1,4 +1,4 @@
-"""The commands beside an experiment: `rlhf-exp report ...` is `python -m rlhf_exp.report ...`.
+"""The commands beside an experiment: `python -m rlhf_exp report ...`, the same as `python -m rlhf_exp.report ...`.
 
 call_command(["report", "outputs/x"])     # the exit status; None if the first argument is no word
 """

@@ -37,7 +37,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
         if text.startswith("-"):
             raise ConfigError([f"{text}: no such flag; see --help"])
         if name_key(text) in ("resume", "dry_run"):
-            raise ConfigError([f"{text}: not with rlhf_exp.{command}, only with rlhf_exp"])
+            raise ConfigError([f"{text}: not with rlhf_exp {command}, only with rlhf_exp"])
     with explaining(arguments):
         return compose_config([*_list_untrained(arguments), *defaults, *arguments], [check_run_folder])
 

@@ -39,7 +39,7 @@ def run_command(
 
     Args:
         arguments: None takes those of the command line.
-        command: the name after `rlhf_exp.`, for messages.
+        command: the name after `rlhf_exp`, for messages.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if {"-h", "--help"} & set(arguments):

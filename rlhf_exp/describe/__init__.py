@@ -1,6 +1,6 @@
 """Describes a task's data: lengths, splits, duplicates, odd rows, and whether the longer answer is preferred.
 
-    python -m rlhf_exp.describe task=hh_rlhf task.source=file task.path=FOLDER model.path=TOKENIZER
+    python -m rlhf_exp describe task=hh_rlhf task.source=file task.path=FOLDER model.path=TOKENIZER
 
     figures = describe(cfg, Path("outputs/describe/hh_rlhf/x"))     # describe.json, .md, .html and plots/ there
 

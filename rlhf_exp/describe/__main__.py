@@ -1,4 +1,4 @@
-"""python -m rlhf_exp.describe task=NAME [KEY=VALUE ...]
+"""python -m rlhf_exp describe task=NAME [KEY=VALUE ...]
 
 A user's mistake is one line on stderr and exit status 2.
 """
@@ -17,7 +17,7 @@ from rlhf_exp.errors import ConfigError
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
-usage: python -m rlhf_exp.describe task=NAME [KEY=VALUE ...]
+usage: python -m rlhf_exp describe task=NAME [KEY=VALUE ...]
 
 Says what is in a task's data: lengths in words and tokens, what a budget cuts off, whether the longer answer is
 preferred, splits, repeats and odd rows. It writes describe.md, describe.html, describe.json and plots, and no text of
@@ -29,8 +29,8 @@ Keys that matter here:
   output_dir (outputs/describe/TASK/TIME)
 
 Examples:
-  python -m rlhf_exp.describe task=hh_rlhf task.source=file task.path=FOLDER model=gpt2
-  python -m rlhf_exp.describe task=gsm8k task.source=generated model=tiny_gpt2
+  python -m rlhf_exp describe task=hh_rlhf task.source=file task.path=FOLDER model=gpt2
+  python -m rlhf_exp describe task=gsm8k task.source=generated model=tiny_gpt2
 """
 
 

@@ -1,4 +1,4 @@
-"""python -m rlhf_exp.report DIR... [--out FOLDER] [--against SETTING]
+"""python -m rlhf_exp report DIR... [--out FOLDER] [--against SETTING]
 
 One run: its report goes into its own folder. Several, or a sweep's folder: a comparison goes into --out.
 """
@@ -11,7 +11,7 @@ from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.report import NotARun, UnknownSetting, find_runs, terminal_table, write_report
 
-PARSER = ArgumentParser(prog="python -m rlhf_exp.report", description=__doc__.splitlines()[2], allow_abbrev=False)
+PARSER = ArgumentParser(prog="python -m rlhf_exp report", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="run folder, or a folder of them")
 PARSER.add_argument("--out", type=Path, metavar="FOLDER", help="where the report goes")
 PARSER.add_argument("--against", metavar="SETTING", help="the setting that others are tested against, not the best")

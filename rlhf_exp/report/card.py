@@ -204,7 +204,7 @@ def _describe_use(
             text += (
                 " That is a folder of the machine it was trained on: elsewhere, load the base yourself and add the"
                 " adapter with PeftModel.from_pretrained(base, place), or merge the two on that machine with python -m"
-                " rlhf_exp.merge."
+                " rlhf_exp merge."
             )
         blocks.append(Text(text))
     if not scores:

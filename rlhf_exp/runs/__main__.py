@@ -1,4 +1,4 @@
-"""python -m rlhf_exp.runs [DIR...] [--filter KEY=VALUE] [--sort KEY] [--json] [--compare [--out FOLDER]]
+"""python -m rlhf_exp runs [DIR...] [--filter KEY=VALUE] [--sort KEY] [--json] [--compare [--out FOLDER]]
 
 Lists the runs below folders (outputs), the newest last, and compares those that are selected.
 """
@@ -24,12 +24,12 @@ KEY is one of {", ".join(KEYS)},
 or any key of a run's config, such as eval.rows or algo.args.beta.
 
 Examples:
-  python -m rlhf_exp.runs --filter status=finished --filter tag=ablation
-  python -m rlhf_exp.runs outputs/countdown --filter 'algo.args.beta>0' --sort gain
-  python -m rlhf_exp.runs --filter 'name=abl*' --compare --out comparison
+  python -m rlhf_exp runs --filter status=finished --filter tag=ablation
+  python -m rlhf_exp runs outputs/countdown --filter 'algo.args.beta>0' --sort gain
+  python -m rlhf_exp runs --filter 'name=abl*' --compare --out comparison
 """
 
-PARSER = ArgumentParser(prog="python -m rlhf_exp.runs", description=__doc__.splitlines()[2], allow_abbrev=False,
+PARSER = ArgumentParser(prog="python -m rlhf_exp runs", description=__doc__.splitlines()[2], allow_abbrev=False,
                         epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
 PARSER.add_argument(
     "dirs", nargs="*", type=Path, default=[OUTPUTS], metavar="DIR", help="a run, or a folder of runs (outputs)"
@@ -41,7 +41,7 @@ PARSER.add_argument("--sort", metavar="KEY", help="by this key, the greatest las
 PARSER.add_argument("--json", action="store_true", help="a JSON list instead of the table")
 PARSER.add_argument("--compare", action="store_true", help="write the report on these runs")
 PARSER.add_argument("--out", metavar="FOLDER", help="with --compare: where the report goes")
-PARSER.add_argument("--against", metavar="SETTING", help="with --compare: as in rlhf_exp.report")
+PARSER.add_argument("--against", metavar="SETTING", help="with --compare: as of the command report")
 
 ABSENT = "-"
 COLUMNS: tuple[tuple[str, Callable[[Listed], str]], ...] = (

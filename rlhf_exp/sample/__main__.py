@@ -1,6 +1,6 @@
 """Samples completions of a task's training prompts from the start model, for making pairs and demonstrations.
 
-    python -m rlhf_exp.sample task=countdown task.sampling.rows=1024 output_dir=outputs/samples/x
+    python -m rlhf_exp sample task=countdown task.sampling.rows=1024 output_dir=outputs/samples/x
     python -m rlhf_exp algo=dpo task=countdown task.samples=outputs/samples/x
 
 Its folder is a run folder: run.json, .hydra/config.yaml, samples.jsonl (`which` is baseline), data.json with counts of
@@ -20,7 +20,7 @@ from rlhf_exp.errors import ConfigError
 GRADED = tuple(name for name, keys in TASKS.items() if keys.graded)
 FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
-usage: python -m rlhf_exp.sample [GROUP=OPTION ...] [KEY=VALUE ...]
+usage: python -m rlhf_exp sample [GROUP=OPTION ...] [KEY=VALUE ...]
 
 Samples completions of training prompts from the start model and grades them, for `task.samples=FOLDER` to learn from.
 
@@ -31,7 +31,7 @@ Keys that matter here:
   output_dir (outputs/samples/TASK/TIME)
 
 Example:
-  python -m rlhf_exp.sample task=countdown task.sampling.rows=256 output_dir=outputs/samples/x
+  python -m rlhf_exp sample task=countdown task.sampling.rows=256 output_dir=outputs/samples/x
   python -m rlhf_exp algo=dpo task=countdown task.samples=outputs/samples/x
 """
 

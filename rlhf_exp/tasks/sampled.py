@@ -121,7 +121,7 @@ def describe_counts(counts: dict[str, int]) -> str:
 
 def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sample]:
     """The completions in the folder, after checking that this task may learn from them."""
-    make = f"python -m rlhf_exp.sample task={task.name}"
+    make = f"python -m rlhf_exp sample task={task.name}"
     try:
         config = OmegaConf.load(folder / ".hydra" / "config.yaml")
         evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))

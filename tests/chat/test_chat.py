@@ -165,13 +165,13 @@ NEEDS = "must be the folder of a run that has trained a language model"
 )  # fmt: skip
 def test_a_mistake_is_one_line(make, capsys, made, arguments, line):
     make(**made)
-    assert chat(capsys, *arguments) == (2, [], [f"rlhf_exp.chat: {line}"])
+    assert chat(capsys, *arguments) == (2, [], [f"rlhf_exp chat: {line}"])
 
 
 def test_latest_is_the_run_that_began_last(make, capsys, tmp_path):
     folder = make()
     assert main(["latest", "--prompt", PROBLEM]) == 2
-    assert capsys.readouterr().err == f"rlhf_exp.chat: outputs/latest: no such folder; {NEEDS}\n"
+    assert capsys.readouterr().err == f"rlhf_exp chat: outputs/latest: no such folder; {NEEDS}\n"
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "latest").symlink_to(folder)
     assert main(["latest", "--prompt", PROBLEM]) == 0
@@ -179,8 +179,8 @@ def test_latest_is_the_run_that_began_last(make, capsys, tmp_path):
 
 def test_a_folder_without_a_run_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert chat(capsys)[2] == [f"rlhf_exp.chat: run: no such folder; {NEEDS}"]
+    assert chat(capsys)[2] == [f"rlhf_exp chat: run: no such folder; {NEEDS}"]
     (tmp_path / "run").mkdir()
-    assert chat(capsys)[2] == [f"rlhf_exp.chat: run: no run.json in it; {NEEDS}"]
+    assert chat(capsys)[2] == [f"rlhf_exp chat: run: no run.json in it; {NEEDS}"]
     (tmp_path / "run" / "run.json").write_text("{")
-    assert chat(capsys)[2] == [f"rlhf_exp.chat: run: its run.json is torn; {NEEDS}"]
+    assert chat(capsys)[2] == [f"rlhf_exp chat: run: its run.json is torn; {NEEDS}"]

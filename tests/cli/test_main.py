@@ -120,9 +120,12 @@ def test_hydra_composes_a_single_run_once_unless_an_override_may_set_its_mode(co
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_a_word_and_a_module(name, capsys, command_line, tmp_path):
-    assert f"python -m rlhf_exp.{name}" in command_line(name, "--help", cwd=tmp_path).stdout
-    assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp.{name}: ")
+def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
+    usage = command_line(name, "--help", cwd=tmp_path).stdout
+    assert f"python -m rlhf_exp {name}" in usage
+    assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
+    by_module = subprocess.run([sys.executable, "-m", f"rlhf_exp.{name}", "--help"], capture_output=True, text=True)
+    assert by_module.stdout == usage
 
 
 def test_an_impossible_pair_is_refused(command):

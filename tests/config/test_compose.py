@@ -218,7 +218,7 @@ def test_combinations_and_files_come_after_types():
         (
             ["algo=sft", "task.samples=outputs/nope"],
             "task.samples=outputs/nope: holds no samples.jsonl; must be self, or a folder that"
-            " `python -m rlhf_exp.sample task=countdown` has made",
+            " `python -m rlhf_exp sample task=countdown` has made",
         ),
         (
             ["algo=dpo", "loss_type=grpo"],

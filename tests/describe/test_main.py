@@ -40,7 +40,7 @@ def test_a_folder_with_a_tokenizer_alone_will_do(hh_overrides, tmp_path, capsys)
         ("task.path=nope", "task.path=nope: no such file"),
         ("model.path=./nope", "model.path=./nope: no such folder; must be a model's folder or a hub id like org/name"),
         ("-m", "-m: no such flag; see --help"),
-        ("dry_run=true", "dry_run=true: not with rlhf_exp.describe, only with rlhf_exp"),
+        ("dry_run=true", "dry_run=true: not with rlhf_exp describe, only with rlhf_exp"),
         ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
     ],
 )
@@ -48,7 +48,7 @@ def test_a_mistake_is_one_line_and_status_2(argument, line, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     arguments = [argument] if argument != "task.path=nope" else ["task.source=file", argument]
     assert main(arguments) == 2
-    assert capsys.readouterr().err == f"rlhf_exp.describe: {line}\n"
+    assert capsys.readouterr().err == f"rlhf_exp describe: {line}\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -57,7 +57,7 @@ def test_a_broken_row_is_named(hh_folder, hh_overrides, tmp_path, capsys):
     file.write_text(file.read_text() + '{"chosen": "no turns", "rejected": 1}\n')
     assert main([*hh_overrides, f"output_dir={tmp_path / 'out'}"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"rlhf_exp.describe: {file}, line 6: ")
+    assert error.startswith(f"rlhf_exp describe: {file}, line 6: ")
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
@@ -69,7 +69,7 @@ def test_a_crash_is_status_1_with_its_traceback_in_the_folder(hh_overrides, tmp_
     monkeypatch.setattr("rlhf_exp.describe.__main__.describe", crash)
     assert main([*hh_overrides, f"output_dir={tmp_path / 'out'}"]) == 1
     log = tmp_path / "out" / "error.log"
-    assert capsys.readouterr().err == f"rlhf_exp.describe: failed: RuntimeError: boom (traceback in {log})\n"
+    assert capsys.readouterr().err == f"rlhf_exp describe: failed: RuntimeError: boom (traceback in {log})\n"
     assert "in crash" in log.read_text()
 
 
@@ -92,4 +92,4 @@ def test_help_and_refusals_import_no_ml_library():
 def test_python_m_gives_the_exit_status():
     done = subprocess.run([sys.executable, "-m", "rlhf_exp.describe", "max_tokens=x"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "rlhf_exp.describe: max_tokens=x: must be a whole number >= 1, <= 1000000\n"
+    assert done.stderr == "rlhf_exp describe: max_tokens=x: must be a whole number >= 1, <= 1000000\n"

@@ -202,7 +202,7 @@ def refuse(capsys, *arguments):
     assert main([str(argument) for argument in arguments]) == 2
     out, err = capsys.readouterr()
     assert out in ("", f"adds {arguments[0]} to its base: {arguments[1]}\n") and err.count("\n") == 1
-    return err.removeprefix("rlhf_exp.merge: ").strip()
+    return err.removeprefix("rlhf_exp merge: ").strip()
 
 
 def test_the_command_refuses_in_one_line(tmp_path, capsys):

@@ -40,7 +40,7 @@ def test_nothing_is_pushed_by_default():
          " report; use hub.push=true hub.repo=ORG/NAME"),
         ([*PUSH, "peft=lora"], "hub.push=true: an adapter is of no use without its base, and model=tiny is not on the"
          " hub; set hub.base_model=ORG/NAME if it is there too, or peft=none, or merge the adapter after training and"
-         " push that (python -m rlhf_exp.merge)"),
+         " push that (python -m rlhf_exp merge)"),
     ],
 )  # fmt: skip
 def test_keys_that_do_not_fit_are_one_line(overrides, line, monkeypatch):

@@ -182,12 +182,12 @@ def test_no_text_of_a_run_becomes_markup_in_its_card(write_card, run_dir, edit_i
 def test_a_merged_model_has_the_card_of_its_run_and_says_what_was_measured(write_card, run_dir, tmp_path):
     write_card(files={"adapter_config.json": '{"base_model_name_or_path": "/x", "r": 8}'}, model={"name": "tiny"})
     (tmp_path / "out").mkdir()
-    write_merged_card(run_dir / "model", str(ASSETS / "tiny"), tmp_path / "out", "python -m rlhf_exp.merge a b")
+    write_merged_card(run_dir / "model", str(ASSETS / "tiny"), tmp_path / "out", "python -m rlhf_exp merge a b")
     card = ModelCard.load(tmp_path / "out" / "README.md")
     assert card.data.library_name == "transformers" and card.data.license == "apache-2.0"
     assert card.data.eval_results is None and "| accuracy |" in card.text
     assert "measured with the adapter on its base, not again after merging" in card.text
-    assert "python -m rlhf_exp.merge a b" in card.text and "AutoPeft" not in card.text
+    assert "python -m rlhf_exp merge a b" in card.text and "AutoPeft" not in card.text
 
 
 def test_a_merged_adapter_of_elsewhere_keeps_its_own_card_beside(run_dir, tmp_path):
@@ -196,7 +196,7 @@ def test_a_merged_adapter_of_elsewhere_keeps_its_own_card_beside(run_dir, tmp_pa
     out.mkdir()
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "/x", "r": 8, "task_type": "SEQ_CLS"}')
     (adapter / "README.md").write_text("theirs")
-    write_merged_card(adapter, str(ASSETS / "tiny"), out, "python -m rlhf_exp.merge a b")
+    write_merged_card(adapter, str(ASSETS / "tiny"), out, "python -m rlhf_exp merge a b")
     card = ModelCard.load(out / "README.md")
     assert card.data.license == "apache-2.0" and card.data.pipeline_tag == "text-classification"
     assert (out / "ADAPTER_README.md").read_text() == "theirs"

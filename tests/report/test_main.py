@@ -55,7 +55,7 @@ def test_a_mistake_is_answered_in_one_line(tmp_path, monkeypatch, capsys, argume
     make_run(tmp_path / "other", seed=1)
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
-    assert capsys.readouterr().err == f"rlhf_exp.report: {message}\n"
+    assert capsys.readouterr().err == f"rlhf_exp report: {message}\n"
 
 
 def test_the_command_exits_with_2_and_no_traceback(tmp_path):
@@ -75,7 +75,7 @@ def test_runs_that_were_selected_from_the_list_are_compared(tmp_path, monkeypatc
     assert "2 runs compared" in (tmp_path / "there" / "report.html").read_text()
     assert list_runs(["--compare"]) == 2
     assert capsys.readouterr().err == (
-        "rlhf_exp.report: 2 runs to compare: say where the report goes, with --out FOLDER\n"
+        "rlhf_exp report: 2 runs to compare: say where the report goes, with --out FOLDER\n"
     )
     assert list_runs(["--filter", "seed=7", "--compare"]) == 2
-    assert capsys.readouterr().err == "rlhf_exp.runs: --compare: no run to compare is left\n"
+    assert capsys.readouterr().err == "rlhf_exp runs: --compare: no run to compare is left\n"

@@ -163,7 +163,7 @@ def test_a_mistake_is_one_line(here, capsys, tmp_path, arguments, line):
     here("a")
     (tmp_path / "outputs" / "empty").mkdir()
     assert main(arguments) == 2
-    assert capsys.readouterr().err == f"rlhf_exp.runs: {line}\n"
+    assert capsys.readouterr().err == f"rlhf_exp runs: {line}\n"
 
 
 def test_two_hundred_runs_are_listed_in_a_moment_without_torch(here):

@@ -110,7 +110,7 @@ def test_a_finished_run_whose_report_finds_no_space_stays_finished(end, monkeypa
     assert (status, record["status"]) == (1, "finished")
     assert lines == [
         "rlhf_exp: the run has finished, but its report cannot be written, No space left on device; once it can:"
-        " python -m rlhf_exp.report there"
+        " python -m rlhf_exp report there"
     ]
 
 

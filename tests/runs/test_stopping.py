@@ -229,7 +229,7 @@ def test_a_signal_while_the_report_is_written_leaves_a_finished_run(tmp_path, mo
     monkeypatch.setattr(pipeline, "_write_report", lambda folder: send(signal.SIGTERM))
     assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path) == 143
     assert '"status": "finished"' in (tmp_path / "run.json").read_text()
-    assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp.report " in capsys.readouterr().out
+    assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp report " in capsys.readouterr().out
 
 
 def test_the_command_of_several_processes_names_their_launcher(monkeypatch):

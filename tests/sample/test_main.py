@@ -146,7 +146,7 @@ def test_a_failure_is_a_line_and_a_record(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("rlhf_exp.evaluation.cache.sample_held_out", fail)
     assert main([*SMALL, f"output_dir={tmp_path}/s", "eval.cache_dir=null"]) == 1
-    line = f"rlhf_exp.sample: failed: RuntimeError: out of memory (traceback in {tmp_path}/s/error.log)"
+    line = f"rlhf_exp sample: failed: RuntimeError: out of memory (traceback in {tmp_path}/s/error.log)"
     assert capsys.readouterr().err.splitlines()[-1] == line
     record = json.loads((tmp_path / "s" / "run.json").read_text())
     assert record["status"] == "failed" and record["error"] == "RuntimeError: out of memory\nmore"
@@ -175,20 +175,20 @@ def test_a_budget_beyond_the_context_is_refused_for_a_reward_model_too(tmp_path)
             "its completions cannot be graded as right or wrong;"
             " use task=countdown or task=file or task=gsm8k or task=module",
         ),
-        ("resume=x", "not with rlhf_exp.sample, only with rlhf_exp"),
-        ("dry_run=true", "not with rlhf_exp.sample, only with rlhf_exp"),
+        ("resume=x", "not with rlhf_exp sample, only with rlhf_exp"),
+        ("dry_run=true", "not with rlhf_exp sample, only with rlhf_exp"),
         ("-m", "no such flag; see --help"),
         ("task.sampling.rows=0", "must be a whole number >= 1, <= 10000000"),
         ("task.sampling.row=3", "no such key; did you mean task.sampling.rows?"),
     ],
 )
 def test_a_mistake_is_refused_in_one_line(argument, reason, capsys):
-    assert refused(capsys, argument) == f"rlhf_exp.sample: {argument}: {reason}"
+    assert refused(capsys, argument) == f"rlhf_exp sample: {argument}: {reason}"
 
 
 def test_a_folder_that_holds_a_run_is_refused(finished, capsys):
     line = refused(capsys, f"output_dir={finished}")
-    assert line.startswith(f"rlhf_exp.sample: output_dir={finished}: already holds a run; use another folder")
+    assert line.startswith(f"rlhf_exp sample: output_dir={finished}: already holds a run; use another folder")
 
 
 def test_help_and_mistakes_import_no_torch():
@@ -201,6 +201,6 @@ def test_help_and_mistakes_import_no_torch():
 def test_help_names_the_command_and_its_default_folder(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("usage: python -m rlhf_exp.sample ") and "outputs/samples/TASK/TIME" in text
+    assert text.startswith("usage: python -m rlhf_exp sample ") and "outputs/samples/TASK/TIME" in text
     cfg = compose_config(["algo=dpo", "output_dir=outputs/samples/${task.name}/${now:%Y}"])
     assert Path(cfg.output_dir) == Path("outputs/samples/countdown") / time.strftime("%Y")

@@ -193,7 +193,7 @@ def test_a_runs_own_held_out_samples_are_refused(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]}, split=None)
     assert refuse(folder, "algo=dpo") == (
         "task.samples=DIR: its prompts are held out (eval.split=test), not to be learned from; make others:"
-        " python -m rlhf_exp.sample task=countdown"
+        " python -m rlhf_exp sample task=countdown"
     )
 
 
@@ -201,7 +201,7 @@ def test_a_folder_without_a_config_is_refused(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]})
     (folder / ".hydra" / "config.yaml").unlink()
     assert refuse(folder, "algo=dpo") == (
-        "task.samples=DIR: has no .hydra/config.yaml; make a folder that has: python -m rlhf_exp.sample task=countdown"
+        "task.samples=DIR: has no .hydra/config.yaml; make a folder that has: python -m rlhf_exp sample task=countdown"
     )
 
 

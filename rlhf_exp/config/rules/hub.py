@@ -29,7 +29,7 @@ def check_hub(cfg: Config) -> list[str]:
         problems.append(
             f"{key}: an adapter is of no use without its base, and model={cfg.model.path or cfg.model.name} is not on"
             " the hub; set hub.base_model=ORG/NAME if it is there too, or peft=none, or merge the adapter after"
-            " training and push that (python -m rlhf_exp.merge)"
+            " training and push that (python -m rlhf_exp merge)"
         )
     return problems or _ask_hub(key)
 

@@ -107,7 +107,7 @@ def _check_task(cfg: Config) -> list[str]:
     if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
         problems.append(
             f"task.samples={samples}: holds no samples.jsonl; must be self, or a folder that"
-            f" `python -m rlhf_exp.sample task={cfg.task.name}` has made"
+            f" `python -m rlhf_exp sample task={cfg.task.name}` has made"
         )
     return problems
 
