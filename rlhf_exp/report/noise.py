@@ -25,10 +25,10 @@ from rlhf_exp.stats.planning import plan_comparison
 NUMBERS_OF_SEEDS, SPREADS = (1, 3, 5), (0.0, 0.02, 0.04)
 NOTE = (
     "A run's own interval covers rows and sampling; passes over the same rows share the choice of the rows, and so lie"
-    " less far apart. A deviation of {n} passes is known to a factor only, its 95% interval by chi-square."
+    " less far apart. The standard deviation of {n} passes is known only roughly: its 95% interval is by chi-square."
 )
 PLAN_NOTE = (
-    "The smallest true difference between two trained settings, in points, that a comparison finds in 80% (p < 0.05,"
+    "The true difference between two trained settings, in points, that a comparison detects with 80% power (p < 0.05,"
     " two-sided, one contrast): with {completions} of each of these {rows} rows, if their sampling varies as this"
     " model's, both find the same rows hard, and their random numbers are not shared. With one seed the training's own"
     " luck cannot be told from the method's."
@@ -40,7 +40,7 @@ class Passes(NamedTuple):
 
     Attributes:
         mean: over the passes.
-        deviation: between the passes' accuracies, with its interval.
+        deviation: the standard deviation of the passes' accuracies, with its interval.
         by_intervals: the standard error of one pass that the runs' own intervals say: rows and sampling.
         by_sampling: the standard error of one pass from sampling within rows; None if the passes differ in their rows.
     """
@@ -80,7 +80,7 @@ def tabulate_noise(runs: list[Run]) -> list[str]:
         lines.append(f"{label}: {len(group)} passes, mean accuracy {percent(passes.mean)}")
         lines += [f"  {name}, points: {value}" for name, value in _list_errors(passes)]
         if passes.by_sampling is not None:
-            lines.append("  two settings differ in 80%, points, by seeds of each:")
+            lines.append("  differences between two settings detected with 80% power, points, by seeds of each:")
             table = _plan(passes)
             lines += [f"    {row[0]}: {', '.join(row[1:])}" for row in [table.head, *table.rows]]
     return lines
@@ -116,7 +116,7 @@ def _seed(run: Run) -> str:
 
 def _list_errors(passes: Passes) -> list[list[str]]:
     rows = [
-        ["deviation between passes, measured", _write(passes.deviation)],
+        ["standard deviation between passes, measured", _write(passes.deviation)],
         ["standard error by the runs' intervals: rows and sampling", _write(passes.by_intervals)],
     ]
     if passes.by_sampling is not None:
@@ -135,7 +135,8 @@ def _plan(passes: Passes) -> Table:
     run = passes.runs[0]
     section, of_each = run.evaluation["baseline"], run.config.get("eval", {}).get("completions", 1)
     noise = passes.by_sampling**2 * section["completions"] / of_each
-    table = Table(["deviation over seeds, points", *(f"{n} seed{'s' * (n > 1)}" for n in NUMBERS_OF_SEEDS)], [])
+    numbers = [f"{n} seed{'s' * (n > 1)}" for n in NUMBERS_OF_SEEDS]
+    table = Table(["standard deviation over seeds, points", *numbers], [])
     for spread in SPREADS:
         cells = [
             "-" if seeds == 1 and spread else _write(plan_comparison(noise, spread, seeds, section["n"]))

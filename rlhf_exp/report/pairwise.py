@@ -27,9 +27,9 @@ NOTE = (
     " spread of a setting's seeds borrows from that of all settings. p is adjusted for all tests, so that the"
     " probability of any false finding is about 5% (simulated, also where seeds of some settings spread farther): by"
     " Holm, and for the best setting by the studentized range. The intervals are 95% each, not adjusted. No significant"
-    " difference does not mean equal: the difference shown in 80% is the smallest true one that such runs would find in"
-    " 80 of 100 cases, and the last two columns say how many seeds (on these rows) or rows (with these seeds) would"
-    " find the observed one."
+    " difference does not mean equal: the column 80% power has the true difference that these runs would detect with"
+    " 80% power, and the last two columns say how many seeds (on these rows) or rows (with these seeds) would detect"
+    " the observed one."
 )
 
 
@@ -126,7 +126,7 @@ def list_cells(column: Column) -> tuple[Column, ...]:
         Column("p", lambda c: c.p, _write_p),
         Column("p, adjusted", lambda c: c.adjusted, _write_p),
         Column("", lambda c: "significant" if c.significant else "not significant"),
-        Column(f"shown in 80%{unit}", lambda c: c.detectable, lambda size: write(size).lstrip("+")),
+        Column(f"80% power{unit}", lambda c: c.detectable, lambda size: write(size).lstrip("+")),
         Column("seeds for this", lambda c: "-" if c.significant else _write_needed(c.seeds_needed, MOST_SEEDS)),
         Column("rows for this", lambda c: "-" if c.significant else _write_needed(c.rows_needed, MOST_ROWS)),
     )
@@ -142,10 +142,10 @@ def _align(by_group: dict[str, list[ByRow]]) -> dict[str, np.ndarray]:
 
 
 def _describe_spread(trained: dict[str, np.ndarray], column: Column) -> str:
-    """The deviation of the seeds' own effect."""
+    """The standard deviation of the seeds' own effect."""
     write, unit = _writers(column)
     deviation = write(shared_deviation(measure_spreads(trained))).lstrip("+")
-    return f"Deviation over seeds, without sampling: {deviation}{unit.replace(',', '')}, over all settings."
+    return f"Standard deviation over seeds, without sampling: {deviation}{unit.replace(',', '')}, over all settings."
 
 
 def _tell(contrast: Contrast, column: Column) -> str:
@@ -154,8 +154,8 @@ def _tell(contrast: Contrast, column: Column) -> str:
     seeds, rows = _write_needed(contrast.seeds_needed, MOST_SEEDS), _write_needed(contrast.rows_needed, MOST_ROWS)
     shown = write(contrast.detectable).lstrip("+")
     return (
-        f"{contrast.first} and {contrast.second} ({size}; such runs show {shown} in 80%; this one needs {seeds} seeds"
-        f" or {rows} rows)"
+        f"{contrast.first} and {contrast.second} ({size}; these runs detect {shown} with 80% power; this one needs"
+        f" {seeds} seeds or {rows} rows)"
     )
 
 

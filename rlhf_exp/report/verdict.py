@@ -113,8 +113,8 @@ def _plan(paired: dict, rows: str) -> str:
     if None in difference.values() or not all(map(math.isfinite, difference.values())):
         return ""
     shown, needed = plan_rows(difference, paired["n"])
-    text = f" So many {rows} show {100 * shown:.1f} points in 80 of 100 cases"
-    return f"{text}; this difference needs {needed:,}." if needed else f"{text}."
+    text = f" With this many {rows} a difference of {100 * shown:.1f} points is detected with 80% power"
+    return f"{text}; the observed one needs {needed:,}." if needed else f"{text}."
 
 
 def _often(than: str) -> tuple[str, str, str]:

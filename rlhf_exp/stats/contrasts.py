@@ -22,8 +22,8 @@ from rlhf_exp.stats.planning import LEVEL, detectable_difference, find_needed
 START = "start model"
 POOL = 6
 """The degrees of freedom that the spread of all settings counts as, beside a setting's own. With a pool alone settings
-whose seeds spread from 1 to 6 points are told apart by mistake in 11 of 100 cases, with this one in 5; settings that
-spread alike lose a little power (docs/statistics.md)."""
+whose seeds spread from 1 to 6 points count as different by mistake in 11 of 100 cases, with this one in 5; settings
+that spread alike lose a little power (docs/statistics.md)."""
 
 
 class Contrast(NamedTuple):

@@ -45,10 +45,11 @@ def test_each_setting_is_compared_with_the_start_and_with_the_best(groups):
 def test_not_significant_comes_with_what_could_have_been_shown(groups):
     text = summarise_tests(run_tests(groups, TRAINED), "accuracy", TRAINED)
     assert text.startswith("In accuracy these do not differ significantly (p < 0.05): ")
-    told = r"grpo and (dr_)?grpo \(\+\d\.\d points; such runs show \d+\.\d in 80%; this one needs .+ seeds or .+ rows\)"
+    detect = r"these runs detect \d+\.\d with 80% power"
+    told = rf"grpo and (dr_)?grpo \(\+\d\.\d points; {detect}; this one needs .+ seeds or .+ rows\)"
     assert re.search(told, text) and "The other " in text
     reward = summarise_tests(run_tests(groups, REWARD), "reward", REWARD)
-    assert "such runs show 0." in reward
+    assert "these runs detect 0." in reward
 
 
 def test_settings_that_cannot_be_tested_are_named(groups):
