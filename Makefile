@@ -35,7 +35,7 @@ lint: $(INSTALLED) ## ruff: rules and formatting
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it every one, in hours
+bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it all of them, which takes hours
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
 
 audit: $(INSTALLED) ## known vulnerabilities of the packages in requirements.lock; needs a network
@@ -60,7 +60,7 @@ study-%: $(INSTALLED) ## the study sweeps/%.yaml
 report: $(INSTALLED) ## compare finished runs: RUNS="outputs/... outputs/..."
 	$(PY) -m rlhf_exp report $(RUNS)
 
-tiny: $(INSTALLED) ## train the shipped model from scratch
+tiny: $(INSTALLED) ## train the shipped model from scratch, 40 minutes on one core; ARGS="algo.args.max_steps=500" for a trial
 	$(PY) -m rlhf_exp algo=sft task=countdown model=tiny_untrained $(ARGS)
 
 docker: ## build the CUDA image; EXTRAS=cuda adds flash-attn, which takes long to compile

@@ -4,7 +4,8 @@
     python bench/padding.py --only default --chunk-tokens 1024 2048 4096 8192
 
 `default` is the default step (the shipped model, Countdown, 96 tokens), `long` a small model with Qwen3's vocabulary
-(151,936) and eight completions, one of 1,024 tokens, 300 on average; in sampling it repeats the last token until then.
+(151,936) and eight completions, one of 1,024 tokens, the others 200 on average; together that is 303, and 325 in the
+three steps of `--repeats 3`. In sampling it repeats the last token until then.
 Both sides take turns on the same weights and prompts. A step samples, scores with the reference, and goes forward and
 backward; its passes are the step without sampling, here of the same completions on both sides. Times are the process's
 own processor time, which other processes disturb less (use OMP_NUM_THREADS=1). Peak memory is what the passes add to
@@ -42,7 +43,7 @@ from rlhf_exp.trainers import trimmed
 from rlhf_exp.trainers.grpo import VariantGRPOTrainer
 
 LONGEST, MEAN_OF_OTHERS, VOCABULARY = 1024, 200, 151_936
-"""In study 5 a step has 64 completions of 300 tokens on average, and the longest is cut off; here one of eight is."""
+"""A step of experiment=countdown_qwen3 has 64 completions of up to 1,024 tokens; here one of eight is as long."""
 BLOCK = 2048
 """Tokens in one matrix product of `time_products`."""
 

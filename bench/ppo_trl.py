@@ -11,8 +11,8 @@ memory in training, both in total and above what was resident before training (t
 
 Equal: the shipped tiny model, the training rows, the reward (for TRL the same grader wrapped as a reward model), the
 completion budget, BATCH completions per rollout in MINIBATCHES, epochs, learning rate and its linear decay, Adam, the
-KL price (k1, fixed), clip ranges, gamma, lambda, whitening, temperature 1, float32, no gradient clipping (1.12 has
-none).
+KL coefficient (k1, fixed), clip ranges, gamma, lambda, whitening, temperature 1, float32, no gradient clipping (1.12
+has none).
 
 What cannot be equal:
 - Order of the rows, and so random numbers: the same seed is another draw on each side.

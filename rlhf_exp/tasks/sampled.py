@@ -9,8 +9,8 @@ teach to end there; so are repetitions of the same text. The i-th correct comple
 wrong one, at most `task.sampling.per_prompt` times; `subset` is the outcome of the wrong one. A prompt whose
 completions are all correct or all wrong gives no pair, and is counted.
 
-One pair per prompt is held out. Pairs are split by prompt: a hash of the row's id, other than the one that made it a
-row to train on, puts 80 of 100 prompts into train, 8 into validation and 12 into test.
+Pairs are split by prompt: a hash of the row's id, other than the one that made it a row to train on, puts 80 of 100
+prompts into train, 8 into validation and 12 into test. Each held-out prompt gives one pair.
 """
 
 import json
