@@ -47,7 +47,7 @@ class Settings(NamedTuple):
     peft: str
     shape: Shape
     use_cpu: bool
-    foretold: bool  # of another machine, in a dry run: it has GPUs that compute in bfloat16
+    elsewhere: bool  # a dry run about another machine, whose GPUs compute in bfloat16
     processes: int
     batch_factor: int  # times as many rows at once as in ROWS_AT_ONCE
     finite_rows: bool
@@ -67,14 +67,14 @@ def read_settings(cfg: Any) -> Settings:
     drawn = drawn and task.samples is None
     prompts = task.of if task.source == "task" else task
     held_out = TASKS[prompts.name].draws_rows and prompts.source == "generated"
-    foretold = hardware.foretold(cfg) > 0
+    elsewhere = hardware.is_elsewhere(cfg)
     return Settings(
         algo=cfg.algo.name,
         task=task.name,
         peft=cfg.peft.name,
         shape=shape,
-        use_cpu=bool(cfg.device.use_cpu) and not foretold,
-        foretold=foretold,
+        use_cpu=bool(cfg.device.use_cpu) and not elsewhere,
+        elsewhere=elsewhere,
         processes=hardware.count_processes(cfg),
         batch_factor=cfg.hardware.batch_factor,
         finite_rows=not drawn,
@@ -197,7 +197,7 @@ def _baselines(of: Settings) -> Default:
 
 
 def _bf16(of: Settings) -> Default:
-    if not of.foretold and (of.use_cpu or not device.has_bf16()):
+    if not of.elsewhere and (of.use_cpu or not device.has_bf16()):
         return Default(False, "a CPU" if of.use_cpu else "the GPU is older than Ampere")
     small = _is_small(of)
     return Default(not small, "a model this small gains nothing" if small else "a GPU of Ampere or newer")

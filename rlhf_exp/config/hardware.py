@@ -15,12 +15,12 @@ from rlhf_exp import processes
 
 def count_processes(cfg: Any) -> int:
     """The processes of the run, of a composed or a checked config: in a dry run, one for each GPU of `hardware`."""
-    return foretold(cfg) or processes.count()
+    return int(cfg.hardware.gpus) if is_elsewhere(cfg) else processes.count()
 
 
-def foretold(cfg: Any) -> int:
-    """The number of GPUs of another machine that a dry run is about; 0 if it is about this one."""
-    return int(cfg.hardware.gpus or 0) if cfg.dry_run else 0
+def is_elsewhere(cfg: Any) -> bool:
+    """Whether a dry run is about another machine, the GPUs of `hardware`."""
+    return bool(cfg.dry_run and cfg.hardware.gpus)
 
 
 def count_rows(at_once: int, step: int, cfg: Any) -> int:
@@ -35,7 +35,8 @@ def count_rows(at_once: int, step: int, cfg: Any) -> int:
     n = count_processes(cfg)
     if step % n:
         able = [str(k) for k in range(1, step + 1) if step % k == 0]
-        raise ValueError(f"a step of {step} rows cannot be divided among {n} processes; start {', '.join(able)}")
+        way = "set hardware.gpus to one of" if cfg.hardware.gpus else "start"
+        raise ValueError(f"a step of {step} rows cannot be divided among {n} processes; {way} {', '.join(able)}")
     most = at_once * cfg.hardware.batch_factor
     return max(rows for rows in range(1, most + 1) if step // n % rows == 0)
 

@@ -6,9 +6,10 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 """
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlhf_exp import orders, processes
+from rlhf_exp.config.hardware import is_elsewhere
 from rlhf_exp.config.rules.scale import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments, load_config_class
@@ -35,15 +36,22 @@ def build_args(cfg: Config) -> "TrainingArguments":
     # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
     try:
-        return load_config_class(cfg.algo.name)(**cfg.algo.args, **own)
+        return load_config_class(cfg.algo.name)(**_list_arguments(cfg), **own)
     except (ValueError, TypeError, NotImplementedError, ImportError) as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
+
+
+def _list_arguments(cfg: Config) -> dict[str, Any]:
+    """TRL's arguments, in a dry run about another machine without those that look for its GPU and deepspeed here."""
+    return cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if is_elsewhere(cfg) else {})
 
 
 def _check_machine(cfg: Config) -> list[str]:
     """Check what `device=auto` could only guess."""
     import torch
 
+    if is_elsewhere(cfg):
+        return []
     problems = []
     if cfg.algo.args.get("use_cpu") is False and not torch.cuda.is_available():
         problems.append("algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu")

@@ -69,5 +69,5 @@ def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: li
     except ConfigError:
         if not is_hub_id(path) or not is_offline():
             raise
-        unchecked.append(f"model.path={path}: {what} is not in the hub's cache")
+        unchecked.append(f"model.path={path}: {what} is not in the hub's cache, and there is no network")
         return None

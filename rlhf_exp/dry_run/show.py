@@ -8,7 +8,8 @@ from typing import Any
 from transformers import TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_completions, count_processes, foretold
+from rlhf_exp.config.hardware import count_completions, count_processes, is_elsewhere
+from rlhf_exp.config.rules.packages import find_missing
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
@@ -23,13 +24,14 @@ from rlhf_exp.tasks.sampled import learns_from_samples
 
 
 def print_dry_run(cfg: Config) -> None:
-    """Check as a run would, and print what it will be. No weights are loaded, and what is only available from the
-    network is named as unchecked.
+    """Check as a run would, and print what it will be. No weights are loaded. What cannot be checked here is named:
+    what only the network has, and packages that another machine needs.
 
     Raises:
         ConfigError: what a run would refuse before it loads weights.
     """
-    args, unchecked = build_args(cfg), []
+    args = build_args(cfg)
+    unchecked = [missing.what for missing in find_missing(cfg)] if is_elsewhere(cfg) else []
     shape, tokenizer = load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
     rows = load_rows(cfg, tokenizer, unchecked)
     model, trained = build_on_meta(cfg, shape) if shape is not None else (None, 0)
@@ -44,7 +46,7 @@ def print_dry_run(cfg: Config) -> None:
     for line in (*(rows.task.notes if rows is not None else ()), *_list_incompatible(cfg)):
         print(line)
     for line in unchecked:
-        print(f"not checked without the network: {line}")
+        print(f"not checked here: {line}")
     print("the whole config: the same command with --cfg job --resolve")
     print("all other checks passed" if unchecked else "all checks passed")
 
@@ -53,7 +55,7 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
     """Lines on algorithm, task, model and device."""
     loss = cfg.algo.args.get("loss_type")
     loss = f" ({', '.join(loss) if isinstance(loss, list) else loss})" if loss else ""
-    device = f"hardware={cfg.hardware.name}" if foretold(cfg) else "the CPU" if cfg.device.use_cpu else "the GPU"
+    device = f"hardware={cfg.hardware.name}" if is_elsewhere(cfg) else "the CPU" if cfg.device.use_cpu else "the GPU"
     lines = [f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"]
     if model is not None:
         whole = model.num_parameters()
@@ -100,7 +102,8 @@ def _describe_memory(
     memory = estimate_memory(cfg, args, model, trained, lengths.prompt or 0, lengths.longest)
     phases = ", ".join(f"{name} {say_bytes(needed)}" for name, needed in memory.phases.items())
     warning = warn_of_memory(cfg, memory, machine)
-    return [f"memory, estimated, without the libraries: {phases}{warning}", f"memory {memory.formula}"]
+    left_out = "the libraries and vLLM" if cfg.algo.args.get("use_vllm") else "the libraries"
+    return [f"memory, estimated, without {left_out}: {phases}{warning}", f"memory {memory.formula}"]
 
 
 def _describe_rows(cfg: Config, rows: Rows) -> str:

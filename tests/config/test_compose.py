@@ -11,7 +11,7 @@ from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.config.keys import known_keys
-from rlhf_exp.config.rules import machine, scale
+from rlhf_exp.config.rules import packages
 from rlhf_exp.config.schema import REWARDS, TASKS
 from rlhf_exp.errors import ConfigError
 
@@ -33,8 +33,7 @@ def refuse(*overrides):
 def any_machine(monkeypatch):
     """A machine with a GPU and every optional package."""
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
-    monkeypatch.setattr(machine, "find_spec", lambda name: name)
-    monkeypatch.setattr(scale, "find_spec", lambda name: name)
+    monkeypatch.setattr(packages, "find_spec", lambda name: name)
 
 
 def test_every_config_file_composes_and_checks(any_machine):
@@ -289,25 +288,24 @@ def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):
 
 
 def test_a_logger_that_is_not_installed_is_refused(monkeypatch):
-    monkeypatch.setattr(machine, "find_spec", lambda name: None)
-    assert refuse("logging=wandb") == ["logging=wandb: not installed; pip install wandb, or logging=file"]
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    assert refuse("logging=wandb") == ["logging=wandb: wandb is not installed; pip install wandb, or logging=file"]
 
 
 def test_4_bit_needs_bitsandbytes_and_half_precision_by_default(monkeypatch):
     assert compose_config(["peft=qlora"]).model.dtype == "bfloat16"
-    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
     assert refuse("peft=qlora") == ["peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora"]
 
 
 FLASH = "model.attn_implementation=flash_attention_2"
 
 
-def test_flash_attention_is_refused_where_it_cannot_run(monkeypatch):
-    monkeypatch.setattr(machine, "find_spec", lambda name: None)
-    assert refuse(FLASH) == [
-        f"{FLASH}: flash-attn is not installed; pip install flash-attn, or model.attn_implementation=sdpa"
-    ]
-    monkeypatch.setattr(machine, "find_spec", lambda name: name)
+def test_flash_attention_is_refused_where_it_cannot_run(any_machine, monkeypatch):
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    way = "pip install --no-build-isolation flash-attn (docs/gpu.md), or model.attn_implementation=sdpa"
+    assert refuse(FLASH, "model.dtype=bfloat16") == [f"{FLASH}: flash-attn is not installed; {way}"]
+    monkeypatch.setattr(device, "cuda_major", lambda: 7)
     assert refuse(FLASH) == [f"{FLASH}: needs a GPU of Ampere or newer; use model.attn_implementation=sdpa"]
 
 

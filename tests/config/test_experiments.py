@@ -7,7 +7,7 @@ from transformers import GPT2Config, Qwen2Config, Qwen3Config
 
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import machine
+from rlhf_exp.config.rules import packages
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
@@ -154,7 +154,7 @@ def test_gsm8k_runs_without_4_bits_and_without_adapters(algo, twin, peft):
 def test_gsm8k_takes_flash_attention_and_bf16_where_the_machine_has_them(name, monkeypatch):
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     monkeypatch.setattr(device, "find_spec", lambda package: package)
-    monkeypatch.setattr(machine, "find_spec", lambda package: package)
+    monkeypatch.setattr(packages, "find_spec", lambda package: package)
     cfg = compose_config([f"experiment={name}"])
     assert (cfg.model.attn_implementation, cfg.algo.args["bf16"]) == ("flash_attention_2", True)
     assert cfg.algo.args["model_init_kwargs"]["attn_implementation"] == "flash_attention_2"
@@ -247,7 +247,7 @@ def test_every_study_has_a_dry_run_without_the_network(capsys, monkeypatch):
             print_dry_run(compose(name))
             text = capsys.readouterr().out
             assert "parameters: " in text and "memory, estimated, " in text, name
-            assert "not checked without the network: task=" in text and text.endswith("all other checks passed\n"), name
+            assert "not checked here: task=" in text and text.endswith("all other checks passed\n"), name
 
 
 def test_rows_of_the_hub_that_are_not_cached_are_named(folders, capsys, monkeypatch):
@@ -257,7 +257,7 @@ def test_rows_of_the_hub_that_are_not_cached_are_named(folders, capsys, monkeypa
     monkeypatch.setattr("datasets.load_dataset", fail)
     print_dry_run(compose("countdown_qwen3", f"model.path={folders['qwen3_1_7b']}"))
     unchecked = "task.hub_id=Jiayi-Pan/Countdown-Tasks-3to4: cannot be loaded; its rows and prompts"
-    assert f"not checked without the network: {unchecked}\n" in capsys.readouterr().out
+    assert f"not checked here: {unchecked}\n" in capsys.readouterr().out
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     with pytest.raises(ConfigError):
         print_dry_run(compose("countdown_qwen3", f"model.path={folders['qwen3_1_7b']}"))

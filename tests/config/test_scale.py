@@ -6,6 +6,7 @@ import pytest
 
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.rules import packages
 from rlhf_exp.config.rules import scale as rules
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
@@ -29,7 +30,7 @@ def ranks(monkeypatch, compositions):
 
 @pytest.fixture
 def installed(monkeypatch):
-    monkeypatch.setattr(rules, "find_spec", lambda name: name)
+    monkeypatch.setattr(packages, "find_spec", lambda name: name)
     monkeypatch.setattr(device, "cuda_major", lambda: 8)
 
 
@@ -72,9 +73,9 @@ def test_an_engine_needs_several_processes_and_one_process_none(ranks):
 
 @pytest.mark.parametrize("engine", ["fsdp2", "zero2", "zero3"])
 def test_a_cpu_has_only_ddp(engine, ranks, monkeypatch):
-    monkeypatch.setattr(rules, "find_spec", lambda name: name)
+    monkeypatch.setattr(packages, "find_spec", lambda name: name)
     ranks(2)
-    silent = "not on a CPU, where accelerate trains with DDP instead, without a word; use scale=ddp"
+    silent = "not on a CPU, where accelerate trains with DDP instead, unannounced; use scale=ddp"
     assert refuse("device=cpu", "algo=sft", f"scale={engine}") == [f"scale={engine}: {silent}"]
 
 
@@ -105,7 +106,7 @@ def test_ppo_is_refused_with_deepspeed(engine, ranks, installed):
 
 def test_deepspeed_must_be_installed(ranks, installed, monkeypatch):
     ranks(2)
-    monkeypatch.setattr(rules, "find_spec", lambda name: None)
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
     assert refuse(*GPU, "algo=sft", "scale=zero2") == [
         "scale=zero2: deepspeed is not installed; pip install deepspeed, or use scale=fsdp2"
     ]
@@ -126,6 +127,8 @@ def test_sampling_by_generate_is_refused_with_divided_weights(engine, ranks, ins
     key = f"not with scale={engine}, which leaves each process a part of the weights"
     assert refuse(*GPU, f"scale={engine}", "generation=trl") == [f"generation=trl: {key}; use generation=compact"]
     assert choose_method(compose_config([*GPU, f"scale={engine}"])) == "compact"
+    line = f"is read by generation=trl alone, {key}; leave it out, or use scale=ddp"
+    assert refuse(*GPU, f"scale={engine}", "+algo.args.min_p=0.1") == [f"algo.args.min_p=0.1: {line}"]
 
 
 def test_what_a_divided_model_cannot_do_is_refused(ranks, installed):

@@ -4,6 +4,7 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.rules import packages
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 
@@ -35,10 +36,11 @@ def refuse(*overrides):
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_the_same_step_on_any_hardware(name, hardware):
     if (name, hardware) == ("brevity_lr_1e-5", "gpus_8x80gb"):
-        line = "a step of 4 rows cannot be divided among 8 processes; start 1, 2, 4"
+        line = "a step of 4 rows cannot be divided among 8 processes; set hardware.gpus to one of 1, 2, 4"
         with pytest.raises(ConfigError) as caught:
             compose(name, hardware)
         assert caught.value.problems == [f"algo.args.per_device_train_batch_size: {line}"]
+        assert compose(name, hardware, "hardware.gpus=4").algo.args["gradient_accumulation_steps"] == 1
         return
     cfg = compose(name, hardware)
     args, gpus = cfg.algo.args, cfg.hardware.gpus or 1
@@ -62,7 +64,8 @@ def test_a_step_that_cannot_be_divided_is_refused():
     key = "algo.args.per_device_train_batch_size"
     with pytest.raises(ConfigError) as caught:
         compose("gsm8k_grpo", "gpus_8x80gb", "hardware.gpus=3")
-    line = "a step of 64 rows cannot be divided among 3 processes; start 1, 2, 4, 8, 16, 32, 64"
+    way = "set hardware.gpus to one of 1, 2, 4, 8, 16, 32, 64"
+    line = f"a step of 64 rows cannot be divided among 3 processes; {way}"
     assert caught.value.problems == [f"{key}: {line}"]
     with pytest.raises(ConfigError) as caught:
         compose("gsm8k_grpo", "here", f"{key}=48")
@@ -117,6 +120,44 @@ def test_a_dry_run_of_gpus_is_not_on_the_cpu():
     ]
 
 
+def test_an_engine_needs_the_gpus_that_hardware_names():
+    line = "needs several processes, and hardware=gpu_24gb has 1 GPU; use scale=none"
+    assert refuse("hardware=gpu_24gb", "scale=ddp", "dry_run=true") == [f"scale=ddp: {line}"]
+    line = "is for one process, and hardware=gpus_8x80gb has 8 GPUs; use scale=ddp"
+    assert refuse("hardware=gpus_8x80gb", "scale=none", "dry_run=true") == [f"scale=none: {line}"]
+
+
+MISSING = {
+    "scale=zero3": "scale=zero3: deepspeed is not installed",
+    "generation=vllm_server": "generation=vllm_server: vLLM is not installed",
+    "generation=vllm_colocate": "generation=vllm_colocate: vLLM is not installed",
+    "logging=wandb": "logging=wandb: wandb is not installed",
+    "peft=qlora": "peft=qlora: bitsandbytes is not installed",
+    "model.attn_implementation=flash_attention_2": "model.attn_implementation=flash_attention_2: flash-attn is not"
+    " installed",
+}
+
+
+@pytest.mark.parametrize("override", MISSING)
+def test_a_dry_run_of_another_machine_names_the_packages_that_are_missing_here(capsys, monkeypatch, override):
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    overrides = ["hardware=gpus_8x80gb", "dry_run=true", "device=cuda", "model.dtype=bfloat16", override]
+    print_dry_run(compose_config(overrides))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("not checked")] == [f"not checked here: {MISSING[override]}"]
+    assert lines[-1] == "all other checks passed"
+    [memory] = [line for line in lines if line.startswith("memory, estimated")]
+    assert ("without the libraries and vLLM: " in memory) == ("vllm" in override)
+
+
+def test_a_dry_run_of_another_machine_refuses_what_cannot_run_anywhere(monkeypatch):
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    refused = refuse("hardware=gpus_8x80gb", "dry_run=true", "algo=ppo", "scale=zero3")
+    assert len(refused) == 1 and refused[0].startswith("scale=zero3: not with algo=ppo, since DeepSpeed clips ")
+    refused = refuse("hardware=gpu_80gb", "dry_run=true", "peft=qlora", "generation=vllm_colocate")
+    assert len(refused) == 1 and refused[0].startswith("generation=vllm_colocate: not with peft=qlora: ")
+
+
 def read_phases(capsys, *overrides):
     """Bytes of each phase in the line about memory, and its warning."""
     print_dry_run(compose("countdown_qwen3", "gpus_8x80gb", "task.source=generated", *overrides))
@@ -128,7 +169,7 @@ def read_phases(capsys, *overrides):
 
 def test_engines_divide_gradients_and_moments_and_evaluation_has_two_models(capsys):
     whole, _ = read_phases(capsys)
-    divided, _ = read_phases(capsys, "scale=fsdp2", "generation=compact", "eval.every=5")
+    divided, _ = read_phases(capsys, "scale=fsdp2", "eval.every=5")
     weights = 1_720_574_976 * 4 / 1e9
     spared = weights * (2 + 2) - weights * (2 + 1) / 8  # DDP has each gradient twice
     assert whole["training"] - divided["training"] == pytest.approx(spared, abs=0.02)
@@ -145,13 +186,16 @@ def test_what_only_measures_has_a_verdict_and_too_large_an_evaluation_its_own_re
     assert warning.endswith("each GPU of hardware=gpus_8x80gb; use an eval.batch_size below 4096")
 
 
-def test_hardware_of_the_users_own_says_all_that_a_forecast_needs():
+def test_hardware_of_the_users_own_says_all_that_an_estimate_needs():
     line = "hardware.memory_gb is not set, which goes with hardware.gpus"
-    assert refuse("hardware.gpus=2", "dry_run=true") == [f"hardware=here: {line}"]
+    assert refuse("hardware.gpus=2", "scale=ddp", "dry_run=true") == [f"hardware=here: {line}"]
     line = "hardware.gpus is not set, which goes with hardware.memory_gb"
     assert refuse("hardware.memory_gb=48", "dry_run=true") == [f"hardware=here: {line}"]
     own = ["hardware.name=mine", "hardware.gpus=2", "hardware.memory_gb=48", "hardware.tflops=90"]
-    cfg = compose_config([*own, "hardware.bandwidth_gbs=800", "dry_run=true"])
+    own += ["hardware.bandwidth_gbs=800", "dry_run=true"]
+    line = "is for one process, and hardware=mine has 2 GPUs; use scale=ddp"
+    assert refuse(*own) == [f"scale=none: {line}"]
+    cfg = compose_config([*own, "scale=ddp"])
     assert cfg.algo.args["per_device_train_batch_size"] == 64
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import machine
+from rlhf_exp.config.rules import machine, packages
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
@@ -36,6 +36,7 @@ ALGORITHMS = {
 def start(tmp_path, monkeypatch):
     """Build a trainer, and the server that it asks; all but a GPU and vLLM itself."""
     monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
+    monkeypatch.setattr(packages, "find_spec", lambda name: name)
     servers = []
 
     def build(*overrides, **options):
@@ -104,6 +105,7 @@ def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
 
 def test_a_server_that_is_missing_or_serves_another_model_is_one_line(monkeypatch):
     monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
+    monkeypatch.setattr(packages, "find_spec", lambda name: name)
 
     class Models(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -146,13 +148,13 @@ def test_log_probabilities_that_are_no_numbers_or_too_far_away_are_refused(start
 
 
 def test_vllm_that_is_not_installed_or_has_no_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
     for method in ("vllm_colocate", "vllm_server"):
-        monkeypatch.setattr(machine, "find_spec", lambda name: None)
-        with pytest.raises(ConfigError, match=f'^generation={method}: vLLM is not installed; pip install "rlhf-exp'):
+        with pytest.raises(ConfigError, match=f"^generation={method}: needs a GPU.*; use generation=trl$"):
             compose_config(["device=cpu", f"generation={method}"])
-        monkeypatch.setattr(machine, "find_spec", lambda name: True)
-        with pytest.raises(ConfigError, match=f"^generation={method}: needs a GPU"):
-            compose_config(["device=cpu", f"generation={method}"])
+        missing = f"^generation={method}: vLLM is not installed; pip install -r requirements-vllm.lock in an "
+        with pytest.raises(ConfigError, match=missing):
+            compose_config(["device.use_cpu=false", "device.bf16=false", f"generation={method}"])
     with pytest.raises(ConfigError, match="^generation=vllm_server: not with peft=qlora: TRL merges the adapter"):
         compose_config(["device=cpu", "generation=vllm_server", "peft=qlora"])
     with pytest.raises(ConfigError, match="^generation=vllm_server: not with algo.args.vllm_mode=colocate; "):

@@ -8,6 +8,7 @@ from rlhf_exp.config.rules.labels import check_labels
 from rlhf_exp.config.rules.machine import check_machine
 from rlhf_exp.config.rules.model import check_model, check_peft, check_size
 from rlhf_exp.config.rules.online import check_groups, check_grpo, check_ppo
+from rlhf_exp.config.rules.packages import check_packages
 from rlhf_exp.config.rules.reward import check_reward
 from rlhf_exp.config.rules.scale import check_scale, check_span
 from rlhf_exp.config.schema import Config
@@ -22,4 +23,5 @@ def find_conflicts(cfg: Config) -> list[str]:
         *(check_peft, check_reward, check_eval, check_labels, check_machine, check_scale, check_span, check_saving),
         check_hub,  # last, since it may ask the hub
     )
-    return [problem for check in checks for problem in check(cfg)]
+    found = [problem for check in checks for problem in check(cfg)]
+    return found or check_packages(cfg)  # of a config that can be run

@@ -1,25 +1,21 @@
-"""Checks that required packages and hardware are present."""
-
-from importlib.util import find_spec
+"""Checks that the required hardware is present."""
 
 from rlhf_exp import processes
 from rlhf_exp.config import device
-from rlhf_exp.config.hardware import foretold
+from rlhf_exp.config.hardware import is_elsewhere
+from rlhf_exp.config.rules.packages import TRACKERS
 from rlhf_exp.config.schema import Config
+from rlhf_exp.config.values import one_of
 
 
 def check_machine(cfg: Config) -> list[str]:
-    """Whether the packages and the hardware for this config are present."""
+    """Whether the hardware for this config is present, and what depends on it fits together."""
     problems = []
-    if cfg.device.name == "cuda" and not device.cuda_major():
+    if cfg.device.name == "cuda" and not is_elsewhere(cfg) and not device.cuda_major():
         problems.append("device=cuda: no usable GPU, or a CPU build of torch; use device=cpu or device=auto")
-    for package in cfg.logging.report_to:
-        if package not in ("wandb", "tensorboard"):
-            problems.append(f"logging.report_to={package}: must be wandb or tensorboard")
-        elif find_spec(package) is None:
-            problems.append(f"logging={package}: not installed; pip install {package}, or logging=file")
-    if cfg.peft.quantization and find_spec("bitsandbytes") is None:
-        problems.append("peft=qlora: bitsandbytes is not installed; pip install bitsandbytes, or peft=lora")
+    for name in cfg.logging.report_to:
+        if name not in TRACKERS:
+            problems.append(f"logging.report_to={name}: {one_of(name, TRACKERS)}")
     return problems + _check_hardware(cfg) + _check_attention(cfg) + _check_vllm(cfg)
 
 
@@ -46,9 +42,7 @@ def _check_attention(cfg: Config) -> list[str]:
     if cfg.model.attn_implementation != "flash_attention_2":
         return []
     key = "model.attn_implementation=flash_attention_2"
-    if find_spec("flash_attn") is None:
-        return [f"{key}: flash-attn is not installed; pip install flash-attn, or model.attn_implementation=sdpa"]
-    if cfg.device.use_cpu or not device.has_flash_attention():
+    if not is_elsewhere(cfg) and (cfg.device.use_cpu or not device.has_bf16()):
         return [f"{key}: needs a GPU of Ampere or newer; use model.attn_implementation=sdpa"]
     if cfg.model.dtype == "float32":
         return [f"{key}: needs half precision; add model.dtype=bfloat16, or use model.attn_implementation=sdpa"]
@@ -69,9 +63,6 @@ def _check_vllm(cfg: Config) -> list[str]:
         # Measured: 22% of their size after 20 rollouts, with an adapter of deviation 0.01 (docs/vllm.md).
         why = "TRL merges the adapter into the 4-bit weights and out again at each rollout, which changes them"
         return [f"{key}: not with peft={cfg.peft.name}: {why}; use peft=lora, or generation=trl"]
-    if find_spec("vllm") is None:
-        way = 'pip install "rlhf-exp[vllm]" -c requirements-vllm.lock, or generation=trl'
-        return [f"{key}: vLLM is not installed; {way}"]
-    if cfg.device.use_cpu and not foretold(cfg):
+    if cfg.device.use_cpu and not is_elsewhere(cfg):
         return [f"{key}: needs a GPU, also to hand weights to a server; use generation=trl"]
     return []

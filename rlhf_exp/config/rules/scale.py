@@ -1,10 +1,9 @@
 """Refuses what an engine for several processes cannot do, and groups that would span processes."""
 
 import os
-from importlib.util import find_spec
 
-from rlhf_exp import processes
-from rlhf_exp.config.hardware import count_completions, count_processes, foretold
+from rlhf_exp.algorithms import TRL_SAMPLING
+from rlhf_exp.config.hardware import count_completions, count_processes, is_elsewhere
 from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.config.values import show
 
@@ -19,21 +18,21 @@ BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false")
 
 def check_scale(cfg: Config) -> list[str]:
     """Whether the engine fits the number of processes, the machine and the algorithm."""
-    name, n = cfg.scale.name, processes.count()
-    key = f"scale={name}"
+    name, n, elsewhere = cfg.scale.name, count_processes(cfg), is_elsewhere(cfg)
+    key, has = f"scale={name}", f"hardware={cfg.hardware.name} has {n} GPU{'s' * (n > 1)}"
     if name == "none":
-        return [f"{key}: is for one process, and here are {n}; use scale=ddp"] if n > 1 else _check_accelerate(cfg)
+        there = has if elsewhere else f"here are {n}"
+        return [f"{key}: is for one process, and {there}; use scale=ddp"] if n > 1 else _check_accelerate(cfg)
     problems = _check_accelerate(cfg)
-    if n == 1 and not cfg.dry_run:
+    if n == 1 and elsewhere:
+        problems.append(f"{key}: needs several processes, and {has}; use scale=none")
+    elif n == 1 and not cfg.dry_run:
         problems.append(f"{key}: needs several processes; start with torchrun --nproc_per_node N, or use scale=none")
-    if name not in ON_CPU and cfg.device.use_cpu and not foretold(cfg):
-        problems.append(f"{key}: not on a CPU, where accelerate trains with DDP instead, without a word; use scale=ddp")
-    if name in DEEPSPEED:
-        if find_spec("deepspeed") is None:
-            problems.append(f"{key}: deepspeed is not installed; pip install deepspeed, or use scale=fsdp2")
-        if isinstance(cfg.algo, Ppo):
-            way = "DeepSpeed clips the gradients of policy and critic together; use scale=fsdp2 or scale=ddp"
-            problems.append(f"{key}: not with algo=ppo, since {way}")
+    if name not in ON_CPU and cfg.device.use_cpu and not elsewhere:
+        problems.append(f"{key}: not on a CPU, where accelerate trains with DDP instead, unannounced; use scale=ddp")
+    if name in DEEPSPEED and isinstance(cfg.algo, Ppo):
+        way = "DeepSpeed clips the gradients of policy and critic together; use scale=fsdp2 or scale=ddp"
+        problems.append(f"{key}: not with algo=ppo, since {way}")
     return problems + (_check_sharded(cfg, key) if name in SHARDED else [])
 
 
@@ -74,8 +73,14 @@ def _check_sharded(cfg: Config, key: str) -> list[str]:
         problems.append(
             f"peft={cfg.peft.name}: {partial}, and 4-bit ones cannot be divided; use peft=lora or scale=ddp"
         )
-    if cfg.generation.method == "trl" and not args.get("use_vllm"):
-        problems.append(f"generation=trl: {partial}; use generation=compact")
+    if not args.get("use_vllm"):
+        problems += [f"generation=trl: {partial}; use generation=compact"] * (cfg.generation.method == "trl")
+        problems += [
+            f"algo.args.{name}={show(args[name])}: is read by generation=trl alone, {partial}; leave it out, or use"
+            " scale=ddp"
+            for name in TRL_SAMPLING
+            if args.get(name) is not None
+        ]
     if args.get("sync_ref_model"):
         problems.append(f"algo.args.sync_ref_model=true: {partial}; leave it out, or use scale=ddp")
     if isinstance(cfg.algo, Ppo):

@@ -1,0 +1,54 @@
+"""Finds out which packages a config needs that are not installed here.
+
+find_missing(cfg)       # [("logging=wandb: wandb is not installed", "pip install wandb, or logging=file")]
+check_packages(cfg)     # the same as problems; none in a dry run about another machine
+"""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from rlhf_exp.config.hardware import is_elsewhere
+from rlhf_exp.config.rules.scale import DEEPSPEED
+from rlhf_exp.config.schema import Config
+
+TRACKERS = ("wandb", "tensorboard")
+
+
+class Missing(NamedTuple):
+    what: str
+    way: str
+    """How to install it, or what to use instead."""
+
+
+def check_packages(cfg: Config) -> list[str]:
+    """Whether the packages for this config are installed, unless it is of a dry run about another machine."""
+    return [] if is_elsewhere(cfg) else [f"{missing.what}; {missing.way}" for missing in find_missing(cfg)]
+
+
+def find_missing(cfg: Config) -> list[Missing]:
+    """The packages that the config needs and that are not installed here."""
+    return [
+        Missing(f"{key}: {name} is not installed", way)
+        for module, key, name, way in _list_needed(cfg)
+        if find_spec(module) is None
+    ]
+
+
+def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
+    """(module, key that needs it, package, way to get it or to do without) of each optional package."""
+    for name in cfg.logging.report_to:
+        if name in TRACKERS:
+            yield name, f"logging={name}", name, f"pip install {name}, or logging=file"
+    if cfg.peft.quantization:
+        yield "bitsandbytes", f"peft={cfg.peft.name}", "bitsandbytes", "pip install bitsandbytes, or peft=lora"
+    if cfg.model.attn_implementation == "flash_attention_2":
+        way = "pip install --no-build-isolation flash-attn (docs/gpu.md), or model.attn_implementation=sdpa"
+        yield "flash_attn", "model.attn_implementation=flash_attention_2", "flash-attn", way
+    if cfg.algo.args.get("use_vllm"):
+        by_group = cfg.generation.method.startswith("vllm")
+        key = f"generation={cfg.generation.method}" if by_group else "algo.args.use_vllm=true"
+        way = "pip install -r requirements-vllm.lock in an environment of its own (docs/vllm.md), or generation=trl"
+        yield "vllm", key, "vLLM", way
+    if cfg.scale.name in DEEPSPEED:
+        yield "deepspeed", f"scale={cfg.scale.name}", "deepspeed", "pip install deepspeed, or use scale=fsdp2"
