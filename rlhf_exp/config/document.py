@@ -243,6 +243,8 @@ def _write_trl() -> str:
 
 
 def _write_table(rows: Any, allowed: bool = True) -> str:
+    if not (rows := list(rows)):
+        return "None; see its options above.\n"
     head = ["| key | default | allowed | |", "|---|---|---|---|"] if allowed else ["| key | value | |", "|---|---|---|"]
     lines = head
     for key, value, may_be, text in rows:

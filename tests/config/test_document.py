@@ -42,6 +42,11 @@ def test_something_is_said_of_every_key_and_option(page):
     assert [row for row in rows if row[-1].strip("| ") == "" and "`algo.args." not in row[0]] == []
 
 
+def test_a_group_without_keys_has_no_table(page):
+    assert "## Keys of `scale`\n\nNone; see its options above.\n" in page
+    assert re.findall(r"^\|[-|]+\|\n\n", page, re.MULTILINE) == []
+
+
 def test_comments_are_those_of_their_keys(tmp_path):
     file = tmp_path / "x.yaml"
     file.write_text("# About\n# the file.\na: 1  # one\n# above\nb:\n  c: '#x'\n\n  d: 2  # two\n")
