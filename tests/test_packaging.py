@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
@@ -38,7 +39,7 @@ def lock() -> dict[str, str]:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A folder with what the install rule of the Makefile reads, and a Python of our choosing."""
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements.lock", "requirements-vllm.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
@@ -171,20 +172,51 @@ def test_make_says_in_one_line_that_venv_is_missing(checkout: Path) -> None:
     )
 
 
-def test_audit_asks_for_the_lock_and_says_in_one_line_that_it_needs_a_network(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def audit(checkout: Path) -> Callable[..., subprocess.CompletedProcess]:
+    """`make audit` with a Python that does what the lines of a shell script say."""
+
+    def run(*lines: str) -> subprocess.CompletedProcess:
+        (checkout / ".venv" / "bin").mkdir(parents=True)
+        (checkout / ".venv" / ".installed").touch()
+        write_script(checkout / ".venv" / "bin" / "python", *lines)
+        return make(checkout, "audit")
+
+    return run
+
+
+LOCKS = ("requirements.lock", "requirements-vllm.lock")
+
+
+def test_audit_says_in_one_line_for_each_lock_why_it_failed(
+    audit: Callable[..., subprocess.CompletedProcess], checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (checkout / ".venv" / "bin").mkdir(parents=True)
-    (checkout / ".venv" / ".installed").touch()
-    write_script(checkout / ".venv" / "bin" / "python", f'exec {sys.executable} "$@"')
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")  # nobody answers there
-    done = make(checkout, "audit")
+    done = audit(f'exec {sys.executable} "$@"')
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.splitlines()[0] == (
-        "make audit: not known which vulnerabilities there are; this needs a network: .venv/audit.txt"
-    )
-    assert "roxy" in (checkout / ".venv" / "audit.txt").read_text()
-    assert "-m pip_audit --requirement requirements.lock --no-deps" in make(checkout, "-n", "audit").stdout
+    *lines, end = done.stderr.splitlines()
+    assert end.startswith("make: ") and len(lines) == len(LOCKS)
+    for line, lock in zip(lines, LOCKS, strict=True):
+        assert line.startswith(f"make audit: {lock}: requests.exceptions.ProxyError: ")
+    assert "Traceback" in (checkout / ".venv" / "audit.txt").read_text()
+    assert "-m pip_audit --requirement $lock --no-deps" in make(checkout, "-n", "audit").stdout
+
+
+def test_audit_says_in_one_line_for_each_lock_that_nothing_is_known(
+    audit: Callable[..., subprocess.CompletedProcess],
+) -> None:
+    done = audit("echo WARNING:pip_audit >&2", "echo No known vulnerabilities found >&2")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [f"make audit: {lock}: No known vulnerabilities found" for lock in LOCKS]
+
+
+def test_audit_fails_if_one_lock_has_a_vulnerability(audit: Callable[..., subprocess.CompletedProcess]) -> None:
+    found = "Found 1 known vulnerability in 1 package"
+    clean = 'case "$*" in *vllm*) echo No known vulnerabilities found >&2; exit 0; esac'
+    done = audit(clean, f"echo {found} >&2", "echo aiohttp 3.14.5 CVE", "exit 1")
+    assert (done.returncode, done.stdout) == (2, "aiohttp 3.14.5 CVE\n")
+    said = [f"make audit: {LOCKS[0]}: {found}", f"make audit: {LOCKS[1]}: No known vulnerabilities found"]
+    assert done.stderr.splitlines()[:2] == said
 
 
 def test_ci_runs_every_test() -> None:
@@ -212,6 +244,14 @@ def test_image_is_pinned_and_runs_as_no_root() -> None:
     text = (ROOT / "Dockerfile").read_text()
     assert re.search(r"^FROM nvidia/cuda:\d+\.\d+\.\d+-devel-ubuntu24\.04$", text, flags=re.MULTILINE)
     assert re.findall(r"^USER (\S+)$", text, flags=re.MULTILINE) == ["1000"]
+
+
+def test_image_can_write_into_the_folders_that_the_page_mounts() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    mounted = set(re.findall(r'-v "\$PWD/\w+:/app/(\w+)"', (ROOT / "docs" / "gpu.md").read_text()))
+    made = re.search(r"install --directory --owner=1000 (.*)$", text, flags=re.MULTILINE)[1]
+    assert mounted == set(made.split()) == {"hf", "outputs"}
+    assert re.search(r"^ENV HF_HOME=/app/hf ", text, flags=re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
