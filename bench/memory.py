@@ -1,10 +1,10 @@
-"""The memory and the time that a dry run foretells, against those of runs on this computer.
+"""The memory and the time that a dry run estimates, compared with those of runs on this computer.
 
     python bench/memory.py                       # nine runs of a few steps, about six minutes
     python bench/memory.py --only grpo,dpo
 
-For each: the peak of training above what the libraries take, measured and foretold, and their ratio; and the seconds of
-training over those of its matrix products. The completions' length is the measured one, since a model with random
+For each: the peak of training above what the libraries take, measured and estimated, and their ratio; and the seconds
+of training over those of its matrix products. The completions' length is the measured one, since a model with random
 weights seldom uses its whole budget.
 """
 
@@ -58,15 +58,15 @@ STEPS = 2
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Foretold memory and time against runs.")
+    parser = argparse.ArgumentParser(description="Estimated memory and time, compared with runs.")
     parser.add_argument("--only", help="settings, by commas")
     only = parser.parse_args().only
-    print(f"{'setting':14} {'measured':>10} {'foretold':>10} {'ratio':>6} {'s':>7} {'products':>9} {'ratio':>6}")
+    print(f"{'setting':14} {'measured':>10} {'estimated':>10} {'ratio':>6} {'s':>7} {'products':>9} {'ratio':>6}")
     for name in only.split(",") if only else SETTINGS:
         overrides = [*SHORT, *SETTINGS[name], f"algo.args.max_steps={STEPS}"]
         with tempfile.TemporaryDirectory() as folder:
             memory, seconds, length = run([*overrides, f"output_dir={folder}/run"], Path(folder) / "run")
-            needed, least = foretell([*overrides, f"output_dir={folder}/other"], length)
+            needed, least = estimate([*overrides, f"output_dir={folder}/other"], length)
         print(
             f"{name:14} {memory / 1e6:7,.0f} MB {needed / 1e6:7,.0f} MB {memory / needed:6.2f}"
             f" {seconds:7.1f} {least:9.1f} {seconds / least:6.2f}",
@@ -88,7 +88,7 @@ def run(overrides: list[str], folder: Path) -> tuple[float, float, float | None]
     return bytes_, record["seconds"]["train"], fmean(lengths) if lengths else None
 
 
-def foretell(overrides: list[str], length: float | None) -> tuple[float, float]:
+def estimate(overrides: list[str], length: float | None) -> tuple[float, float]:
     """Bytes at the peak of training, and the seconds of its matrix products."""
     cfg, unchecked = compose_config(overrides), []
     args, shape, tokenizer = build_args(cfg), load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)

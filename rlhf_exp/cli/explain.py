@@ -66,7 +66,7 @@ def _explain_missing(error: MissingConfigException) -> str:
         return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
     options = [name for name in error.options or () if not name.startswith("_")]
     if extra := EXTRAS.get(f"{group}={option}"):
-        return f'{group}={option}: is not installed; pip install "rlhf-exp[{extra}]"'
+        return f'{group}={option}: is not installed; pip install ".[{extra}]"'
     return f"{group}={option}: no such option; {one_of(option, options)}"
 
 

@@ -4,7 +4,7 @@
     memory.peak, memory.formula         # 14.2e9, "of training: 596,049,920 parameters x 4 bytes + ..."
     warn_of_memory(cfg, memory, machine)        # "; MORE than the 4.00 GB ...; add peft=lora or peft=qlora"
 
-bench/memory.py holds it against runs.
+bench/memory.py compares it with runs.
 """
 
 from typing import Any, NamedTuple

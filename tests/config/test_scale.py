@@ -75,7 +75,7 @@ def test_an_engine_needs_several_processes_and_one_process_none(ranks):
 def test_a_cpu_has_only_ddp(engine, ranks, monkeypatch):
     monkeypatch.setattr(packages, "find_spec", lambda name: name)
     ranks(2)
-    silent = "not on a CPU, where accelerate trains with DDP instead, unannounced; use scale=ddp"
+    silent = "not on a CPU, where accelerate silently trains with DDP instead; use scale=ddp"
     assert refuse("device=cpu", "algo=sft", f"scale={engine}") == [f"scale={engine}: {silent}"]
 
 

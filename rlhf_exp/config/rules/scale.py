@@ -29,7 +29,7 @@ def check_scale(cfg: Config) -> list[str]:
     elif n == 1 and not cfg.dry_run:
         problems.append(f"{key}: needs several processes; start with torchrun --nproc_per_node N, or use scale=none")
     if name not in ON_CPU and cfg.device.use_cpu and not elsewhere:
-        problems.append(f"{key}: not on a CPU, where accelerate trains with DDP instead, unannounced; use scale=ddp")
+        problems.append(f"{key}: not on a CPU, where accelerate silently trains with DDP instead; use scale=ddp")
     if name in DEEPSPEED and isinstance(cfg.algo, Ppo):
         way = "DeepSpeed clips the gradients of policy and critic together; use scale=fsdp2 or scale=ddp"
         problems.append(f"{key}: not with algo=ppo, since {way}")
