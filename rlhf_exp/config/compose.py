@@ -89,6 +89,7 @@ def register_resolvers() -> None:
         "rate": lambda name, own=None, *, _root_: choose_rate(_find_settings(_root_), name, own).value,
         "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
         "passes": lambda step, *, _root_: count_passes(step, _root_),
+        "source": lambda path, hub_id: "hub" if path is None and hub_id is not None else "file",
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "attention": device.choose_attention,

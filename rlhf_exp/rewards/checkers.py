@@ -30,7 +30,7 @@ from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import expressions, gsm8k
 from rlhf_exp.rewards.grade import Grade, NumberGrade, keep_end
-from rlhf_exp.rewards.loading import RewardError, import_function
+from rlhf_exp.rewards.loading import RewardError, describe_error, import_function
 from rlhf_exp.tasks.schema import PASSED
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def build_checker(task: "Keys") -> Checker:
     """
     if task.ready_checker is None:
         key = f"task.checker={task.checker}"
-        return guard(import_function(task.checker, key), key)
+        return guard(import_function(task.checker, key), key, task.checker.rpartition(":")[0])
     if task.ready_checker == "math" and find_spec("math_verify") is None:
         raise ConfigError(["task.checker=math: math-verify is not installed; pip install 'math-verify>=0.9,<0.10'"])
     check = {
@@ -120,9 +120,9 @@ def _read_choice(answer: Any) -> str | None:
     return text if len(text) == 1 and "A" <= text <= "Z" else None
 
 
-def guard(function: Callable[..., Any], key: str) -> Checker:
-    """The user's function with its result as a Grade. A problem in the first call, before training, is refused in one
-    line; later problems fail the run, whose folder is kept."""
+def guard(function: Callable[..., Any], key: str, file: str) -> Checker:
+    """The user's function, of that file, with its result as a Grade. A problem in the first call, before training, is
+    refused in one line; later problems fail the run, whose folder is kept."""
     try:
         inspect.signature(function).bind("", {})
     except TypeError as error:
@@ -146,7 +146,7 @@ def guard(function: Callable[..., Any], key: str) -> Checker:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # or sys.exit() in a checker would end the run as if it had succeeded
-            result, problem, cause = None, f"raised {type(error).__name__}: {show(str(error), 200)}", error
+            result, problem, cause = None, f"raised {describe_error(error, file)}", error
         if result is None:
             line = f"{key}: {problem}, on row {row.get('id')} with completion {completion[:60]!r}"
             if returned_well:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.loading import RewardError, import_function
+from rlhf_exp.rewards.loading import RewardError, describe_error, import_function
 
 if TYPE_CHECKING:
     from rlhf_exp.rewards import RewardFunction
@@ -50,7 +50,7 @@ def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # or sys.exit() in a reward would end the run as if it had succeeded
-            raise RewardError(f"{key}: raised {type(error).__name__}: {error}") from error
+            raise RewardError(f"{key}: raised {describe_error(error, where.rpartition(':')[0])}") from error
         try:
             found = _read_values(values, len(completions), key)
         except RewardError as error:

@@ -4,7 +4,9 @@ function = import_function("my_rewards.py:short", "reward.functions.short=my_rew
 """
 
 import importlib.util
+import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -48,5 +50,13 @@ def import_file(file: str, key: str) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the file can raise anything
-        raise ConfigError([f"{key}: cannot be imported, {type(error).__name__}: {show(error, 200)}"]) from None
+        raise ConfigError([f"{key}: cannot be imported, {describe_error(error, file)}"]) from None
     return module
+
+
+def describe_error(error: BaseException, file: str) -> str:
+    """`KeyError in line 3: 'nope'`, of the user's file the last line that was reached; without it if none was."""
+    path, steps = os.path.abspath(os.path.expanduser(file)), traceback.extract_tb(error.__traceback__)
+    lines = [step.lineno for step in steps if os.path.abspath(step.filename) == path]
+    place = f" in line {lines[-1]}" if lines else ""
+    return f"{type(error).__name__}{place}: {show(str(error), 200)}"

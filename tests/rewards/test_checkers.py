@@ -117,7 +117,7 @@ def test_another_signature_is_refused(keys, tmp_path, source, problem):
     ("result", "problem"),
     [("text", "returned yes (str)"), ("much", "returned 2 (int)"), ("nan", "returned nan (float)"),
      ("odd", "returned Grade("), ("wild", "returned Grade("), ("none", "returned null (NoneType)"),
-     ("absent", "raised KeyError: 'absent'")],
+     ("absent", "raised KeyError in line 8: 'absent'")],
 )  # fmt: skip
 def test_a_bad_result_is_one_line_with_the_row(own, result, problem):
     with pytest.raises(ConfigError) as refused:

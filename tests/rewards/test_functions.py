@@ -103,8 +103,13 @@ def test_any_callable_will_do(write):
 def test_what_is_not_there_is_refused_before_anything_is_imported(write, tmp_path):
     modules = set(sys.modules)
     here = write("import os\ndef shortest(completions, **_):\n    return [0]\nraise SystemExit('it was run')\n")
-    assert refuse(here) == ["mine.py has no short; did you mean shortest?"]
-    assert refuse(here.replace("mine", "yours")) == [f"no such file as {tmp_path}/yours.py"]
+    assert refuse(here) == ["mine.py has no short; its functions are shortest; did you mean shortest?"]
+    assert refuse(here.replace("mine", "yours")) == [f"no such file as {tmp_path}/yours.py; beside it is mine.py"]
+    assert refuse(here.replace("mine", "mime")) == [f"no such file as {tmp_path}/mime.py; did you mean mine.py?"]
+    assert refuse("nowhere/mine.py:short") == ["no such file as nowhere/mine.py; there is no folder nowhere"]
+    assert refuse(write("import os\n")) == ["mine.py has no short; it has no function"]
+    many = write("".join(f"def f{n}(**_): pass\n" for n in range(20)))
+    assert refuse(many) == [f"mine.py has no short; its functions are {', '.join(f'f{n}' for n in range(12))}, ..."]
     assert refuse(f"{tmp_path}:short") == ["must be FILE.py:FUNCTION"]
     assert refuse("mine.py") == ["must be FILE.py:FUNCTION"]
     assert refuse("mine.py:") == ["must be FILE.py:FUNCTION"]
@@ -132,9 +137,9 @@ def test_a_weight_and_a_name_of_its_own_are_needed(write):
 
 def test_what_shows_only_at_its_import_is_one_line_too(write):
     assert refuse(write("import no_such_package\ndef short(**_):\n    return []\n")) == [
-        "cannot be imported, ModuleNotFoundError: No module named 'no_such_package'"
+        "cannot be imported, ModuleNotFoundError in line 1: No module named 'no_such_package'"
     ]
-    assert refuse(write("def short(**_):\n    return []\nexit(1)\n")) == ["cannot be imported, SystemExit: 1"]
+    assert refuse(write("def short(**_):\n    return []\nexit(1)\n")) == ["cannot be imported, SystemExit in line 3: 1"]
     assert refuse(write("short = 3\n")) == ["is no function but int"]
     assert refuse(write("from os.path import *\n")) == ["mine.py has no short"]
 
@@ -189,12 +194,14 @@ def test_what_it_raises_travels_on_and_names_it(write):
     where = write("def short(**kwargs):\n    return kwargs['nope']\n")
     with pytest.raises(RewardError) as caught:
         build(where)(**CALL)
-    assert str(caught.value) == f"reward.functions.short={where}: raised KeyError: 'nope'"
+    assert str(caught.value) == f"reward.functions.short={where}: raised KeyError in line 2: 'nope'"
     assert isinstance(caught.value.__cause__, KeyError)
 
 
 @pytest.mark.parametrize("ends", ["raise SystemExit(0)", "import sys; sys.exit()", "raise GeneratorExit"])
 def test_a_function_that_ends_the_process_fails_the_run_by_its_name(write, ends):
     where = write(f"def short(**_):\n    {ends}\n")
-    with pytest.raises(RewardError, match=rf"^reward\.functions\.short={where}: raised (SystemExit|GeneratorExit): "):
+    with pytest.raises(
+        RewardError, match=rf"^reward\.functions\.short={where}: raised (SystemExit|GeneratorExit) in line 2: "
+    ):
         build(where)(prompts=["a", "b"], completions=["c", "d"], completion_ids=[[1], [2]])

@@ -87,8 +87,8 @@ def test_what_a_function_raises_is_named_and_its_traceback_kept(tmp_path, launch
     done = launch(*use("broken"))
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         1,
-        "rlhf_exp: failed: RewardError: reward.functions.broken=mine.py:broken: raised KeyError: 'nope' (traceback in"
-        " run/error.log)",
+        "rlhf_exp: failed: RewardError: reward.functions.broken=mine.py:broken: raised KeyError in line 12: 'nope'"
+        " (traceback in run/error.log)",
     )
     assert 'in broken\n    return kwargs["nope"]' in (tmp_path / "run" / "error.log").read_text()
 

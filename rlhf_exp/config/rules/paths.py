@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.values import suggest
+from rlhf_exp.config.values import MANY, nearest, suggest
 
 
 def find_missing_files(cfg: Config) -> list[str]:
@@ -78,7 +78,7 @@ def refuse_function(key: str, where: str, ready: tuple[str, ...] = ()) -> list[s
         allowed = f"one of {', '.join(ready)}, or " if ready else ""
         return [f"{key}: must be {allowed}FILE.py:FUNCTION{suggest(where, ready)}"]
     if not path.is_file():
-        return [f"{key}: no such file as {file}"]
+        return [f"{key}: no such file as {file}{_suggest_file(path, '*.py')}"]
     source = path.read_bytes()
     try:
         symbols = symtable.symtable(source, str(path), "exec").get_symbols()
@@ -88,7 +88,23 @@ def refuse_function(key: str, where: str, ready: tuple[str, ...] = ()) -> list[s
     names = [symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()]
     if function in names or b"import *" in source:  # what a star brings, only running it can tell
         return []
-    return [f"{key}: {path.name} has no {function}{suggest(function, names)}"]
+    own = [symbol.get_name() for symbol in symbols if symbol.is_namespace()]
+    there = f"its functions are {_list_some(own)}" if own else "it has no function"
+    return [f"{key}: {path.name} has no {function}; {there}{suggest(function, names)}"]
+
+
+def _suggest_file(path: Path, pattern: str = "*") -> str:
+    """The name in the folder that is most similar to that of a missing file, or else some of those of the pattern."""
+    if not path.parent.is_dir():
+        return f"; there is no folder {path.parent}"
+    names = sorted(file.name for file in path.parent.glob(pattern))
+    if near := nearest(path.name.replace(".", "/"), (name.replace(".", "/") for name in names)):  # "." would end a key
+        return f"; did you mean {near.replace('/', '.')}?"
+    return f"; beside it {'is' if len(names) == 1 else 'are'} {_list_some(names)}" if names and pattern != "*" else ""
+
+
+def _list_some(names: list[str]) -> str:
+    return ", ".join([*names[:MANY], *(["..."] if len(names) > MANY else [])])
 
 
 def _check_task(cfg: Config) -> list[str]:
@@ -97,7 +113,7 @@ def _check_task(cfg: Config) -> list[str]:
         if task.source != "file" or task.path is None:
             continue
         if not Path(task.path).exists():
-            problems.append(f"{key}.path={task.path}: no such file")
+            problems.append(f"{key}.path={task.path}: no such file{_suggest_file(Path(task.path))}")
         elif not task.reads_folder and not Path(task.path).is_file():
             problems.append(f"{key}.path={task.path}: not a file; must be {task.file}")
     for place, task in cfg.task.list_sources():

@@ -76,7 +76,9 @@ class Keys(GradedKeys):
         return {"checker": self.checker} if self.checker not in (None, *READY) else {}
 
     def find_problems(self, key: str) -> list[str]:
-        problems = super().find_problems(key)
+        other = f"{key}.source=hub, since {key}.hub_id={self.hub_id}" if self.hub_id else None
+        other = other or f"{key}.hub_id, a data set on the hub"
+        problems = [f"{line}; or {other}" for line in super().find_problems(key)]
         if self.source == "hub" and self.hub_id is None:
             problems.append(f"{key}.source=hub: needs {key}.hub_id, a data set such as openai/gsm8k")
         if "train" not in self.named_splits:

@@ -7,7 +7,6 @@ The contract is that of the package's tasks (tasks/__init__.py): `load`, and per
 `list_policies` and `read_examples`. Texts may stay texts: for a chat model they become messages here.
 """
 
-import traceback
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.checkers import Checker, guard
-from rlhf_exp.rewards.loading import import_file
+from rlhf_exp.rewards.loading import describe_error, import_file
 from rlhf_exp.tasks import Row, Task, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, count_words
 from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides
@@ -101,7 +100,7 @@ def _build_grader(module: ModuleType, task: Keys) -> Checker:
     if not callable(grade):
         problem = f"build_grader returned {describe(grade)}; must return a function of (completion, row)"
         raise ConfigError([f"{where}: {problem}"])
-    return guard(grade, f"{where}, the function of build_grader")
+    return guard(grade, f"{where}, the function of build_grader", task.module)
 
 
 def _draw(module: ModuleType, cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> list[Row]:
@@ -158,7 +157,4 @@ def _call(module: ModuleType, name: str, *args: Any) -> Any:
     except (ConfigError, KeyboardInterrupt):
         raise
     except BaseException as error:  # the file can raise anything
-        lines = [step.lineno for step in traceback.extract_tb(error.__traceback__) if step.filename == module.__file__]
-        place = f" in line {lines[-1]}" if lines else ""
-        problem = f"{name} raised {type(error).__name__}{place}: {show(str(error), 200)}"
-        raise ConfigError([f"{where}: {problem}"]) from error
+        raise ConfigError([f"{where}: {name} raised {describe_error(error, module.__file__)}"]) from error

@@ -281,6 +281,40 @@ def test_bad_rows_are_refused_in_one_line_with_their_place(load, tmp_path, rows,
 
 
 @pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        (["task.hub_id=me/mine"], "hub"),
+        (["task.hub_id=me/mine", "task.path=ROWS"], "file"),
+        (["task.hub_id=me/mine", "task.path=ROWS", "task.source=hub"], "hub"),
+        (["task.path=ROWS"], "file"),
+    ],
+)
+def test_the_source_is_what_is_named(tmp_path, given, source):
+    path = write(tmp_path / "rows.jsonl")
+    given = [override.replace("ROWS", str(path)) for override in given]
+    assert compose_config([*SMALL, TEMPLATE, "reward=brevity", *given]).task.source == source
+
+
+def test_a_source_without_its_key_is_refused_with_both_ways():
+    with pytest.raises(ConfigError) as refused:
+        compose_config([*SMALL, TEMPLATE, "reward=brevity"])
+    assert refused.value.problems == [
+        "task.source=file: needs task.path, a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train"
+        " and test files; or task.hub_id, a data set on the hub"
+    ]
+    with pytest.raises(ConfigError) as refused:
+        compose_config([*SMALL, TEMPLATE, "reward=brevity", "task.source=file", "task.hub_id=me/mine"])
+    assert refused.value.problems[0].endswith("; or task.source=hub, since task.hub_id=me/mine")
+
+
+def test_a_file_that_is_not_there_is_refused_with_the_nearest(tmp_path):
+    path = write(tmp_path / "rows.jsonl")
+    with pytest.raises(ConfigError) as refused:
+        compose_config([*SMALL, TEMPLATE, "reward=brevity", f"task.path={tmp_path / 'row.jsonl'}"])
+    assert refused.value.problems == [f"task.path={tmp_path / 'row.jsonl'}: no such file; did you mean {path.name}?"]
+
+
+@pytest.mark.parametrize(
     ("overrides", "line"),
     [
         (["task.answer_column=answer", "task.checker=numerc"], "did you mean numeric?"),

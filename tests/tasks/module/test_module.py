@@ -123,7 +123,7 @@ def test_the_shipped_example(tmp_path):
          "the function of build_grader: takes .completion., too many"),
         (("completion.strip() ==", "completion.strip() +"), "returned .* .str., must be a bool, a number in"),
         (("def load(cfg, tokenizer)", "def load(cfg)"), "load raised TypeError: load.. takes 1 positional argument"),
-        (("import Task", "import Taks"), "cannot be imported, ImportError"),
+        (("import Task", "import Taks"), "cannot be imported, ImportError in line"),
         (("range(20)", "range(0)"), "its test split is empty"),
     ],
 )  # fmt: skip
@@ -140,7 +140,8 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
         (MINE, ["task.module=nowhere.py"], "task.module=nowhere.py:load: no such file as nowhere.py"),
         (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
         (MINE, ["task.module=null"], "task.module=null: must be a Python file, such as task.module=mine.py"),
-        (MINE.replace("def load", "def laod"), [], "mine.py has no load; did you mean laod?"),
+        (MINE.replace("def load", "def laod"), [],
+         "no load; its functions are laod, draw_prompts, build_grader; did you mean laod?"),
         (MINE + "(", [], "is not Python, '(' was never closed in line"),
         (MINE.replace("def build_grader", "def grader"), [], "task=module has no right answers to grade; set a"),
         (MINE, ["task.options=3"], "task.options=3: must be a mapping"),
