@@ -20,13 +20,14 @@ import dataclasses
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlhf_exp.config.values import show
+from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import expressions, gsm8k
 from rlhf_exp.rewards.grade import Grade, NumberGrade, keep_end
@@ -36,7 +37,8 @@ from rlhf_exp.tasks.schema import PASSED
 if TYPE_CHECKING:
     from rlhf_exp.tasks.file.schema import Keys
 
-Checker = Callable[[str, dict[str, Any]], Grade]
+Checker = Callable[..., Grade]
+"""A function of (completion, row)."""
 SAID = re.compile(
     r"(?i:\b(?:answer|option|choice)(?:[ ]+(?:is|should be|would be|must be)\b|[ ]*+[:=]))[ ]*+"
     r"(?i:(?:the )?(?:option|choice)[ ])?[*_ ]*+(?:\\boxed\{)?(?:\\text(?:bf|rm)?\{)?[*(\[]?"
@@ -46,15 +48,27 @@ BOXED = re.compile(r"\\boxed\{[ ]*+(?:\\text(?:bf|rm)?\{)?[ ]*+[(\[]?([A-Z])(?![
 BEGINS = re.compile(r"^[ \t]*+[*(\[]*+([A-Z])(?:[)\].:*]|[ \t]*+$)", re.MULTILINE)
 
 
-def build_checker(task: "Keys") -> Checker:
-    """The grader of the task.
+class AsRead(NamedTuple):
+    """How a row stood in its file, at `where`, before a table filled and converted it: the columns that it did not
+    have, and those of whole numbers that are floats now."""
+
+    where: str
+    absent: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+
+
+NOT_READ: Mapping[str, AsRead] = MappingProxyType({})
+
+
+def build_checker(task: "Keys", read: Mapping[str, AsRead] = NOT_READ) -> Checker:
+    """The grader of the task. It sees rows whose ids are in `read` as they stood in their file.
 
     Raises:
         ConfigError: a file or function that cannot be used; math without math-verify.
     """
     if task.ready_checker is None:
         key = f"task.checker={task.checker}"
-        return guard(import_function(task.checker, key), key, task.checker.rpartition(":")[0])
+        return guard(import_function(task.checker, key), key, task.checker.rpartition(":")[0], read)
     if task.ready_checker == "math" and find_spec("math_verify") is None:
         raise ConfigError(["task.checker=math: math-verify is not installed; pip install 'math-verify>=0.9,<0.10'"])
     check = {
@@ -64,11 +78,23 @@ def build_checker(task: "Keys") -> Checker:
         "choice": check_choice,
         "regex": partial(check_regex, pattern=re.compile(task.pattern or "")),
     }[task.ready_checker]
-    return lambda completion, row: check(keep_end(completion), row[task.answer_column])
+    return lambda completion, row: check(keep_end(completion), _restore(row, read)[task.answer_column])
+
+
+def _restore(row: dict[str, Any], read: Mapping[str, AsRead]) -> dict[str, Any]:
+    found = read.get(row.get("id"))
+    if found is None or not (found.absent or found.whole):
+        return row
+    kept = {name: value for name, value in row.items() if name not in found.absent}
+    return {name: int(value) if name in found.whole else value for name, value in kept.items()}
 
 
 def find_answer_problem(task: "Keys", answer: Any) -> str | None:
     """Why a ready checker cannot compare with this answer; None if it can."""
+    if task.ready_checker and isinstance(answer, list | dict | bytes):
+        return "must hold one text or number (for more than one write a checker, task.checker=FILE.py:FUNCTION)"
+    if task.ready_checker and isinstance(answer, bool):
+        return 'must hold a text or a number (true and false as the texts "true" and "false")'
     if task.ready_checker == "numeric":
         try:
             gsm8k.read_gold(str(answer))
@@ -86,7 +112,7 @@ def find_answer_problem(task: "Keys", answer: Any) -> str | None:
 
 def check_exact(completion: str, answer: Any) -> Grade:
     text = completion.strip()
-    return _compare(text == str(answer).strip(), text or None, wrong="failed")
+    return _compare(text in _spell(answer), text or None, wrong="failed")
 
 
 def check_numeric(completion: str, answer: Any) -> Grade:
@@ -104,7 +130,13 @@ def check_choice(completion: str, answer: Any) -> Grade:
 def check_regex(completion: str, answer: Any, pattern: re.Pattern[str]) -> Grade:
     matches = [match[pattern.groups] for match in pattern.finditer(completion)]
     found = (matches[-1] or "").strip() if matches else None
-    return _compare(found == str(answer).strip(), found)
+    return _compare(found in _spell(answer), found)
+
+
+def _spell(answer: Any) -> tuple[str, ...]:
+    """The texts that are this answer: 4.0 is also 4, since many a table has no whole numbers beside empty cells."""
+    whole = isinstance(answer, float) and answer.is_integer()
+    return (str(answer).strip(), *([str(int(answer))] if whole else []))
 
 
 def _compare(right: bool, extracted: str | None, wrong: str = "partial") -> Grade:
@@ -120,9 +152,10 @@ def _read_choice(answer: Any) -> str | None:
     return text if len(text) == 1 and "A" <= text <= "Z" else None
 
 
-def guard(function: Callable[..., Any], key: str, file: str) -> Checker:
+def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, AsRead] = NOT_READ) -> Checker:
     """The user's function, of that file, with its result as a Grade. A problem in the first call, before training, is
-    refused in one line; later problems fail the run, whose folder is kept."""
+    refused in one line; later problems fail the run, whose folder is kept. `look`, if given, is called for each column
+    and value of the row, and returns what the function gets."""
     try:
         inspect.signature(function).bind("", {})
     except TypeError as error:
@@ -134,9 +167,12 @@ def guard(function: Callable[..., Any], key: str, file: str) -> Checker:
         raise ConfigError([f"{key}: is async; must be a plain function of (completion, row)"])
     returned_well = False
 
-    def grade(completion: str, row: dict[str, Any]) -> Grade:
+    def grade(
+        completion: str, row: dict[str, Any], look: Callable[[str, Any], Any] = lambda name, value: value
+    ) -> Grade:
         nonlocal returned_well
-        shown = copy.deepcopy({name: value for name, value in row.items() if name not in PASSED})
+        seen = {name: value for name, value in _restore(row, read).items() if name not in PASSED}
+        shown = {name: look(name, value) for name, value in copy.deepcopy(seen).items()}
         cause = None
         try:
             found = function(completion, shown)
@@ -148,7 +184,9 @@ def guard(function: Callable[..., Any], key: str, file: str) -> Checker:
         except BaseException as error:  # or sys.exit() in a checker would end the run as if it had succeeded
             result, problem, cause = None, f"raised {describe_error(error, file)}", error
         if result is None:
-            line = f"{key}: {problem}, on row {row.get('id')} with completion {completion[:60]!r}"
+            place = f" ({read[row['id']].where})" if row.get("id") in read else ""
+            line = f"{key}: {problem}, on row {row.get('id')}{place} with completion {completion[:60]!r}"
+            line += _explain(cause, seen, read) if isinstance(cause, KeyError) else ""
             if returned_well:
                 raise RewardError(line) from cause
             raise ConfigError([line])
@@ -156,6 +194,16 @@ def guard(function: Callable[..., Any], key: str, file: str) -> Checker:
         return result
 
     return grade
+
+
+def _explain(error: KeyError, row: dict[str, Any], read: Mapping[str, AsRead]) -> str:
+    """What a row has, and how many others have not the column that it lacks."""
+    name, lacking = error.args[0] if error.args else None, ""
+    if not isinstance(name, str) or name in row:
+        return ""
+    if count := sum(name in found.absent for found in read.values()):
+        lacking = f"; {count:,} of {len(read):,} rows hold no {name}"
+    return f"{lacking}; its columns are {', '.join(map(str, row))}{'' if lacking else suggest(name, row)}"
 
 
 def _read_result(found: Any) -> Grade | None:

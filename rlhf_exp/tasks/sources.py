@@ -21,8 +21,9 @@ from rlhf_exp.errors import ConfigError
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can hold it, but UTF-8, and so every tokenizer, cannot
 
 
-SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".parquet")
-"""Of the files that `read_table` reads."""
+UNTYPED = (".csv", ".csv.gz")
+SUFFIXES = (".jsonl", ".jsonl.gz", *UNTYPED, ".parquet")
+"""Of the files that `read_table` reads; in those of UNTYPED all values are texts."""
 
 
 class Unavailable(ConfigError):
@@ -172,14 +173,15 @@ def shape_prompt(prompt: str | list[dict[str, str]], where: str, chat: bool) -> 
         ConfigError: messages for a model that reads plain text.
     """
     if not chat and not isinstance(prompt, str):
-        raise ConfigError([f"{where}: holds messages, and prompts are plain text here; use task.prompt=chat"])
+        remedy = "use task.prompt=chat and a model with a chat template"
+        raise ConfigError([f"{where}: holds messages, and prompts are plain text here; {remedy}"])
     return [{"role": "user", "content": prompt}] if chat and isinstance(prompt, str) else prompt
 
 
-def are_messages(messages: Any) -> bool:
-    """Whether these are messages with a role and a text each, of which the last is the user's."""
+def are_messages(messages: Any, last: str = "user") -> bool:
+    """Whether these are messages with a role and a text each, of which the last is the user's, or another's."""
     if not isinstance(messages, list) or not messages:
         return False
     texts = [m.get(key) for m in messages if isinstance(m, dict) for key in ("role", "content")]
     whole = len(texts) == 2 * len(messages) and all(isinstance(text, str) and text.strip() for text in texts)
-    return whole and messages[-1]["role"] == "user"
+    return whole and messages[-1]["role"] == last

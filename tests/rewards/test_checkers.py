@@ -24,6 +24,10 @@ def keys(tmp_path):
         ("exact", "Paris", " Paris \n", "correct"),
         ("exact", "Paris", "It is Paris", "failed"),
         ("exact", 4, "4", "correct"),
+        ("exact", 4.0, "4", "correct"),
+        ("exact", 4.0, "4.0", "correct"),
+        ("exact", 4.5, "4", "failed"),
+        ("exact", "4.0", "4", "failed"),
         ("numeric", "72", "48 + 24 = 72 clips", "correct"),
         ("numeric", 72, "#### 72", "correct"),
         ("numeric", "1,000", "The answer is 1000.", "correct"),
@@ -61,6 +65,11 @@ def test_regex_takes_the_group_of_its_last_match(keys):
     ]  # fmt: skip
 
 
+def test_regex_finds_whole_numbers(keys):
+    check = build_checker(keys("task.answer_column=gold", "task.checker=regex", "task.pattern='A: (\\w+)'"))
+    assert [check("A: 4", {"gold": gold}).outcome for gold in (4, 4.0, "4")] == ["correct"] * 3
+
+
 def test_an_answer_column_alone_means_exact(keys):
     assert build_checker(keys("task.answer_column=gold"))("4", {"gold": "4"}).outcome == "correct"
 
@@ -69,10 +78,13 @@ def test_an_answer_column_alone_means_exact(keys):
     ("checker", "answer", "fits"),
     [("numeric", "four", False), ("numeric", "4", True), ("choice", "AB", False), ("choice", 25, True),
      ("choice", 26, False), ("exact", "anything", True), ("math", r"\frac{1}{2}", True), ("math", "((1", False),
-     ("math", True, False), ("math", "10^{10^{10}}", False)],
+     ("math", True, False), ("math", "10^{10^{10}}", False),
+     *((checker, answer, False) for checker in ("exact", "math", "numeric", "choice", "regex")
+       for answer in (["3", "4"], {"a": 1}, True, b"4"))],
 )  # fmt: skip
 def test_an_answer_that_a_checker_cannot_compare_is_found(keys, checker, answer, fits):
-    task = keys("task.answer_column=gold", f"task.checker={checker}")
+    pattern = ["task.pattern=a"] if checker == "regex" else []
+    task = keys("task.answer_column=gold", f"task.checker={checker}", *pattern)
     assert (find_answer_problem(task, answer) is None) == fits
 
 

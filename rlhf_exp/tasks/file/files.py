@@ -1,7 +1,8 @@
 """Reads rows with any columns, makes each row's prompt, and divides the rows into splits.
 
-    splits, facts = read_splits(cfg.task)
-    splits["test"][0].prompt, splits["test"][0].columns["answer"]    # "What is 2 + 2?", "4"
+    read = read_splits(cfg.task)
+    item = read.splits["test"][0]
+    item.prompt, item.columns["answer"]      # "What is 2 + 2?", "4"
 
 A row's split is that of the column `split_column`, of its file's name in a folder, or of the hub's data set, by the
 names in `task.splits`; without any of them a hash of what the prompt is made of decides (tasks/splits.py), so that
@@ -10,47 +11,74 @@ none. No prompt is in two splits.
 """
 
 import json
-import math
 from collections import Counter
 from hashlib import blake2b
-from string import Formatter
 from typing import Any, NamedTuple
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards.checkers import AsRead
 from rlhf_exp.tasks import Text, name_source
-from rlhf_exp.tasks.file.parts import read_rows
+from rlhf_exp.tasks.file.columns import convert, find_numbers, list_gaps, refuse_missing, tabulate
+from rlhf_exp.tasks.file.messages import find_prompt, read_answers
+from rlhf_exp.tasks.file.parts import Found, read_rows
 from rlhf_exp.tasks.file.schema import Keys
+from rlhf_exp.tasks.file.template import Fields, name_needed, parse_template, write
 from rlhf_exp.tasks.sources import are_messages, refuse_half_characters
 from rlhf_exp.tasks.splits import SHARES, split_of, split_within
 
-Fields = list[tuple[str, str | None]]
-"""Texts, each with the column that follows it."""
+DROPPED = {
+    "repeated": "the row was read before",
+    "repeated with other columns": "its prompt, and what is learned from it, were read before; other columns differ",
+    "with equal answers": "the chosen and the rejected answer are the same",
+    "with different histories": "the messages before the chosen and before the rejected answer differ",
+}
+"""Kinds of rows that are dropped, each with its rule."""
 
 
 class Item(NamedTuple):
     """A row with its place, its id, what decides its split, its prompt (a text, or messages that end with the user's),
-    and its columns as they were read."""
+    the texts of its answers to learn from, its columns, and what a table has changed in these."""
 
     where: str
     id: str
     key: str
     prompt: Text
+    answers: dict[str, str]
     columns: dict[str, Any]
+    absent: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+
+    @property
+    def as_read(self) -> AsRead:
+        return AsRead(self.where, self.absent, self.whole)
 
 
-def read_splits(task: Keys) -> tuple[dict[str, list[Item]], dict[str, Any]]:
-    """The rows of train, validation and test, each once, all with the same columns; and how many were read and dropped.
+class Read(NamedTuple):
+    """The rows of train, validation and test, each once, all with the same columns; how many were read and dropped;
+    what a user who reads columns should know of them, one line each; and the columns of CSV that are numbers."""
+
+    splits: dict[str, list[Item]]
+    facts: dict[str, Any]
+    notes: list[str]
+    numbers: list[str]
+
+
+def read_splits(task: Keys) -> Read:
+    """Read the rows that the keys name.
 
     Raises:
         ConfigError: a file or row that cannot be read, a column that is missing, or a prompt in two splits.
     """
-    parts, left_out = _read_parts(task)
+    parts, left_out, numbers = _read_parts(task)
     names = {part for part, _ in parts}
     distinct: dict[str, tuple[str, Item]] = {}
     split_of_prompt: dict[str, tuple[str, str]] = {}
-    shared, counts = [], {"repeated": 0, "repeated with other columns": 0, "with equal answers": 0}
+    shared, counts = [], dict.fromkeys(DROPPED, 0)
     for part, item in parts:
+        if item is None:
+            counts["with different histories"] += 1
+            continue
         split = part or split_of(item.key)
         if part == "train" and "test" not in names:
             split = "test" if split_of(item.key) == "test" else "train"
@@ -61,10 +89,10 @@ def read_splits(task: Keys) -> tuple[dict[str, list[Item]], dict[str, Any]]:
             split = first
         elif first != split:
             shared.append(f"{item.where} ({split}) and {place} ({first})")
-        if task.chosen_column and item.columns[task.chosen_column] == item.columns[task.rejected_column]:
+        if task.chosen_column and item.answers[task.chosen_column] == item.answers[task.rejected_column]:
             counts["with equal answers"] += 1
             continue
-        content = json.dumps([_as_key(item.prompt), *(item.columns[name] for name in task.answers)])
+        content = json.dumps([_as_key(item.prompt), *(item.answers[name] for name in task.answers)])
         if content in distinct:
             same = distinct[content][1].columns == item.columns
             counts["repeated" if same else "repeated with other columns"] += 1
@@ -73,7 +101,11 @@ def read_splits(task: Keys) -> tuple[dict[str, list[Item]], dict[str, Any]]:
     if shared:
         found = f"{len(shared)} rows have a prompt of another split, the first are {shared[0]}"
         raise ConfigError([f"{name_source(task)}: {found}; leave each prompt in one split"])
-    items = _unify(task, [item for _, item in distinct.values()])
+    items = [item for _, item in distinct.values()]
+    table = tabulate([item.columns for item in items], name_source(task))
+    gaps, notes = list_gaps(table, [item.where for item in items])
+    items = [item._replace(columns=columns, absent=absent, whole=whole)
+             for item, columns, absent, whole in zip(items, *table, strict=True)]  # fmt: skip
     splits: dict[str, list[Item]] = {name: [] for name in SHARES}
     seen: Counter[str] = Counter()
     for (split, _), item in zip(distinct.values(), items, strict=True):
@@ -85,29 +117,39 @@ def read_splits(task: Keys) -> tuple[dict[str, list[Item]], dict[str, Any]]:
         "of other splits": left_out,
         "dropped": counts,
         "splits": {name: len(found) for name, found in splits.items()},
+        **({"without a value": gaps} if gaps else {}),
+        **({"read as numbers": ", ".join(numbers)} if numbers else {}),
     }
-    return _settle_ids(splits), facts
+    if numbers:
+        notes.append(f"{name_source(task)}: the columns {', '.join(numbers)} hold numbers, and are read as numbers")
+    return Read(_settle_ids(splits), facts, notes, numbers)
 
 
-def _read_parts(task: Keys) -> tuple[list[tuple[str | None, Item]], int]:
-    """Every row with its part: train, validation or test, or None if there are no parts; and how many have a split
-    that `task.splits` leaves out."""
-    found: list[tuple[str | None, Item]] = []
-    fields: Fields | None = None
-    parts, others = {name: part for part, name in task.named_splits.items()}, Counter()
-    for name, where, row in read_rows(task):
-        if fields is None:
-            fields = _parse_template(task, where, row)
-        if task.split_column is not None:
-            name = str(_get(task, "split_column", row, where))
-        if name is not None and name not in parts:
-            others[name] += 1
-            if not task.names_splits:
-                raise ConfigError([_refuse_split(task, name, where)])
-            continue
-        found.append((parts.get(name), _make_item(task, where, row, fields)))
-    if not found and not others:
+def _read_parts(task: Keys) -> tuple[list[tuple[str | None, Item | None]], int, list[str]]:
+    """Every row with its part: train, validation or test, or None if there are no parts; how many have a split that
+    `task.splits` leaves out; and the columns of CSV that are numbers."""
+    rows = list(read_rows(task))
+    if not rows:
         raise ConfigError([f"{name_source(task)}: holds no row"])
+    fields = parse_template(task, rows)
+    if task.split_column is not None:
+        refuse_missing(rows, {task.split_column: "the column of task.split_column"})
+    kept: list[Found] = []
+    parts, others = {name: part for part, name in task.named_splits.items()}, Counter()
+    for row in rows:
+        name = row.part if task.split_column is None else str(row.row[task.split_column])
+        if name is None or name in parts:
+            kept.append(row._replace(part=parts.get(name)))
+            continue
+        others[name] += 1
+        if not task.names_splits:
+            raise ConfigError([_refuse_split(task, name, row.where)])
+    refuse_missing(kept, name_needed(task, fields, rows))
+    numbers = find_numbers(task, kept)
+    found = [(row.part, _make_item(task, row, fields, numbers)) for row in kept]
+    if kept and not any(item for _, item in found):
+        line = f"the messages before the answers of {task.chosen_column} and {task.rejected_column} differ in all rows"
+        raise ConfigError([f"{name_source(task)}: {line}"])
     seen = {part for part, _ in found}
     for part, name in (task.named_splits if task.names_splits and task.split_column else {}).items():
         if part not in seen:
@@ -119,7 +161,7 @@ def _read_parts(task: Keys) -> tuple[list[tuple[str | None, Item]], int]:
         found = [(None, item) for _, item in found]  # a data set with a train split alone
     elif seen != {None} and "train" not in seen:
         raise ConfigError([f"{name_source(task)}: has no rows of train"])
-    return found, others.total()
+    return found, others.total(), sorted(numbers)
 
 
 def _refuse_split(task: Keys, name: str, where: str) -> str:
@@ -128,102 +170,32 @@ def _refuse_split(task: Keys, name: str, where: str) -> str:
     return f"{where}: {kind} {name!r}; must be one of {', '.join(SHARES)}{suggest(name, SHARES)}, {way}"
 
 
-def _parse_template(task: Keys, where: str, row: dict[str, Any]) -> Fields:
-    """The fields of the template; [] for the column `prompt` as it is."""
-    key = f"task.prompt_template={task.prompt_template!r}"
-    for name in ("answer_column", "completion_column", "chosen_column", "rejected_column", "split_column"):
-        column = getattr(task, name)
-        if column is not None and column not in row:
-            raise ConfigError([f"task.{name}={column}: {_refuse_column(column, where, row)}"])
-    if task.prompt_template is None:
-        if "prompt" not in row:
-            raise ConfigError([f"task.prompt_template: null, and {_refuse_column('prompt', where, row)}"])
-        return []
-    try:
-        parsed = list(Formatter().parse(task.prompt_template.replace("\\n", "\n")))
-    except ValueError as error:
-        raise ConfigError([f"{key}: {error}; a brace of the text is written twice, {{{{ or }}}}"]) from None
-    for _, name, spec, conversion in parsed:
-        if name == "" or spec or conversion:
-            raise ConfigError([f"{key}: braces must hold the name of a column and nothing else; its columns are"
-                               f" {', '.join(map(str, row))}"])  # fmt: skip
-        if name is not None and name not in row:
-            raise ConfigError([f"{key}: {_refuse_column(name, where, row)}"])
-    if not any(name for _, name, *_ in parsed):
-        raise ConfigError([f"{key}: names no column, so that all prompts would be the same; such as {{question}}"])
-    return [(text, name) for text, name, *_ in parsed]
-
-
-def _refuse_column(name: str, where: str, row: dict[str, Any]) -> str:
-    return f"there is no column {name} in {where}; its columns are {', '.join(map(str, row))}{suggest(name, row)}"
-
-
-def _make_item(task: Keys, where: str, row: dict[str, Any], fields: Fields) -> Item:
+def _make_item(task: Keys, found: Found, fields: Fields, numbers: frozenset[str]) -> Item | None:
+    """None for a pair whose answers have different histories."""
+    where, row = found.where, found.row
     prompt: Any = row.get("prompt")
     if fields:
-        values = {name: _write(row, name, where) for _, name in fields if name}
+        values = {name: write(row, name, where) for _, name in fields if name}
         prompt, key = "".join(text + values.get(name or "", "") for text, name in fields), json.dumps(values)
+    answers, histories = read_answers(task, found)
+    if len({json.dumps(history) for name, history in histories.items() if name != task.completion_column}) > 1:
+        return None
+    prompt = find_prompt(task, found, prompt, histories)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     if not are_messages(messages):
         form = 'a text, or messages such as [{"role": "user", "content": text}] of which the last is the user\'s'
         raise ConfigError([f"{where}: its prompt must be {form}, got {str(prompt)[:60]}"])
     for message in messages:
         refuse_half_characters(message["content"], f"{where}: its prompt")
-    if task.answer_column is not None:
-        _get(task, "answer_column", row, where)
-    for name in ("completion_column", "chosen_column", "rejected_column"):
-        if getattr(task, name) is not None:
-            value = _get(task, name, row, where)
-            if not isinstance(value, str):
-                raise ConfigError([f'{where}: "{getattr(task, name)}" must be a text, got {str(value)[:40]}'])
-            refuse_half_characters(value, f'{where}: "{getattr(task, name)}"')
     named = json.dumps([_as_key(prompt)])  # without answers, so that rows are called the same whatever learns from them
     own = str(row["id"]) if row.get("id") is not None else blake2b(named.encode(), digest_size=8).hexdigest()
-    return Item(where, own, key if fields else _as_key(prompt), prompt, row)
-
-
-def _get(task: Keys, key: str, row: dict[str, Any], where: str) -> Any:
-    column = getattr(task, key)
-    if _is_missing(row.get(column)):
-        raise ConfigError([f"{where}: holds no {column}, the column of task.{key}"])
-    return row[column]
-
-
-def _write(row: dict[str, Any], name: str, where: str) -> str:
-    value = row.get(name)
-    if _is_missing(value):
-        raise ConfigError([f"{where}: holds no {name}, a column of task.prompt_template"])
-    if isinstance(value, bytes):
-        raise ConfigError([f"{where}: {name}, a column of task.prompt_template, holds bytes, which are no text"])
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str).strip('"')
-
-
-def _is_missing(value: Any) -> bool:
-    """None, an empty text as CSV has it, or NaN as parquet has it."""
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+    columns = convert(row, numbers) if found.untyped else row
+    return Item(where, own, key if fields else _as_key(prompt), prompt, answers, columns)
 
 
 def _as_key(prompt: Text) -> str:
     """The same for a text and for one message of the user's that holds it."""
     return json.dumps([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)
-
-
-def _unify(task: Keys, items: list[Item]) -> list[Item]:
-    """The items with all columns, None where a row has none, and with values as a table holds them: TRL makes a table
-    of the rows to train on, and what is measured must not differ from it (4 and 2.5 become 4.0 and 2.5)."""
-    import pyarrow
-
-    columns = {}
-    for name in dict.fromkeys(name for item in items for name in item.columns):
-        values = [item.columns.get(name) for item in items]
-        try:
-            columns[name] = pyarrow.array(values).to_pylist()
-        except (pyarrow.ArrowException, OverflowError, UnicodeError, TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            told = f"the column {name} cannot be held by a table, which has one type for all of its values ({reason})"
-            raise ConfigError([f"{name_source(task)}: {told}"]) from None
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return [item._replace(columns=row) for item, row in zip(items, rows, strict=True)]
 
 
 def _settle_ids(splits: dict[str, list[Item]]) -> dict[str, list[Item]]:

@@ -13,30 +13,22 @@ demonstrations and pairs. Only as many rows as needed are tokenized, so the coun
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.checkers import build_checker, find_answer_problem
-from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.rewards.checkers import Checker, build_checker, find_answer_problem
 from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd, count_words
-from rlhf_exp.tasks.file.files import Item, read_splits
+from rlhf_exp.tasks.file.files import DROPPED, Item, Read, read_splits
 from rlhf_exp.tasks.file.schema import Keys
+from rlhf_exp.tasks.file.trial import try_checker
 from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides, refuse_few, take_fitting, write_notes
 from rlhf_exp.tasks.sampled import learns_from_samples
 from rlhf_exp.tasks.schema import PASSED
 from rlhf_exp.tasks.sources import shape_prompt
-
-DROPPED = {
-    "repeated": "the row was read before",
-    "repeated with other columns": "its prompt, and what is learned from it, were read before; other columns differ",
-    "with equal answers": "the chosen and the rejected answer are the same",
-}
-"""Kinds of rows that are dropped, each with its rule."""
 
 
 def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
@@ -45,17 +37,20 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     Raises:
         ConfigError: rows or a checker that cannot be used, or nothing that the algorithm can learn from.
     """
-    task, algo, (splits, facts) = cfg.task, ALGORITHMS[cfg.algo.name], _read(cfg, tokenizer)
-    grade, sampled, chat = build_grader(task), learns_from_samples(cfg), wants_chat(cfg, tokenizer)
+    task, algo, read = cfg.task, ALGORITHMS[cfg.algo.name], _read(cfg, tokenizer)
+    splits, facts = read.splits, read.facts
+    sampled, chat = learns_from_samples(cfg), wants_chat(cfg, tokenizer)
     if algo.learns_from == DEMONSTRATIONS and not sampled and task.completion_column is None:
         needs = "needs task.completion_column, or task.samples=self for its own correct samples"
         raise ConfigError([f"algo={cfg.algo.name}: {needs}"])
     given = not sampled and algo.learns_from in (DEMONSTRATIONS, PAIRS)
     make = (lambda item: _demonstrate(item, task, chat)) if algo.learns_from == DEMONSTRATIONS else _ask
     make = (lambda item: _pair(item, task, chat)) if given and algo.learns_from == PAIRS else make
-    for items in (splits["train"], splits[cfg.eval.split]) if grade else ():
-        for item in items[:1]:
-            grade("", _ask(item))  # a checker that cannot read the rows is refused before anything is sampled
+    items = [item for found in splits.values() for item in found]
+    grade = build_checker(task, {item.id: item.as_read for item in items}) if task.graded else None
+    remarks = read.notes if task.functions or cfg.reward.functions else []  # without them no other column is read
+    if grade and task.functions:
+        remarks += try_checker(task, grade, [_ask(item) for item in items], read.numbers)
 
     def take(split: str, n: int | None, seed: int, make: Callable[[Item], Row], room: int = cfg.max_tokens) -> Taken:
         return _take(cfg, tokenizer, splits[split], n, seed, make, room)
@@ -77,6 +72,7 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     facts["rows"] = {"train": len(train), cfg.eval.split: len(prompts.rows)}
     notes = write_notes("rows", sum(facts["read"].values()), {"dropped": facts["dropped"]}, facts["splits"], sides)
     asked = [] if algo.scores and given else prompts.rows
+    notes = (*remarks, *notes)
     return Task("file", train, asked, grade, pairs=pairs, demonstrations=demonstrations, notes=notes, facts=facts)
 
 
@@ -86,43 +82,42 @@ def draw_prompts(cfg: Config, tokenizer: PreTrainedTokenizerBase, n: int) -> lis
     Raises:
         ConfigError: there are fewer.
     """
-    splits, _ = _read(cfg, tokenizer)
-    taken = _take(cfg, tokenizer, splits["train"], n, cfg.task.data_seed, _ask, cfg.max_tokens)
+    taken = _take(cfg, tokenizer, _read(cfg, tokenizer).splits["train"], n, cfg.task.data_seed, _ask, cfg.max_tokens)
     if problems := refuse_few(cfg, taken, "train", "task.sampling.rows", n):
         raise ConfigError(problems)
     return taken.rows
 
 
-def build_grader(task: Keys) -> Callable[[str, Row], Grade] | None:
+def build_grader(task: Keys) -> Checker | None:
     """The checker; None if there are no right answers."""
     return build_checker(task) if task.graded else None
 
 
 def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
     """Every row with the answers that its columns have, whatever its length."""
-    task, chat, (splits, facts) = cfg.task, wants_chat(cfg, tokenizer), _read(cfg, tokenizer)
+    task, chat, read = cfg.task, wants_chat(cfg, tokenizer), _read(cfg, tokenizer)
     names = task.answers or ((task.answer_column,) if task.answer_column else ())
     examples = []
-    for split, items in splits.items():
+    for split, items in read.splits.items():
         for item in items:
-            answers = tuple(as_completion(str(item.columns[name]), chat) for name in names)
+            answers = tuple(as_completion(item.answers.get(name, str(item.columns[name])), chat) for name in names)
             turns = 2 if isinstance(item.prompt, str) else len(item.prompt) + 1
             examples.append(Example(split, split, turns, count_words(item.prompt), item.prompt, answers))
-    odd = [Odd(kind, rule, False, {"all": facts["dropped"][kind]}) for kind, rule in DROPPED.items()]
-    return Data(name_source(task), names, examples, facts["read"], odd)
+    odd = [Odd(kind, rule, False, {"all": read.facts["dropped"][kind]}) for kind, rule in DROPPED.items()]
+    return Data(name_source(task), names, examples, read.facts["read"], odd)
 
 
-def _read(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str, list[Item]], dict[str, Any]]:
-    """The rows by split, with their prompts in the form of the model, after a look at each answer."""
+def _read(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Read:
+    """As `read_splits`, with prompts in the form of the model, after a look at each answer."""
     task, chat = cfg.task, wants_chat(cfg, tokenizer)
-    splits, facts = read_splits(task)
-    for split, items in splits.items():
-        splits[split] = [item._replace(prompt=shape_prompt(item.prompt, item.where, chat)) for item in items]
+    read = read_splits(task)
+    for split, items in read.splits.items():
+        read.splits[split] = [item._replace(prompt=shape_prompt(item.prompt, item.where, chat)) for item in items]
         for item in items if task.answer_column is not None else ():
             if problem := find_answer_problem(task, item.columns[task.answer_column]):
                 found = str(item.columns[task.answer_column])[:40]
                 raise ConfigError([f'{item.where}: "{task.answer_column}" {problem} for the checker, got {found!r}'])
-    return splits, facts
+    return read
 
 
 def _take(
@@ -150,9 +145,9 @@ def _ask(item: Item) -> Row:
 
 
 def _demonstrate(item: Item, task: Keys, chat: bool) -> Row:
-    return {"prompt": item.prompt, "completion": as_completion(item.columns[task.completion_column], chat)}
+    return {"prompt": item.prompt, "completion": as_completion(item.answers[task.completion_column], chat)}
 
 
 def _pair(item: Item, task: Keys, chat: bool) -> Row:
-    chosen, rejected = (as_completion(item.columns[name], chat) for name in (task.chosen_column, task.rejected_column))
+    chosen, rejected = (as_completion(item.answers[name], chat) for name in (task.chosen_column, task.rejected_column))
     return {"id": item.id, "subset": "all", "prompt": item.prompt, "chosen": chosen, "rejected": rejected}

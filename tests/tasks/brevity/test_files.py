@@ -92,7 +92,10 @@ FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}
         ({"prompt": []}, f'expected {FORM}, got {{"prompt": []}}'),
         ({"prompt": [1]}, f'expected {FORM}, got {{"prompt": [1]}}'),
         ({"prompt": [{"role": "user"}]}, f'expected {FORM}, got {{"prompt": [{{"role": "user"}}]}}'),
-        ({"prompt": MESSAGES}, "holds messages, and prompts are plain text here; use task.prompt=chat"),
+        (
+            {"prompt": MESSAGES},
+            "holds messages, and prompts are plain text here; use task.prompt=chat and a model with a chat template",
+        ),
         ('{"prompt": "\\ud800"}', '"prompt" holds half a character (a lone surrogate), which is no text'),
         ("nope", "not JSON (Expecting value: line 1 column 1 (char 0))"),
     ],

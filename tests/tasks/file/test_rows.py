@@ -43,17 +43,6 @@ def write(path, rows=ROWS):
     return path
 
 
-@pytest.fixture
-def load(tmp_path):
-    def load(path, *overrides, chat_template=None):
-        cfg = compose_config([*SMALL, *([f"task.path={path}"] if path else []), *overrides])
-        tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
-        tokenizer.chat_template = chat_template
-        return load_task(cfg, tokenizer)
-
-    return load
-
-
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "csv", "csv.gz", "parquet"])
 def test_every_kind_of_file_gives_the_same_rows(load, tmp_path, suffix):
     path = write(tmp_path / f"rows.{suffix}")
@@ -268,6 +257,10 @@ def test_a_system_prompt_stands_before_the_prompts_of_a_shipped_task(tmp_path):
          [TEMPLATE, "task.answer_column=answer", "task.checker=numeric"], "line 61: \"answer\" must hold a number"),
         ([{**row, "level": "b" if row is ROWS[9] else 1} for row in ROWS], [TEMPLATE],
          "rows.jsonl: the column level cannot be held by a table"),
+        ([{**row, "answer": ["3", "4"]} for row in ROWS], [TEMPLATE, "task.answer_column=answer"],
+         "line 1: \"answer\" must hold one text or number .for more than one write a checker, task.checker=FILE.py"),
+        ([{**row, "answer": True} for row in ROWS], [TEMPLATE, "task.answer_column=answer"],
+         "line 1: \"answer\" must hold a text or a number .true and false as the texts .* got 'True'"),
         ([{**row, "answer": ""} for row in ROWS], [TEMPLATE, "task.answer_column=answer"], "line 1: holds no answer"),
         ([{**row, "id": 1} for row in ROWS], [TEMPLATE], "has the id 1 of"),
     ],

@@ -1,0 +1,196 @@
+"""task=file: columns that some rows do not have, numbers of CSV, and the user's checker, tried on every row."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards.functions import RewardError
+from rlhf_exp.tasks.file import trial
+
+TEMPLATE = "task.prompt_template='{q}'"
+N = 60
+
+
+@pytest.fixture
+def make(tmp_path, load):
+    """Load `rows` (a list of dicts as JSONL, a text as CSV) with a checker whose body is `source`."""
+
+    def make(rows, source=None, *overrides):
+        path = tmp_path / ("rows.csv" if isinstance(rows, str) else "rows.jsonl")
+        path.write_text(rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows))
+        checker = []
+        if source is not None:
+            (tmp_path / "check.py").write_text(f"def grade(completion, row):\n    {source}\n")
+            checker = [f"task.checker={tmp_path / 'check.py'}:grade"]
+        return load(path, TEMPLATE, *checker, *overrides)
+
+    return make
+
+
+def refuse(make, *args):
+    with pytest.raises(ConfigError) as refused:
+        make(*args)
+    (line,) = refused.value.problems
+    return line
+
+
+def half(**columns):
+    """Rows of which every second has the columns."""
+    return [{"q": f"What is {n}?", "a": n, **(columns if n % 2 else {})} for n in range(N)]
+
+
+def write_csv(*columns):
+    """The text of a CSV file with the columns, each (name, function of the row's number)."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(["q", *(name for name, _ in columns)])
+    writer.writerows([f"What is {n}?", *(value(n) for _, value in columns)] for n in range(N))
+    return file.getvalue()
+
+
+def test_a_checker_that_reads_a_column_which_some_rows_have_not_is_refused_with_the_row(make, tmp_path):
+    line = refuse(make, half(target=1), "return row['target'] == 1")
+    assert line.startswith(f"task.checker={tmp_path}/check.py:grade: raised KeyError in line 2: 'target', on row ")
+    assert "rows.jsonl, line " in line and "; 30 of 60 rows hold no target; its columns are " in line
+
+
+def test_a_name_that_no_row_has_is_refused_with_the_nearest(make):
+    line = refuse(make, [{"q": f"{n}?", "target": n} for n in range(N)], "return row['targt'] == 1")
+    assert "'targt', on row " in line
+    assert line.endswith(" with completion ''; its columns are id, prompt, q, target; did you mean target?")
+
+
+def test_an_optional_column_can_be_read_with_get_and_is_told(make):
+    task = make(half(target=1), "return 0 if row.get('target') is None else float('target' in row)")
+    graded = {row["target"]: task.grade("", row).score for row in (*task.train, *task.eval)}
+    assert graded == {None: 0.0, 1: 1.0}
+    assert sum('rows.jsonl, line 1: holds no target (30 of 60 rows); row["target"] raises' in n for n in task.notes)
+    assert task.facts["without a value"] == {"target": 30}
+
+
+def test_a_column_that_is_read_for_some_completions_alone_fails_with_the_place(make):
+    task = make(half(target=1), "return completion and row['target'] == 1 or 0.0")
+    row = next(row for row in task.train if row["target"] is None)
+    with pytest.raises(RewardError, match=r"\(.*rows.jsonl, line \d+\) with completion 'x'; 30 of 60 rows hold no"):
+        task.grade("x", row)
+
+
+def test_null_stays_none_and_rows_without_a_checker_are_not_talked_of(make):
+    rows = [row | ({} if "target" in row else {"target": None}) for row in half(target=1)]
+    task = make(rows, "return float(row['target'] is None)")
+    assert {task.grade("", row).score for row in task.train} == {0.0, 1.0}
+    assert any(note.endswith("rows.jsonl, line 1: holds no target (30 of 60 rows)") for note in task.notes)
+    silent = make(rows, None, "task.answer_column=a")
+    assert not any("holds no" in note for note in silent.notes)
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [("task.answer_column=target", "the column of task.answer_column"),
+     ("task.prompt_template='{q} {target}'", "a column of task.prompt_template"),
+     ("task.completion_column=target", "the column of task.completion_column"),
+     ("task.split_column=target", "the column of task.split_column")],
+)  # fmt: skip
+def test_a_column_that_a_key_names_must_be_in_every_row(make, key, what):
+    line = refuse(make, half(target="train"), None, key, "reward=brevity")
+    assert line.endswith(f"rows.jsonl, line 1: holds no target, {what} (30 of 60 rows)")
+
+
+def test_two_columns_that_are_missing_are_two_lines(make):
+    with pytest.raises(ConfigError) as refused:
+        make(half(target="4", other="5"), None, "task.answer_column=target", "task.prompt_template='{other}'")
+    assert len(refused.value.problems) == 2
+
+
+def test_numbers_of_csv_are_numbers_for_checkers_and_texts_in_prompts(make):
+    source = "return row['n'] == 7 and row['x'] in (2.5, 3) and row['id'] == '7' and row['zip'] == '07'"
+    columns = [("id", str), ("n", str), ("x", lambda n: "3.50" if n % 2 else "2.50"), ("zip", lambda n: f"{n:02}")]
+    task = make(write_csv(*columns), f"{source} or 0.0", "task.prompt_template='{q} {x} {n}'")
+    rows = [*task.train, *task.eval]
+    assert all(row["prompt"].endswith(("2.50 " + row["id"], "3.50 " + row["id"])) for row in rows)
+    assert {type(row["n"]) for row in rows} == {int} and {row["x"] for row in rows} == {2.5, 3.5}
+    assert {type(row["zip"]) for row in rows} == {type(row["id"]) for row in rows} == {str}
+    assert any("read as numbers" in note and "n, x" in note for note in task.notes)
+    assert task.facts["read as numbers"] == "n, x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["065", "+65", "1,000", "1_000", "0x41", "1e5", "nan", "1234567890123456", "\u0665", "6 5", ".5", "5.", "inf"],
+)
+def test_what_may_be_a_name_is_no_number(make, text):
+    task = make(write_csv(("n", lambda n: text if n == 3 else str(n))), "return 0.0")
+    assert {type(row["n"]) for row in task.train} == {str} and "read as numbers" not in task.facts
+
+
+def test_an_empty_cell_of_numbers_is_a_column_that_the_row_does_not_have(make):
+    rows = write_csv(("n", lambda n: str(n) if n % 2 else ""), ("text", lambda n: "x" if n % 2 else ""))
+    assert "; 30 of 60 rows hold no n; its columns are " in refuse(make, rows, "return row['n'] == 3")
+    task = make(rows, "return float(row.get('n') is None and row['text'] == '')")
+    assert {task.grade("", row).score for row in task.train} == {0.0, 1.0}
+
+
+def test_a_column_with_texts_in_another_file_of_the_folder_stays_text(tmp_path, load):
+    (tmp_path / "check.py").write_text("def grade(completion, row):\n    return row['n'] == '3' or 0.0\n")
+    for name, first in (("train", "1"), ("test", "n/a")):
+        (tmp_path / f"{name}.csv").write_text(
+            f"q,n\nwhat {name},{first}\n" + "".join(f"{name}{n}?,{n}\n" for n in range(9))
+        )
+    task = load(tmp_path, TEMPLATE, f"task.checker={tmp_path / 'check.py'}:grade")
+    assert {type(row["n"]) for row in (*task.train, *task.eval)} == {str}
+
+
+def test_the_answers_of_ready_checkers_stay_as_they_are_written(make):
+    answers = write_csv(("answer", lambda n: f"{n}.50"), ("split", lambda n: "10" if n % 5 else "20"))
+    task = make(
+        answers, None, "task.answer_column=answer", "task.split_column=split", "task.splits={train: 10, test: 20}"
+    )
+    row = task.train[0]
+    assert row["answer"].endswith(".50") and row["split"] == "10"
+    assert task.grade(row["answer"], row).outcome == "correct"
+    good = write_csv(("good", str), ("bad", lambda n: str(n + 1)))
+    pairs = make(good, None, "algo=dpo", "reward=none", "task.chosen_column=good", "task.rejected_column=bad")
+    assert pairs.train[0]["chosen"].startswith(" ")
+
+
+def test_a_comparison_of_a_number_with_a_text_is_refused_for_csv_and_told_for_others(make):
+    source = "return completion.strip() == row['answer']"
+    line = refuse(make, write_csv(("answer", str)), source)
+    assert "compares answer, which holds numbers, with a text: never equal; use str(row['answer']) (" in line
+    assert line.endswith("rows.csv is CSV, whose numbers are read as numbers)")
+    task = make([{"q": f"{n}?", "answer": n} for n in range(N)], source)
+    assert any("compares answer, which holds numbers, with a text: never equal" in note for note in task.notes)
+    fine = make(write_csv(("answer", str)), "return completion.strip() == str(row['answer']) and row['answer'] != None")
+    row = fine.train[0]
+    assert fine.grade(f" {row['answer']}", row).outcome == "correct"
+
+
+def test_whole_numbers_beside_fractions_stay_whole_for_every_checker(make):
+    rows = [{"q": f"{n}?", "answer": n if n % 2 else n + 0.5} for n in range(N)]
+    for source, overrides in ((None, ["task.answer_column=answer"]), ("return completion == str(row['answer'])", [])):
+        task = make(rows, source, *overrides)
+        row = next(row for row in task.train if row["answer"] == int(row["answer"]))
+        assert isinstance(row["answer"], float)  # as the table has it that training reads
+        assert task.grade(f"{row['answer']:g}", row).outcome == "correct"
+        half = next(row for row in task.train if row["answer"] != int(row["answer"]))
+        assert task.grade(str(half["answer"]), half).outcome == "correct"
+
+
+def test_a_checker_is_tried_on_every_row_and_a_slow_one_on_some(make, tmp_path, monkeypatch):
+    rows = [{"q": f"{n}?", "n": n} for n in range(N)]
+    assert "on row " in refuse(make, rows, "return 1 / (row['n'] - 41) > 2")
+    monkeypatch.setattr(trial, "SECONDS", 0.05)
+    task = make(rows, "import time; time.sleep(0.03); return 0.0")
+    told = r"check.py:grade: tried on [12] of 60 rows in 0.05 s; on others it may still fail$"
+    assert any(re.search(told, note) for note in task.notes)
+
+
+def test_rows_keep_their_ids_and_splits(make):
+    """Those that they had before the columns of CSV had types."""
+    task = make(write_csv(("n", lambda n: f"{n}.50")), "return 0.0", "task.prompt_template='{q} {n}'")
+    ids = {row["prompt"]: row["id"] for row in (*task.train, *task.eval)}
+    assert ids["What is 3? 3.50"] == "c2ef7397b5269b16" and (len(task.train), len(task.eval)) == (46, 7)

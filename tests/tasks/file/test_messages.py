@@ -1,0 +1,149 @@
+"""task=file: TRL's conversational format, in columns to learn from."""
+
+import json
+
+import pytest
+from trl import extract_prompt
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.tasks.examples import read_examples
+
+CHAT = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+PAIRS = ["algo=dpo", "reward=none", "task.chosen_column=chosen", "task.rejected_column=rejected"]
+SFT = ["algo=sft", "reward=none", "task.completion_column=messages"]
+N = 40
+
+
+def ask(n, *more):
+    return [{"role": "user", "content": f"What is {n}?"}, *more]
+
+
+def say(text):
+    return {"role": "assistant", "content": text}
+
+
+@pytest.fixture
+def make(tmp_path, load):
+    def make(rows, *overrides, chat=True):
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return load(path, *overrides, chat_template=CHAT if chat else None)
+
+    return make
+
+
+def refuse(make, *args, **kwargs):
+    with pytest.raises(ConfigError) as refused:
+        make(*args, **kwargs)
+    (line,) = refused.value.problems
+    return line
+
+
+def test_conversations_are_demonstrations_after_their_history(make):
+    turns = [say("Why?"), {"role": "user", "content": "So."}]
+    rows = [{"messages": ask(n, *turns * (n % 2), say(f"It is {n}."))} for n in range(N)]
+    task = make(rows, *SFT)
+    for row in (*task.train, *task.demonstrations):
+        n = int(row["completion"][0]["content"].removeprefix("It is ").rstrip("."))
+        assert row == {"prompt": ask(n, *turns * (n % 2)), "completion": [say(f"It is {n}.")]}
+    assert [row["prompt"] for row in task.eval] == [row["prompt"] for row in task.demonstrations]
+
+
+def test_pairs_that_share_their_history_are_those_of_trl(make):
+    rows = [{"chosen": ask(n, say(f"It is {n}.")), "rejected": ask(n, say("No idea."))} for n in range(N)]
+    task = make(rows, *PAIRS)
+    expected = [extract_prompt(row) for row in rows]
+    for row in (*task.train, *task.pairs):
+        assert {name: row[name] for name in ("prompt", "chosen", "rejected")} in expected
+    kto = make(rows, *PAIRS, "algo=kto")
+    assert {row["label"] for row in kto.train} == {True, False}
+    scorer = make(rows, *PAIRS, "algo=reward_model")
+    assert scorer.pairs == task.pairs
+
+
+@pytest.mark.parametrize("prompt", [lambda n: ask(n), lambda n: f"What is {n}?"])
+@pytest.mark.parametrize("history", [ask, lambda n: []])
+def test_a_prompt_of_its_own_may_be_repeated_in_the_answers_or_not(make, prompt, history):
+    rows = [
+        {"prompt": prompt(n), "chosen": [*history(n), say(f"It is {n}.")], "rejected": [*history(n), say("No.")]}
+        for n in range(N)
+    ]
+    task = make(rows, *PAIRS)
+    assert len(task.train) + len(task.pairs) > N / 2
+    for row in task.train:
+        assert row["prompt"][0]["content"].startswith("What is ") and len(row["prompt"]) == 1
+        assert row["chosen"][0]["content"].startswith("It is ") and row["rejected"] == [say("No.")]
+
+
+def test_one_message_is_its_text_for_a_model_without_a_chat_template(make):
+    rows = [{"prompt": f"What is {n}?", "messages": [say(f"It is {n}.")]} for n in range(N)]
+    task = make(rows, *SFT, chat=False)
+    assert task.train[0]["prompt"].startswith("What is") and task.train[0]["completion"].startswith(" It is ")
+    texts = make([row | {"messages": row["messages"][0]["content"]} for row in rows], *SFT, chat=False)
+    assert texts.train == task.train and texts.eval[0]["id"] == task.eval[0]["id"]
+    whole = [{"messages": ask(n, say(f"It is {n}."))} for n in range(N)]
+    line = refuse(make, whole, *SFT, chat=False)
+    assert line.endswith("plain text here; use task.prompt=chat and a model with a chat template")
+
+
+def test_a_prompt_that_goes_on_in_the_answer_is_all_that_is_before_it(make):
+    system = {"role": "system", "content": "Be brief."}
+    turns = [say("Why?"), {"role": "user", "content": "So."}]
+    rows = [{"prompt": f"What is {n}? ", "messages": [system, *ask(n, *turns, say("4"))]} for n in range(N)]
+    task = make(rows, *SFT)
+    assert [message["role"] for message in task.train[0]["prompt"]] == ["system", "user", "assistant", "user"]
+
+
+def test_pairs_of_different_histories_are_dropped_and_counted(make):
+    rows = [{"chosen": ask(n, say("A")), "rejected": ask(n if n else "that", say("B"))} for n in range(N)]
+    task = make(rows, *PAIRS)
+    assert task.facts["dropped"]["with different histories"] == 1
+    assert any("1 with different histories" in note for note in task.notes)
+    line = refuse(make, [row | {"rejected": ask("x", say("B"))} for row in rows], *PAIRS)
+    assert line.endswith("rows.jsonl: the messages before the answers of chosen and rejected differ in all rows")
+
+
+@pytest.mark.parametrize(
+    ("row", "overrides", "line"),
+    [
+        ({"messages": ask(1)}, SFT, 'line 1: "messages" must be a text, or messages with a role and a text each, of'),
+        ({"messages": [say("x")]}, SFT, "line 1: its prompt must be a text, or messages"),
+        ({"messages": [say("x"), say("y")]}, SFT, "line 1: its prompt must be a text, or messages"),
+        ({"messages": ask(1, {"role": "assistant", "content": None})}, SFT, 'line 1: "messages" must be a text, or'),
+        ({"messages": {"role": "assistant", "content": "x"}}, SFT, "prompt_template: null, and there is no column"),
+        ({"messages": ask(1, say("x"))}, ["reward=brevity"], "its columns are messages; task.completion_column=messages"
+         " would make the prompt of all of its messages but the last"),
+        ({"prompt": "?", "messages": {"role": "assistant", "content": "x"}}, SFT, 'line 1: "messages" must be a text'),
+        ({"prompt": "Why?", "messages": ask(1, say("x"))}, SFT,
+         'line 1: "messages" does not begin with the messages of its prompt; leave out the column "prompt", and what'),
+        ({"q": "Why?", "messages": ask(1, say("x"))}, [*SFT, "task.prompt_template='{q}'"],
+         "its prompt; leave out task.prompt_template, and what is before the answer is the prompt"),
+        ({"messages": ask(1, say("\ud800"))}, SFT, '"messages" holds half a character'),
+        ({"messages": ask(1)}, ["task.prompt_template='{messages}'", "reward=brevity"],
+         "line 1: messages, a column of task.prompt_template, holds messages and no text; leave the template out, and"
+         " call their column prompt, or if they end with the answer set task.completion_column=messages"),
+        ({"q": {"a": 1}}, ["task.prompt_template='{q}'", "reward=brevity"], "holds a mapping and no text; write it as"),
+        ({"q": [[1], [2]]}, ["task.prompt_template='{q}'", "reward=brevity"], "holds a list and no text; write it as"),
+    ],
+)  # fmt: skip
+def test_what_is_no_conversation_is_refused_in_one_line(make, row, overrides, line):
+    assert line in refuse(make, [row] * 3, *overrides)
+
+
+def test_a_list_of_numbers_can_stand_in_a_template(make):
+    task = make([{"numbers": [n, 3]} for n in range(N)], "task.prompt_template='use {numbers}'", "reward=brevity")
+    assert task.train[0]["prompt"][0]["content"].endswith(", 3]")
+
+
+def test_conversations_can_be_described(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows = [{"chosen": ask(n, say("It is so.")), "rejected": ask(n, say("No."))} for n in range(N)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cfg = compose_config(["task=file", "model=tiny_qwen3", "device=cpu", f"task.path={path}", *PAIRS])
+    tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
+    tokenizer.chat_template = CHAT
+    data = read_examples(cfg, tokenizer)
+    assert len(data.examples) == N and data.examples[0].answers == ([say("It is so.")], [say("No.")])
+    assert [odd.kind for odd in data.odd][-1] == "with different histories"
