@@ -48,8 +48,6 @@ def compose(
     flags, overrides = complete(overrides, config_name, folder)
     found = {"config-name": config_name, "config-dir": folder} | dict(flag[2:].split("=", 1) for flag in flags)
     name, folder = found["config-name"], found["config-dir"]
-    if folder is not None and not Path(folder).is_dir():
-        raise ConfigError([f"config_dir={folder}: no such folder"])
     of_study = ["hydra.mode=RUN"] if name is not None and "hydra.mode=RUN" not in overrides else []
     with explaining(overrides):
         cfg, settings = compose_files([*of_study, *overrides], name, folder)

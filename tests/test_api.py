@@ -92,7 +92,7 @@ def test_configs_of_the_users_own_and_of_studies(runs, tmp_path):
     [
         ({"overrides": ["lr=1"]}, "lr=1: no such key; did you mean algo.args.learning_rate?"),
         ({"overrides": "seed=-1"}, "seed=-1: must be a whole number >= 0, <= 4294967295"),
-        ({"config_dir": "nope"}, "config_dir=nope: no such folder"),
+        ({"config_dir": "nope"}, "-cd nope: no such folder"),
         ({"overrides": ["resume=nope"]}, "resume=nope: not a run's folder, it has no run.json"),
     ],
 )

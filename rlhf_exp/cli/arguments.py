@@ -12,6 +12,7 @@ from hydra._internal.utils import get_args_parser
 
 from rlhf_exp.cli.subcommand import parse_flags
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.command import recall
 from rlhf_exp.runs.lock import LATEST, OUTPUTS, follow_link
@@ -35,15 +36,28 @@ def prepare_arguments() -> Namespace:
     return args
 
 
+def find_config_dir(named: str | None) -> str | None:
+    """The folder of configs that -cd names; the shipped studies are there under any folder.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    if named is None or Path(named).is_dir():
+        return named
+    if named == "sweeps":
+        return str(ROOT / "sweeps")
+    beside = [path.name for path in Path(named).parent.glob("*/")]
+    raise ConfigError([f"-cd {named}: no such folder{suggest(Path(named).name, beside)}"])
+
+
 def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[list[str], list[str]]:
     """The flags to add and the overrides to use instead: those of the run that is resumed, and the shipped studies.
 
     Raises:
-        ConfigError: `resume=latest` before the first run.
+        ConfigError: `resume=latest` before the first run, or a folder of configs that is not there.
     """
-    flags = []
-    if config_dir == "sweeps" and not Path("sweeps").is_dir():
-        flags = [f"--config-dir={ROOT / 'sweeps'}"]
+    found = find_config_dir(config_dir)
+    flags = [f"--config-dir={found}"] if found != config_dir else []
     values = dict(text.split("=", 1) for text in overrides if "=" in text)
     if "resume" not in values:
         return flags, list(overrides)

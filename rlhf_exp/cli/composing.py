@@ -5,6 +5,7 @@ with claim_output(cfg, ["task=hh_rlhf"]) as cfg:
     ...
 """
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,8 +14,9 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.cli.arguments import find_config_dir
 from rlhf_exp.cli.explain import explain
-from rlhf_exp.cli.subcommand import claim
+from rlhf_exp.cli.subcommand import claim, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.rules.model import BY_SIZE
@@ -28,18 +30,28 @@ UNTRAINED.append("algo.args.per_device_train_batch_size=2")  # kto is refused wi
 
 
 def compose_command(command: str, defaults: list[str], arguments: list[str]) -> Config:
-    """The checked config of `python -m rlhf_exp.<command>`: the command's own defaults, then what was typed.
+    """The checked config of `python -m rlhf_exp COMMAND`: the command's own defaults, then what was typed.
 
     Raises:
         ConfigError: a mistake in `arguments`, such as a flag or a key that only a run has.
     """
+    flags, arguments = _split_flags(arguments)
     for text in arguments:
         if text.startswith("-"):
             raise ConfigError([f"{text}: no such flag; see --help"])
         if name_key(text) in ("resume", "dry_run"):
             raise ConfigError([f"{text}: not with rlhf_exp {command}, only with rlhf_exp"])
+    folder = find_config_dir(flags.config_dir)
     with explaining(arguments):
-        return compose_config([*_list_untrained(arguments), *defaults, *arguments], [check_run_folder])
+        overrides = [*defaults, *arguments]
+        return compose_config([*_list_untrained(overrides), *overrides], [check_run_folder], folder)
+
+
+def _split_flags(arguments: list[str]) -> tuple[Namespace, list[str]]:
+    """The flag -cd, and what else was typed."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-cd", "--config-dir")
+    return parse_flags(parser, arguments, parser.parse_known_args)
 
 
 @contextmanager

@@ -11,10 +11,11 @@ import os
 import shutil
 import sys
 import traceback
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, say
@@ -75,8 +76,11 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
     return FAILED
 
 
-def parse_flags(parser: ArgumentParser, arguments: list[str] | None = None) -> Namespace:
-    """`parser.parse_args`, which raises a ConfigError instead of printing its usage and exiting."""
+def parse_flags(
+    parser: ArgumentParser, arguments: list[str] | None = None, parse: Callable[..., Any] | None = None
+) -> Any:
+    """`parser.parse_args`, which raises a ConfigError instead of printing its usage and exiting; or another of the
+    parser's methods that parse."""
 
     def refuse(message: str) -> None:
         raise ConfigError([f"{message}; see --help"])
@@ -85,7 +89,7 @@ def parse_flags(parser: ArgumentParser, arguments: list[str] | None = None) -> N
         raise Done
 
     parser.error, parser.exit = refuse, leave
-    return parser.parse_args(arguments)
+    return (parse or parser.parse_args)(arguments)
 
 
 @contextmanager

@@ -44,10 +44,13 @@ _hints = cache(get_type_hints)
 _settings: ContextVar[list[Settings] | None] = ContextVar("settings", default=None)
 
 
-def compose_config(overrides: Iterable[str] = (), further: Sequence[Check] = ()) -> Config:
-    """Compose the shipped configs with `overrides` and check them, as the command line does; `further`: see `parse`."""
+def compose_config(
+    overrides: Iterable[str] = (), further: Sequence[Check] = (), config_dir: str | None = None
+) -> Config:
+    """Compose the shipped configs with `overrides` and check them, as the command line does; `further`: see `parse`,
+    `config_dir`: see `compose_files`."""
     overrides = list(overrides)
-    return parse(compose_files(overrides)[0], overrides, further)
+    return parse(compose_files(overrides, config_dir=config_dir)[0], overrides, further)
 
 
 def compose_files(
@@ -90,6 +93,7 @@ def register_resolvers() -> None:
         "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
         "passes": lambda step, *, _root_: count_passes(step, _root_),
         "source": lambda path, hub_id: "hub" if path is None and hub_id is not None else "file",
+        "weights": lambda *, _root_: [weight for weight in _root_.reward.weights.values() if weight is not None],
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "attention": device.choose_attention,

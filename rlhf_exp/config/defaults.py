@@ -8,6 +8,7 @@ Learning rates are in the table of algorithms (algorithms.py). With LoRA they ar
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
@@ -44,6 +45,7 @@ class Settings(NamedTuple):
 
     algo: str
     task: str
+    graded: bool
     peft: str
     shape: Shape
     use_cpu: bool
@@ -71,6 +73,7 @@ def read_settings(cfg: Any) -> Settings:
     return Settings(
         algo=cfg.algo.name,
         task=task.name,
+        graded=_is_graded(task),
         peft=cfg.peft.name,
         shape=shape,
         use_cpu=bool(cfg.device.use_cpu) and not elsewhere,
@@ -82,6 +85,16 @@ def read_settings(cfg: Any) -> Settings:
         eval=cfg.eval,
         args=cfg.algo.args,
     )
+
+
+def _is_graded(task: Any) -> bool:
+    """Whether the task has right answers, or would be refused by its own checks."""
+    keys = TASKS[task.name]
+    if not isinstance(task, DictConfig):
+        return task.graded
+    if not keys.graded_by:
+        return keys.graded
+    return keys(**{item.name: OmegaConf.select(task, item.name) for item in fields(keys)}).graded
 
 
 def list_defaults(of: Settings) -> dict[str, Default]:
@@ -196,6 +209,12 @@ def _baselines(of: Settings) -> Default:
     return Default(True, f"{_say_size(of)}: they take a minute or two, and the next run has them from the cache")
 
 
+def _outcome(of: Settings) -> Default:
+    if of.graded or not TASKS[of.task].graded_by:  # else it is refused, with the other rewards that do not fit
+        return Default(1.0, f"task={of.task} has right answers")
+    return Default(None, f"task={of.task} has right answers only with {' or '.join(TASKS[of.task].graded_by)}")
+
+
 def _bf16(of: Settings) -> Default:
     if not of.elsewhere and (of.use_cpu or not device.has_bf16()):
         return Default(False, "a CPU" if of.use_cpu else "the GPU is older than Ampere")
@@ -245,5 +264,6 @@ DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "eval.most_rows": _most_rows,
     "eval.start_completions": _start_completions,
     "task.baselines": _baselines,
+    "reward.weights.outcome": _outcome,
 }
 _OF_DEMONSTRATIONS = ("algo.args.max_steps", "algo.args.warmup_steps", "algo.args.save_steps")

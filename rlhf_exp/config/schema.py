@@ -105,14 +105,18 @@ class Peft:
 
 @dataclass(frozen=True)
 class RewardKeys:
-    """`weights` says which rewards there are; `functions` where those of the user are, FILE.py:FUNCTION; `path`,
-    `normalize` and `batch_size` are the reward model's."""
+    """`weights` says which rewards there are, those that are null left out; `functions` where those of the user are,
+    FILE.py:FUNCTION; `path`, `normalize` and `batch_size` are the reward model's."""
 
-    weights: dict[str, float] = within(">= -1000, <= 1000")
+    weights: dict[str, float | None] = within(">= -1000, <= 1000")
     functions: dict[str, str]
     path: str | None
     normalize: bool
     batch_size: int = within(BATCH)
+
+    def __post_init__(self) -> None:
+        weighed = {name: weight for name, weight in self.weights.items() if weight is not None}
+        object.__setattr__(self, "weights", weighed)
 
 
 REWARDS = find_rewards()

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from rlhf_exp.algorithms import DEMONSTRATIONS
 from rlhf_exp.cli.composing import claim_output, compose_command
 from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
@@ -25,7 +26,7 @@ a row.
 
 Keys that matter here:
   task, task.source, task.path, task.subsets, task.train_rows (of problems that are drawn)
-  model, model.path (whose tokenizer counts; a folder may hold a tokenizer alone)
+  -cd FOLDER (with configs of your own), model, model.path (whose tokenizer counts; a folder may hold a tokenizer alone)
   output_dir (outputs/describe/TASK/TIME)
 
 Examples:
@@ -59,10 +60,13 @@ def _work(arguments: list[str]) -> None:
 
 
 def _compose(arguments: list[str]) -> Config:
-    """The checked config, of algo=sft, since that algorithm needs no reward."""
+    """The checked config, of algo=sft if the task has demonstrations: they tell more than its prompts alone."""
     folder = _find_tokenizer_folder(arguments)
     checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
-    cfg = compose_command("describe", ["algo=sft", f"output_dir={FOLDER}"], checked)
+    of_prompts = ["algo=none", f"output_dir={FOLDER}"]
+    cfg = compose_command("describe", of_prompts, checked)
+    if DEMONSTRATIONS in cfg.task.provides:
+        cfg = compose_command("describe", ["algo=sft", *of_prompts[1:]], checked)
     return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder))
 
 

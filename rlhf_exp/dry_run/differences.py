@@ -79,6 +79,8 @@ def _set_plain_values(base: DictConfig, values: dict[str, Any]) -> dict[str, Any
         else:
             old = node[name]
             old = OmegaConf.to_container(old, resolve=True) if OmegaConf.is_config(old) else old
+            if value == {} and isinstance(old, dict) and not any(old.values()):
+                continue  # rewards that are null
             if old == value:
                 continue
             changed[key] = old

@@ -25,7 +25,7 @@ usage: python -m rlhf_exp sample [GROUP=OPTION ...] [KEY=VALUE ...]
 Samples completions of training prompts from the start model and grades them, for `task.samples=FOLDER` to learn from.
 
 Keys that matter here:
-  task (one of {tasks}), model, model.path, peft, device, max_tokens, seed
+  -cd FOLDER (with configs of your own), task (one of {tasks}), model, model.path, peft, device, max_tokens, seed
   task.sampling.rows, task.sampling.completions (of each prompt)
   eval.temperature, eval.top_p, eval.top_k, eval.batch_size, eval.cache_dir
   output_dir (outputs/samples/TASK/TIME)
@@ -50,11 +50,12 @@ def _work(arguments: list[str]) -> None:
 
 def _compose(arguments: list[str]) -> Config:
     """The checked config, of algo=dpo, since that algorithm needs no reward and no other rows to learn from."""
-    cfg = compose_command("sample", ["algo=dpo", f"output_dir={FOLDER}"], arguments)
-    if not cfg.task.graded:
-        fitting = " or ".join(f"task={name}" for name in GRADED)
-        raise ConfigError([f"task={cfg.task.name}: its completions cannot be graded as right or wrong; use {fitting}"])
-    return cfg
+    asked = compose_command("sample", ["algo=none", f"output_dir={FOLDER}"], arguments).task
+    if not asked.graded:
+        way = f"use {' or '.join(f'task={name}' for name in GRADED)}"
+        way = f"set {', or '.join(asked.graded_by)}" if asked.graded_by else way
+        raise ConfigError([f"task={asked.name}: its completions cannot be graded as right or wrong; {way}"])
+    return compose_command("sample", ["algo=dpo", f"output_dir={FOLDER}"], arguments)
 
 
 def _sample_and_show(cfg: Config, folder: Path) -> None:

@@ -185,18 +185,20 @@ def test_combinations_and_files_come_after_types():
         (["task.source=file", "task.path=nope.jsonl"], "task.path=nope.jsonl: no such file"),
         (
             ["task=hh_rlhf"],
-            "algo=grpo: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR, a run of"
-            " algo=reward_model",
+            "algo=grpo: needs a reward; use reward=model reward.path=RUN_DIR, a run of algo=reward_model,"
+            " or add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1",
         ),
         (
             ["task=gsm8k", "reward=none"],
-            "algo=grpo: needs a reward, and reward=none has none; use reward=outcome, or reward=model"
-            " reward.path=RUN_DIR, a run of algo=reward_model",
+            "algo=grpo: needs a reward; use reward=outcome, or reward=model reward.path=RUN_DIR, a run of"
+            " algo=reward_model,"
+            " or add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1",
         ),
         (
             ["task=hh_rlhf", "reward=outcome", "algo=dpo"],
             "reward.weights.outcome: task=hh_rlhf has no right answers to grade; use reward=model"
-            " reward.path=RUN_DIR, a run of algo=reward_model",
+            " reward.path=RUN_DIR, a run of algo=reward_model,"
+            " or add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1",
         ),
         (
             ["reward=model"],

@@ -350,3 +350,20 @@ def test_trivial_policies_are_measured_on_drawn_rows(tmp_path):
     cfg = compose_config(["task.source=file", f"task.path={tmp_path / 'rows.jsonl'}"])
     assert cfg.task.baselines is False
     assert compare_with_defaults(compose_config([]))[1][-1].startswith("task.baselines=true: 910,720 parameters")
+
+
+@pytest.mark.parametrize("of_answers", [[], ["reward=outcome"]])
+def test_rows_without_answers_take_no_grade_as_a_reward(of_answers, tmp_path):
+    rows = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", *of_answers]
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "good": "b", "bad": "c"}\n')
+    for named in (["algo=none"], ["algo=sft", "task.completion_column=good"]):
+        cfg = compose_config([*rows, *named])
+        assert cfg.reward.weights == {} and "reward_weights" not in cfg.algo.args
+    (tmp_path / "own.py").write_text("def own(completions, **kwargs):\n    return [0.0] * len(completions)\n")
+    own = [f"+reward.functions.own={tmp_path / 'own.py'}:own", "+reward.weights.own=2"]
+    cfg = compose_config([*rows, *own])
+    assert cfg.reward.weights == {"own": 2} and cfg.algo.args["reward_weights"] == [2]
+    cfg = compose_config([*rows, "task.answer_column=good", *own])
+    assert cfg.reward.weights == {"outcome": 1.0, "own": 2} and cfg.algo.args["reward_weights"] == [1.0, 2]
+    with pytest.raises(ConfigError, match="^algo=grpo: needs a reward; set task.answer_column, or task.checker=FILE"):
+        compose_config(rows)

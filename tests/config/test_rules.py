@@ -112,7 +112,7 @@ def test_our_own_keys_pass_through(name):
             "algo.args.train_sampling_strategy=group_by_length: not with algo=kto, since its rows have no one length;"
             " leave it out",
         ),
-        (["reward.weights.outcome=inf"], "reward.weights.outcome=inf: must be a number >= -1000, <= 1000"),
+        (["reward.weights.outcome=inf"], "reward.weights.outcome=inf: must be a number >= -1000, <= 1000 or null"),
         (["algo.args.temperature=nan"], "algo.args.temperature=nan: must be a number > 0, <= 10"),
         (
             ["+algo.args.run_name=x"],

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -40,6 +41,8 @@ def test_a_folder_with_a_tokenizer_alone_will_do(hh_overrides, tmp_path, capsys)
         ("task.path=nope", "task.path=nope: no such file"),
         ("model.path=./nope", "model.path=./nope: no such folder; must be a model's folder or a hub id like org/name"),
         ("-m", "-m: no such flag; see --help"),
+        ("-cd", "argument -cd/--config-dir: expected one argument; see --help"),
+        ("-cd=confg", "-cd confg: no such folder"),
         ("dry_run=true", "dry_run=true: not with rlhf_exp describe, only with rlhf_exp"),
         ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
     ],
@@ -93,3 +96,29 @@ def test_python_m_gives_the_exit_status():
     done = subprocess.run([sys.executable, "-m", "rlhf_exp.describe", "max_tokens=x"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "rlhf_exp describe: max_tokens=x: must be a whole number >= 1, <= 1000000\n"
+
+
+COLUMNS = {
+    "prompts": [],
+    "demonstrations": ["task.completion_column=good"],
+    "pairs": ["task.chosen_column=good", "task.rejected_column=bad"],
+    "answers": ["task.answer_column=good"],
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_rows_of_your_own_need_no_grader(kind, tmp_path, capsys):
+    rows = [{"prompt": f"use {i} 2 make {i + 2} .", "good": "yes", "bad": "no no"} for i in range(1, 20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"output_dir={tmp_path / 'out'}"]
+    assert main([*named, *COLUMNS[kind]]) == 0
+    assert "19 rows read" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "describe.json").read_text())["answers"]
+    assert found == [text.partition("=")[2] for text in COLUMNS[kind]]
+
+
+def test_configs_of_your_own(tmp_path, capsys):
+    (tmp_path / "own" / "task").mkdir(parents=True)
+    (tmp_path / "own" / "task" / "short.yaml").write_text("defaults: [countdown]\ntrain_rows: 7\n")
+    assert main(["-cd", str(tmp_path / "own"), "task=short", "eval.rows=5", f"output_dir={tmp_path / 'out'}"]) == 0
+    assert re.search("^train +7 ", capsys.readouterr().out, re.MULTILINE)

@@ -5,7 +5,10 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 
-MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
+MODEL = (
+    "use reward=model reward.path=RUN_DIR, a run of algo=reward_model,"
+    " or add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1"
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +52,7 @@ MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
             "reward.length_efficiency.tokens=0: must be a whole number >= 1, <= 1000000",
         ),
         (["reward.constant.value=much"], "reward.constant.value=much: must be a number >= -1000, <= 1000"),
-        (["reward.weights.outcome=much"], "reward.weights.outcome=much: must be a number >= -1000, <= 1000"),
+        (["reward.weights.outcome=much"], "reward.weights.outcome=much: must be a number >= -1000, <= 1000 or null"),
         (
             ["~reward.random", "+reward.weights.random=1"],
             "reward.weights.random: needs its keys: reward.random.seed",

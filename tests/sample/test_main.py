@@ -204,3 +204,11 @@ def test_help_names_the_command_and_its_default_folder(capsys):
     assert text.startswith("usage: python -m rlhf_exp sample ") and "outputs/samples/TASK/TIME" in text
     cfg = compose_config(["algo=dpo", "output_dir=outputs/samples/${task.name}/${now:%Y}"])
     assert Path(cfg.output_dir) == Path("outputs/samples/countdown") / time.strftime("%Y")
+
+
+def test_rows_without_answers_name_what_would_grade_them(tmp_path, capsys):
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "use 1 2 make 3 ."}\n')
+    assert refused(capsys, "task=file", f"task.path={tmp_path / 'rows.jsonl'}") == (
+        "rlhf_exp sample: task=file: its completions cannot be graded as right or wrong;"
+        " set task.answer_column, or task.checker=FILE.py:FUNCTION"
+    )

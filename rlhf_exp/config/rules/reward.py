@@ -26,8 +26,7 @@ def check_reward(cfg: Config) -> list[str]:
             keys = ", ".join(f"reward.{name}.{item.name}" for item in fields(REWARDS[name].Keys))
             problems.append(f"reward.weights.{name}: needs its keys: {keys}")
     if ALGORITHMS[cfg.algo.name].online and not rewards:
-        other = "reward=outcome, or " if cfg.task.graded else ""
-        problems.append(f"algo={cfg.algo.name}: needs a reward, and reward=none has none; use {other}{BY_MODEL[4:]}")
+        problems.append(f"algo={cfg.algo.name}: needs a reward; {_list_ways(cfg.task)}")
     for name, reward in REWARDS.items():
         if hasattr(reward, "check") and getattr(cfg.reward, name, "") is not None:
             problems += reward.check(cfg)
@@ -36,10 +35,19 @@ def check_reward(cfg: Config) -> list[str]:
 
 def _refuse_task(reward: ModuleType, task: TaskKeys) -> str:
     if "grade" in reward.NEEDS and not task.graded:
-        checked = f"set {', or '.join(task.graded_by)}, or " if task.graded_by else ""
-        return f"task={task.name} has no right answers to grade; {checked}{BY_MODEL}"
+        return f"task={task.name} has no right answers to grade; {_list_ways(task)}"
     fitting = " or ".join(f"task={name}" for name, keys in TASKS.items() if is_readable(reward, keys))
-    return f"not with task={task.name}, only with {fitting}; {'use reward=outcome' if task.graded else BY_MODEL}"
+    return (
+        f"not with task={task.name}, only with {fitting}; {'use reward=outcome' if task.graded else _list_ways(task)}"
+    )
+
+
+def _list_ways(task: TaskKeys) -> str:
+    """What gives a task a reward."""
+    graded = "use reward=outcome, or " if task.graded else ""
+    graded = graded or (f"set {', or '.join(task.graded_by)}, or " if task.graded_by else "")
+    own = "add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1"
+    return f"{graded}{BY_MODEL.removeprefix('use ') if task.graded else BY_MODEL}, or {own}"
 
 
 def _check_function(cfg: Config, name: str, where: str) -> list[str]:

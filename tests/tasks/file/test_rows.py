@@ -317,7 +317,7 @@ def test_a_file_that_is_not_there_is_refused_with_the_nearest(tmp_path):
         (["task.chosen_column=good"], "task.chosen_column and task.rejected_column: must both be set"),
         (["task.source=hub"], "task.source=hub: needs task.hub_id"),
         (["algo=dpo", "reward=none"], "task=file has none until you set task.chosen_column and"),
-        ([], "has no right answers to grade; set task.answer_column, or task.checker=FILE.py:FUNCTION, or use reward"),
+        ([], "algo=grpo: needs a reward; set task.answer_column, or task.checker=FILE.py:FUNCTION, or use reward"),
     ],
 )
 def test_keys_that_do_not_fit_are_refused(tmp_path, overrides, line):
