@@ -37,9 +37,8 @@ def _refuse_task(reward: ModuleType, task: TaskKeys) -> str:
     if "grade" in reward.NEEDS and not task.graded:
         return f"task={task.name} has no right answers to grade; {_list_ways(task)}"
     fitting = " or ".join(f"task={name}" for name, keys in TASKS.items() if is_readable(reward, keys))
-    return (
-        f"not with task={task.name}, only with {fitting}; {'use reward=outcome' if task.graded else _list_ways(task)}"
-    )
+    way = "use reward=outcome" if task.graded else _list_ways(task)
+    return f"not with task={task.name}, only with {fitting}; {way}"
 
 
 def _list_ways(task: TaskKeys) -> str:
