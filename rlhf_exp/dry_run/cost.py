@@ -71,7 +71,8 @@ def estimate_time(
     if machine.is_here:
         rate = measure_rate(cfg, args, model)
         seconds = steps * tokens * passes * 2 * weights / rate
-        return seconds, f"{operations} at {rate / 1e9:,.0f} GFLOP/s, measured now: matrix products alone"
+        shown = float(f"{rate / 1e9:.2g}")
+        return seconds, f"{operations} at {shown:,g} GFLOP/s, measured now: matrix products alone"
     gpus = machine.processes
     seconds = steps * tokens * passes * 2 * weights / (gpus * machine.flops)
     formula = f"{operations} at {f'{gpus} x ' * (gpus > 1)}{machine.flops / 1e12:,.0f} TFLOP/s"

@@ -7,6 +7,7 @@ machine.where, machine.memory      # "hardware=gpu_24gb", 24e9
 import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,14 +54,33 @@ def measure_rate(cfg: Config, args: TrainingArguments, model: PreTrainedModel) -
     width = model.config.get_text_config().hidden_size
     left = torch.ones(MEASURED_ROWS, width, device=device, dtype=torch.bfloat16 if half else torch.float32)
     right = torch.ones(width, 4 * width, device=device, dtype=left.dtype)
-    left @ right  # the first product also loads kernels
-    products, start = 0, time.perf_counter()
-    while time.perf_counter() - start < MEASURED_S:
-        left @ right
-        products += 1
+
+    def multiply(rows: int) -> None:
+        left[:rows] @ right
         if device == "cuda":
             torch.cuda.synchronize()
-    return products * 2 * MEASURED_ROWS * 4 * width**2 / (time.perf_counter() - start)
+
+    return 2 * 4 * width**2 * count_rows_per_second(multiply)
+
+
+def count_rows_per_second(multiply: Callable[[int], None], clock: Callable[[], float] = time.perf_counter) -> float:
+    """How many rows of the left matrix `multiply(rows)` does in a second: MEASURED_ROWS at once, or fewer if those
+    would take longer than MEASURED_S, as with bfloat16 on a processor that only emulates it."""
+
+    def measure(rows: int) -> float:
+        start = clock()
+        multiply(rows)
+        return clock() - start
+
+    multiply(1)  # the first product also loads kernels
+    rows = 1
+    while rows < MEASURED_ROWS and 4 * measure(rows) < MEASURED_S:
+        rows *= 4
+    done, seconds = 0, 0.0
+    while seconds < MEASURED_S:
+        seconds += measure(rows)
+        done += rows
+    return done / seconds
 
 
 def _count_free_memory(use_cpu: bool) -> int:
