@@ -24,7 +24,7 @@ pages = module_from_spec(SPEC)
 SPEC.loader.exec_module(pages)
 
 FEW = ["eval.rows=16", "eval.most_rows=16", "device=cpu", "device.threads=1", "task.baselines=false"]
-CANNOT = re.compile(rf"{pages.ABSENT.pattern}|the hub|offline|wandb|GPU|WANDB|vllm|submitit")
+CANNOT = re.compile(rf"{pages.ABSENT.pattern}|the hub|without a network|offline|wandb|GPU|WANDB|vllm|submitit")
 """How a command is refused that needs what is not here."""
 
 
