@@ -1,6 +1,8 @@
-"""The commands of README.md, docs/ and examples/ that can run without a GPU and the hub, run: two steps, few rows.
+"""The commands of README.md, docs/ and examples/ that can run without a GPU and the hub, run with few rows.
 
-tests/test_docs.py composes every command; what only reads, asks or draws is run there or beside its own module.
+The first of each page takes two steps, the others are dry runs, which read the rows and the tokenizer, load the user's
+functions and stop before the weights. tests/test_docs.py composes every command; examples/ are run by
+tests/test_examples.py.
 """
 
 import gzip
@@ -17,20 +19,27 @@ from rlhf_exp import api
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.commands import COMMANDS
 from rlhf_exp.cli.subcommand import parse_flags
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
+from rlhf_exp.models.untrained import create_untrained
 
 SPEC = spec_from_file_location("pages", Path(__file__).parents[1] / "test_docs.py")
 pages = module_from_spec(SPEC)
 SPEC.loader.exec_module(pages)
 
-FEW = ["eval.rows=16", "eval.most_rows=16", "device=cpu", "device.threads=1", "task.baselines=false"]
-CANNOT = re.compile(rf"{pages.ABSENT.pattern}|the hub|without a network|offline|wandb|GPU|WANDB|vllm|submitit")
+DEVICE = ["device=cpu", "device.threads=1"]
+FEW = ["eval.rows=16", "eval.most_rows=16", *DEVICE]
+CANNOT = re.compile(rf"{pages.ABSENT.pattern}|couldn't connect|without a network|wandb|vLLM")
 """How a command is refused that needs what is not here."""
 
 
+LARGE = re.compile(r"dry_run|experiment=(?!\w*_tiny)|model=qwen|Qwen|ORG|wandb|hub\.")
+"""Of what here only a dry run can be had, or a refusal."""
+
+
 def list_runs():
-    """(page, words) of each command that trains or measures, once; of a sweep its first job."""
-    found = {}
+    """(words, whether it takes steps) of each command that trains or measures, once."""
+    found, begun = {}, {name for name in pages.NAMES if name.startswith("examples")}
     for page, name in zip(pages.PAGES, pages.NAMES, strict=True):
         for words, output in pages.list_commands(page):
             program, rest = words[0].rpartition("/")[2], words[1:]
@@ -40,8 +49,10 @@ def list_runs():
                 continue
             args = parse_flags(get_args_parser(), rest)
             if not (args.help or args.cfg or args.config_name or any("resume=" in text for text in args.overrides)):
-                found.setdefault(tuple(rest), f"{name}: {' '.join(rest)}")
-    return [pytest.param(list(rest), id=name) for rest, name in found.items()]
+                steps = name not in begun and not LARGE.search(" ".join(rest))
+                begun |= {name} if steps else set()
+                found.setdefault(tuple(rest), pytest.param(list(rest), steps, id=f"{name}: {' '.join(rest)}"))
+    return list(found.values())
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +61,31 @@ def reader(tmp_path_factory, command_line):
     folder = tmp_path_factory.mktemp("reader")
     for name in ("examples", "bench", "sweeps"):
         (folder / name).symlink_to(pages.ROOT / name)
-    for name in (*pages.MODELS, "ORG/NAME"):
+    for name in pages.MODELS:
         shutil.copytree(ASSETS / "tiny", folder / name)
+    for name in ("FOLDER", "STORIES260K"):  # a model that reads all bytes
+        shutil.rmtree(folder / name)
+        create_untrained(compose_config(["model=tiny_gpt2"]).model.init, 0, folder / name)
+    (folder / "GSM8K").mkdir()
+    questions = [{"question": f"What is {i}?", "answer": i} for i in range(200)]
+    (folder / "ROWS.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
     pairs = [{"chosen": f"\n\nHuman: What is {i}?\n\nAssistant: A number.",
               "rejected": f"\n\nHuman: What is {i}?\n\nAssistant: No."} for i in range(200)]  # fmt: skip
     with gzip.open(folder / "PAIRS.jsonl.gz", "wt") as out:
         out.writelines(json.dumps(pair) + "\n" for pair in pairs)
-    shutil.copyfile(folder / "PAIRS.jsonl.gz", folder / "FOLDER" / "train.jsonl.gz")
+    for name in ("harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled"):
+        for split in ("train", "test"):
+            shutil.copyfile(folder / "PAIRS.jsonl.gz", folder / "FOLDER" / f"{name}-{split}.jsonl.gz")
     made = {
-        "outputs/reward_model": ["experiment=hh_rlhf_gpt2_reward_model_tiny", "algo.args.max_steps=2"],
-        "outputs/samples/x": ["sample", "task=countdown", "task.sampling.rows=64"],
-    }
+        "outputs/reward_model": ["algo=reward_model", "task=hh_rlhf", "task.source=file", "task.path=PAIRS.jsonl.gz",
+                                 "model.path=FOLDER", "algo.args.max_steps=1", *FEW],
+        "outputs/samples/x": ["sample", "task=countdown", "task.sampling.rows=64", *DEVICE],
+    }  # fmt: skip
     for name, words in made.items():
-        done = command_line(*words, *(FEW[:4] if words[0] != "sample" else FEW[2:4]), f"output_dir={name}", cwd=folder)
+        done = command_line(*words, f"output_dir={name}", cwd=folder)
         assert done.returncode == 0, done.stderr
-    shutil.copytree(folder / "outputs" / "reward_model", folder / "outputs" / "reward_model_tiny")
+    for name in ("reward_model_tiny", "my_reward_model"):
+        shutil.copytree(folder / "outputs" / "reward_model", folder / "outputs" / name)
     return folder
 
 
@@ -76,23 +97,30 @@ def shorten(words):
     job = [text for text in job if not text.startswith(("hydra/", "hydra."))]
     if "dry_run=true" in job:
         return job
-    job += FEW if not any(text.startswith(("task=hh_rlhf", "task=brevity", "experiment=")) for text in job) else FEW[:4]
-    algo = next((text.partition("=")[2] for text in job if text.startswith("algo=")), "grpo")
-    if ALGORITHMS[algo].trains:
-        job += ["algo.args.max_steps=2"]
-    if not ALGORITHMS[algo].online and not any("task=hh_rlhf" in text for text in job):
-        job += ["task.sampling.rows=64"]
+    said, algo = " ".join(job), next((text[5:] for text in job if text.startswith("algo=")), "grpo")
+    job += FEW + (["algo.args.max_steps=2"] if ALGORITHMS[algo].trains else [])
+    if "curriculum" in said:
+        job += ["algo.curriculum={budgets:[32,64,96],from_steps:[0,1,2]}", "algo.args.max_steps=3"]
+    elif "max_tokens" not in said and "experiment=" not in said:
+        job += ["max_tokens=48"]
+    if "task=hh_rlhf" in said:
+        job += ["task.train_rows=64"]
+    elif "task=brevity" not in said and ("experiment=" not in said or "countdown" in said):
+        job += ["task.baselines=false", "task.sampling.rows=64"]
     return job
 
 
-@pytest.mark.parametrize("words", list_runs())
-def test_a_command_runs(words, reader, command_line, tmp_path):
-    done = command_line(*shorten(words), f"output_dir={tmp_path / 'run'}", cwd=reader)
+@pytest.mark.parametrize(("words", "steps"), list_runs())
+def test_a_command_runs(words, steps, reader, command_line, tmp_path):
+    dry = [] if steps else ["dry_run=true"]
+    done = command_line(*shorten(words), *dry, f"output_dir={tmp_path / 'run'}", cwd=reader)
     if done.returncode == 2 and all(map(CANNOT.search, done.stderr.splitlines())):
         pytest.skip(done.stderr.splitlines()[0])
     assert done.returncode == 0, done.stderr
-    if "dry_run=true" not in words:
+    if steps:
         assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "finished"
+    else:
+        assert "checks passed" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["docs/python.md", "docs/extending.md", "README.md"])
