@@ -69,13 +69,11 @@ def reader(tmp_path_factory, command_line):
     (folder / "GSM8K").mkdir()
     questions = [{"question": f"What is {i}?", "answer": i} for i in range(200)]
     (folder / "ROWS.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
-    pairs = [{"chosen": f"\n\nHuman: What is {i}?\n\nAssistant: A number.",
-              "rejected": f"\n\nHuman: What is {i}?\n\nAssistant: No."} for i in range(200)]  # fmt: skip
-    with gzip.open(folder / "PAIRS.jsonl.gz", "wt") as out:
-        out.writelines(json.dumps(pair) + "\n" for pair in pairs)
-    for name in ("harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled"):
-        for split in ("train", "test"):
-            shutil.copyfile(folder / "PAIRS.jsonl.gz", folder / "FOLDER" / f"{name}-{split}.jsonl.gz")
+    for name, numbers in {"PAIRS": range(400), "FOLDER/helpful-base-train": range(400),
+                          "FOLDER/helpful-base-test": range(400, 500)}.items():  # fmt: skip
+        asked = [f"\n\nHuman: What is {i}?\n\nAssistant:" for i in numbers]
+        with gzip.open(folder / f"{name}.jsonl.gz", "wt") as out:
+            out.writelines(json.dumps({"chosen": f"{q} A number.", "rejected": f"{q} No."}) + "\n" for q in asked)
     made = {
         "outputs/reward_model": ["algo=reward_model", "task=hh_rlhf", "task.source=file", "task.path=PAIRS.jsonl.gz",
                                  "model.path=FOLDER", "algo.args.max_steps=1", *FEW],
@@ -104,7 +102,7 @@ def shorten(words):
     elif "max_tokens" not in said and "experiment=" not in said:
         job += ["max_tokens=48"]
     if "task=hh_rlhf" in said:
-        job += ["task.train_rows=64"]
+        job += ["task.train_rows=128", "task.subsets=[helpful-base]"]
     elif "task=brevity" not in said and ("experiment=" not in said or "countdown" in said):
         job += ["task.baselines=false", "task.sampling.rows=64"]
     return job
