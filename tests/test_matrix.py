@@ -35,8 +35,8 @@ FEW = {
     "module": ["task.train_rows=8", "eval.rows=4", f"task.module={OWN / 'near.py'}", "+task.options.near=2"],
 }  # fmt: skip
 NO_REWARD = (
-    "algo={}: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR, a run of"
-    " algo=reward_model"
+    "algo={}: needs a reward; use reward=model reward.path=RUN_DIR, a run of algo=reward_model,"
+    " or add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1"
 )
 
 

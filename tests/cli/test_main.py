@@ -132,8 +132,8 @@ def test_an_impossible_pair_is_refused(command):
     assert command("algo=grpo", "task=hh_rlhf") == (
         2,
         [
-            "rlhf_exp: algo=grpo: needs a reward, and reward=none has none; use reward=model reward.path=RUN_DIR,"
-            " a run of algo=reward_model"
+            "rlhf_exp: algo=grpo: needs a reward; use reward=model reward.path=RUN_DIR, a run of algo=reward_model,"
+            " or add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1"
         ],
     )
 

@@ -143,7 +143,7 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
         (MINE.replace("def load", "def laod"), [],
          "no load; its functions are laod, draw_prompts, build_grader; did you mean laod?"),
         (MINE + "(", [], "is not Python, '(' was never closed in line"),
-        (MINE.replace("def build_grader", "def grader"), [], "task=module has no right answers to grade; set a"),
+        (MINE.replace("def build_grader", "def grader"), [], "algo=grpo: needs a reward; set a build_grader"),
         (MINE, ["task.options=3"], "task.options=3: must be a mapping"),
     ],
 )  # fmt: skip

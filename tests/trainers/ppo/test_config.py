@@ -29,8 +29,9 @@ def test_our_keys_reach_the_trainers_config():
         ),
         (
             ["reward=none"],
-            "algo=ppo: needs a reward, and reward=none has none; use reward=outcome, or"
-            " reward=model reward.path=RUN_DIR, a run of algo=reward_model",
+            "algo=ppo: needs a reward; use reward=outcome, or reward=model reward.path=RUN_DIR, a run of"
+            " algo=reward_model,"
+            " or add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1",
         ),
         (
             ["+algo.args.beta=0.1"],
