@@ -79,8 +79,7 @@ def _set_plain_values(base: DictConfig, values: dict[str, Any]) -> dict[str, Any
         else:
             old = node[name]
             old = OmegaConf.to_container(old, resolve=True) if OmegaConf.is_config(old) else old
-            if value == {} and isinstance(old, dict) and not any(old.values()):
-                continue  # rewards that are null
+            old = {name: item for name, item in old.items() if item is not None} if old and value == {} else old
             if old == value:
                 continue
             changed[key] = old

@@ -175,7 +175,12 @@ def shape_prompt(prompt: str | list[dict[str, str]], where: str, chat: bool) -> 
     if not chat and not isinstance(prompt, str):
         remedy = "use task.prompt=chat and a model with a chat template"
         raise ConfigError([f"{where}: holds messages, and prompts are plain text here; {remedy}"])
-    return [{"role": "user", "content": prompt}] if chat and isinstance(prompt, str) else prompt
+    return as_messages(prompt) if chat else prompt
+
+
+def as_messages(prompt: Any) -> Any:
+    """A text as one message of the user's; anything else as it is."""
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
 def are_messages(messages: Any, last: str = "user") -> bool:

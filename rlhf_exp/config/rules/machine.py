@@ -3,7 +3,7 @@
 from rlhf_exp import processes
 from rlhf_exp.config import device
 from rlhf_exp.config.hardware import is_elsewhere
-from rlhf_exp.config.rules.packages import TRACKERS
+from rlhf_exp.config.rules.packages import TRACKERS, name_vllm
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import one_of
 
@@ -58,7 +58,7 @@ def _check_vllm(cfg: Config) -> list[str]:
         return [f"generation=compact: not with algo.args.use_vllm=true; use generation=vllm_{mode}"]
     if method.startswith("vllm") and method != f"vllm_{mode}":
         return [f"generation={method}: not with algo.args.vllm_mode={mode}; use generation=vllm_{mode}"]
-    key = f"generation={method}" if method.startswith("vllm") else "algo.args.use_vllm=true"
+    key = name_vllm(cfg)
     if cfg.peft.quantization:
         # Measured: 22% of their size after 20 rollouts, with an adapter of deviation 0.01 (docs/vllm.md).
         why = "TRL merges the adapter into the 4-bit weights and out again at each rollout, which changes them"

@@ -46,9 +46,13 @@ def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
         way = "pip install --no-build-isolation flash-attn (docs/gpu.md), or model.attn_implementation=sdpa"
         yield "flash_attn", "model.attn_implementation=flash_attention_2", "flash-attn", way
     if cfg.algo.args.get("use_vllm"):
-        by_group = cfg.generation.method.startswith("vllm")
-        key = f"generation={cfg.generation.method}" if by_group else "algo.args.use_vllm=true"
         way = "pip install -r requirements-vllm.lock in an environment of its own (docs/vllm.md), or generation=trl"
-        yield "vllm", key, "vLLM", way
+        yield "vllm", name_vllm(cfg), "vLLM", way
     if cfg.scale.name in DEEPSPEED:
         yield "deepspeed", f"scale={cfg.scale.name}", "deepspeed", "pip install deepspeed, or use scale=fsdp2"
+
+
+def name_vllm(cfg: Config) -> str:
+    """The key that asks for vLLM."""
+    by_group = cfg.generation.method.startswith("vllm")
+    return f"generation={cfg.generation.method}" if by_group else "algo.args.use_vllm=true"

@@ -10,7 +10,7 @@ from rlhf_exp.config.values import one_of
 from rlhf_exp.rewards.schema import is_readable
 from rlhf_exp.tasks.schema import TaskKeys
 
-BY_MODEL = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
+BY_MODEL = "reward=model reward.path=RUN_DIR, a run of algo=reward_model"
 
 
 def check_reward(cfg: Config) -> list[str]:
@@ -43,10 +43,11 @@ def _refuse_task(reward: ModuleType, task: TaskKeys) -> str:
 
 def _list_ways(task: TaskKeys) -> str:
     """What gives a task a reward."""
-    graded = "use reward=outcome, or " if task.graded else ""
-    graded = graded or (f"set {', or '.join(task.graded_by)}, or " if task.graded_by else "")
-    own = "add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1"
-    return f"{graded}{BY_MODEL.removeprefix('use ') if task.graded else BY_MODEL}, or {own}"
+    if task.graded:
+        first = "use reward=outcome, or"
+    else:
+        first = f"set {', or '.join(task.graded_by)}, or use" if task.graded_by else "use"
+    return f"{first} {BY_MODEL}, or add your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1"
 
 
 def _check_function(cfg: Config, name: str, where: str) -> list[str]:

@@ -31,7 +31,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, Task, find_rows, wants_chat
 from rlhf_exp.tasks.fitting import check_sides, take_fitting, write_notes
-from rlhf_exp.tasks.sources import are_messages, read_lines, refuse_half_characters, shape_prompt
+from rlhf_exp.tasks.sources import are_messages, as_messages, read_lines, refuse_half_characters, shape_prompt
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 FORM = '{"prompt": text} or {"prompt": [{"role": "user", "content": text}, ...]}'
@@ -90,7 +90,7 @@ def _load_file(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
 def _read_row(row: Any, where: str, chat: bool) -> Row:
     """The row in the model's form: for a chat model a text becomes a message of the user."""
     prompt = row.get("prompt") if isinstance(row, dict) else None
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    messages = as_messages(prompt)
     if not are_messages(messages):
         raise ConfigError([f"{where}: expected {FORM}, got {json.dumps(row)[:80]}"])
     shaped = shape_prompt(prompt, where, chat)

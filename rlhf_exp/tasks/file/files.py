@@ -24,7 +24,7 @@ from rlhf_exp.tasks.file.messages import find_prompt, read_answers
 from rlhf_exp.tasks.file.parts import Found, read_rows
 from rlhf_exp.tasks.file.schema import Keys
 from rlhf_exp.tasks.file.template import Fields, name_needed, parse_template, write
-from rlhf_exp.tasks.sources import are_messages, refuse_half_characters
+from rlhf_exp.tasks.sources import are_messages, as_messages, refuse_half_characters
 from rlhf_exp.tasks.splits import SHARES, split_of, split_within
 
 DROPPED = {
@@ -181,7 +181,7 @@ def _make_item(task: Keys, found: Found, fields: Fields, numbers: frozenset[str]
     if len({json.dumps(history) for name, history in histories.items() if name != task.completion_column}) > 1:
         return None
     prompt = find_prompt(task, found, prompt, histories)
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    messages = as_messages(prompt)
     if not are_messages(messages):
         form = 'a text, or messages such as [{"role": "user", "content": text}] of which the last is the user\'s'
         raise ConfigError([f"{where}: its prompt must be {form}, got {str(prompt)[:60]}"])
@@ -195,7 +195,7 @@ def _make_item(task: Keys, found: Found, fields: Fields, numbers: frozenset[str]
 
 def _as_key(prompt: Text) -> str:
     """The same for a text and for one message of the user's that holds it."""
-    return json.dumps([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)
+    return json.dumps(as_messages(prompt))
 
 
 def _settle_ids(splits: dict[str, list[Item]]) -> dict[str, list[Item]]:

@@ -15,7 +15,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Text
 from rlhf_exp.tasks.file.parts import Found
 from rlhf_exp.tasks.file.schema import Keys
-from rlhf_exp.tasks.sources import are_messages, refuse_half_characters
+from rlhf_exp.tasks.sources import are_messages, as_messages, refuse_half_characters
 
 Messages = list[dict[str, str]]
 
@@ -49,7 +49,7 @@ def find_prompt(task: Keys, found: Found, prompt: Text | None, histories: dict[s
         ConfigError: an answer's history that begins otherwise.
     """
     for name, history in histories.items():
-        given = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        given = as_messages(prompt)
         if given is not None and not are_messages(given):
             return prompt  # which is refused as any other
         if given is None or _begins(history, given) and len(history) > len(given):

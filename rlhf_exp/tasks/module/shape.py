@@ -10,7 +10,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import Row, as_completion
 from rlhf_exp.tasks.fitting import ANSWERS
 from rlhf_exp.tasks.schema import PASSED
-from rlhf_exp.tasks.sources import are_messages, refuse_half_characters, shape_prompt
+from rlhf_exp.tasks.sources import are_messages, as_messages, refuse_half_characters, shape_prompt
 
 
 def shape_rows(rows: Any, side: str, needed: tuple[str, ...], where: str, chat: bool) -> list[Row]:
@@ -36,7 +36,7 @@ def shape_rows(rows: Any, side: str, needed: tuple[str, ...], where: str, chat: 
         if "id" in needed and (not isinstance(row["id"], str) or row["id"] in ids):
             raise ConfigError([f"{place}: its id must be a text of its own, got {show(row['id'], 40)}"])
         ids.add(row.get("id"))
-        prompt = [{"role": "user", "content": row["prompt"]}] if isinstance(row["prompt"], str) else row["prompt"]
+        prompt = as_messages(row["prompt"])
         if not are_messages(prompt):
             problem = "its prompt must be a text, or messages of which the last is the user's"
             raise ConfigError([f"{place}: {problem}, got {show(row['prompt'], 60)}"])
