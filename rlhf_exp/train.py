@@ -3,6 +3,7 @@
 train(experiment, probe, signals)       # the trained model is then in run_dir/model
 """
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,13 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
 from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.inputs import MANIFEST
+from rlhf_exp.runs.manifest import replace_folder, seal
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.vllm import CheckRollouts
+
+PARTIAL = ".model"
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.validation import Validation
@@ -38,16 +43,23 @@ def train(
         Stop: a signal asked the run to end; its checkpoint is written.
     """
     folder, trainer = experiment.folder, build_trainer(experiment)
-    best = Best(folder, validation.metric, trainer.save_model) if experiment.cfg.eval.best else None
+    base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
+
+    def save(path: str) -> None:
+        trainer.save_model(path)
+        processes.on_main(lambda: _tidy_model(Path(path), base))
+
+    best = Best(folder, validation.metric, save) if experiment.cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
     if received := processes.share(signals.received):
         raise Stop(received)
     kept = best.path if best else None
     if kept is None:
-        trainer.save_model(str(folder.path / "model"))
-    base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
-    processes.on_main(lambda: _place_model(folder.path / "model", kept, base))
+        kept = folder.path / PARTIAL
+        processes.on_main(lambda: shutil.rmtree(kept, ignore_errors=True))
+        trainer.save_model(str(kept))
+    processes.on_main(lambda: _place_model(kept, folder.path / "model", base))
 
 
 def add_callbacks(
@@ -97,11 +109,19 @@ def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMet
         folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)
 
 
-def _place_model(path: Path, best: Path | None, base: str | None) -> None:
-    """Put the best policy, if there is one, where the last one would be, remove the pickle beside the weights, and
-    record an adapter's `base` on the hub."""
-    if best is not None:
-        best.rename(path)
-    (path / "training_args.bin").unlink()  # the config is in .hydra
+def _tidy_model(path: Path, base: str | None) -> None:
+    """Remove the pickle beside the weights, and record an adapter's `base` on the hub."""
+    (path / "training_args.bin").unlink(missing_ok=True)  # the config is in .hydra
     if base is not None:
         record_base(path, base)
+
+
+def _place_model(kept: Path, model: Path, base: str | None) -> None:
+    """Put what was saved where the trained model is looked for; the best one is there already if a run is resumed after
+    training."""
+    if kept == model:
+        return
+    if not (kept / MANIFEST).is_file():  # the last policy, or the best one of an older version
+        _tidy_model(kept, base)
+        seal(kept)
+    replace_folder(kept, model)

@@ -16,6 +16,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.load import Run, load_run
 from rlhf_exp.runs.lock import LATEST, OUTPUTS
+from rlhf_exp.runs.manifest import explain_damage, remedy
 
 if TYPE_CHECKING:
     from rlhf_exp.chat.session import Answer, Session
@@ -93,6 +94,8 @@ def _find_run(path: Path) -> Run:
         trains = row is not None and row.trains
         why = f"is {status}, and has saved no model" if trains else f"algo={info.get('algo')} trains no model"
         raise ConfigError([f"{path}: {why}; {needs}"])
+    if reason := explain_damage(path / "model"):
+        raise ConfigError([f"{path}/model: {reason}; {remedy(path / 'model')}"])
     return load_run(path)
 
 

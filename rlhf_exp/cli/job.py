@@ -22,6 +22,7 @@ from rlhf_exp.errors import FAILED, ConfigError, say
 from rlhf_exp.runs.failures import forget_failures
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.lock import link_latest
+from rlhf_exp.runs.manifest import find_damaged_models
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
 
 
@@ -52,7 +53,7 @@ def check_composed(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     Raises:
         ConfigError: all that can be found without an import of torch.
     """
-    checks = [find_missing_weights, *([] if _is_named_by_time(cfg) else [check_run_folder])]
+    checks = [find_missing_weights, find_damaged_models, *([] if _is_named_by_time(cfg) else [check_run_folder])]
     return parse(cfg, overrides, checks)
 
 

@@ -31,6 +31,7 @@ from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.manifest import find_damaged_models
 from rlhf_exp.runs.plan import plan_job
 
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -187,7 +188,8 @@ def _check_job(job: DictConfig, number: int, overrides: list[str], folders: dict
         if job.hub.push and (first := folders.setdefault(f"hub.repo={job.hub.repo}", number)) != number:
             way = f"name one for each, such as 'hub.repo={job.hub.repo}-${{seed}}'"
             return [f"hub.repo={job.hub.repo}: is the repository of job {first + 1} too; {way}"]
-        config = parse(job, overrides, [find_missing_weights])  # a run that is there concerns its own job alone
+        # Not check_run_folder: a run that is there concerns its own job alone.
+        config = parse(job, overrides, [find_missing_weights, find_damaged_models])
         prepare_hub(config)
         if config.skip_finished and not config.resume:
             plan_job(config)

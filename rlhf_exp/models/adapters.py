@@ -48,6 +48,7 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
         ConfigError: the base cannot be loaded, or the adapter is for a model with other modules or sizes. (Other
             weights of the same shape cannot be detected, nor additional layers.)
     """
+    source.check_whole()
     at = source.weights
     try:
         base = kind.from_pretrained(at, **kwargs)

@@ -37,6 +37,7 @@ from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
 from rlhf_exp.models.whole import loading_whole
+from rlhf_exp.runs.manifest import seal
 
 
 def set_up_libraries(cfg: Config) -> None:
@@ -85,6 +86,7 @@ def _make_start_model(cfg: Config, source: ModelSource, path: Path) -> None:
             if not ALGORITHMS[source.algo].scores:
                 _refuse_classifier(source)
             adapters.merge(source, part)
+        seal(part)
         part.rename(path)
 
 
@@ -112,6 +114,7 @@ def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     Raises:
         ConfigError: it cannot be loaded; the message names the local option.
     """
+    source.check_whole()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
     except adapters.UNREADABLE as error:
@@ -185,6 +188,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
         # As in TRL: if there is a GPU, weights are quantised and a missing head is drawn on it.
         "device_map": None if source.use_cpu else {"": "cuda"},
     }
+    source.check_whole()
     try:
         if source.is_adapter:
             model = adapters.load_adapted(kind, source, **kwargs)

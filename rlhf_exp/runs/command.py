@@ -39,7 +39,7 @@ def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
 
     `saved_step`: the step of the checkpoint that was saved because of the signal.
     """
-    found = find_checkpoint(run_dir)
+    found = find_checkpoint(run_dir, by_size=True)
     resume = f"Resume with: {_join(f'resume={run_dir}')}"
     if saved_step is not None:
         return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {resume}"

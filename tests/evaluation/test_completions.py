@@ -272,6 +272,9 @@ def test_a_cached_baseline_is_not_used_once_anything_it_depends_on_changes(chang
 
 
 DAMAGES = {
+    "another figure": lambda text: text.replace("0.25", "0.35"),
+    "another flag": lambda text: text.replace("false", "true"),
+    "another token": lambda text: text.replace("7\n", "6\n"),
     "empty": lambda text: "",
     "truncated": lambda text: text[: len(text) // 2],
     "not JSON": lambda text: "<html>",
