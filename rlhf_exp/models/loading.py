@@ -37,7 +37,6 @@ from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
 from rlhf_exp.models.whole import loading_whole
-from rlhf_exp.runs.manifest import seal
 
 
 def set_up_libraries(cfg: Config) -> None:
@@ -86,7 +85,6 @@ def _make_start_model(cfg: Config, source: ModelSource, path: Path) -> None:
             if not ALGORITHMS[source.algo].scores:
                 _refuse_classifier(source)
             adapters.merge(source, part)
-        seal(part)
         part.rename(path)
 
 
