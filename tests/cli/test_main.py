@@ -242,6 +242,9 @@ def finish(folder, status="finished", checkpoint=False):
     (folder / "run.json").write_text(json.dumps({"status": status}))
     if checkpoint:
         leave_checkpoint(folder)
+    if status == "finished":
+        (folder / "model").mkdir()
+        (folder / "model" / "model.safetensors").touch()
 
 
 def leave_checkpoint(folder):
