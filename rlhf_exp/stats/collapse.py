@@ -6,7 +6,7 @@ find_collapsed({"ppo": [0.35, 0.36, 0.02], "grpo": [0.37, 0.34, 0.36]}, 0.02)   
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 LEVEL = 0.05
 LOST = 0.25
@@ -33,8 +33,8 @@ def find_collapsed(accuracies: dict[str, Sequence[float]], error: float = 0.0) -
         for place, value in enumerate(own):
             others = np.delete(own, place)
             distance = (value - others.mean()) / np.sqrt(1 + 1 / len(others))
-            lost = value < LOST * np.median(others) and distance < stats.norm.ppf(level) * error
+            lost = value < LOST * np.median(others) and distance < special.ndtri(level) * error
             df = len(others) - 1
-            if lost or (df and distance < stats.t.ppf(level, df) * max(others.std(ddof=1), error)):
+            if lost or (df and distance < special.stdtrit(df, level) * max(others.std(ddof=1), error)):
                 found.append((label, place))
     return found
