@@ -4,8 +4,9 @@
     section = describe_policies(chosen)                     # `baselines` of evaluation.json
     lines = list_rows(chosen, task.eval)                    # policies.jsonl
 
-Of each family the policy with the highest accuracy on validation rows is measured on the held-out rows. Every policy is
-tried alone, and with the words forbidden whose absence helps most.
+Of each family the policy with the highest accuracy on validation rows is measured on the held-out rows; which family is
+the best is decided on the validation rows too (report/policies.py). Every policy is tried alone, and with the words
+forbidden whose absence helps most.
 """
 
 from dataclasses import dataclass, replace
