@@ -86,8 +86,8 @@ def policy_sentence(run: Run) -> str | None:
 
 
 def _find_best(families: dict[str, Any]) -> str:
-    """The family whose policy has the highest accuracy on validation rows: on the rows that are reported, the highest of
-    several would be too high."""
+    """The family whose policy has the highest accuracy on validation rows: on the rows that are reported the highest
+    would be too high."""
     return max(families, key=lambda family: families[family]["validation"][families[family]["policy"]])
 
 

@@ -35,7 +35,9 @@ def test_an_answer_is_compared_by_value(completion, answer, outcome):
     assert grade(completion, answer).outcome == outcome
 
 
-@pytest.mark.parametrize("formula", [r"$\frac{a}{2} + \frac{b}{3}$", r"\(x^2 + 1\)", r"\[ 2x + 3 = 11 \]", "$$y = 5$$", "at $5 a piece"])
+@pytest.mark.parametrize(
+    "formula", [r"$\frac{a}{2} + \frac{b}{3}$", r"\(x^2 + 1\)", r"\[ 2x + 3 = 11 \]", "$$y = 5$$", "at $5 a piece"]
+)
 def test_a_formula_300_characters_before_the_end_does_not_hide_the_answer(formula):
     for back in range(290, 310):
         for answer in ("4", "$4$", r"\(\frac{8}{2}\)", r"so $x = \frac{1}{2} + \frac{7}{2}$."):
