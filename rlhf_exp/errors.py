@@ -24,6 +24,10 @@ class NonFiniteLoss(RuntimeError):
     """Training produced NaN or infinity: further steps would only destroy the weights."""
 
 
+class NoGradient(RuntimeError):
+    """The loss cannot change any weight: training would hand back the start model."""
+
+
 def say(line: str, command: str = "") -> None:
     """A line on stderr after the name of the command: `rlhf_exp: `, or `rlhf_exp describe: `."""
     print(f"rlhf_exp{' ' if command else ''}{command}: {line}", file=sys.stderr)

@@ -12,6 +12,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
+from rlhf_exp.callbacks.gradients import CheckGradients
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.callbacks.stopping import SaveAndStop
@@ -74,6 +75,7 @@ def add_callbacks(
         trainer.add_callback(QuietProgress())
     if getattr(trainer, "use_vllm", False):
         trainer.add_callback(CheckRollouts(trainer))
+    CheckGradients().watch(trainer)
     meter = ComputeMeter(experiment.cfg.train_tokens)
     meter.watch(trainer)
     callbacks.insert(0, SaveAndStop(signals))
