@@ -16,7 +16,7 @@ from transformers import Trainer
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, load_object
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
+from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import Resumable
@@ -31,7 +31,8 @@ def build_trainer(experiment: Experiment) -> Trainer:
     name = experiment.cfg.algo.name
     row = ALGORITHMS[name]
     build = _build_offline if row.trainer else load_object(row.build or f"rlhf_exp.trainers.{name}:build")
-    trainer = build(experiment)
+    with explaining_targets(experiment.cfg):
+        trainer = build(experiment)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             patch_model(model)

@@ -21,6 +21,7 @@ class Keys(GradedKeys):
     gives_pairs: bool
 
     file = "a file or a folder"
+    chooses_by_source = False
     reads_folder = True
     graded_by = ("a build_grader in the file of task.module",)
 
