@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp import orders, processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import FAILED, ConfigError, name_error, say
@@ -37,7 +37,7 @@ from rlhf_exp.runs.stopping import Stop, StopSignals, tell
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
-from rlhf_exp.tasks.sampled import learn_from, learns_from_samples
+from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.train import train
 from rlhf_exp.trainers.vllm import check_server
 

@@ -28,7 +28,7 @@ class CheckGradients(TrainerCallback):
     problems that are too hard so far, and proves nothing: with such rows alone, training takes its course. Nor do the
     steps count in which only PPO's critic learns. The rate plays no part, so that its warm-up may begin at 0.
 
-    Not looked at: a resumed run, and gradients that an engine (DeepSpeed) or an optimizer does not keep where torch does.
+    Not looked at: a resumed run, and gradients that DeepSpeed or an optimizer does not keep where torch does.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Literal, Union
 
-from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
+from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
 from rlhf_exp.rewards.schema import find_rewards
 from rlhf_exp.tasks.schema import find_keys, list_tasks
@@ -248,3 +248,9 @@ class Config:
     monitor: Monitor
     eval: Eval
     hub: Hub
+
+
+def learns_from_samples(cfg: Config) -> bool:
+    """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
+    needs_pairs = ALGORITHMS[cfg.algo.name].learns_from == PAIRS and not cfg.task.gives_pairs
+    return cfg.task.graded and (needs_pairs or cfg.task.samples is not None)

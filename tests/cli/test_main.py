@@ -284,7 +284,7 @@ def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command
         ("reward.weights={outcome: 0.5},{outcome: 1.0}", "seed=2,1,0"),
         ("run.tags=[a],[b]", "seed=1,0"),
         ("run.name='a','b'", "seed=1,0"),
-        (f"logging.group=choice({'n' * 100}a,{'n' * 100}b)", "seed=1,0"),
+        (f"task.system_prompt=choice({'n' * 100}a,{'n' * 100}b)", "seed=1,0"),
     ],
 )
 def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swept, again):
@@ -297,14 +297,45 @@ def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swep
 
 
 def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs):
-    status, lines = command("-m", "logging.group=a/b,a//b", "skip_finished=true", "output_dir=there")
+    status, lines = command("-m", "task.system_prompt=a/b,a//b", "skip_finished=true", "output_dir=there")
     assert (status, runs) == (2, [])
     assert lines == [
-        "rlhf_exp: job 2 of 2 (logging.group=a//b skip_finished=True output_dir=there):"
-        " output_dir=there/logging.group-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
+        "rlhf_exp: job 2 of 2 (task.system_prompt=a//b skip_finished=True output_dir=there):"
+        " output_dir=there/task.system_prompt-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
         " them",
         "rlhf_exp: none of 2 jobs was started",
     ]
+
+
+@pytest.mark.parametrize(
+    "swept", ["seed=0,1,0", "algo.args.beta=0.1,0.2,0.10", "seed=0,1,0 dry_run=true", "seed=0,1,0 skip_finished=true"]
+)
+def test_a_job_that_another_one_equals_is_refused(command, runs, swept):
+    status, lines = command("-m", *swept.split(), "output_dir=there")
+    assert (status, runs) == (2, [])
+    assert lines[0].startswith("rlhf_exp: job 3 of 3 (")
+    assert lines[0].endswith("output_dir=there): has the settings of job 1; leave one of the two out")
+
+
+@pytest.mark.parametrize("dry", [[], ["dry_run=true"]])
+def test_a_key_that_no_job_reads_is_refused(command, runs, dry):
+    assert command("-m", "algo=grpo,rloo", "task.sampling.rows=8", "output_dir=there", *dry)[1][0] == (
+        "rlhf_exp: all 2 jobs: task.sampling.rows=8: has no effect with algo=grpo, which does not learn from samples of"
+        " the start model here"
+    )
+    assert runs == []
+
+
+def test_a_key_that_one_job_reads_may_be_typed_for_all(command, runs):
+    assert command("-m", "algo=grpo,dpo", "task.sampling.rows=8", "output_dir=there") == (0, [])
+    assert len(runs) == 2
+
+
+def test_a_key_that_the_run_does_not_read_is_refused(command, runs):
+    assert command("eval.every_rows=8") == (
+        2, ["rlhf_exp: eval.every_rows=8: has no effect without eval.every, the steps between two measurements"]
+    )  # fmt: skip
+    assert runs == []
 
 
 def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
