@@ -100,6 +100,8 @@ def _run_jobs(overrides: list[str]) -> int:
         except BrokenProcessPool:
             say("the process of a job has died (out of memory?), and those of the other jobs were ended")
             statuses.append(FAILED)
+        except RecursionError as error:
+            raise ConfigError([explain(error, overrides)]) from None
         except RuntimeError as error:
             if not is_lost_job(error):
                 raise

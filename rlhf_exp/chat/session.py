@@ -169,7 +169,7 @@ class Session:
         named = dict(flag[2:].split("=", 1) for flag in flags)
         try:
             cfg, _ = compose_files(overrides, named.get("config-name"), named.get("config-dir"))
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, RecursionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError([f"{self.run.path}: its config cannot be composed any more ({reason})"]) from None
         config: Config = parse(cfg, overrides)

@@ -59,7 +59,7 @@ def explaining(overrides: Sequence[str]) -> Iterator[None]:
     """Raise a ConfigError with one line for an error of Hydra's inside the `with`."""
     try:
         yield
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, RecursionError) as error:
         raise ConfigError([explain(error, overrides)]) from None
 
 

@@ -10,7 +10,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import refuse_key
+from rlhf_exp.config.keys import known_keys, refuse_key
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import assign, is_secret, one_of
@@ -28,6 +28,7 @@ _NOISE = re.compile(
     r"See https|Config search path|\tprovider=|Error parsing override|LexerNoViableAlt"
     r"|^\s*(\^|full_key\b|object_type\b|reference_type\b)"
 )
+_RAISED = re.compile(r"\w+ raised while composing config:; ")
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> str:
@@ -38,6 +39,8 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
         reason = "".join(line for line in error.message.splitlines() if not _NOISE.search(line))[:120]
         why = f" ({reason})" if reason else ""
         return f"{error.override}: cannot be read{why}; quote a value with special characters in it"
+    if isinstance(error, RecursionError):
+        return "a config names itself in its defaults list, directly or by way of others"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: cannot be written, {error.strerror}"
     message = str(error) or str(error.__cause__)
@@ -50,16 +53,20 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
         if place == "algo.args" and end in load_arguments(algo):
             steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # else steps take precedence
             return f"{text}: not there yet; add it with a plus: +{text}{steps}"
+        if key in known_keys(algo):
+            return f"{text}: the config that -cn names lacks it; its defaults list must begin with /config"
         return f"{text}: {refuse_key(key, algo)}"
     if ambiguous := _AMBIGUOUS.match(message):
         override = ambiguous["override"]
         key, _, values = override.partition("=")
         return f"{override}: several values; to run each add -m, for a list write {key}=[{values}]"
     lines = [line.strip() for line in message.splitlines() if line.strip() and not _NOISE.search(line)]
-    return "; ".join(lines)
+    return _RAISED.sub("", "; ".join(lines))
 
 
 def _explain_missing(error: MissingConfigException) -> str:
+    if "Could not load" in (line := str(error).partition("\n")[0]):  # a file that another's defaults list names
+        return line
     group, _, option = (error.missing_cfg_file or "").rpartition("/")
     if not group:
         studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
