@@ -17,7 +17,6 @@ import hydra
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import env_override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -93,7 +92,7 @@ def _run_jobs(overrides: list[str]) -> int:
 
     with ExitStack() as stack:
         try:
-            with _call_before_sweep(begin), env_override({"HYDRA_FULL_ERROR": "1"}):  # raise: Hydra's report is long
+            with _call_before_sweep(begin), _raising():
                 hydra.main(config_path=str(ROOT / "conf"), config_name="config", version_base="1.3")(job)()
         except SystemExit as done:  # after --hydra-help
             return done.code
@@ -138,6 +137,17 @@ def _call_before_sweep(begin: Callable[[DictConfig], None]) -> Iterator[None]:
         yield
     finally:
         Callbacks.on_multirun_start = notify
+
+
+@contextmanager
+def _raising() -> Iterator[None]:
+    """Have Hydra raise its errors, since its own report is long. A reward may clear the environment."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        if not TRACED:
+            os.environ.pop("HYDRA_FULL_ERROR", None)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import FAILED, ConfigError, say
+from rlhf_exp.errors import FAILED, ConfigError, printable, say
 from rlhf_exp.runs.failures import forget_failures
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.lock import link_latest
@@ -81,7 +81,7 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
         print_dry_run(config)
         return 0, None
     for note in check_resume(config) if config.resume else ():
-        print(note, flush=True)
+        print(printable(note), flush=True)
     plan = plan_job(config) if config.skip_finished and not config.resume else Plan.START
     if plan == Plan.SKIP:
         print(f"finished already: {config.output_dir}", flush=True)

@@ -30,7 +30,7 @@ from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.runs.plan import plan_job
 
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -138,8 +138,11 @@ def report_study(folder: Path) -> None:
     except NotARun:
         return
     if len(runs) > 1:
-        page = write_report(runs, folder)
-        print(f"\n{study_table(runs)}\nreport  {page}")
+        try:
+            page = write_report(runs, folder)
+            print(f"\n{study_table(runs)}\nreport  {page}")
+        except NotARun as error:
+            say(f"no report was written: {error}")
 
 
 def _name_folder(settings: DictConfig) -> str:

@@ -106,10 +106,11 @@ class Peft:
 @dataclass(frozen=True)
 class RewardKeys:
     """`weights` says which rewards there are, those that are null left out; `functions` where those of the user are,
-    FILE.py:FUNCTION; `path`, `normalize` and `batch_size` are the reward model's."""
+    FILE.py:FUNCTION; `timeout_s` ends their calls; `path`, `normalize` and `batch_size` are the reward model's."""
 
     weights: dict[str, float | None] = within(">= -1000, <= 1000")
     functions: dict[str, str]
+    timeout_s: float | None = within("> 0, <= 31536000")
     path: str | None
     normalize: bool
     batch_size: int = within(BATCH)

@@ -14,7 +14,7 @@ from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, printable
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
@@ -52,7 +52,7 @@ def _work(arguments: list[str]) -> None:
             raise ConfigError([str(error)]) from None
     from rlhf_exp.describe.page import terminal_table
 
-    print(terminal_table(figures))
+    print(printable(terminal_table(figures)))
     if figures["tokens_left_out"]:
         print(figures["tokens_left_out"])
     page = Path(cfg.output_dir) / "describe.html"

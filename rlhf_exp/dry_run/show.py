@@ -19,6 +19,7 @@ from rlhf_exp.dry_run.machine import Machine, find_machine
 from rlhf_exp.dry_run.memory import estimate_memory, warn_of_memory
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
 from rlhf_exp.dry_run.rows import Lengths, Rows, load_rows, measure_lengths, render_prompt
+from rlhf_exp.errors import printable
 from rlhf_exp.report.tables import duration
 from rlhf_exp.tasks.sampled import learns_from_samples
 
@@ -44,7 +45,7 @@ def print_dry_run(cfg: Config) -> None:
     if rows is not None:
         _print_list("the first prompt, as the model reads it", render_prompt(tokenizer, rows.task))
     for line in (*(rows.task.notes if rows is not None else ()), *_list_incompatible(cfg)):
-        print(line)
+        print(printable(line))
     for line in unchecked:
         print(f"not checked here: {line}")
     print("the whole config: the same command with --cfg job --resolve")
@@ -130,7 +131,7 @@ def _describe_tokens(cfg: Config, lengths: Lengths, batch: int) -> str:
 
 def _print_list(title: str, lines: list[str]) -> None:
     if lines:
-        print("\n  ".join([f"{title}:", *lines]))
+        print(printable("\n  ".join([f"{title}:", *lines])))
 
 
 def _list_incompatible(cfg: Config) -> list[str]:

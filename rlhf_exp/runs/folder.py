@@ -100,9 +100,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 def _parse_metrics(line: str) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) and "step" in row else None
+    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
 
 
 _say_once = cache(say)  # a report reads the same file several times
@@ -111,10 +111,12 @@ _say_once = cache(say)  # a report reads the same file several times
 def read_record(folder: Path) -> dict[str, Any]:
     """run.json; {} if there is none, and {"status": "broken"} if it is damaged."""
     try:
+        if (folder / "run.json").is_fifo():  # it would be waited for
+            return {"status": "broken"}
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except ValueError:
+    except (OSError, ValueError, RecursionError):
         return {"status": "broken"}
     return {"status": "broken"} | record if isinstance(record, dict) else {"status": "broken"}
 

@@ -6,10 +6,12 @@ check_resume(config)             # with resume=RUN_DIR: refuses other settings, 
 """
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from enum import Enum
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 from yaml import YAMLError
@@ -21,6 +23,7 @@ from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.environment import list_versions
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
+from rlhf_exp.runs.load import NotARun, reading
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.settings import MAY_CHANGE, Differing, list_differing, list_settings
 
@@ -47,6 +50,21 @@ def check_run_folder(cfg: Config) -> list[str]:
     return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
 
 
+def _refuse_damaged(decide: Callable[[Config], Any]) -> Callable[[Config], Any]:
+    """Have a value of another type in a file of the run's folder raise a ConfigError."""
+
+    @wraps(decide)
+    def call(cfg: Config) -> Any:
+        try:
+            with reading(cfg.resume or cfg.output_dir):
+                return decide(cfg)
+        except NotARun as error:
+            raise ConfigError([str(error)]) from None
+
+    return call
+
+
+@_refuse_damaged
 def plan_job(cfg: Config) -> Plan:
     """What to do in `cfg.output_dir`. An unfinished run resumes from its last whole checkpoint, or starts anew if it
     has none.
@@ -68,6 +86,7 @@ def plan_job(cfg: Config) -> Plan:
     return Plan.RESUME
 
 
+@_refuse_damaged
 def check_resume(cfg: Config) -> list[str]:
     """Refuse to resume a run with other settings or inputs than it began with; returns a line for each setting that
     differs but may.
@@ -173,7 +192,7 @@ def _compare(folder: Path, cfg: Config, same: Collection[str] = ()) -> list[Diff
     """
     try:
         saved = list_settings(OmegaConf.load(folder / ".hydra" / "config.yaml"))
-    except (OSError, ValueError, YAMLError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError, YAMLError) as error:
         reason = " ".join(str(error).split())[:100]
         raise ConfigError([f"{folder}: its .hydra/config.yaml cannot be read ({reason}); use another folder"]) from None
     now = OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))  # numbers as YAML has them

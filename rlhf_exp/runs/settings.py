@@ -7,7 +7,7 @@ list_differing(list_settings(one), list_settings(other))     # [Differing("seed"
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir",
+CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir", "reward.timeout_s",
                  "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
                  "scale.name", "algo.args.ddp_find_unused_parameters", "algo.args.fsdp")  # fmt: skip
 """Keys that say where and how a run happens, not what it does: they are not settings."""

@@ -44,7 +44,8 @@ class Keys(GradedKeys):
         """The names at the top of the file, of which nothing is run; None if it cannot be read, which is said
         elsewhere (config/rules/paths.py)."""
         try:
-            source = Path(self.module or "").expanduser().read_bytes()
+            file = Path(self.module or "").expanduser()
+            source = file.read_bytes() if file.is_file() else b""  # a pipe would be waited for
             return {symbol.get_name() for symbol in symtable.symtable(source, "", "exec").get_symbols()}
         except (OSError, SyntaxError, ValueError):
             return None
