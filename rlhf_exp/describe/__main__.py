@@ -65,7 +65,7 @@ def _compose(arguments: list[str]) -> Config:
     checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
     of_prompts = ["algo=none", f"output_dir={FOLDER}"]
     cfg = compose_command("describe", of_prompts, checked)
-    if DEMONSTRATIONS in cfg.task.provides:
+    if DEMONSTRATIONS in cfg.task.provides and not cfg.task.find_lacking(DEMONSTRATIONS):
         cfg = compose_command("describe", ["algo=sft", *of_prompts[1:]], checked)
     return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder))
 

@@ -55,6 +55,9 @@ class TaskKeys:
     """What `path` must be."""
     reads_folder = False
     """Whether `path` may be a folder."""
+    first_look: ClassVar[str | None] = None
+    """The function, `module:function`, from these keys to a line for each mistake that the rows at `path` show before
+    torch is imported."""
     budget = (512, "the default where the task names none")
     """The default of max_tokens for models that write text, and the reason."""
 
@@ -68,6 +71,10 @@ class TaskKeys:
         if self.source == "file" and self.path is None:
             return [f"{key}.source=file: needs {key}.path, {self.file}"]
         return []
+
+    def find_lacking(self, need: str) -> str | None:
+        """What must be set where the algorithm learns from `need`, which `provides` promises; None: nothing."""
+        return None
 
     def list_sources(self) -> list[tuple[str, "TaskKeys"]]:
         """The keys by which rows are read, with their places; for a task with another's prompts, that one's come

@@ -7,6 +7,7 @@ import os
 import symtable
 from pathlib import Path
 
+from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import MANY, nearest, suggest
@@ -116,6 +117,8 @@ def _check_task(cfg: Config) -> list[str]:
             problems.append(f"{key}.path={task.path}: no such file{_suggest_file(Path(task.path))}")
         elif not task.reads_folder and not Path(task.path).is_file():
             problems.append(f"{key}.path={task.path}: not a file; must be {task.file}")
+        elif task.first_look:
+            problems += load_object(task.first_look)(task)
     for place, task in cfg.task.list_sources():
         for key, where in task.functions.items():
             problems += refuse_function(f"{place}.{key}={where}", where, task.ready_functions)

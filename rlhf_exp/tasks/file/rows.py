@@ -40,9 +40,6 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     task, algo, read = cfg.task, ALGORITHMS[cfg.algo.name], _read(cfg, tokenizer)
     splits, facts = read.splits, read.facts
     sampled, chat = learns_from_samples(cfg), wants_chat(cfg, tokenizer)
-    if algo.learns_from == DEMONSTRATIONS and not sampled and task.completion_column is None:
-        needs = "needs task.completion_column, or task.samples=self for its own correct samples"
-        raise ConfigError([f"algo={cfg.algo.name}: {needs}"])
     given = not sampled and algo.learns_from in (DEMONSTRATIONS, PAIRS)
     make = (lambda item: _demonstrate(item, task, chat)) if algo.learns_from == DEMONSTRATIONS else _ask
     make = (lambda item: _pair(item, task, chat)) if given and algo.learns_from == PAIRS else make
