@@ -21,8 +21,8 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import FAILED, ConfigError, say
 from rlhf_exp.runs.failures import forget_failures
 from rlhf_exp.runs.folder import write_text
-from rlhf_exp.runs.lock import link_latest
-from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
+from rlhf_exp.runs.lock import point_latest
+from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete, plan_job, start_anew
 
 
 def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0, again: bool = False) -> int:
@@ -82,6 +82,9 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
         return 0, None
     for note in check_resume(config) if config.resume else ():
         print(note, flush=True)
+    if config.resume and is_complete(config, folder := Path(config.resume)):
+        print(f"finished already, nothing is left to do: {folder}; its report: {folder / 'report.html'}", flush=True)
+        return 0, folder
     plan = plan_job(config) if config.skip_finished and not config.resume else Plan.START
     if plan == Plan.SKIP:
         print(f"finished already: {config.output_dir}", flush=True)
@@ -99,13 +102,12 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
             print(f"another run has that folder; this one's is {folder}", flush=True)
         config = _settle(config, cfg, plan, folder)
         _write_hydra(folder, cfg, settings)
-        link_latest(folder)
         forget_failures(folder)
         orders.give((config, folder))
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
 
-        with track(config, folder):
+        with point_latest(folder), track(config, folder):
             return run(config, folder), folder
 
 

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from yaml import YAMLError
 
 from rlhf_exp import processes
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
@@ -44,7 +45,7 @@ def check_run_folder(cfg: Config) -> list[str]:
     key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
     if owner := find_owner(Path(folder)):
         return [f"{key}={folder}: a run is going on in it ({owner})"]
-    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
+    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder), cfg)
 
 
 def plan_job(cfg: Config) -> Plan:
@@ -90,6 +91,15 @@ def check_resume(cfg: Config) -> list[str]:
     return [f"resume={folder}: {note}" for note in notes]
 
 
+def is_complete(cfg: Config, folder: Path) -> bool:
+    """Whether a run has finished and its folder holds all that it should leave, so that nothing is left to do."""
+    record = read_record(folder)
+    pages = all((folder / name).is_file() for name in ("evaluation.json", "report.md", "report.html"))
+    weights = not ALGORITHMS[cfg.algo.name].trains or any((folder / "model").glob("*.safetensors"))
+    pushed = not cfg.hub.push or record.get("pushed")
+    return bool(record.get("status") == "finished" and pages and weights and pushed)
+
+
 def start_anew(folder: Path, cfg: Config) -> None:
     """Remove what a run that is not resumed has left in `folder`, if there is one. Its start model and its samples are
     kept if they are the same as this run's."""
@@ -108,11 +118,11 @@ def start_anew(folder: Path, cfg: Config) -> None:
             path.unlink(missing_ok=True)
 
 
-def _check_resume(folder: Path) -> list[str]:
+def _check_resume(folder: Path, cfg: Config) -> list[str]:
     if not (folder / "run.json").is_file():
         return [f"resume={folder}: not a run's folder, it has no run.json"]
     found = find_checkpoint(folder)
-    if found.path is not None:
+    if found.path is not None or is_complete(cfg, folder):
         return []
     broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
     place = "another output_dir" if (folder / "model").exists() else f"output_dir={folder}"
