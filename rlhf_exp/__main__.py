@@ -66,11 +66,12 @@ def _work(arguments: list[str]) -> int:
     if problems := check_overrides(args.overrides):
         raise ConfigError(problems)
     with _compose_once(args):
-        return _run_jobs(args.overrides)
+        return _run_jobs(args.overrides, arguments)
 
 
-def _run_jobs(overrides: list[str]) -> int:
-    """Call Hydra, which composes one job or many and calls `job` for each, perhaps in other processes."""
+def _run_jobs(overrides: list[str], typed: list[str]) -> int:
+    """Call Hydra, which composes one job or many and calls `job` for each, perhaps in other processes. `typed`: the
+    overrides and the flags, as they were typed."""
     register_resolvers()
     # Cached with the config, since it is asked for the name again with every job.
     OmegaConf.register_new_resolver("rlhf_exp.new_folder", lambda name: str(make_new(Path(name))), use_cache=True,
@@ -109,7 +110,7 @@ def _run_jobs(overrides: list[str]) -> int:
             if TRACED:
                 raise
             if not (jobs and jobs.end() and str(error) == NO_TRIAL):
-                raise ConfigError([explain(error, overrides)]) from None
+                raise ConfigError([explain(error, overrides, typed)]) from None
             say("no trial of the search has succeeded")
         statuses += jobs.end() if jobs else []
     bad = [status for status in statuses if status]
