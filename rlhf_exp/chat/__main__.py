@@ -15,7 +15,7 @@ from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.load import Run, load_run
-from rlhf_exp.runs.lock import LATEST, OUTPUTS
+from rlhf_exp.runs.lock import find_latest
 
 if TYPE_CHECKING:
     from rlhf_exp.chat.session import Answer, Session
@@ -55,7 +55,7 @@ def _work(arguments: list[str]) -> None:
         value = getattr(args, name)
         if value is not None and not value >= least:  # also of NaN
             raise ConfigError([f"--{name.replace('_', '-')} {value}: must be at least {least}"])
-    run = _find_run(OUTPUTS / LATEST if str(args.run) == LATEST and not args.run.exists() else args.run)
+    run = _find_run(find_latest(args.run))
     talks = not args.prompts and args.rows is None and sys.stdin.isatty()
     if talks:
         print("[load] imports torch, loads the model", flush=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -46,6 +47,16 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     with explaining(arguments, typed):
         overrides = [*defaults, *arguments]
         return compose_config([*_list_untrained(overrides), *overrides], [check_run_folder], folder)
+
+
+def take_out(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `output_dir=FOLDER` for `--out FOLDER`, as the commands that compare runs call it."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out")
+    flags, others = parse_flags(parser, list(arguments), parser.parse_known_args)
+    return (
+        others if flags.out is None else [*others, f"output_dir={QuotedString(flags.out, Quote.double).with_quotes()}"]
+    )
 
 
 def _split_flags(arguments: list[str]) -> tuple[Namespace, list[str]]:

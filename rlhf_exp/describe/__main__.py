@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlhf_exp.algorithms import DEMONSTRATIONS
-from rlhf_exp.cli.composing import claim_output, compose_command
+from rlhf_exp.cli.composing import claim_output, compose_command, take_out
 from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
@@ -27,7 +27,7 @@ a row.
 Keys that matter here:
   task, task.source, task.path, task.subsets, task.train_rows (of problems that are drawn)
   -cd FOLDER (with configs of your own), model, model.path (whose tokenizer counts; a folder may hold a tokenizer alone)
-  output_dir (outputs/describe/TASK/TIME)
+  --out FOLDER, or output_dir=FOLDER (outputs/describe/TASK/TIME)
 
 Examples:
   python -m rlhf_exp describe task=hh_rlhf task.source=file task.path=FOLDER model=gpt2
@@ -42,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _work(arguments: list[str]) -> None:
     start = time.perf_counter()
+    arguments = take_out(arguments)
     cfg = _compose(arguments)
     print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
     prepare_hub(cfg)

@@ -35,7 +35,7 @@ OFFLINE = {
 HINTS = {
     None: "give the base it was trained on with --base FOLDER",
     "model.path": "set model.base=FOLDER to the one it was trained on",
-    "reward.path": "merge it onto the one it was trained on: python -m rlhf_exp merge ADAPTER OUT --base FOLDER",
+    "reward.path": "merge it onto the one it was trained on: python -m rlhf_exp merge ADAPTER --out OUT --base FOLDER",
 }
 
 

@@ -114,6 +114,11 @@ def point_latest(folder: Path) -> Iterator[None]:
         raise
 
 
+def find_latest(named: Path) -> Path:
+    """What a command takes as a run: outputs/latest for `latest`, unless there is a folder of that name."""
+    return OUTPUTS / LATEST if str(named) == LATEST and not named.exists() else named
+
+
 def follow_link(folder: str) -> str:
     """The folder that outputs/latest points to now, since it will point to the next run once that starts."""
     path = Path(folder)

@@ -13,9 +13,10 @@ import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from rlhf_exp import pipeline
+from rlhf_exp import merge, pipeline
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.commands import COMMANDS
+from rlhf_exp.cli.composing import take_out
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
@@ -173,6 +174,30 @@ def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
     assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
     by_module = subprocess.run([sys.executable, "-m", f"rlhf_exp.{name}", "--help"], capture_output=True, text=True)
     assert by_module.stdout == usage
+
+
+def test_every_command_that_writes_a_folder_takes_out(tmp_path):
+    typed = ["-cd", "own folder", "task=x", "--out", "a (b)", "eval.rows=5"]
+    assert take_out(typed) == [*typed[:3], "eval.rows=5", 'output_dir="a (b)"']
+    assert take_out(["task=x", "output_dir=y", "-m"]) == ["task=x", "output_dir=y", "-m"]
+    for arguments in (["run", "there"], ["run", "--out", "there"], ["--out", "there", "run"]):
+        args = merge.PARSER.parse_args(arguments)
+        assert (args.adapter, args.out or args.place) == (Path("run"), Path("there"))
+    for name, module in COMMANDS.items():
+        usage = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True).stdout
+        assert ("--out FOLDER" in usage) is (name != "chat")
+
+
+def test_latest_is_the_last_run_for_every_command_that_reads_one(command):
+    Path("outputs/a").mkdir(parents=True)
+    Path("outputs/latest").symlink_to("a")
+    needs = "must be the folder of a run that has trained a language model"
+    assert command("chat", "latest")[1] == [f"rlhf_exp chat: outputs/latest: no run.json in it; {needs}"]
+    assert command("merge", "latest", "--out", "x")[1][0].startswith(
+        "rlhf_exp merge: outputs/latest: no adapter_config"
+    )
+    assert command("report", "latest")[1][0].startswith("rlhf_exp report: outputs/latest")
+    assert command("merge", "latest")[1] == ["rlhf_exp merge: say where the model goes, with --out FOLDER"]
 
 
 def test_the_command_that_was_meant_is_the_whole_command(command):
