@@ -81,7 +81,7 @@ def test_no_text_of_several_runs_becomes_an_element_of_their_comparison(make_run
 
 
 def test_no_text_of_the_data_becomes_an_element_of_its_page(tmp_path):
-    (tmp_path / "rows.jsonl").touch()
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}')
     cfg = compose_config(["algo=sft", "task=file", f"task.path={tmp_path / 'rows.jsonl'}", "model=tiny_gpt2",
                           "task.answer_column=answer", "task.completion_column=answer"])  # fmt: skip
     pages = []

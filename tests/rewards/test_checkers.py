@@ -10,7 +10,7 @@ from rlhf_exp.rewards.functions import RewardError
 
 @pytest.fixture
 def keys(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "gold": "a"}')
 
     def make(*overrides):
         return compose_config(["task=file", f"task.path={tmp_path / 'rows.jsonl'}", *overrides]).task
