@@ -96,6 +96,7 @@ def register_resolvers() -> None:
         "weights": lambda *, _root_: [weight for weight in _root_.reward.weights.values() if weight is not None],
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
+        "not": lambda value: not value,
         "attention": device.choose_attention,
     }
     for name, resolve in resolvers.items():

@@ -20,6 +20,7 @@ from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import Resumable
+from rlhf_exp.trainers.vllm import prepare_engine
 
 ROWS = "rows"
 """A folder in the run folder: the rows with the reference's log-probabilities."""
@@ -30,6 +31,8 @@ def build_trainer(experiment: Experiment) -> Trainer:
     and 4-bit weights keep their gradient."""
     name = experiment.cfg.algo.name
     row = ALGORITHMS[name]
+    if experiment.cfg.algo.args.get("use_vllm"):
+        prepare_engine(experiment)
     build = _build_offline if row.trainer else load_object(row.build or f"rlhf_exp.trainers.{name}:build")
     trainer = build(experiment)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):

@@ -1,6 +1,7 @@
 """vLLM for rollouts, through TRL's trainers: checks that a server fits, and that rollouts come from current weights.
 
     if problems := check_server(cfg): ...     # before anything is loaded
+    prepare_engine(experiment)                # before TRL's trainer is built, and TRL imported
     check_rollouts(trainer)                   # before the first step
 
 TRL copies the policy's weights to vLLM before each rollout, with adapters merged. If that fails silently the run learns
@@ -11,6 +12,7 @@ log-probabilities of its own samples must be the trainer's.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from http.client import HTTPException
 from math import ceil
 from pathlib import Path
@@ -18,13 +20,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import torch
+from accelerate.utils import set_seed
 from transformers import TrainerCallback
 
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.scoring import evaluating, pad
 from rlhf_exp.models.source import locate_start_model
+from rlhf_exp.models.vllm_cpu import prepare_vllm_on_cpu
+from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer, RLOOTrainer
@@ -58,6 +64,23 @@ def check_server(cfg: Config) -> list[str]:
         return [f"{key}: no vLLM server answers; start one: {start} --logprobs-mode processed_logprobs"]
     same = served == model or Path(served).is_dir() and Path(served).resolve() == Path(model).resolve()
     return [] if same else [f"{key}: serves {served}, not {model}; start it with the run's model"]
+
+
+def prepare_engine(experiment: Experiment) -> None:
+    """What an engine in this process needs before TRL builds it. Its context, if the config leaves it open, is the
+    longest prompt with its completion: the model's own may need more memory for one sequence than the cache has."""
+    args, tokenizer = experiment.args, experiment.tokenizer
+    if args.vllm_mode != "colocate":
+        return
+    if args.use_cpu:
+        options = prepare_vllm_on_cpu(experiment.model)
+        from trl.generation import vllm_generation
+        from vllm import LLM
+
+        vllm_generation.LLM = partial(LLM, **options)  # TRL has no argument for these
+    if args.vllm_max_model_length is None:
+        longest = max(map(len, encode_prompts(tokenizer, experiment.task.train)))
+        args.vllm_max_model_length = min(longest + args.max_completion_length, tokenizer.model_max_length)
 
 
 @torch.no_grad()
@@ -157,10 +180,12 @@ def _mean_gap(first: list[list[float]], second: list[list[float]]) -> float:
 
 
 class CheckRollouts(TrainerCallback):
-    """Calls `check_rollouts` before the first step, when the model is on its device."""
+    """Calls `check_rollouts` before the first step, when the model is on its device. Then the run's seed is set again:
+    an engine in this process draws from torch's own generator, which vLLM has given the same seed in every run."""
 
     def __init__(self, trainer: "GRPOTrainer | RLOOTrainer") -> None:
         self._trainer = trainer
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         check_rollouts(self._trainer)
+        set_seed(self._trainer.args.seed, device_specific=True)

