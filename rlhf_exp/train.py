@@ -23,7 +23,7 @@ from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
-from rlhf_exp.trainers.vllm import CheckRollouts
+from rlhf_exp.trainers.vllm import EngineCallback
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.validation import Validation
@@ -73,7 +73,7 @@ def add_callbacks(
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
     if getattr(trainer, "use_vllm", False):
-        trainer.add_callback(CheckRollouts(trainer))
+        trainer.add_callback(EngineCallback(trainer))
     meter = ComputeMeter(experiment.cfg.train_tokens)
     meter.watch(trainer)
     callbacks.insert(0, SaveAndStop(signals))

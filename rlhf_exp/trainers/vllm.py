@@ -1,7 +1,7 @@
 """vLLM for rollouts, through TRL's trainers: checks that a server fits, and that rollouts come from current weights.
 
     if problems := check_server(cfg): ...     # before anything is loaded
-    prepare_engine(experiment)                # before TRL's trainer is built, and TRL imported
+    with preparing_engine(experiment): ...    # builds the trainer; TRL must not have been imported
     check_rollouts(trainer)                   # before the first step
 
 TRL copies the policy's weights to vLLM before each rollout, with adapters merged. If that fails silently the run learns
@@ -10,6 +10,7 @@ log-probabilities of its own samples must be the trainer's.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -66,12 +67,13 @@ def check_server(cfg: Config) -> list[str]:
     return [] if same else [f"{key}: serves {served}, not {model}; start it with the run's model"]
 
 
-def prepare_engine(experiment: Experiment) -> None:
-    """What an engine in this process needs before TRL builds it. Its context, if the config leaves it open, is the
-    longest prompt with its completion: the model's own may need more memory for one sequence than the cache has."""
-    args, tokenizer = experiment.args, experiment.tokenizer
-    if args.vllm_mode != "colocate":
-        return
+@contextmanager
+def preparing_engine(experiment: Experiment) -> Iterator[None]:
+    """Inside, TRL can build an engine in this process. Its context, if the config leaves it open, is the longest prompt
+    with its completion: the model's own may need more memory for one sequence than the cache has. The variables that
+    TRL sets for it are taken away afterwards, or the next job of a sweep would take itself for one of several
+    processes."""
+    args, tokenizer, environment = experiment.args, experiment.tokenizer, dict(os.environ)
     if args.use_cpu:
         options = prepare_vllm_on_cpu(experiment.model)
         from trl.generation import vllm_generation
@@ -81,6 +83,12 @@ def prepare_engine(experiment: Experiment) -> None:
     if args.vllm_max_model_length is None:
         longest = max(map(len, encode_prompts(tokenizer, experiment.task.train)))
         args.vllm_max_model_length = min(longest + args.max_completion_length, tokenizer.model_max_length)
+    try:
+        yield
+    finally:
+        for name in processes.SET_BY_TORCHRUN:
+            if name not in environment:
+                os.environ.pop(name, None)
 
 
 @torch.no_grad()
@@ -179,9 +187,10 @@ def _mean_gap(first: list[list[float]], second: list[list[float]]) -> float:
     return sum(total for total, _ in sums) / sum(n for _, n in sums)
 
 
-class CheckRollouts(TrainerCallback):
+class EngineCallback(TrainerCallback):
     """Calls `check_rollouts` before the first step, when the model is on its device. Then the run's seed is set again:
-    an engine in this process draws from torch's own generator, which vLLM has given the same seed in every run."""
+    an engine in this process draws from torch's own generator, which vLLM has given the same seed in every run. After
+    training the engine is shut down; else its memory stays taken, in a sweep once for each job."""
 
     def __init__(self, trainer: "GRPOTrainer | RLOOTrainer") -> None:
         self._trainer = trainer
@@ -189,3 +198,7 @@ class CheckRollouts(TrainerCallback):
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         check_rollouts(self._trainer)
         set_seed(self._trainer.args.seed, device_specific=True)
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        if self._trainer.vllm_mode == "colocate":
+            self._trainer.vllm_generation.llm.llm_engine.engine_core.shutdown()
