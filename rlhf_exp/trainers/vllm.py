@@ -190,7 +190,8 @@ def _mean_gap(first: list[list[float]], second: list[list[float]]) -> float:
 class EngineCallback(TrainerCallback):
     """Calls `check_rollouts` before the first step, when the model is on its device. Then the run's seed is set again:
     an engine in this process draws from torch's own generator, which vLLM has given the same seed in every run. After
-    training the engine is shut down; else its memory stays taken, in a sweep once for each job."""
+    training the engine is shut down; else its memory stays taken, in a sweep once for each job. Not where several
+    processes train: vLLM ends their group too."""
 
     def __init__(self, trainer: "GRPOTrainer | RLOOTrainer") -> None:
         self._trainer = trainer
@@ -200,5 +201,5 @@ class EngineCallback(TrainerCallback):
         set_seed(self._trainer.args.seed, device_specific=True)
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-        if self._trainer.vllm_mode == "colocate":
+        if self._trainer.vllm_mode == "colocate" and processes.count() == 1:
             self._trainer.vllm_generation.llm.llm_engine.engine_core.shutdown()

@@ -135,3 +135,13 @@ def test_jobs_of_a_sweep_have_an_engine_each_and_its_memory_is_given_back(tmp_pa
     assert [run["status"] for run in runs] == ["finished"] * 3
     first, *_, last = (run["peak_memory_mb"] for run in runs)
     assert last < first + 500  # an engine's cache has 1 GiB
+
+
+def test_two_processes_have_an_engine_each(tmp_path):
+    overrides = [*SMALL, "algo=grpo", "eval.rows=8", "generation=vllm_colocate", f"output_dir={tmp_path}"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run([*launcher, "-m", "rlhf_exp", *overrides], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run.json").read_text())["status"] == "finished"
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < CLOSE
