@@ -17,7 +17,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning lint audit bench compare noise sweep report tiny docker
+.PHONY: help run test test-learning test-slurm lint audit bench compare noise sweep report tiny docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,15 @@ test: $(INSTALLED) ## every test but those of test-learning, two at a time
 
 test-learning: $(INSTALLED) ## what takes long: what each algorithm learns, that long runs agree, the experiments' dry runs
 	$(PYTEST) -m learning $(ARGS)
+
+test-slurm: $(INSTALLED) ## sweeps on a Slurm of one node, which the tests start and end; minutes each
+	@PATH=$$PATH:/usr/sbin; for program in munged slurmctld slurmd sbatch; do \
+	    command -v $$program > /dev/null || { \
+	        echo "make test-slurm: no $$program here; on Debian and Ubuntu, as root: apt-get install -y slurm-wlm" >&2; \
+	        exit 1; \
+	    }; \
+	done
+	OMP_NUM_THREADS=1 $(PY) -m pytest --durations=0 tests/slurm $(ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and formatting
 	$(PY) -m ruff check .

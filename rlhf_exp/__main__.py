@@ -37,7 +37,7 @@ from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.overrides import check_overrides
-from rlhf_exp.errors import FAILED, ConfigError, name_error, say
+from rlhf_exp.errors import FAILED, ConfigError, say
 from rlhf_exp.runs.lock import make_new
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user asks for Hydra's traceback
@@ -77,6 +77,7 @@ def _run_jobs(overrides: list[str]) -> int:
                                     replace=True)  # fmt: skip
     statuses: list[int] = []
     jobs: Jobs | None = None
+    lost = False
 
     def job(cfg: DictConfig) -> float | None:
         settings = HydraConfig.get()
@@ -99,12 +100,11 @@ def _run_jobs(overrides: list[str]) -> int:
             return done.code
         except BrokenProcessPool:
             say("the process of a job has died (out of memory?), and those of the other jobs were ended")
-            statuses.append(FAILED)
+            lost = True
         except RuntimeError as error:
             if not is_lost_job(error):
                 raise
-            say(f"the process of a job has died: {name_error(error)}; its output is in the folder named above")
-            statuses.append(FAILED)
+            lost = True
         except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
             if TRACED:
                 raise
@@ -112,6 +112,8 @@ def _run_jobs(overrides: list[str]) -> int:
                 raise ConfigError([explain(error, overrides)]) from None
             say("no trial of the search has succeeded")
         statuses += jobs.end() if jobs else []
+        if lost and not any(statuses):
+            statuses.append(FAILED)
     bad = [status for status in statuses if status]
     if bad and len(statuses) > 1:
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed")

@@ -72,7 +72,7 @@ def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
             if placing != Placing.HERE:
                 stack.enter_context(jobs.pass_on_signals())
             if placing == Placing.SUBMITTED:
-                stack.enter_context(wait_for_all())
+                stack.enter_context(wait_for_all(jobs.stopped_by))
                 stack.enter_context(jobs.watch())
             yield jobs
 
