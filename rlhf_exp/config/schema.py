@@ -193,6 +193,7 @@ class Eval:
     """`rows` are required to be there; null takes what is there, at most `most_rows`."""
 
     split: Literal["validation", "test"]
+    engine: Literal["auto", "transformers", "vllm"]
     rows: int | None = within(">= 1, <= 1000000")
     most_rows: int = within(">= 1, <= 1000000")
     completions: int = within(COMPLETIONS)

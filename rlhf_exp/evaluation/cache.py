@@ -22,6 +22,7 @@ from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
 from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.policies import Processor
+from rlhf_exp.models.vllm import choose_engine, find_vllm_version
 from rlhf_exp.runs.folder import write_json
 
 if TYPE_CHECKING:
@@ -68,8 +69,9 @@ def sample_cached(
         return held_out, True
     model = load_policy(experiment.model) if model is None else model
     held_out = sample_held_out(
-        model, experiment.tokenizer, prompt_ids, cfg, title=title, purpose=purpose, processors=processors
-    )
+        model, experiment.tokenizer, prompt_ids, cfg, title=title, purpose=purpose, processors=processors,
+        source=experiment.model,
+    )  # fmt: skip
     write_baseline(cfg.eval.cache_dir, key, held_out)
     return held_out, False
 
@@ -96,6 +98,8 @@ def baseline_key(
     }
     if processors:
         facts["processors"] = list(map(repr, processors))
+    elif choose_engine(cfg) == "vllm":
+        facts |= {"method": "vllm", "vllm": find_vllm_version()}
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

@@ -19,10 +19,10 @@ MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinit
 SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
-UNREAD = ("logging.", "run.", "hub.", "hardware.", "model.learning_rate.",
+UNREAD = ("logging.", "run.", "hub.", "hardware.", "model.learning_rate.", "eval.engine",
           "algo.args.fsdp_config.", "algo.args.deepspeed.")  # fmt: skip
 """Keys without effect on the results: logging, what the user calls the run, where the model is pushed, hardware,
-engines, and the table of learning rates. The rate of the run is also in `algo`, and later versions of the package have
+engines (run.json's `eval_engine` says what `auto` chose), and the table of learning rates. The rate of the run is also in `algo`, and later versions of the package have
 more algorithms in the table."""
 
 

