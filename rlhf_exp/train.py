@@ -4,6 +4,7 @@ train(experiment, probe, signals)       # the trained model is then in run_dir/m
 """
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
-from rlhf_exp.trainers.vllm import CheckRollouts
+from rlhf_exp.trainers.vllm import CheckRollouts, sample_colocated, shares_engine
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.validation import Validation
@@ -57,11 +58,13 @@ def add_callbacks(
     """Add this package's callbacks. The meter and the validation come before the writer, and the writer before all
     others, since each sees only what earlier ones have added to the logs."""
 
+    sampler = partial(sample_colocated, trainer) if shares_engine(trainer, experiment.cfg) else None
+
     def measure(policy: PreTrainedModel) -> dict[str, list[Any]]:
         """Without PPO's critic, whose weights would be gathered too. FSDP2 also hangs in the first backward pass if the
         first forward pass, which names its root, was one of a policy with a separate critic."""
         with getattr(trainer, "policy_alone", nullcontext)():
-            return validation.measure(policy)
+            return validation.measure(policy, sampler)
 
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)

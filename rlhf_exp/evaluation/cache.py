@@ -22,7 +22,7 @@ from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
 from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.policies import Processor
-from rlhf_exp.models.vllm import choose_engine, find_vllm_version
+from rlhf_exp.models.vllm import choose_engine, choose_sampler, find_vllm_version
 from rlhf_exp.runs.folder import write_json
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ def sample_cached(
     if held_out is not None:
         return held_out, True
     model = load_policy(experiment.model) if model is None else model
+    sampler = None if processors else choose_sampler(cfg, experiment.model)
     held_out = sample_held_out(
         model, experiment.tokenizer, prompt_ids, cfg, title=title, purpose=purpose, processors=processors,
-        source=experiment.model,
+        sampler=sampler,
     )  # fmt: skip
     write_baseline(cfg.eval.cache_dir, key, held_out)
     return held_out, False

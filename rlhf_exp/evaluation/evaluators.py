@@ -23,7 +23,7 @@ from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_er
 from rlhf_exp.evaluation.preferences.scores import describe_pairs, implicit_rewards, score_pairs
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.models.vllm import choose_engine
+from rlhf_exp.models.vllm import choose_engine, choose_sampler
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.tasks.tokens import encode_prompts
 
@@ -75,7 +75,8 @@ class PolicyEvaluator:
         start_model = load_policy(self.experiment.model)
         source = replace(self.experiment.model.at(run_dir / "model"), dtype=start_model.dtype)
         policy = load_policy(source)
-        held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model, source=source)
+        sampler = choose_sampler(cfg, source)
+        held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model, sampler=sampler)
         samples = make_samples("trained", self.experiment, held_out)
         section = summarise(samples, cfg.max_tokens, held_out)
         paired = compare(self.samples, samples, cfg.max_tokens)

@@ -2,6 +2,7 @@
 its memory on the GPU is free again.
 
     completions = sample_by_vllm(source, prompt_ids, keys, sampling, eos_ids, "evaluate")     # list of token lists
+    sampler = choose_sampler(cfg, source)       # the same for eval.engine=vllm, and None for transformers
 
 Each completion has a seed of its own, made of its key: two models that sample the same key share their random numbers,
 in any order of the rows. They are other numbers than those of draws.py. Each of several processes starts an engine of
@@ -15,27 +16,32 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlhf_exp import processes
 
 if TYPE_CHECKING:
+    from vllm import LLM
+
     from rlhf_exp.config.schema import Config
     from rlhf_exp.models.draws import Key
     from rlhf_exp.models.generation import Sampling
     from rlhf_exp.models.source import ModelSource
 
 REQUEST, ANSWER = "request.json", "answer.json"
-IN_ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
-ON_CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 GPU_SHARE = 0.9
 """Of the GPU's free memory."""
+
+
+Sampler = Callable[[list[list[int]], "Sequence[Key]", "Sampling", list[int], str], list[list[int]]]
+"""(prompt_ids, keys, sampling, eos_ids, title) -> token ids of each completion."""
 
 
 class EngineFailed(RuntimeError):
@@ -49,6 +55,11 @@ def choose_engine(cfg: "Config") -> str:
         return cfg.eval.engine
     fits = not cfg.device.use_cpu and not cfg.peft.quantization
     return "vllm" if fits and find_spec("vllm") else "transformers"
+
+
+def choose_sampler(cfg: "Config", source: "ModelSource") -> "Sampler | None":
+    """What samples from the weights of `source`; None if transformers does, from a loaded model."""
+    return partial(sample_by_vllm, source) if choose_engine(cfg) == "vllm" else None
 
 
 def find_vllm_version() -> str:
@@ -74,6 +85,8 @@ def sample_by_vllm(
     Raises:
         EngineFailed: vLLM cannot be started, or not with this model.
     """
+    from rlhf_exp.models.vllm_cpu import OPTIONS
+
     if not prompt_ids:
         return []
     with TemporaryDirectory(prefix="rlhf_exp_vllm_") as name:
@@ -89,19 +102,34 @@ def sample_by_vllm(
             "trust_remote_code": source.trust_remote_code,
             "max_model_len": max(map(len, prompt_ids)) + sampling.max_new_tokens,
         }
-        if source.use_cpu:  # compiling would take longer than sampling; a part of a prompt with a seed fails (vLLM 0.30)
-            engine |= {"enforce_eager": True, "enable_chunked_prefill": False}
-        drawn = {
-            "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "stop_token_ids": eos_ids,
-        }
-        seeds = [int.from_bytes(sha256(repr(key).encode()).digest()[:7], "big") for key in keys]
-        request = {"engine": engine, "sampling": drawn, "prompt_ids": prompt_ids, "seeds": seeds, "title": title}
+        if source.use_cpu:
+            engine |= OPTIONS
+        request = {"engine": engine, "prompt_ids": prompt_ids, "title": title}
+        request["sampling"] = describe_sampling(keys, sampling, eos_ids)
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
         return _ask(folder, source.use_cpu)
+
+
+def describe_sampling(keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int]) -> list[dict[str, Any]]:
+    """The arguments of vLLM's SamplingParams for each completion."""
+    shared = {
+        "max_tokens": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "stop_token_ids": eos_ids,
+        "detokenize": False,
+    }
+    return [shared | {"seed": int.from_bytes(sha256(repr(key).encode()).digest()[:7], "big")} for key in keys]
+
+
+def generate(engine: "LLM", prompt_ids: list[list[int]], each: list[dict[str, Any]], show: Any) -> list[list[int]]:
+    """One completion of each prompt, sampled as `each` says; `show` is False, or makes the progress bar."""
+    from vllm import SamplingParams
+
+    prompts = [{"prompt_token_ids": ids} for ids in prompt_ids]
+    outputs = engine.generate(prompts, [SamplingParams(**one) for one in each], use_tqdm=show)
+    return [list(output.outputs[0].token_ids) for output in outputs]
 
 
 def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
@@ -115,8 +143,9 @@ def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
     finally:
         os.close(terminal)
     if done.returncode:
-        named = (line for line in reversed(done.stdout.splitlines()) if "Error" in line)
-        why = next(named, f"exit status {done.returncode}").removeprefix("[rank0]: ")[:200]
+        said = done.stdout.replace("[rank0]: ", "").split()
+        last = max((i for i, word in enumerate(said) if word.endswith("Error:")), default=len(said))
+        why = " ".join(said[last : last + 30]) or f"exit status {done.returncode}"
         failed = EngineFailed(f"eval.engine=vllm: vLLM has failed ({why}); eval.engine=transformers does without it")
         failed.add_note(done.stdout)  # for error.log
         raise failed
@@ -125,23 +154,26 @@ def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
 
 def _environment(use_cpu: bool) -> dict[str, str]:
     """Of one process alone, which sees this process's GPU alone."""
+    from rlhf_exp.models.vllm_cpu import ENVIRONMENT
+
     of_torchrun = (*processes.SET_BY_TORCHRUN, "TORCHELASTIC_")  # with them vLLM would wait for the other processes
     kept = {name: value for name, value in os.environ.items() if not name.startswith(of_torchrun)}
+    kept = ENVIRONMENT | kept
     if use_cpu:
-        return ON_CPU | kept | IN_ONE_PROCESS
+        return kept
     import torch
 
     torch.cuda.empty_cache()  # what this process holds and does not use
     index = torch.cuda.current_device()
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return kept | IN_ONE_PROCESS | {"CUDA_VISIBLE_DEVICES": seen.split(",")[index] if seen else str(index)}
+    return kept | {"CUDA_VISIBLE_DEVICES": seen.split(",")[index] if seen else str(index)}
 
 
 def _answer(folder: Path, terminal: int) -> None:
     """What the process does: it samples what request.json asks for."""
     import torch
     from tqdm.auto import tqdm
-    from vllm import LLM, SamplingParams
+    from vllm import LLM
 
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     if torch.cuda.is_available():
@@ -149,14 +181,10 @@ def _answer(folder: Path, terminal: int) -> None:
         request["engine"]["gpu_memory_utilization"] = GPU_SHARE * free / total
     # Prompts are token ids; what ends a completion is asked for, and not read from the model's generation config.
     engine = LLM(**request["engine"], skip_tokenizer_init=True, generation_config="vllm", disable_log_stats=True)
-    prompts = [{"prompt_token_ids": ids} for ids in request["prompt_ids"]]
-    each = [SamplingParams(**request["sampling"], seed=seed, detokenize=False) for seed in request["seeds"]]
-
     with open(terminal, "w") as shown:
         bar = {"desc": request["title"], "leave": False, "file": shown}
         show = (lambda *rows, **kwargs: tqdm(*rows, **kwargs | bar)) if shown.isatty() else False
-        outputs = engine.generate(prompts, each, use_tqdm=show)
-    completions = [list(output.outputs[0].token_ids) for output in outputs]
+        completions = generate(engine, request["prompt_ids"], request["sampling"], show)
     (folder / ANSWER).write_text(json.dumps(completions), encoding="utf-8")
 
 

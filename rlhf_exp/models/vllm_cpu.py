@@ -20,11 +20,14 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",  # else each engine reports to vLLM's makers
 }
 
+OPTIONS = {"enforce_eager": True, "enable_chunked_prefill": False}
+"""Arguments of `vllm.LLM`: no compilation, which takes half a minute and makes small models slower; prompts whole, since
+vLLM 0.30 cannot divide one that has a seed."""
+
 
 def prepare_vllm_on_cpu(source: ModelSource) -> dict[str, Any]:
     """Set vLLM up for a CPU; a second call changes nothing. Returns arguments of `vllm.LLM`: the dtype of the model as
-    it is trained (vLLM's `auto` makes bfloat16 of float32), and no compilation, which takes half a minute and makes
-    small models slower.
+    it is trained (vLLM's `auto` makes bfloat16 of float32), and OPTIONS.
 
     vLLM 0.30 packs the weight of each linear layer and drops the parameter, so that weights loaded later fail or, in
     the output layer, have no effect. This is switched off for all engines of this process.
@@ -35,7 +38,7 @@ def prepare_vllm_on_cpu(source: ModelSource) -> dict[str, Any]:
 
     utils.dispatch_cpu_unquantized_gemm = _use_weight_as_it_is
     dtype = source.config.dtype if source.dtype == "auto" else source.dtype
-    return {"dtype": dtype or torch.float32, "enforce_eager": True, "use_tqdm_on_load": False}
+    return {"dtype": dtype or torch.float32, "use_tqdm_on_load": False, **OPTIONS}
 
 
 def _use_weight_as_it_is(layer: torch.nn.Module, remove_weight: bool) -> None:

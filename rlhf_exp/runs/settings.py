@@ -22,8 +22,8 @@ SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 UNREAD = ("logging.", "run.", "hub.", "hardware.", "model.learning_rate.", "eval.engine",
           "algo.args.fsdp_config.", "algo.args.deepspeed.")  # fmt: skip
 """Keys without effect on the results: logging, what the user calls the run, where the model is pushed, hardware,
-engines (run.json's `eval_engine` says what `auto` chose), and the table of learning rates. The rate of the run is also in `algo`, and later versions of the package have
-more algorithms in the table."""
+engines (run.json's `eval_engine` says which one measured), and the table of learning rates. The rate of the run is
+also in `algo`, and later versions of the package have more algorithms in the table."""
 
 
 class Differing(NamedTuple):

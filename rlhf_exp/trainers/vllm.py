@@ -10,7 +10,7 @@ log-probabilities of its own samples must be the trainer's.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from http.client import HTTPException
@@ -27,8 +27,11 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.draws import Key
+from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.scoring import evaluating, pad
 from rlhf_exp.models.source import locate_start_model
+from rlhf_exp.models.vllm import choose_engine, describe_sampling, generate
 from rlhf_exp.models.vllm_cpu import prepare_vllm_on_cpu
 from rlhf_exp.tasks.tokens import encode_prompts
 
@@ -79,8 +82,32 @@ def prepare_engine(experiment: Experiment) -> None:
 
         vllm_generation.LLM = partial(LLM, **options)  # TRL has no argument for these
     if args.vllm_max_model_length is None:
-        longest = max(map(len, encode_prompts(tokenizer, experiment.task.train)))
+        rows = [*experiment.task.train, *experiment.task.validation]
+        longest = max(map(len, encode_prompts(tokenizer, rows)))
         args.vllm_max_model_length = min(longest + args.max_completion_length, tokenizer.model_max_length)
+
+
+def shares_engine(trainer: Any, cfg: Config) -> bool:
+    """Whether measurements in training are sampled by the engine that samples the rollouts, in this process."""
+    sharded = getattr(trainer, "is_fsdp_enabled", False) or getattr(trainer, "is_deepspeed_enabled", False)
+    colocated = getattr(trainer, "use_vllm", False) and trainer.vllm_mode == "colocate" and not sharded
+    return colocated and choose_engine(cfg) == "vllm"
+
+
+def sample_colocated(
+    trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]], keys: Sequence[Key], sampling: Sampling,
+    eos_ids: list[int], title: str,
+) -> list[list[int]]:  # fmt: skip
+    """Sample one completion for each prompt by the engine of the rollouts, which gets the policy's weights first."""
+    generation = trainer.vllm_generation
+    generation.sync_weights()
+    if generation.enable_sleep_mode:
+        generation.llm.wake_up(tags=["kv_cache"])
+    completions = generate(generation.llm, prompt_ids, describe_sampling(keys, sampling, eos_ids), show=False)
+    if generation.enable_sleep_mode:
+        generation.llm.sleep(level=2)
+        generation._llm_weights_sleeping = True
+    return completions
 
 
 @torch.no_grad()

@@ -51,7 +51,10 @@ def test_tokens_have_the_models_distribution(start, sampling):
     ids = torch.tensor([[*prompts[0], *greedy]])
     with torch.no_grad():
         logits = model(ids).logits[0]
-    place = max(range(len(prompts[0]), ids.shape[1]), key=lambda i: torch.distributions.Categorical(logits=logits[i - 1]).entropy())
+    place = max(
+        range(len(prompts[0]), ids.shape[1]),
+        key=lambda i: torch.distributions.Categorical(logits=logits[i - 1]).entropy(),
+    )
     expected = build_warpers(sampling)(ids[:, :place], logits[None, place - 1]).double().softmax(-1)[0].numpy()
     prompt, draws = ids[0, :place].tolist(), 4000
     found = sample_by_vllm(source, [prompt] * draws, name(range(draws)), sampling, eos, "tokens")
@@ -100,6 +103,22 @@ def test_a_run_measures_both_sides_and_an_adapter(start, tmp_path):
     evaluation = json.loads((folder / "evaluation.json").read_text())
     assert evaluation["trained"]["kl"]["mean"]["value"] > 0
     assert evaluation["paired"]["win_rate"]
+
+
+def test_measurements_in_training_use_the_engine_of_the_rollouts(tmp_path):
+    run = ["algo=grpo", "task.baselines=false", "eval.rows=16", "max_tokens=48", "algo.args.max_steps=2", "device=cpu"]
+    run += ["eval.cache_dir=null", "eval.every=1", "eval.every_rows=128", "generation=vllm_colocate"]
+    accuracies = {}
+    for engine in ("vllm", "transformers"):
+        folder = tmp_path / engine
+        command = [sys.executable, "-m", "rlhf_exp", *run, f"output_dir={folder}", f"eval.engine={engine}"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        lines = [json.loads(line) for line in (folder / "validation.jsonl").read_text().splitlines()]
+        accuracies[engine] = [line["accuracy"] for line in lines]
+    assert len(accuracies["vllm"]) == len(accuracies["transformers"]) == 3
+    assert accuracies["vllm"][0] != accuracies["transformers"][0]  # other random numbers
+    assert abs(np.mean(accuracies["vllm"]) - np.mean(accuracies["transformers"])) < 0.15
 
 
 def test_two_processes_measure_what_one_does(tmp_path):
