@@ -21,7 +21,7 @@ ENVIRONMENT = {
 }
 
 OPTIONS = {"enforce_eager": True, "enable_chunked_prefill": False}
-"""Arguments of `vllm.LLM`: no compilation, which takes half a minute and makes small models slower; prompts whole, since
+"""Arguments of `vllm.LLM`: no compilation, which takes half a minute and makes small models slower; whole prompts, as
 vLLM 0.30 cannot divide one that has a seed."""
 
 
