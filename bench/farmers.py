@@ -55,6 +55,7 @@ TRICKS = {
     "constant": Trick("nothing", lambda equation: ""),
 }
 BANDS = 6
+ATTEMPTS = 10
 ROWS = 512
 BOUNDS = {"overlong": 0.0, "repetition": 0.0, "brevity": 2.0}
 
@@ -80,6 +81,10 @@ def main() -> None:
     right = fmean(score_trick(rewards["outcome"], TRICKS["outcome"], t, [row]) == 1 for t, row in chosen)
     print(f"One template for each of {BANDS} bands of target / sum of the numbers, chosen on 2,000 train problems, is")
     print(f"right on {100 * right:.1f}%.")
+    together = choose_together(validation)
+    earned, solved = score_attempts(rewards["process"], together, rows)
+    print(f"{len(together)} templates, one after the other as attempts, reach the target on {100 * solved:.1f}%,")
+    print(f"and earn {earned:.3f} in process.")
 
 
 def compose() -> Config:
@@ -132,6 +137,28 @@ def choose_by_target(reward: RewardFunction, rows: list[Row]) -> dict[int, str]:
         number: choose_template(reward, TRICKS["outcome"], [row for row in rows if band(row) == number])
         for number in range(BANDS)
     }
+
+
+def choose_together(rows: list[Row]) -> list[str]:
+    """The templates of which most often one is right, chosen one by one; the best one alone comes last."""
+    right = {template: [is_right(template, row) for row in rows] for template in list_templates()}
+    chosen, solved = [], [False] * len(rows)
+    for _ in range(ATTEMPTS):
+        joint = {template: [a or b for a, b in zip(solved, hits, strict=True)] for template, hits in right.items()}
+        chosen.append(max(joint, key=lambda template: sum(joint[template])))
+        solved = joint[chosen[-1]]
+    return chosen[::-1]
+
+
+def score_attempts(reward: RewardFunction, templates: list[str], rows: list[Row]) -> tuple[float, float]:
+    """What all of them in one thought earn, whatever the target is, and the share of rows on which one is right."""
+    attempts = [" no ".join(fill(template, row["numbers"]) for template in templates) for row in rows]
+    solved = fmean(any(is_right(template, row) for template in templates) for row in rows)
+    return score(reward, rows, [f"<think> {text} </think>" for text in attempts], [[1]] * len(rows)), solved
+
+
+def is_right(template: str, row: Row) -> bool:
+    return fill(template, row["numbers"]).endswith(f" = {row['target']}")
 
 
 def band(row: Row) -> int:

@@ -3,6 +3,7 @@
     python bench/intervals.py                     # every table, in minutes
     python bench/intervals.py --repeats 200       # quicker, with a standard error of 1.5 points
     python bench/intervals.py --rows 1398 --starts 4 --only tests    # one table, of runs as the default's
+    python bench/intervals.py --only few_seeds
 
 A row has a difficulty that all models share, one of its own for each model, and a completion is correct by chance: 88%
 of the variance of an accuracy is sampling within rows, as for the shipped model. The start model is measured by
@@ -12,7 +13,7 @@ row.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy import stats
@@ -20,16 +21,26 @@ from scipy.special import ndtri
 
 from rlhf_exp.stats import (
     DIFFERENCES,
+    SHARES,
     Interval,
     compare_settings,
     crossed_interval,
     mean_interval,
     paired_interval,
     share_interval,
+    wilson,
 )
+from rlhf_exp.stats.aggregate import RESAMPLES as MANY
+from rlhf_exp.stats.aggregate import interquartile_mean, interquartile_mean_interval, probability_of_improvement
+from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.crossed import estimate
+from rlhf_exp.stats.intervals import standard_error
+from rlhf_exp.stats.planning import plan_comparison
 
 START, TRAINED = 0.22, 0.35
+COLLAPSED = np.array([0.429, 0.428, 0.016])
+UNEQUAL = np.array([0.01, 0.01, 0.01, 0.02, 0.02, 0.04, 0.06])
+ONE_WIDE = np.array([0.08, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02])
 OF_ROW, OF_MODEL = 0.1, 0.1  # variances of a row's difficulty; that of chance is the rest to 1
 RESAMPLES = 500
 RARE = {"2% of rows change": 1, "0 to 2%, completions alike": 4}
@@ -86,6 +97,27 @@ def over_seeds(rng: np.random.Generator, repeats: int, rows: int, starts: int) -
                 yield f"{seeds:5} {100 * deviation:9.0f} {shared:6.1f} {cells}"
 
 
+def few_seeds(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:
+    """Coverage of accuracies and gains over 2, 3 and 5 seeds, however far these spread."""
+    yield "Share of intervals that hold the truth, and their median width, points"
+    yield f"{'rows':>5} {'starts':>6} {'deviation':>9}" + "".join(
+        f" {f'{name}, {seeds} seeds':>17}" for seeds in (2, 3, 5) for name in ("accuracy", "gain")
+    )
+    for rows, starts in ((512, 1), (1398, 4)):
+        for deviation in (0.0, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08):
+            cells = []
+            for seeds in (2, 3, 5):
+                found = []
+                for _ in range(repeats):
+                    means = np.clip(TRAINED + deviation * rng.standard_normal(seeds), 0.001, 0.999)
+                    start, trained = draw(rng, starts, means, rows)
+                    gain = crossed_interval(trained - start.mean(0), DIFFERENCES)
+                    found.append((crossed_interval(trained, SHARES), gain))
+                accuracies, gains = zip(*found, strict=True)
+                cells += [_cell(accuracies, TRAINED), _cell(gains, TRAINED - START)]
+            yield f"{rows:5} {starts:6} {100 * deviation:9.0f} " + " ".join(f"{cell:>17}" for cell in cells)
+
+
 def of_one_run(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:
     """Coverage of one run's accuracy and of its gain."""
     yield "One run. Share of intervals that hold the truth"
@@ -140,35 +172,120 @@ def few_changes(rng: np.random.Generator, *design: int) -> Iterator[str]:
 
 
 def tests(rng: np.random.Generator, repeats: int, rows: int, starts: int) -> Iterator[str]:
-    """Family-wise error and power, of seven settings with three seeds each."""
-    yield "Seven settings of three seeds, deviation over seeds 2 points. Share of repetitions with"
+    """Family-wise error and power, of seven settings with three seeds each, and the coverage of their gains."""
+    yield "Seven settings of three seeds, deviation over seeds 2 points where none is named. Share of repetitions with"
     heads = f"{'a false finding':>15} {'10 from the best':>16} {'from a named one':>16} {'15 gained':>9}"
-    yield f"{'true accuracies':34} {heads}"
-    level = np.full(7, START)
+    yield f"{'true accuracies':36} {heads} {'gains covered, width':>20} {'least of a setting':>18}"
+    level, alike = np.full(7, START), np.full(7, 0.02)
     cases = {
-        "all as the start": (level, np.full(7, 0.02)),
-        "all 15 above it": (level + 0.15, np.full(7, 0.02)),
-        "all 15 above it, deviations 1 to 6": (level + 0.15, np.array([0.01, 0.01, 0.01, 0.02, 0.02, 0.04, 0.06])),
-        "five 15 above it, one 5, one 25": (level + np.array([0.15] * 5 + [0.05, 0.25]), np.full(7, 0.02)),
+        "all as the start": (level, alike),
+        "all as the start, deviations 1 to 6": (level, UNEQUAL),
+        "all 15 above it": (level + 0.15, alike),
+        "all 15 above it, deviations 1 to 6": (level + 0.15, UNEQUAL),
+        "all 15 above it, one deviation 8": (level + 0.15, ONE_WIDE),
+        "six 15 above it, one seed collapsed": (np.array([COLLAPSED.mean(), *level[1:] + 0.15]), alike),
+        "five 15 above it, one 5, one 25": (level + np.array([0.15] * 5 + [0.05, 0.25]), alike),
     }
     for name, (accuracies, deviations) in cases.items():
         false, power, power_named, gained = 0, [], [], []
+        intervals: list[tuple[Interval, ...]] = []
         for _ in range(repeats):
             means = accuracies[:, None] + deviations[:, None] * rng.standard_normal((7, 3))
+            if "collapsed" in name:
+                means[0] = COLLAPSED
             start, trained = draw(rng, starts, np.clip(means, 0.001, 0.999), rows)
             figures = {str(i): trained[i] for i in range(7)}
             gains = {label: own - start.mean(0) for label, own in figures.items()}
             truth = dict(zip(figures, accuracies, strict=True)) | {"start model": START}
+            comparisons = [compare_settings(figures, gains)]
+            if name.startswith("five"):
+                comparisons.append(compare_settings(figures, gains, named="6"))
             found = [
                 [(c.significant, round(truth[c.first] - truth[c.second], 6), c.second in figures) for c in contrasts]
-                for contrasts in (compare_settings(figures, gains), compare_settings(figures, gains, named="6"))
+                for contrasts in comparisons
             ]
+            intervals.append(tuple(contrast.interval for contrast in comparisons[0][:7]))
             false += any(significant and gap <= 0 for significant, gap, _ in found[0])
             power += [significant for significant, gap, pair in found[0] if pair and gap == 0.1]
-            power_named += [significant for significant, gap, pair in found[1] if pair and gap == 0.1]
+            power_named += [significant for significant, gap, pair in found[-1] if pair and gap == 0.1]
             gained += [significant for significant, gap, pair in found[0] if not pair and gap == 0.15]
         cells = [f"{np.mean(of):.3f}" if of else "-" for of in (power, power_named, gained)]
-        yield f"{name:34} {false / repeats:15.3f} {cells[0]:>16} {cells[1]:>16} {cells[2]:>9}"
+        of_settings = list(zip(*intervals, strict=True))
+        covered = [_share_held(own, accuracies[i] - START) for i, own in enumerate(of_settings)]
+        widths = _cell(sum(of_settings, ()), 0).split()[-1]
+        gains_held = f"{np.mean(covered):.3f} {widths:>5}"
+        yield (
+            f"{name:36} {false / repeats:15.3f} {cells[0]:>16} {cells[1]:>16} {cells[2]:>9} {gains_held:>20}"
+            f" {min(covered):18.3f}"
+        )
+
+
+def plans(rng: np.random.Generator, repeats: int, rows: int, *design: int) -> Iterator[str]:
+    """Power of two settings that differ as much as planned, by their test."""
+    yield "Two settings. The difference that is planned to be found in 80%, points, and the share in which it is"
+    yield f"{'rows':>5} {'deviation':>9} {'2 seeds':>14} {'3 seeds':>14} {'5 seeds':>14}"
+    noise = TRAINED * (1 - TRAINED) * (1 - OF_ROW) / rows
+    for deviation in (0.0, 0.02, 0.04):
+        cells = []
+        for seeds in (2, 3, 5):
+            size, found = plan_comparison(noise, deviation, seeds), 0
+            for _ in range(repeats):
+                means = TRAINED + np.array([[-size / 2], [size / 2]]) + deviation * rng.standard_normal((2, seeds))
+                _, trained = draw(rng, 0, np.clip(means, 0.001, 0.999), rows)
+                found += compare_settings({"0": trained[0], "1": trained[1]}, {}, named="0")[0].significant
+            cells.append(f"{100 * size:6.1f} {found / repeats:7.3f}")
+        yield f"{rows:5} {100 * deviation:9.0f} {' '.join(cells)}"
+
+
+def collapses(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:
+    """How often a run is called collapsed without a reason, and how often with one."""
+    yield "Seven settings. Share of repetitions in which a run is called collapsed: by mistake, and one of 1.6% beside"
+    yield "seeds of 42.9%"
+    yield f"{'accuracy':>8} {'deviations':>10} {'rows':>5} {'2 seeds':>12} {'3 seeds':>12} {'5 seeds':>12}"
+    cases = [(0.02, "0", np.zeros(7), 100), (0.05, "0", np.zeros(7), 100), (0.1, "2", np.full(7, 0.02), 512)]
+    for rows in (100, 512, 1398):
+        cases += [(0.37, "0", np.zeros(7), rows), (0.37, "2", np.full(7, 0.02), rows)]
+        cases += [(0.37, "1 to 6", UNEQUAL, rows), (0.37, "2, one 8", ONE_WIDE, rows)]
+    for accuracy, name, deviations, rows in cases:
+        cells = []
+        for seeds in (2, 3, 5):
+            called = found = 0
+            for _ in range(repeats):
+                means = accuracy + deviations[:, None] * rng.standard_normal((7, seeds))
+                called += bool(_call(rng, np.clip(means, 0, 1), rows))
+                means[0] = [*[0.429] * (seeds - 1), 0.016]
+                found += ("0", seeds - 1) in _call(rng, np.clip(means, 0, 1), rows)
+            cells.append(f"{called / repeats:6.3f} {found / repeats:5.3f}")
+        yield f"{100 * accuracy:7.0f}% {name:>10} {rows:5} {' '.join(cells)}"
+
+
+def _call(rng: np.random.Generator, means: np.ndarray, rows: int) -> list[tuple[str, int]]:
+    """The runs called collapsed, with the largest standard error of one run, as in a report."""
+    right = rng.binomial(rows, means)
+    error = standard_error(wilson(right.flat[np.abs(right - rows / 2).argmin()], rows))
+    return find_collapsed({str(i): own / rows for i, own in enumerate(right)}, error)
+
+
+def aggregates(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:
+    """Coverage of rliable's interquartile mean and probability of improvement."""
+    yield "Runs with normal scores. Share of intervals that hold the truth, and their median width, standard deviations"
+    yield f"{'runs':>4} {'tasks':>5} {'interquartile mean':>18} {'at 2.5 and 97.5%':>16} {'improvement':>11}"
+    shift = 0.5
+    better = float(stats.norm.cdf(shift / np.sqrt(2)))
+    for runs in (2, 3, 5, 10):
+        for tasks in (1, 3):
+            ours, plain, improved = [], [], []
+            for seed in range(repeats):
+                scores, others = rng.standard_normal((2, runs, tasks))
+                ours.append(interquartile_mean_interval(scores, seed))
+                drawn = scores[rng.integers(runs, size=(MANY // 5, runs, tasks)), np.arange(tasks)]
+                low, high = np.quantile(interquartile_mean(drawn), [0.025, 0.975])
+                plain.append({"value": 0.0, "low": low, "high": high})
+                improved.append(probability_of_improvement(scores + shift, others, seed))
+            cells = [
+                f"{_share_held(of, 0):.3f} {np.median([i['high'] - i['low'] for i in of]):5.2f}" for of in (ours, plain)
+            ]
+            yield f"{runs:4} {tasks:5} {cells[0]:>18} {cells[1]:>16} {_share_held(improved, better):11.3f}"
 
 
 def bootstrap_rows(gains: np.ndarray, rng: np.random.Generator) -> Interval:
@@ -180,7 +297,11 @@ def bootstrap_rows(gains: np.ndarray, rng: np.random.Generator) -> Interval:
 
 def _cell(intervals: tuple[Interval, ...], truth: float) -> str:
     widths = [100 * (interval["high"] - interval["low"]) for interval in intervals]
-    return f"{np.mean([_holds(i, truth) for i in intervals]):7.3f} {np.median(widths):6.1f}"
+    return f"{_share_held(intervals, truth):7.3f} {np.median(widths):6.1f}"
+
+
+def _share_held(intervals: Sequence[Interval], truth: float) -> float:
+    return float(np.mean([_holds(interval, truth) for interval in intervals]))
 
 
 def _holds(interval: Interval, truth: float) -> bool:
@@ -193,7 +314,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=512, help="held-out rows, but of one run's table")
     parser.add_argument("--starts", type=int, default=1, help="passes of the start model")
-    tables = {table.__name__: table for table in (over_seeds, of_one_run, few_changes, tests)}
+    tables = {
+        table.__name__: table
+        for table in (over_seeds, few_seeds, of_one_run, few_changes, tests, plans, collapses, aggregates)
+    }
     parser.add_argument("--only", choices=tables)
     args = parser.parse_args()
     for table in [tables[args.only]] if args.only else tables.values():

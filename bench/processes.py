@@ -2,6 +2,7 @@
 
     python bench/processes.py                       # every algorithm with DDP on two processes, about five minutes
     python bench/processes.py --only grpo,ppo_shared --processes 4
+    python bench/processes.py --only sft,grpo --nodes 2      # two agents of torchrun on this machine
     python bench/processes.py --only sft --scale fsdp2 --entry tests/learning/on_cpu.py
 
 Both have the same number of rows per step, and run as a sweep over the algorithms. For each: the largest difference of
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -54,6 +56,7 @@ CASES = {
 }
 
 ENTRY = ("-m", "rlhf_exp")
+NO_OUTPUT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 TIMES = ("time_s", "step_time", "step_seconds", "seconds", "runtime", "per_second", "cached")
 
 
@@ -63,12 +66,14 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES), help="cases, by commas")
     parser.add_argument("--scale", default="ddp")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--nodes", type=int, default=1, help="torchrun's agents, which divide the processes")
     parser.add_argument("--entry", help="a script in place of -m rlhf_exp, such as tests/learning/on_cpu.py")
     args = parser.parse_args()
     entry = (str(Path(args.entry).resolve()),) if args.entry else ENTRY
     names, folder = args.only.split(","), Path(tempfile.mkdtemp())
-    print(f"one process against {args.processes} with scale={args.scale}, 4 steps of the shipped model")
-    sides = [sweep(folder, names, 1, "none"), sweep(folder, names, args.processes, args.scale, entry)]
+    where = f"{args.processes} on {args.nodes} node{'s' * (args.nodes > 1)}"
+    print(f"one process against {where} with scale={args.scale}, 4 steps of the shipped model")
+    sides = [sweep(folder, names, 1, "none"), sweep(folder, names, args.processes, args.scale, entry, args.nodes)]
     heads = ("algorithm", "loss", "grad norm", "others", "largest of", "completions", "evaluation", "largest of")
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
     for name in names:
@@ -76,9 +81,11 @@ def main() -> None:
     shutil.rmtree(folder)
 
 
-def sweep(folder: Path, names: list[str], count: int, scale: str, entry: tuple[str, ...] = ENTRY) -> dict[str, Path]:
+def sweep(
+    folder: Path, names: list[str], count: int, scale: str, entry: tuple[str, ...] = ENTRY, nodes: int = 1
+) -> dict[str, Path]:
     """Run the cases one after the other in one launch; returns the run folder of each. `entry`: what Python is told to
-    start.
+    start. `nodes`: agents that divide the processes.
 
     Raises:
         SystemExit: a run failed.
@@ -88,7 +95,7 @@ def sweep(folder: Path, names: list[str], count: int, scale: str, entry: tuple[s
     for name in names:
         write_experiment(here / "experiment" / f"{name}.yaml", CASES[name], count)
     chosen = ["-m", f"-cd={here}", f"experiment={','.join(names)}", f"scale={scale}", *SMALL]
-    done = launch(chosen, here / "runs", count, entry)
+    done = launch(chosen, here / "runs", count, entry, nodes)
     if done.returncode:
         raise SystemExit(f"{done.stdout}\n{done.stderr}")
     jobs = sorted(record.parent for record in (here / "runs").glob("*/run.json"))  # their names begin with a number
@@ -105,15 +112,29 @@ def write_experiment(path: Path, case: Case, count: int) -> None:
 
 
 def launch(
-    arguments: list[str], folder: Path, count: int, entry: tuple[str, ...] = ENTRY
+    arguments: list[str], folder: Path, count: int, entry: tuple[str, ...] = ENTRY, nodes: int = 1
 ) -> subprocess.CompletedProcess:
-    """`python -m rlhf_exp`, by torchrun for several processes; its output is kept."""
-    command = [sys.executable]
-    if count > 1:
-        command += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}"]
-    command += [*entry, *arguments, f"output_dir={folder}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    """`python -m rlhf_exp`, by torchrun for several processes; the output of the first node's agent is kept. Each of
+    several nodes is an agent on this machine, with its part of the processes."""
+    program = [*entry, *arguments, f"output_dir={folder}"]
+    agents = [["-m", "torch.distributed.run", *agent, *program] for agent in list_agents(count, nodes)]
+    commands = [[sys.executable, *agent] for agent in (agents if count > 1 else [program])]
+    given = {"env": os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}, "stdin": subprocess.DEVNULL}
+    others = [subprocess.Popen(command, **given, **NO_OUTPUT) for command in commands[1:]]
+    done = subprocess.run(commands[0], **given, capture_output=True, text=True)
+    for other in others:
+        done.returncode = done.returncode or other.wait()
+    return done
+
+
+def list_agents(count: int, nodes: int) -> list[list[str]]:
+    """torchrun's options on each node."""
+    if nodes == 1:
+        return [["--standalone", f"--nproc_per_node={count}"]]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        meeting = f"127.0.0.1:{server.getsockname()[1]}"
+    options = [f"--nnodes={nodes}", f"--nproc_per_node={count // nodes}", "--rdzv_backend=c10d", "--rdzv_id=bench"]
+    return [[*options, f"--rdzv_endpoint={meeting}", f"--node_rank={rank}"] for rank in range(nodes)]
 
 
 class Compared(NamedTuple):

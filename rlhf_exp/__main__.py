@@ -17,7 +17,6 @@ import hydra
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import env_override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -37,7 +36,7 @@ from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.overrides import check_overrides
-from rlhf_exp.errors import FAILED, ConfigError, name_error, say
+from rlhf_exp.errors import FAILED, ConfigError, say
 from rlhf_exp.runs.lock import make_new
 
 TRACED = os.environ.get("HYDRA_FULL_ERROR") == "1"  # the user asks for Hydra's traceback
@@ -66,17 +65,19 @@ def _work(arguments: list[str]) -> int:
     if problems := check_overrides(args.overrides):
         raise ConfigError(problems)
     with _compose_once(args):
-        return _run_jobs(args.overrides)
+        return _run_jobs(args.overrides, arguments)
 
 
-def _run_jobs(overrides: list[str]) -> int:
-    """Call Hydra, which composes one job or many and calls `job` for each, perhaps in other processes."""
+def _run_jobs(overrides: list[str], typed: list[str]) -> int:
+    """Call Hydra, which composes one job or many and calls `job` for each, perhaps in other processes. `typed`: the
+    overrides and the flags, as they were typed."""
     register_resolvers()
     # Cached with the config, since it is asked for the name again with every job.
     OmegaConf.register_new_resolver("rlhf_exp.new_folder", lambda name: str(make_new(Path(name))), use_cache=True,
                                     replace=True)  # fmt: skip
     statuses: list[int] = []
     jobs: Jobs | None = None
+    lost = False
 
     def job(cfg: DictConfig) -> float | None:
         settings = HydraConfig.get()
@@ -93,25 +94,28 @@ def _run_jobs(overrides: list[str]) -> int:
 
     with ExitStack() as stack:
         try:
-            with _call_before_sweep(begin), env_override({"HYDRA_FULL_ERROR": "1"}):  # raise: Hydra's report is long
+            with _call_before_sweep(begin), _raising():
                 hydra.main(config_path=str(ROOT / "conf"), config_name="config", version_base="1.3")(job)()
         except SystemExit as done:  # after --hydra-help
             return done.code
         except BrokenProcessPool:
             say("the process of a job has died (out of memory?), and those of the other jobs were ended")
-            statuses.append(FAILED)
+            lost = True
+        except RecursionError as error:
+            raise ConfigError([explain(error, overrides)]) from None
         except RuntimeError as error:
             if not is_lost_job(error):
                 raise
-            say(f"the process of a job has died: {name_error(error)}; its output is in the folder named above")
-            statuses.append(FAILED)
+            lost = True
         except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
             if TRACED:
                 raise
             if not (jobs and jobs.end() and str(error) == NO_TRIAL):
-                raise ConfigError([explain(error, overrides)]) from None
+                raise ConfigError([explain(error, overrides, typed)]) from None
             say("no trial of the search has succeeded")
         statuses += jobs.end() if jobs else []
+        if lost and not any(statuses):
+            statuses.append(FAILED)
     bad = [status for status in statuses if status]
     if bad and len(statuses) > 1:
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
@@ -136,6 +140,17 @@ def _call_before_sweep(begin: Callable[[DictConfig], None]) -> Iterator[None]:
         yield
     finally:
         Callbacks.on_multirun_start = notify
+
+
+@contextmanager
+def _raising() -> Iterator[None]:
+    """Have Hydra raise its errors, since its own report is long. A reward may clear the environment."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        if not TRACED:
+            os.environ.pop("HYDRA_FULL_ERROR", None)
 
 
 @contextmanager

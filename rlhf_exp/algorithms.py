@@ -51,6 +51,8 @@ class Algorithm:
     """Allowed values of `loss_type`; empty: it has one loss, without a name."""
     loss: str | list[str] | None = None
     """The default of `loss_type`; None if conf/loss_type has a file for each of its losses."""
+    losses_without_kl: tuple[str, ...] = ()
+    """Losses to which the price of KL is nothing, so that they also learn if it is 0."""
     batch: int = 32
     """Rows or completions per optimizer step."""
     minibatches: int = 1
@@ -159,6 +161,7 @@ ALGORITHMS = {
             *("aot_unpaired", "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"),
         ),
         loss=["sigmoid"],
+        losses_without_kl=("sft",),
         kl_price="algo.args.beta",
         held_out_loss={  # the mean of -log sigmoid(margin) over pairs of whole answers
             "loss_type": (None, "sigmoid", ["sigmoid"]),

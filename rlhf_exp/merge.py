@@ -1,4 +1,4 @@
-"""python -m rlhf_exp merge ADAPTER OUT [--base FOLDER] [--dtype DTYPE]
+"""python -m rlhf_exp merge ADAPTER --out FOLDER [--base FOLDER] [--dtype DTYPE]
 
 Adds an adapter to its base and writes one model of full weights, with its tokenizer.
 """
@@ -11,10 +11,13 @@ from pathlib import Path
 from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.config.rules.paths import refuse_pickle
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.lock import find_latest
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp merge", description=__doc__.splitlines()[2], allow_abbrev=False)
-PARSER.add_argument("adapter", type=Path, metavar="ADAPTER", help="an adapter's folder, or a run's with peft=lora")
-PARSER.add_argument("out", type=Path, metavar="OUT", help="where the model goes: a new or empty folder")
+PARSER.add_argument("adapter", type=Path, metavar="ADAPTER", help="an adapter's folder, or a run's with peft=lora;"
+                    " latest: the last run's")  # fmt: skip
+PARSER.add_argument("place", type=Path, nargs="?", metavar="OUT", help="the same as --out")
+PARSER.add_argument("--out", type=Path, metavar="FOLDER", help="where the model goes: a new or empty folder")
 PARSER.add_argument("--base", metavar="FOLDER", help="the base, if it is not at the place that the adapter records")
 PARSER.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="float32")
 
@@ -26,11 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _work(arguments: list[str]) -> None:
     args = parse_flags(PARSER, arguments)
-    adapter = args.adapter / "model" if (args.adapter / "run.json").is_file() else args.adapter
-    if problem := _find_problem(adapter, args.out, args.base):
+    if (out := args.out or args.place) is None:
+        raise ConfigError(["say where the model goes, with --out FOLDER"])
+    run = find_latest(args.adapter)
+    adapter = run / "model" if (run / "run.json").is_file() else run
+    if problem := _find_problem(adapter, out, args.base):
         raise ConfigError([problem])
 
-    print(f"adds {adapter} to its base: {args.out}", flush=True)
+    print(f"adds {adapter} to its base: {out}", flush=True)
     import transformers
 
     from rlhf_exp.models.adapters import merge
@@ -39,9 +45,9 @@ def _work(arguments: list[str]) -> None:
 
     transformers.utils.logging.set_verbosity_error()
     source = ModelSource(str(adapter), base=args.base, dtype=args.dtype)
-    merge(source, args.out)
-    write_merged_card(adapter, source.weights, args.out, shlex.join(["python", "-m", "rlhf_exp", "merge", *arguments]))
-    print(f"written: {args.out} ({adapter} on {source.weights}, {args.dtype})")
+    merge(source, out)
+    write_merged_card(adapter, source.weights, out, shlex.join(["python", "-m", "rlhf_exp", "merge", *arguments]))
+    print(f"written: {out} ({adapter} on {source.weights}, {args.dtype})")
 
 
 def _find_problem(adapter: Path, out: Path, base: str | None) -> str | None:

@@ -15,10 +15,10 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp import orders, processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
-from rlhf_exp.errors import FAILED, ConfigError, name_error, say
+from rlhf_exp.errors import FAILED, ConfigError, name_error, printable, read_message, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.evaluation.validation import Validation
 from rlhf_exp.experiment import Experiment
@@ -37,7 +37,7 @@ from rlhf_exp.runs.stopping import Stop, StopSignals, tell
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
-from rlhf_exp.tasks.sampled import learn_from, learns_from_samples
+from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.train import train
 from rlhf_exp.trainers.vllm import check_server
 
@@ -87,7 +87,7 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
     except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
         if cause := record_failure(folder.path, error):
             raise _fail(folder, signals, cause) from error
-        _fail(folder, signals, f"{type(error).__name__}: {error}")
+        _fail(folder, signals, f"{type(error).__name__}: {read_message(error)}")
         raise
     folder.finish("finished")
     if not processes.is_main():
@@ -184,7 +184,7 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: Pr
     folder.record["rows"] = {"train": len(task.train), "held_out": len(task.eval), "held_out_pairs": len(task.pairs)}
     check_inputs(cfg, folder, {**inputs, "held-out rows": hash_rows([*task.eval, *task.pairs])})
     for note in task.notes:
-        print(note)
+        print(printable(note))
     write_json(folder.path / "data.json", task.facts)
     return task
 

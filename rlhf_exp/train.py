@@ -3,7 +3,9 @@
 train(experiment, probe, signals)       # the trained model is then in run_dir/model
 """
 
+import shutil
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
+from rlhf_exp.callbacks.gradients import CheckGradients
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.callbacks.stopping import SaveAndStop
@@ -21,9 +24,13 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
 from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.inputs import MANIFEST
+from rlhf_exp.runs.manifest import replace_folder, seal
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
-from rlhf_exp.trainers.vllm import CheckRollouts
+from rlhf_exp.trainers.vllm import EngineCallback, sample_colocated, shares_engine
+
+PARTIAL = ".model"
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.validation import Validation
@@ -38,16 +45,23 @@ def train(
         Stop: a signal asked the run to end; its checkpoint is written.
     """
     folder, trainer = experiment.folder, build_trainer(experiment)
-    best = Best(folder, validation.metric, trainer.save_model) if experiment.cfg.eval.best else None
+    base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
+
+    def save(path: str) -> None:
+        trainer.save_model(path)
+        processes.on_main(lambda: _tidy_model(Path(path), base))
+
+    best = Best(folder, validation.metric, save) if experiment.cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
     if received := processes.share(signals.received):
         raise Stop(received)
     kept = best.path if best else None
     if kept is None:
-        trainer.save_model(str(folder.path / "model"))
-    base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
-    processes.on_main(lambda: _place_model(folder.path / "model", kept, base))
+        kept = folder.path / PARTIAL
+        processes.on_main(lambda: shutil.rmtree(kept, ignore_errors=True))
+        trainer.save_model(str(kept))
+    processes.on_main(lambda: _place_model(kept, folder.path / "model", base))
 
 
 def add_callbacks(
@@ -57,11 +71,13 @@ def add_callbacks(
     """Add this package's callbacks. The meter and the validation come before the writer, and the writer before all
     others, since each sees only what earlier ones have added to the logs."""
 
+    sampler = partial(sample_colocated, trainer) if shares_engine(trainer, experiment.cfg) else None
+
     def measure(policy: PreTrainedModel) -> dict[str, list[Any]]:
         """Without PPO's critic, whose weights would be gathered too. FSDP2 also hangs in the first backward pass if the
         first forward pass, which names its root, was one of a policy with a separate critic."""
         with getattr(trainer, "policy_alone", nullcontext)():
-            return validation.measure(policy)
+            return validation.measure(policy, sampler)
 
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
@@ -73,7 +89,8 @@ def add_callbacks(
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
     if getattr(trainer, "use_vllm", False):
-        trainer.add_callback(CheckRollouts(trainer))
+        trainer.add_callback(EngineCallback(trainer))
+    CheckGradients().watch(trainer)
     meter = ComputeMeter(experiment.cfg.train_tokens)
     meter.watch(trainer)
     callbacks.insert(0, SaveAndStop(signals))
@@ -97,11 +114,19 @@ def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMet
         folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)
 
 
-def _place_model(path: Path, best: Path | None, base: str | None) -> None:
-    """Put the best policy, if there is one, where the last one would be, remove the pickle beside the weights, and
-    record an adapter's `base` on the hub."""
-    if best is not None:
-        best.rename(path)
-    (path / "training_args.bin").unlink()  # the config is in .hydra
+def _tidy_model(path: Path, base: str | None) -> None:
+    """Remove the pickle beside the weights, and record an adapter's `base` on the hub."""
+    (path / "training_args.bin").unlink(missing_ok=True)  # the config is in .hydra
     if base is not None:
         record_base(path, base)
+
+
+def _place_model(kept: Path, model: Path, base: str | None) -> None:
+    """Put what was saved where the trained model is looked for; the best one is there already if a run is resumed after
+    training."""
+    if kept == model:
+        return
+    if not (kept / MANIFEST).is_file():  # the last policy, or the best one of an older version
+        _tidy_model(kept, base)
+        seal(kept)
+    replace_folder(kept, model)

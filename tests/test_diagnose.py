@@ -246,3 +246,32 @@ def test_a_held_out_loss_that_did_not_measurably_rise_is_no_overfitting(low, fou
     config = {**CONFIG, "algo": {"name": algo, "args": {}}}
     findings = diagnose([{"step": 1, "loss": 0.2}], evaluation, config)["findings"]
     assert [finding["name"] for finding in findings] == ["overfitting"] * found
+
+
+def make_hopeless(correct=0, course=0.0, **evaluation):
+    counts = {"correct": correct, "partial": 4, "failed": 28 - correct}
+    metrics = make_metrics(outcome__correct=lambda x: course, frac_reward_zero_std=lambda x: 0.99)
+    return metrics, make_evaluation(difference=0.0) | {"baseline": {"counts": counts}} | evaluation
+
+
+@pytest.mark.parametrize(
+    ("task", "remedy"),
+    [
+        ({"name": "countdown"}, "algo=sft"),
+        ({"name": "file", "completion_column": "good"}, "algo=sft"),
+        ({"name": "file", "completion_column": None}, None),
+    ],
+)
+def test_a_start_with_no_right_answer_is_told_to_begin_with_sft(task, remedy):
+    found = diagnose(*make_hopeless(), CONFIG | {"task": task})["findings"]
+    assert [finding["name"] for finding in found] == ["no_reward_variance", "no_measurable_gain"]
+    for finding in found:
+        assert finding["remedy"] == remedy
+        assert finding["cause"].startswith("the start model has none of 32 held-out completions right: ")
+        assert all(word in finding["cause"] for word in ("algo=sft", "a graded reward", "easier rows"))
+
+
+@pytest.mark.parametrize(("correct", "course"), [(1, 0.0), (0, 0.05)])
+def test_a_start_that_is_sometimes_right_is_told_to_train_longer(correct, course):
+    found = diagnose(*make_hopeless(correct, course), CONFIG | {"task": {"name": "countdown"}})["findings"]
+    assert [finding["remedy"] for finding in found] == ["algo.args.num_generations=32", "+algo.args.max_steps=800"]

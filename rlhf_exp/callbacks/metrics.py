@@ -15,7 +15,7 @@ from transformers.trainer_callback import ProgressCallback
 
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.runs.folder import append_jsonl, read_metrics, write_jsonl
+from rlhf_exp.runs.folder import append_jsonl, keep_rows
 
 SHOWN = ("reward", "loss", "probe/kl", "completions/mean_length")
 
@@ -32,9 +32,8 @@ class MetricsWriter(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the lines up to the checkpoint's step, and continues their `time_s`."""
-        rows = read_metrics(self._path) if state.global_step else []
-        kept = [row for row in rows if row["step"] <= state.global_step]
-        write_jsonl(self._path, kept)
+        logged = {row["step"] for row in state.log_history if "train_runtime" not in row}
+        kept = keep_rows(self._path, state.global_step, logged)
         self._start = time.perf_counter() - (kept[-1]["time_s"] if kept else 0.0)
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:

@@ -7,6 +7,7 @@ best.path                      # run_dir/best-40; None before the first measurem
 
 import shutil
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,43 +15,53 @@ from typing import Any
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState
 
 from rlhf_exp import processes
-from rlhf_exp.runs.folder import RunFolder, append_jsonl, read_metrics, write_jsonl
+from rlhf_exp.runs.best import LEAST, Kept, find_best
+from rlhf_exp.runs.folder import RunFolder, append_jsonl, keep_rows, write_json
+from rlhf_exp.runs.inputs import BEST
+from rlhf_exp.runs.manifest import replace_folder, seal
 
 PARTIAL, ROWS = ".best", "validation.jsonl"
 
 
 class Best:
-    """The policy with the highest figure, of equal ones the first. run.json's `best` says which it is, so that a
-    resumed run continues to compare with it."""
+    """The policy with the highest figure, of equal ones the first. best.json beside its weights says which it is, also
+    in model/, so that a resumed run continues to compare with it (runs/best.py); run.json says it too."""
 
     def __init__(self, folder: RunFolder, metric: str, save: Callable[[str], None]) -> None:
         self._folder, self._metric, self._save = folder, metric, save
+        self._kept: Kept | None = None
 
     @property
     def path(self) -> Path | None:
         """Its folder."""
-        found = self._folder.record.get("best")
-        path = self._folder.path / f"best-{found['step']}" if found else None
-        return processes.on_main(lambda: path if path and path.is_dir() else None)
+        return self._kept and self._kept.path
+
+    def resume(self) -> None:
+        """Take up what the run has kept so far."""
+        self._kept = processes.on_main(lambda: find_best(self._folder.path))
+        self._folder.record["best"] = self._kept and self._kept.facts
 
     def offer(self, step: int, figures: dict[str, float]) -> None:
         """Save the policy of this step if none was better. The one before is removed once it is on disk."""
-        value, before = figures[self._metric], self.path
-        if before is not None and value <= self._folder.record["best"]["value"]:
+        value = figures[self._metric]
+        new = Kept(self._folder.path / f"best-{step}", step, self._metric, LEAST if isnan(value) else value)
+        if self._kept is not None and new.value <= self._kept.value:
             return
-        partial, path = self._folder.path / PARTIAL, self._folder.path / f"best-{step}"
+        partial = self._folder.path / PARTIAL
         processes.on_main(lambda: shutil.rmtree(partial, ignore_errors=True))
         self._save(str(partial))
-        self._folder.record["best"] = {"step": step, "metric": self._metric, "value": value}
-        processes.on_main(lambda: self._put(partial, path, before))
+        self._folder.record["best"] = new.facts
+        processes.on_main(lambda: self._put(partial, new))
+        self._kept = new
 
-    def _put(self, partial: Path, path: Path, before: Path | None) -> None:
-        if path.exists():
-            shutil.rmtree(path)
-        partial.rename(path)
+    def _put(self, partial: Path, new: Kept) -> None:
+        write_json(partial / BEST, new.facts)
+        seal(partial)
+        replace_folder(partial, new.path)
         self._folder.save()
-        if before is not None and before != path:
-            shutil.rmtree(before)
+        for before in self._folder.path.glob("best-*"):
+            if before != new.path:
+                shutil.rmtree(before)
 
 
 Rows = dict[str, list[Any]]
@@ -68,9 +79,9 @@ class Validate(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does."""
-        path = self._run_dir / ROWS
-        before = read_metrics(path) if state.global_step else []
-        write_jsonl(path, [row for row in before if row["step"] <= state.global_step])
+        keep_rows(self._run_dir / ROWS, state.global_step, range(0, state.global_step + 1, self._every))
+        if self._best is not None and state.global_step:
+            self._best.resume()
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The start model is step 0, which has no row of TRL's."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.subcommand import parse_flags, run_command
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.load import Run, load_run
-from rlhf_exp.runs.lock import LATEST, OUTPUTS
+from rlhf_exp.runs.load import NotARun, Run, load_run
+from rlhf_exp.runs.lock import find_latest
+from rlhf_exp.runs.manifest import explain_damage, remedy
 
 if TYPE_CHECKING:
     from rlhf_exp.chat.session import Answer, Session
@@ -55,18 +56,21 @@ def _work(arguments: list[str]) -> None:
         value = getattr(args, name)
         if value is not None and not value >= least:  # also of NaN
             raise ConfigError([f"--{name.replace('_', '-')} {value}: must be at least {least}"])
-    run = _find_run(OUTPUTS / LATEST if str(args.run) == LATEST and not args.run.exists() else args.run)
+    run = _find_run(find_latest(args.run))
     talks = not args.prompts and args.rows is None and sys.stdin.isatty()
     if talks:
         print("[load] imports torch, loads the model", flush=True)
     from rlhf_exp.chat.session import Options, Session
 
-    session = Session(run, Options(args.beside_start, args.max_tokens, args.temperature, args.seed))
+    try:
+        session = Session(run, Options(args.beside_start, args.max_tokens, args.temperature, args.seed))
+    except NotARun as error:
+        raise ConfigError([str(error)]) from None
     if talks:
         _talk(session)
         return
     for row in islice(session.rows(), args.rows or 0):
-        print(f"> {_read_prompt(row)}")
+        print(f"> {printable(_read_prompt(row))}")
         _show(session, session.ask_row(row), talks)
     lines = (line.rstrip("\n") for line in sys.stdin) if not args.prompts and args.rows is None else args.prompts
     for text in lines:
@@ -93,7 +97,12 @@ def _find_run(path: Path) -> Run:
         trains = row is not None and row.trains
         why = f"is {status}, and has saved no model" if trains else f"algo={info.get('algo')} trains no model"
         raise ConfigError([f"{path}: {why}; {needs}"])
-    return load_run(path)
+    if reason := explain_damage(path / "model"):
+        raise ConfigError([f"{path}/model: {reason}; {remedy(path / 'model')}"])
+    try:
+        return load_run(path)
+    except NotARun as error:
+        raise ConfigError([str(error)]) from None
 
 
 def _talk(session: "Session") -> None:
@@ -101,7 +110,7 @@ def _talk(session: "Session") -> None:
     with suppress(ImportError):
         import readline  # noqa: F401 `input` then has a history
     rows = session.rows()
-    print(_introduce(session))
+    print(printable(_introduce(session)))
     while True:
         try:
             text = input("\n> ").strip()
@@ -113,12 +122,12 @@ def _talk(session: "Session") -> None:
         try:
             if text == ROW:
                 row = next(rows)
-                print(_read_prompt(row))
+                print(printable(_read_prompt(row)))
                 _show(session, session.ask_row(row), True)
             elif text:
                 _show(session, session.ask(text), True)
         except ConfigError as error:
-            print("\n".join(error.problems))
+            print(printable("\n".join(error.problems)))
         except StopIteration:
             print("the task has no further row")
 
@@ -135,7 +144,7 @@ def _introduce(session: "Session") -> str:
 def _show(session: "Session", answers: "list[Answer]", talks: bool) -> None:
     """Print the answers; what is known about them goes to stderr if the answers are for another program."""
     for answer in answers:
-        print(f"{answer.which}: {answer.text}" if len(answers) > 1 else answer.text, flush=True)
+        print(printable(f"{answer.which}: {answer.text}" if len(answers) > 1 else answer.text), flush=True)
         facts = [f"{answer.tokens} tokens", *(["cut off"] if answer.truncated else [])]
         facts = [answer.grade.outcome, *facts] if answer.grade else facts
         print(f"  ({', '.join(facts)})", file=sys.stdout if talks else sys.stderr, flush=True)

@@ -29,7 +29,7 @@ from rlhf_exp.models.loading import load_policy, load_tokenizer, set_up_librarie
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.runs.command import recall
-from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.load import Run, reading
 from rlhf_exp.tasks import Row, Task, Text, add_system_prompt, find_rows, load_task, wants_chat
 from rlhf_exp.tasks.prompts import count_unknown
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -72,15 +72,17 @@ class Session:
 
     Raises:
         ConfigError: a model or tokenizer that cannot be loaded.
+        NotARun: a config that is damaged.
     """
 
     def __init__(self, run: Run, options: Options) -> None:
         self.run, self.options = run, options
-        self.cfg = _adapt(run.config)
-        set_up_libraries(self.cfg)
-        start = locate_start_model(self.cfg)
-        if isinstance(start.quantization, DictConfig):
-            start = replace(start, quantization=OmegaConf.to_container(start.quantization))
+        with reading(f"{run.path}/.hydra/config.yaml"):
+            self.cfg = _adapt(run.config)
+            set_up_libraries(self.cfg)
+            start = locate_start_model(self.cfg)
+            if isinstance(start.quantization, DictConfig):
+                start = replace(start, quantization=OmegaConf.to_container(start.quantization))
         trained = start.at(run.path / "model")
         self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(trained)
         self.models: dict[str, PreTrainedModel | PeftModel] = {}
@@ -169,7 +171,7 @@ class Session:
         named = dict(flag[2:].split("=", 1) for flag in flags)
         try:
             cfg, _ = compose_files(overrides, named.get("config-name"), named.get("config-dir"))
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, RecursionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError([f"{self.run.path}: its config cannot be composed any more ({reason})"]) from None
         config: Config = parse(cfg, overrides)

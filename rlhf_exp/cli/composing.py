@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -35,6 +36,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     Raises:
         ConfigError: a mistake in `arguments`, such as a flag or a key that only a run has.
     """
+    typed = [command, *arguments]
     flags, arguments = _split_flags(arguments)
     for text in arguments:
         if text.startswith("-"):
@@ -42,9 +44,19 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
         if name_key(text) in ("resume", "dry_run"):
             raise ConfigError([f"{text}: not with rlhf_exp {command}, only with rlhf_exp"])
     folder = find_config_dir(flags.config_dir)
-    with explaining(arguments):
+    with explaining(arguments, typed):
         overrides = [*defaults, *arguments]
         return compose_config([*_list_untrained(overrides), *overrides], [check_run_folder], folder)
+
+
+def take_out(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `output_dir=FOLDER` for `--out FOLDER`, as the commands that compare runs call it."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out")
+    flags, others = parse_flags(parser, list(arguments), parser.parse_known_args)
+    return (
+        others if flags.out is None else [*others, f"output_dir={QuotedString(flags.out, Quote.double).with_quotes()}"]
+    )
 
 
 def _split_flags(arguments: list[str]) -> tuple[Namespace, list[str]]:
@@ -55,12 +67,12 @@ def _split_flags(arguments: list[str]) -> tuple[Namespace, list[str]]:
 
 
 @contextmanager
-def explaining(overrides: Sequence[str]) -> Iterator[None]:
-    """Raise a ConfigError with one line for an error of Hydra's inside the `with`."""
+def explaining(overrides: Sequence[str], typed: Sequence[str] | None = None) -> Iterator[None]:
+    """Raise a ConfigError with one line for an error of Hydra's inside the `with`; `typed`: see `explain`."""
     try:
         yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError([explain(error, overrides)]) from None
+    except (HydraException, OmegaConfBaseException, RecursionError) as error:
+        raise ConfigError([explain(error, overrides, typed)]) from None
 
 
 def _list_untrained(arguments: list[str]) -> list[str]:

@@ -43,7 +43,7 @@ Other commands, each with --help (python -m rlhf_exp.NAME is the same):
   python -m rlhf_exp chat RUN                 prompts of your own to its model, also beside the start model
   python -m rlhf_exp describe task=hh_rlhf    what is in the data
   python -m rlhf_exp sample task=countdown    completions of the start model, to learn from with task.samples=
-  python -m rlhf_exp merge ADAPTER OUT        an adapter and its base as one model
+  python -m rlhf_exp merge ADAPTER --out OUT  an adapter and its base as one model
 
 Studies: python -m rlhf_exp -cd sweeps -cn NAME, with NAME one of {studies}
 Hydra's own flags: --hydra-help

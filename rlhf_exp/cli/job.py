@@ -17,12 +17,14 @@ from rlhf_exp.cli.sweep import name_job, place_job
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
+from rlhf_exp.config.rules.unread import find_unread
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import FAILED, ConfigError, say
+from rlhf_exp.errors import FAILED, ConfigError, printable, say
 from rlhf_exp.runs.failures import forget_failures
 from rlhf_exp.runs.folder import write_text
-from rlhf_exp.runs.lock import link_latest
-from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
+from rlhf_exp.runs.lock import point_latest
+from rlhf_exp.runs.manifest import find_damaged_models
+from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete, plan_job, start_anew
 
 
 def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0, again: bool = False) -> int:
@@ -46,14 +48,17 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0, again: bool = 
     return guard(lambda: check_and_run(cfg, settings)[0], where=where)
 
 
-def check_composed(cfg: DictConfig, overrides: Sequence[str]) -> Config:
+def check_composed(cfg: DictConfig, overrides: Sequence[str], alone: bool = True) -> Config:
     """The checked config of an experiment that may start in its folder now.
+
+    Args:
+        alone: false for a job of a sweep, in which another job may read a key that this one does not.
 
     Raises:
         ConfigError: all that can be found without an import of torch.
     """
-    checks = [find_missing_weights, *([] if _is_named_by_time(cfg) else [check_run_folder])]
-    return parse(cfg, overrides, checks)
+    checks = [find_missing_weights, find_damaged_models, *([] if _is_named_by_time(cfg) else [check_run_folder])]
+    return parse(cfg, overrides, [*checks, *([lambda config: find_unread(config, overrides)] if alone else [])])
 
 
 def _is_named_by_time(cfg: DictConfig) -> bool:
@@ -70,7 +75,7 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
         Failed: any other error; the run's folder holds its traceback.
     """
     by_time = _is_named_by_time(cfg)
-    config = check_composed(cfg, settings.overrides.task)
+    config = check_composed(cfg, settings.overrides.task, settings.mode != RunMode.MULTIRUN)
     kind = "dry run: " if config.dry_run else ""
     what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
     print(f"{kind}{what}: {config.output_dir}", flush=True)
@@ -81,7 +86,10 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
         print_dry_run(config)
         return 0, None
     for note in check_resume(config) if config.resume else ():
-        print(note, flush=True)
+        print(printable(note), flush=True)
+    if config.resume and is_complete(config, folder := Path(config.resume)):
+        print(f"finished already, nothing is left to do: {folder}; its report: {folder / 'report.html'}", flush=True)
+        return 0, folder
     plan = plan_job(config) if config.skip_finished and not config.resume else Plan.START
     if plan == Plan.SKIP:
         print(f"finished already: {config.output_dir}", flush=True)
@@ -99,13 +107,12 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
             print(f"another run has that folder; this one's is {folder}", flush=True)
         config = _settle(config, cfg, plan, folder)
         _write_hydra(folder, cfg, settings)
-        link_latest(folder)
         forget_failures(folder)
         orders.give((config, folder))
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
 
-        with track(config, folder):
+        with point_latest(folder), track(config, folder):
             return run(config, folder), folder
 
 

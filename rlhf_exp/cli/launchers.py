@@ -4,7 +4,7 @@ prepare_launcher(config.hydra.launcher, folder, jobs=12, use_cpu=True)  ->  Plac
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig
 
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, say
 
 JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
 SUBMITIT = "hydra_plugins.hydra_submitit_launcher.submitit_launcher."
@@ -24,8 +24,8 @@ LOGS = ".submitit"
 HOUR, WEEK = 60, 7 * 24 * 60
 """In minutes: submitit's default of what a job may take, also on one machine, and what it may take there."""
 
-_submitted: list[Any] = []
-"""submitit's jobs of this process's sweep."""
+_queues: list[Any] = []
+"""slurm.Queue of this process's sweep, if it was submitted."""
 
 
 class Placing(Enum):
@@ -84,22 +84,36 @@ def share_cores(launcher: DictConfig, jobs: int, use_cpu: bool) -> bool:
 
 
 @contextmanager
-def wait_for_all() -> Iterator[None]:
-    """Inside, submitit's launchers wait for every job of a batch before they report that the process of one has died;
-    they would leave at the first, and the command with them, while other jobs run."""
+def wait_for_all(is_stopped: Callable[[], int]) -> Iterator[None]:
+    """Inside, submitit's launchers wait for every job of a batch, and then say which ones' processes have died; they
+    would leave at the first, and the command with them, while other jobs run.
+
+    Args:
+        is_stopped: whether a signal has ended the sweep, so that it is no news that jobs have not run.
+    """
     from submitit import Executor, Job
 
+    from rlhf_exp.cli.slurm import Queue
+
     results, map_array = Job.results, Executor.map_array
+    numbers: dict[str, int] = {}
 
     def report(job: Job) -> list[Any]:
         try:
             return results(job)
         except RuntimeError as error:
+            if not is_stopped():
+                say(f"the process of job {numbers[job.job_id]} has died (state: {job.state}), see {job.paths.stderr}")
             return [JobReturn(status=JobStatus.FAILED, _return_value=error)]  # raised when it is read
 
     def record(executor: Executor, *args: Any, **kwargs: Any) -> list[Job]:
-        jobs = map_array(executor, *args, **kwargs)
-        _submitted.extend(jobs)
+        try:
+            jobs = map_array(executor, *args, **kwargs)
+        except RuntimeError as error:  # what sbatch prints, on stderr already
+            raise ConfigError([f"hydra.launcher: {str(error).strip().splitlines()[-1]}"]) from None
+        numbers.update({job.job_id: number for number, job in enumerate(jobs, len(numbers) + 1)})
+        _queues.append(Queue())
+        _queues[-1].follow(jobs)
         return jobs
 
     Job.results, Executor.map_array = report, record
@@ -107,14 +121,13 @@ def wait_for_all() -> Iterator[None]:
         yield
     finally:
         Job.results, Executor.map_array = results, map_array
-        _submitted.clear()
+        _queues.clear()
 
 
 def cancel_pending() -> None:
     """Take the jobs out of Slurm's queue that have not begun."""
-    for job in _submitted:
-        if job.state == "PENDING":
-            job.cancel(check=False)
+    for queue in _queues:
+        queue.cancel_pending()
 
 
 def is_lost_job(error: RuntimeError) -> bool:

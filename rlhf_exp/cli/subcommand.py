@@ -8,6 +8,7 @@
 
 import errno
 import os
+import re
 import shutil
 import sys
 import traceback
@@ -18,11 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
-from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, say
+from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, printable, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
 from rlhf_exp.runs.stopping import Stop
 
 FULL_BYTES = 2**20  # with less free space than this, the disk counts as the cause of an error
+UNWRITTEN = re.compile(
+    r"enforce fail at inline_container\.cc.*unexpected pos|PytorchStreamWriter|basic_ios::clear|os error (28|122)\b"
+)
+"""What torch and safetensors say when a file could not be written whole."""
 
 
 class Failed(Exception):
@@ -71,7 +76,10 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
     except Done:
         return 0
     except (Exception, SystemExit) as error:  # before a folder was claimed
-        traceback.print_exc()
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            say(f"{where}{str(error.filename)[:60]}...: {error.strerror}", command)
+            return REFUSED
+        print(printable(traceback.format_exc()), end="", file=sys.stderr)
         say(f"{where}failed: {name_error(error)}", command)
     return FAILED
 
@@ -118,6 +126,8 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
 def is_full(folder: Path, error: BaseException) -> bool:
     """Whether an error comes from a full disk or an exhausted quota; torch's own error does not say so."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    if UNWRITTEN.search(name_error(error)):
         return True
     try:
         return shutil.disk_usage(folder).free < FULL_BYTES

@@ -20,7 +20,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlhf_exp import processes
 from rlhf_exp.cli.launchers import Placing, prepare_launcher, wait_for_all
@@ -30,11 +30,18 @@ from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.config.rules.unread import list_unread
+from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError, say
+from rlhf_exp.runs.manifest import find_damaged_models
 from rlhf_exp.runs.plan import plan_job
 
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 MOST_LETTERS = 100  # in the name of a job's folder; a longer one is shortened and ends with a hash
+
+
+class SameJob(Exception):
+    """A job with the settings of one before."""
 
 
 @contextmanager
@@ -59,7 +66,10 @@ def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
     placing = prepare_launcher(config.hydra.launcher, folder, len(listed), first.device.use_cpu)
     if placing != Placing.HERE:
         hide_bars()
-    if not first.dry_run:
+    if first.dry_run:  # each job then checks itself
+        if problems := refuse_jobs(config, listed, together=True):
+            raise ConfigError(problems)
+    else:
         print(f"checking {len(listed) or 'the'} jobs", flush=True)  # importing TRL takes seconds
         if problems := refuse_jobs(config, listed or [list_fixed()]):
             raise ConfigError(
@@ -72,7 +82,7 @@ def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
             if placing != Placing.HERE:
                 stack.enter_context(jobs.pass_on_signals())
             if placing == Placing.SUBMITTED:
-                stack.enter_context(wait_for_all())
+                stack.enter_context(wait_for_all(jobs.stopped_by))
                 stack.enter_context(jobs.watch())
             yield jobs
 
@@ -98,14 +108,34 @@ def compose_job(config: DictConfig, overrides: list[str]) -> DictConfig:
     return GlobalHydra.instance().config_loader().load_sweep_config(config, overrides)
 
 
-def refuse_jobs(config: DictConfig, jobs: list[list[str]]) -> list[str]:
+def refuse_jobs(config: DictConfig, jobs: list[list[str]], together: bool = False) -> list[str]:
     """Compose each job as Hydra will, and check it as `run_job` will, except for its weights; returns the problems with
-    their jobs. A problem of all jobs is listed once."""
+    their jobs. A problem of all jobs is listed once. TRL, which takes seconds to import, sees only jobs without others.
+
+    Args:
+        together: only what a job alone cannot show: that it equals another, and that no job reads a typed key.
+    """
     found: dict[str, list[int]] = {}
-    folders: dict[str, int] = {}
+    places: dict[str, int] = {}
+    configs: list[Config] = []
+    unread: list[dict[str, str]] = []
     for number, overrides in enumerate(jobs):
-        for problem in _check_job(compose_job(config, overrides), number, overrides, folders):
-            found.setdefault(problem, []).append(number)
+        try:
+            configs.append(_check_job(compose_job(config, overrides), number, overrides, places))
+            unread.append(list_unread(configs[-1], overrides))
+        except SameJob as error:
+            found[str(error)] = [number]
+        except ConfigError as error:
+            unread.append({})  # it may read any key
+            for problem in () if together else error.problems:
+                found.setdefault(problem, []).append(number)
+    if unread and not is_tuned(config.hydra):  # else values that are chosen later may read them
+        everywhere = [line for text, line in unread[0].items() if all(text in lines for lines in unread)]
+        found |= {line: list(range(len(jobs))) for line in everywhere}
+    if not found and not together:
+        for number, checked in enumerate(configs):
+            for problem in _check_arguments(checked):
+                found.setdefault(problem, []).append(number)
     lines: list[tuple[int, str]] = []
     for problem, numbers in found.items():
         if len(numbers) == len(jobs) > 1:
@@ -138,8 +168,11 @@ def report_study(folder: Path) -> None:
     except NotARun:
         return
     if len(runs) > 1:
-        page = write_report(runs, folder)
-        print(f"\n{study_table(runs)}\nreport  {page}")
+        try:
+            page = write_report(runs, folder)
+            print(f"\n{study_table(runs)}\nreport  {page}")
+        except NotARun as error:
+            say(f"no report was written: {error}")
 
 
 def _name_folder(settings: DictConfig) -> str:
@@ -173,24 +206,39 @@ def _show_fixed(first: DictConfig) -> None:
     print_dry_run(parse(first, list_fixed(), [find_missing_weights]))
 
 
-def _check_job(job: DictConfig, number: int, overrides: list[str], folders: dict[str, int]) -> list[str]:
-    from rlhf_exp.config.trl_args import build_args
+def _check_job(job: DictConfig, number: int, overrides: list[str], places: dict[str, int]) -> Config:
+    """The checked config of a job; `places` are the settings, folders and repositories of the jobs before.
 
+    Raises:
+        SameJob: it is one of those.
+        ConfigError: its problems.
+    """
+    settings = OmegaConf.masked_copy(job, [name for name in job if name not in ("hydra", "output_dir")])
+    if (first := places.setdefault(OmegaConf.to_yaml(settings), number)) != number:
+        raise SameJob(f"has the settings of job {first + 1}; leave one of the two out")
     with open_dict(job):
         job.hydra.job.num = number
         place_job(job, job.hydra)
         del job["hydra"]
+    if (first := places.setdefault(job.output_dir, number)) != number:
+        way = "use skip_finished=false, which numbers them"
+        raise ConfigError([f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"])
+    if job.hub.push and (first := places.setdefault(f"hub.repo={job.hub.repo}", number)) != number:
+        way = f"name one for each, such as 'hub.repo={job.hub.repo}-${{seed}}'"
+        raise ConfigError([f"hub.repo={job.hub.repo}: is the repository of job {first + 1} too; {way}"])
+    # Not check_run_folder: a run that is there concerns its own job alone.
+    config = parse(job, overrides, [find_missing_weights, find_damaged_models])
+    prepare_hub(config)
+    if config.skip_finished and not config.resume:
+        plan_job(config)
+    return config
+
+
+def _check_arguments(config: Config) -> list[str]:
+    """What TRL itself refuses."""
+    from rlhf_exp.config.trl_args import build_args
+
     try:
-        if (first := folders.setdefault(job.output_dir, number)) != number:
-            way = "use skip_finished=false, which numbers them"
-            return [f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"]
-        if job.hub.push and (first := folders.setdefault(f"hub.repo={job.hub.repo}", number)) != number:
-            way = f"name one for each, such as 'hub.repo={job.hub.repo}-${{seed}}'"
-            return [f"hub.repo={job.hub.repo}: is the repository of job {first + 1} too; {way}"]
-        config = parse(job, overrides, [find_missing_weights])  # a run that is there concerns its own job alone
-        prepare_hub(config)
-        if config.skip_finished and not config.resume:
-            plan_job(config)
         build_args(config)
     except ConfigError as error:
         return error.problems

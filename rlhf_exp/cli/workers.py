@@ -24,7 +24,7 @@ from threading import Event, Thread
 from typing import Any, TextIO
 
 from rlhf_exp.cli.launchers import cancel_pending
-from rlhf_exp.errors import SIGNALLED
+from rlhf_exp.errors import FAILED, SIGNALLED, say
 from rlhf_exp.runs.folder import write_json, write_text
 from rlhf_exp.runs.stopping import AGAIN, ECHO_S, SIGNALS, Stop, StopSignals
 
@@ -72,14 +72,15 @@ class Jobs:
         return (self.folder / f"{number}.json").exists()
 
     def end(self) -> list[int]:
-        """The exit status of each job that has ended.
+        """The exit status of each job, now that none is running: FAILED if it has none, for its process has died.
 
         Raises:
             Stop: a signal has ended jobs, and so the sweep.
         """
-        if number := self._stopped_by():
+        if number := self.stopped_by():
             raise Stop(number)
-        return [job["status"] for job in self._read() if "status" in job]
+        begun = [job.get("status", FAILED) for job in self._read()]
+        return begun + [FAILED] * (self.total - len(begun))
 
     @contextmanager
     def pass_on_signals(self) -> Iterator[None]:
@@ -146,13 +147,17 @@ class Jobs:
         with StopSignals() as signals:
             try:
                 host, pid = _name_process()
-                slurm = os.environ.get("SLURM_JOB_ID") if SUBMITTED else None
-                self._note(number, pid=pid, host=host, slurm=slurm)
-                status = SIGNALLED + self._stopped_by() if self._stopped_by() else work()
+                self._note(number, pid=pid, host=host, slurm=_name_slurm_job())
+                status = SIGNALLED + self.stopped_by() if self.stopped_by() else work()
             except KeyboardInterrupt:
                 status = SIGNALLED + (signals.received or signal.SIGINT)
-        if SUBMITTED and not self._stopped_by() and status in (SIGNALLED + PREEMPTION, SIGNALLED + signal.SIGTERM):
-            requeue(PREEMPTION, None)  # ends this process; Slurm preempts with SIGTERM
+        if SUBMITTED and not self.stopped_by() and _is_preempted(status):
+            try:
+                requeue(PREEMPTION, None)  # ends this process
+            except subprocess.CalledProcessError:  # Slurm has done so itself, there being no grace time
+                sys.exit(status)  # without a result, for which the first process waits
+            except RuntimeError as error:  # the time limit, for the last time
+                say(str(error))
         return status
 
     def _note(self, number: int, **facts: Any) -> None:
@@ -160,7 +165,7 @@ class Jobs:
         with suppress(FileNotFoundError):
             write_json(self.folder / f"{number}.json", facts)
 
-    def _stopped_by(self) -> int:
+    def stopped_by(self) -> int:
         """The signal that ends the sweep; 0 if there was none."""
         path = self.folder / STOP
         return int(path.read_text()) if path.exists() else 0
@@ -214,6 +219,25 @@ def _prefix_lines(prefix: str) -> None:
     if not isinstance(sys.stdout, Prefixed):
         sys.stdout, sys.stderr = Prefixed(sys.stdout), Prefixed(sys.stderr)
     sys.stdout.prefix = sys.stderr.prefix = prefix
+
+
+def _name_slurm_job() -> str | None:
+    """4711_2 for task 2 of array 4711, whose SLURM_JOB_ID may be 4711 too, by which Slurm's commands understand the
+    whole array; None if this process is no job of Slurm."""
+    if os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
+        return None
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ["SLURM_JOB_ID"]
+
+
+def _is_preempted(status: int) -> bool:
+    """Whether a job that ends with `status` is to be put into the queue again. Slurm preempts with SIGTERM, and cancels
+    with it."""
+    if status == SIGNALLED + signal.SIGTERM and (job := _name_slurm_job()):
+        from rlhf_exp.cli.slurm import is_cancelled
+
+        return not is_cancelled(job)
+    return status in (SIGNALLED + PREEMPTION, SIGNALLED + signal.SIGTERM)
 
 
 def _ignore(number: int, frame: Any) -> None:

@@ -30,6 +30,7 @@ from rlhf_exp.config.defaults import DEFAULTS, Settings, choose_rate, read_setti
 from rlhf_exp.config.hardware import count_passes, count_rows
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
+from rlhf_exp.config.reading import check_files
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algo import find_idle_arguments, find_other_losses
 from rlhf_exp.config.rules.labels import is_folder_name
@@ -86,7 +87,8 @@ def compose_files(
 
 def register_resolvers() -> None:
     """Register what conf/ uses: the resolvers `${rlhf_exp.NAME:...}`, the configs that come from the table of
-    algorithms, and scale=auto. A second call changes nothing."""
+    algorithms, and scale=auto; and have files checked as they are read. A second call changes nothing."""
+    check_files()
     resolvers = {
         "default": lambda key, *, _root_: DEFAULTS[key](_find_settings(_root_)).value,
         "rate": lambda name, own=None, *, _root_: choose_rate(_find_settings(_root_), name, own).value,
@@ -96,6 +98,7 @@ def register_resolvers() -> None:
         "weights": lambda *, _root_: [weight for weight in _root_.reward.weights.values() if weight is not None],
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
+        "not": lambda value: not value,
         "attention": device.choose_attention,
     }
     for name, resolve in resolvers.items():

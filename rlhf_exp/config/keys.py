@@ -7,7 +7,8 @@ refuse_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=qlo
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -64,17 +65,27 @@ def known_keys(algo: str = "grpo") -> list[str]:
 
 def refuse_key(key: str, algo: str = "grpo") -> str:
     """Why `key` is refused, with the nearest existing key: among those of the same group, then among all."""
+    owners, key = _list_owners(key), key.casefold()
     place, _, end = key.rpartition(".")
-    if owners := _list_owners(key):
+    if owners:
         group = owners[0].partition("=")[0]
         return f"a key of {' and '.join(owners)} alone; use {'task@' if '.' in group else ''}{owners[0]}"
     known = known_keys(algo if algo in ALGORITHMS else "grpo")
     neighbours = [name for name in known if name.rpartition(".")[0] == place]
-    slips = [name for name in neighbours if place and is_slip(end, name.rpartition(".")[2])]
+    slips = [name for name in neighbours if name == key or place and is_slip(end, name.rpartition(".")[2])]
     meant = next((name for name, words in SYNONYMS.items() if end in words and name in known), None)
     near = nearest(key, slips) or meant or nearest(key, neighbours if place else known) or nearest(key, known)
     note = ", of which a value below 1 is a share of all steps" if end == "warmup_ratio" else ""
     return f"no such key{f'; did you mean {near}{note}?' if near else ''}"
+
+
+def takes_text(key: str) -> bool:
+    """Whether the value of a key of ours may be any text."""
+    hints: list[Any] = [Config]
+    for name in key.split("."):
+        inside = [get_type_hints(schema) for hint in hints for schema in schemas(hint)]
+        hints = [found[name] for found in inside if name in found]
+    return any(hint is str or get_origin(hint) in (Union, UnionType) and str in get_args(hint) for hint in hints)
 
 
 def schemas(hint: Any) -> list[type]:
@@ -113,12 +124,14 @@ def _list_options() -> list[tuple[str, str]]:
 @cache
 def _list_option(group: str, option: str) -> tuple[str, ...]:
     """The keys that conf/<group>/<option>.yaml sets, and those of the mappings that hold them; none if the option is a
-    file of the user's."""
-    file = ROOT / "conf" / group / f"{option}.yaml"
-    if not file.is_file():
+    file of the user's, or one that cannot be read."""
+    try:
+        text = (ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8")
+        values = yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError):
         return ()
-    text = file.read_text(encoding="utf-8")
-    values = yaml.safe_load(text)
+    if not isinstance(values, dict):
+        return ()
     values.pop("defaults", None)
     if text.startswith("# @package _global_"):  # it sets keys of other groups too
         values = values.get(group, {})

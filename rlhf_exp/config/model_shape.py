@@ -30,6 +30,9 @@ GPT2_NAMES = {
     "max_position_embeddings": "n_positions",
 }
 COUNTED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3")  # exactly, from config.json
+_LLAMAS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens", "lm_head")
+_MODULES = dict.fromkeys(COUNTED, _LLAMAS) | {"gpt2": ("c_attn", "c_proj", "c_fc", "wte", "wpe", "lm_head")}
+"""The modules of these types that an adapter can be added to, by the last part of their names."""
 ASSETS = Path(__file__).parent.parent / "assets"
 KNOWN = ASSETS / "shapes.json"
 _FLOATS = ("F64", "F32", "F16", "BF16")
@@ -90,6 +93,24 @@ def count_weights(folder: Path) -> int | None:
     """
     counts = [_count_file(str(file), file.stat().st_mtime_ns) for file in sorted(folder.glob("model*.safetensors"))]
     return sum(counts) if counts and None not in counts else None
+
+
+def list_modules(path: str | None, base: str | None, init: dict | None, name: str | None) -> tuple[str, ...]:
+    """The last parts of the names of the modules with a matrix of weights: of a known type, or as the safetensors in
+    the model's folder say; empty if neither is there. Arguments as of `find_shape`."""
+    shape = find_shape(path, base, init, name)
+    kind = (shape.values or {}).get("model_type")
+    if kind in _MODULES or path is None:
+        return _MODULES.get(kind, ())
+    found = set()
+    try:
+        for file in sorted(Path(path).expanduser().glob("model*.safetensors")):
+            with safe_open(file, "np") as weights:
+                names = [key for key in weights.keys() if len(weights.get_slice(key).get_shape()) > 1]
+                found |= {key.removesuffix(".weight").rpartition(".")[2] for key in names}
+    except (OSError, SafetensorError):
+        return ()
+    return (*sorted(found), "lm_head") if found else ()  # a tied head is not stored
 
 
 @cache

@@ -10,7 +10,8 @@ from typing import Any
 
 SEED = ">= 0, <= 4294967295"  # the range that numpy accepts
 TOKENS, ROWS, BATCH, STEPS = ">= 1, <= 1000000", ">= 1, <= 10000000", ">= 1, <= 65536", ">= 0, <= 10000000"
-COMPLETIONS, PRICE, RATE = ">= 1, <= 1024", ">= 0, <= 1000", "> 0, <= 1"
+COMPLETIONS, PRICE, RATE = ">= 1, <= 1024", ">= 0, <= 1000", ">= 1e-12, <= 1"
+"""Of a rate: with a smaller one no float32 weight of a usual size ever changes."""
 
 
 def within(bounds: str) -> Any:

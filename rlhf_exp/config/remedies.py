@@ -18,12 +18,17 @@ def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | No
 
     Args:
         config: the resolved config as plain dicts.
-        candidates: overrides of one key, `key=value` or `+key=value`, the best first.
+        candidates: overrides of one key, `key=value` or `+key=value`, the best first. The choice of a group, such as
+            algo=sft, is taken without a check, since a resolved config does not hold its other options.
     """
     from rlhf_exp.config.compose import check_values  # imports Hydra, which a report of finished runs does not need
 
     before = set(check_values(config))
-    return next((text for text in candidates if set(check_values(apply(config, text))) <= before), None)
+    for text in candidates:
+        chooses = isinstance(config.get(text.partition("=")[0]), dict)
+        if chooses or set(check_values(apply(config, text))) <= before:
+            return text
+    return None
 
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:

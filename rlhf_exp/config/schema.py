@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Literal, Union
 
-from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
+from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
 from rlhf_exp.rewards.schema import find_rewards
 from rlhf_exp.tasks.schema import find_keys, list_tasks
@@ -106,10 +106,11 @@ class Peft:
 @dataclass(frozen=True)
 class RewardKeys:
     """`weights` says which rewards there are, those that are null left out; `functions` where those of the user are,
-    FILE.py:FUNCTION; `path`, `normalize` and `batch_size` are the reward model's."""
+    FILE.py:FUNCTION; `timeout_s` ends their calls; `path`, `normalize` and `batch_size` are the reward model's."""
 
     weights: dict[str, float | None] = within(">= -1000, <= 1000")
     functions: dict[str, str]
+    timeout_s: float | None = within("> 0, <= 31536000")
     path: str | None
     normalize: bool
     batch_size: int = within(BATCH)
@@ -193,6 +194,7 @@ class Eval:
     """`rows` are required to be there; null takes what is there, at most `most_rows`."""
 
     split: Literal["validation", "test"]
+    engine: Literal["auto", "transformers", "vllm"]
     rows: int | None = within(">= 1, <= 1000000")
     most_rows: int = within(">= 1, <= 1000000")
     completions: int = within(COMPLETIONS)
@@ -248,3 +250,9 @@ class Config:
     monitor: Monitor
     eval: Eval
     hub: Hub
+
+
+def learns_from_samples(cfg: Config) -> bool:
+    """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
+    needs_pairs = ALGORITHMS[cfg.algo.name].learns_from == PAIRS and not cfg.task.gives_pairs
+    return cfg.task.graded and (needs_pairs or cfg.task.samples is not None)

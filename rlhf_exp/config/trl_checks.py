@@ -12,11 +12,13 @@ from typing import Any
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.keys import refuse_key
 from rlhf_exp.config.overrides import refuse_secret
+from rlhf_exp.config.ranges import RATE
 from rlhf_exp.config.trl_arguments import RENAMED, load_arguments, narrow
 from rlhf_exp.config.values import find_problem, is_secret, show
 
 _NAMES = {
-    "> 0, <= 1": ("learning_rate", "adam_epsilon", "top_p", "vllm_gpu_memory_utilization"),
+    RATE: ("learning_rate",),
+    "> 0, <= 1": ("adam_epsilon", "top_p", "vllm_gpu_memory_utilization"),
     ">= 0, <= 10": ("weight_decay",),
     ">= 0, < 1": ("adam_beta1", "adam_beta2", "label_smoothing_factor"),
     ">= 0, <= 1000000": ("max_grad_norm", "vllm_importance_sampling_clip_min"),

@@ -19,6 +19,7 @@ HIDDEN = "(hidden)"
 MANY = 12  # the most valid names in a message
 
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_COUNT = re.compile(r"(^|_)(max|min|num|train|new|eval)_token$", re.IGNORECASE)  # max_tokens with a letter missing
 _SECRET = re.compile(r"(^|_)(token|secrets?|passwords?|passwd|api_?keys?|access_?keys?)$", re.IGNORECASE)
 _NO_SECRETS = ("eos_token", "pad_token", "bos_token", "unk_token")  # plain texts for a tokenizer
 _NO_SECRETS_IN = ("reward.functions", "reward.weights")  # names that the user gives to rewards
@@ -30,12 +31,13 @@ _WORDS = {
     dict: "a mapping",
     type(None): "null",
 }
+_OTHER_WORDS = {"none": "null", "nil": "null", "yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of `names`, compared by their last dotted part.
+    """The most similar of `names`, compared by their last dotted part, in upper or lower case.
 
-    >>> nearest("bta", ["seed", "algo.args.beta"])
+    >>> nearest("BTA", ["seed", "algo.args.beta"])
     'algo.args.beta'
 
     A name with one typing mistake is preferred to one with the same beginning, and that to one with a similar spelling;
@@ -43,8 +45,8 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     """
     ends: dict[str, list[str]] = {}
     for known in names:
-        ends.setdefault(known.rpartition(".")[2], []).append(known)
-    place, _, end = name.rpartition(".")
+        ends.setdefault(known.rpartition(".")[2].casefold(), []).append(known)
+    place, _, end = name.casefold().rpartition(".")
     # The same letters in another order or number are nearer than another letter: pf16 is fp16 rather than bf16.
     slips = sorted(
         (known for known in ends if is_slip(end, known)),
@@ -100,7 +102,9 @@ def find_problem(key: str, value: Any, annotation: Any, bounds: str | None = Non
     finite = isinstance(value, float) or _is_finite(value)
     empty = value == "" or isinstance(value, list) and "" in value
     more = ", and not empty" if empty else "" if finite else ", of finite numbers"
-    return kind, f"{assign(key, value)}: must be {allowed}{more}{suggest(value, choices(annotation))}"
+    texts = _list_texts(annotation)
+    near = suggest(value, texts) or suggest(_OTHER_WORDS.get(str(value).casefold()), texts)
+    return kind, f"{assign(key, value)}: must be {allowed}{more}{near}"
 
 
 def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = None) -> list[tuple[str, str]]:
@@ -141,6 +145,16 @@ def choices(annotation: Any) -> list[str]:
     if typing.get_origin(annotation) is typing.Literal:
         return [show(option) for option in typing.get_args(annotation)]
     return [choice for part in typing.get_args(annotation) for choice in choices(part)]
+
+
+def _list_texts(annotation: Any) -> list[str]:
+    """All texts that are meant where one of them is typed with a mistake: choices, and true, false and null."""
+    parts = {annotation, *typing.get_args(annotation)}
+    return [
+        *choices(annotation),
+        *(["true", "false"] if bool in parts else []),
+        *(["null"] if type(None) in parts else []),
+    ]
 
 
 def list_names(annotation: Any) -> list[str]:
@@ -205,7 +219,8 @@ def assign(key: str, value: Any) -> str:
 def is_secret(key: Any) -> bool:
     """Whether the name of a key, dotted or not, is that of a secret."""
     place, _, end = str(key).rpartition(".")
-    return bool(_SECRET.search(end)) and end not in _NO_SECRETS and place not in _NO_SECRETS_IN
+    named = _SECRET.search(end) and not _COUNT.search(end)
+    return bool(named) and end not in _NO_SECRETS and place not in _NO_SECRETS_IN
 
 
 def _alike(one: str, other: str) -> float:

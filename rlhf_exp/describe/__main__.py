@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlhf_exp.algorithms import DEMONSTRATIONS
-from rlhf_exp.cli.composing import claim_output, compose_command
+from rlhf_exp.cli.composing import claim_output, compose_command, take_out
 from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, printable
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
@@ -27,7 +27,7 @@ a row.
 Keys that matter here:
   task, task.source, task.path, task.subsets, task.train_rows (of problems that are drawn)
   -cd FOLDER (with configs of your own), model, model.path (whose tokenizer counts; a folder may hold a tokenizer alone)
-  output_dir (outputs/describe/TASK/TIME)
+  --out FOLDER, or output_dir=FOLDER (outputs/describe/TASK/TIME)
 
 Examples:
   python -m rlhf_exp describe task=hh_rlhf task.source=file task.path=FOLDER model=gpt2
@@ -42,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _work(arguments: list[str]) -> None:
     start = time.perf_counter()
+    arguments = take_out(arguments)
     cfg = _compose(arguments)
     print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
     prepare_hub(cfg)
@@ -52,7 +53,7 @@ def _work(arguments: list[str]) -> None:
             raise ConfigError([str(error)]) from None
     from rlhf_exp.describe.page import terminal_table
 
-    print(terminal_table(figures))
+    print(printable(terminal_table(figures)))
     if figures["tokens_left_out"]:
         print(figures["tokens_left_out"])
     page = Path(cfg.output_dir) / "describe.html"
@@ -65,7 +66,7 @@ def _compose(arguments: list[str]) -> Config:
     checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
     of_prompts = ["algo=none", f"output_dir={FOLDER}"]
     cfg = compose_command("describe", of_prompts, checked)
-    if DEMONSTRATIONS in cfg.task.provides:
+    if DEMONSTRATIONS in cfg.task.provides and not cfg.task.find_lacking(DEMONSTRATIONS):
         cfg = compose_command("describe", ["algo=sft", *of_prompts[1:]], checked)
     return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder))
 

@@ -13,14 +13,16 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rlhf_exp.algorithms import PAIRS
+from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.diagnose.signals import Signals, first_quarter, last_quarter, mean, span
+from rlhf_exp.tasks.schema import find_keys
 
 CORRECT_FALL, PARTIAL_RISE = 0.02, 0.05
 KL_LIMIT = 0.5  # nats per token
 ENTROPY_FRACTION = 0.2
 ZERO_STD_LIMIT, SOLVED_SHARE = 0.8, 0.5
 TRUNCATION_LIMIT = 0.3
+RARELY = 0.01  # of completions
 
 
 class Finding(NamedTuple):
@@ -104,6 +106,8 @@ def no_measurable_gain(run: Signals) -> Finding | None:
     if difference is None or not difference["low"] <= 0 <= difference["high"]:
         return None
     rows = run.evaluation["paired"]["n"]
+    if hopeless := _is_never_right(run):
+        return Finding(None, evidence, *hopeless)
     cause = f"too few steps, or a change too small for {rows} {things} to show"
     return Finding(None, evidence, cause, [*(run.scale_length(2) if run.metrics else []), *_sample_more(run, rows)])
 
@@ -179,6 +183,8 @@ def no_reward_variance(run: Signals) -> Finding | None:
     if correct and mean(correct) > SOLVED_SHARE:
         cause = "training problems are nearly all solved: more steps cannot teach more"
         remedies = run.scale_length(quarter[0][0] / run.last_step)
+    elif hopeless := _is_never_right(run):
+        cause, remedies = hopeless
     else:
         cause = "the problems are too hard, or the completions of a group too similar, for one to do better"
         group = run.arg("num_generations", 8)
@@ -209,6 +215,21 @@ def truncation(run: Signals) -> Finding | None:
         "the budget is too small for what the policy writes; a completion that is cut off cannot answer",
         [f"max_tokens={larger}"] if larger > budget else [],
     )
+
+
+def _is_never_right(run: Signals) -> tuple[str, list[str]] | None:
+    """Cause and remedies where the start model has no right held-out answer and hardly any in training: a reward for
+    right answers then prefers none of its completions to another, and more steps or larger groups teach nothing."""
+    counts = run.evaluation.get("baseline", {}).get("counts", {})
+    correct = run.series("outcome/correct")
+    if not run.algorithm.online or counts.get("correct") != 0 or correct and mean(correct) > RARELY:
+        return None
+    task = run.config.get("task", {})
+    shown = task.get("name") and DEMONSTRATIONS in find_keys(task["name"]).provides
+    cause = f"the start model has none of {sum(counts.values())} held-out completions right: there is nothing to"
+    cause += " reinforce. First train it by algo=sft and go on from that model (model.path=RUN/model), or reward steps"
+    cause += " towards an answer (a graded reward), or begin with easier rows"
+    return cause, ["algo=sft"] if shown and task.get("completion_column", "") is not None else []
 
 
 def _sample_more(run: Signals, rows: int) -> list[str]:

@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hardware import count_completions, count_processes, is_elsewhere
 from rlhf_exp.config.rules.packages import find_missing
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
 from rlhf_exp.dry_run.cost import estimate_disk, estimate_time, say_bytes, warn_of_disk
@@ -19,8 +19,8 @@ from rlhf_exp.dry_run.machine import Machine, find_machine
 from rlhf_exp.dry_run.memory import estimate_memory, warn_of_memory
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
 from rlhf_exp.dry_run.rows import Lengths, Rows, load_rows, measure_lengths, render_prompt
+from rlhf_exp.errors import printable
 from rlhf_exp.report.tables import duration
-from rlhf_exp.tasks.sampled import learns_from_samples
 
 
 def print_dry_run(cfg: Config) -> None:
@@ -44,7 +44,7 @@ def print_dry_run(cfg: Config) -> None:
     if rows is not None:
         _print_list("the first prompt, as the model reads it", render_prompt(tokenizer, rows.task))
     for line in (*(rows.task.notes if rows is not None else ()), *_list_incompatible(cfg)):
-        print(line)
+        print(printable(line))
     for line in unchecked:
         print(f"not checked here: {line}")
     print("the whole config: the same command with --cfg job --resolve")
@@ -130,7 +130,7 @@ def _describe_tokens(cfg: Config, lengths: Lengths, batch: int) -> str:
 
 def _print_list(title: str, lines: list[str]) -> None:
     if lines:
-        print("\n  ".join([f"{title}:", *lines]))
+        print(printable("\n  ".join([f"{title}:", *lines])))
 
 
 def _list_incompatible(cfg: Config) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
@@ -22,6 +22,7 @@ from rlhf_exp.evaluation.completions import HeldOut, sample_held_out
 from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.policies import Processor
+from rlhf_exp.models.vllm import choose_engine, choose_sampler, find_vllm_version
 from rlhf_exp.runs.folder import write_json
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 SAMPLER_VERSION = 4
 """Raise it when sampling itself changes, so that earlier entries are no longer found."""
+
+HASH = "sha256"
+"""Of the rest of an entry; those of earlier versions have none."""
 
 
 def sample_start_model(
@@ -67,9 +71,11 @@ def sample_cached(
     if held_out is not None:
         return held_out, True
     model = load_policy(experiment.model) if model is None else model
+    sampler = None if processors else choose_sampler(cfg, experiment.model)
     held_out = sample_held_out(
-        model, experiment.tokenizer, prompt_ids, cfg, title=title, purpose=purpose, processors=processors
-    )
+        model, experiment.tokenizer, prompt_ids, cfg, title=title, purpose=purpose, processors=processors,
+        sampler=sampler,
+    )  # fmt: skip
     write_baseline(cfg.eval.cache_dir, key, held_out)
     return held_out, False
 
@@ -96,6 +102,8 @@ def baseline_key(
     }
     if processors:
         facts["processors"] = list(map(repr, processors))
+    elif choose_engine(cfg) == "vllm":
+        facts |= {"method": "vllm", "vllm": find_vllm_version()}
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -106,6 +114,8 @@ def read_baseline(cfg: Config, key: str, rows: int) -> HeldOut | None:
         return None
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept.pop(HASH, None) not in (None, _hash(kept)):
+            raise ValueError("its content does not have its hash")
         greedy = kept.pop("greedy")
         held_out = HeldOut(**kept, greedy=HeldOut(**greedy) if greedy else None)
         _check(held_out, rows * cfg.eval.completions, cfg.max_tokens)
@@ -138,4 +148,9 @@ def write_baseline(cache_dir: str | None, key: str, baseline: HeldOut) -> None:
     """Cache the completions; two runs that write the same key at the same time write the same content."""
     if cache_dir is not None and processes.is_main():
         Path(cache_dir).mkdir(parents=True, exist_ok=True)
-        write_json(Path(cache_dir) / f"{key}.json", asdict(baseline))
+        content = asdict(baseline)
+        write_json(Path(cache_dir) / f"{key}.json", {HASH: _hash(content), **content})
+
+
+def _hash(content: dict[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -25,6 +25,7 @@ from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample
 from rlhf_exp.models.kl import CompletionKL, measure_completions
 from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.scoring import Row, completion_logits, evaluating
+from rlhf_exp.models.vllm import Sampler
 from rlhf_exp.rewards import score_completions
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def sample_held_out(
     title: str = "evaluate",
     purpose: str = "evaluation",
     processors: Sequence[Processor] = (),
+    sampler: Sampler | None = None,
 ) -> HeldOut:
     """Sample `cfg.eval.completions` completions of each prompt; with `cfg.eval.greedy` also a greedy one.
 
@@ -72,15 +74,16 @@ def sample_held_out(
     completions. So two models share their random numbers, more rows or more completions begin with the fewer, and
     torch's random state is neither read nor changed. What is chosen or learned from samples of one purpose has seen
     none of the numbers of another. Without `start_model` the model is the start model, and its KL is 0. `processors`
-    change the logits that are sampled from (policies.py), not those that the KL is of.
+    change the logits that are sampled from (policies.py), not those that the KL is of. A `sampler`
+    samples instead of `model` (models/vllm.py), with other random numbers that belong to a completion in the same way.
     """
     sampling = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
-    k, how = cfg.eval.completions, (start_model, title, processors)
+    k, how = cfg.eval.completions, (start_model, title, processors, sampler)
     keys = [(purpose, cfg.eval.seed, row, sample) for row in range(len(prompt_ids)) for sample in range(k)]
     sampled = _sample(model, tokenizer, prompt_ids, keys, cfg, sampling, *how)
     if not cfg.eval.greedy:
         return sampled
-    sampling, how = replace(sampling, temperature=0.0), (start_model, f"{title}, greedy", processors)
+    sampling, how = replace(sampling, temperature=0.0), (start_model, f"{title}, greedy", processors, sampler)
     return replace(sampled, greedy=_sample(model, tokenizer, prompt_ids, keys[::k], cfg, sampling, *how))
 
 
@@ -119,23 +122,27 @@ def _sample(
     start_model: PreTrainedModel | None,
     title: str,
     processors: Sequence[Processor],
+    sampler: Sampler | None,
 ) -> HeldOut:
     """One completion for each key, as many for each prompt, row after row; batches hold prompts of similar length. Each
     of several processes takes whole batches, which then are those of one process, and so are the completions."""
     prompt_ids = [ids for ids in prompt_ids for _ in range(len(keys) // len(prompt_ids))]
     eos_ids = list_eos(model, tokenizer)
     order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
-    batches = [order[start : start + cfg.eval.batch_size] for start in range(0, len(order), cfg.eval.batch_size)]
+    size = -(-len(order) // processes.count()) if sampler else cfg.eval.batch_size  # vLLM batches by itself
+    batches = [order[start : start + size] for start in range(0, len(order), size)]
     mine: dict[int, list[int]] = {}
     with (
         evaluating(model),
-        tqdm(total=len(order), desc=title, unit="row", leave=False, disable=None) as bar,
+        tqdm(total=len(order), desc=title, unit="row", leave=False, disable=bool(sampler) or None) as bar,
     ):
         for batch in processes.take(batches):
-            prompts = [prompt_ids[i] for i in batch]
-            drawn_from, pad_id = [keys[i] for i in batch], tokenizer.pad_token_id
-            how = (sampling, eos_ids, pad_id, choose_method(cfg), processors)
-            found = sample_completions(model, prompts, drawn_from, *how)
+            prompts, drawn_from = [prompt_ids[i] for i in batch], [keys[i] for i in batch]
+            if sampler:
+                found = sampler(prompts, drawn_from, sampling, eos_ids, title)
+            else:
+                how = (sampling, eos_ids, tokenizer.pad_token_id, choose_method(cfg), processors)
+                found = sample_completions(model, prompts, drawn_from, *how)
             mine |= zip(batch, found, strict=True)
             bar.update(len(batch) * processes.count())
     completions = [completion for _, completion in sorted(processes.join(mine).items())]

@@ -23,6 +23,7 @@ from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_er
 from rlhf_exp.evaluation.preferences.scores import describe_pairs, implicit_rewards, score_pairs
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.source import ModelSource
+from rlhf_exp.models.vllm import choose_engine, choose_sampler
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.tasks.tokens import encode_prompts
 
@@ -46,6 +47,7 @@ class PolicyEvaluator:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
         cfg, run_dir = self.experiment.cfg, self.experiment.folder.path
         start_model = load_policy(self.experiment.model)
+        self.experiment.folder.record["eval_engine"] = choose_engine(cfg)
         held_out = sample_start_model(self.experiment, self.prompt_ids, "baseline", start_model)
         self.samples = make_samples("baseline", self.experiment, held_out)
         self.baseline = summarise(self.samples, cfg.max_tokens, held_out, cfg.eval.completions)
@@ -71,8 +73,10 @@ class PolicyEvaluator:
         cfg, task, run_dir = self.experiment.cfg, self.experiment.task, self.experiment.folder.path
         tokenizer = self.experiment.tokenizer
         start_model = load_policy(self.experiment.model)
-        policy = load_policy(replace(self.experiment.model.at(run_dir / "model"), dtype=start_model.dtype))
-        held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model)
+        source = replace(self.experiment.model.at(run_dir / "model"), dtype=start_model.dtype)
+        policy = load_policy(source)
+        sampler = choose_sampler(cfg, source)
+        held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model, sampler=sampler)
         samples = make_samples("trained", self.experiment, held_out)
         section = summarise(samples, cfg.max_tokens, held_out)
         paired = compare(self.samples, samples, cfg.max_tokens)

@@ -4,8 +4,10 @@
     section = describe_policies(chosen)                     # `baselines` of evaluation.json
     lines = list_rows(chosen, task.eval)                    # policies.jsonl
 
-Of each family the policy with the highest accuracy on validation rows is measured on the held-out rows. Every policy is
-tried alone, and with the words forbidden whose absence helps most.
+Of each family the policy with the highest accuracy on validation rows is measured on the held-out rows; which family is
+the best is decided on the validation rows too (report/policies.py). Every policy is tried alone, and with the words
+forbidden whose absence helps most. All are sampled by transformers, since vLLM has no processors that read what was
+sampled so far.
 """
 
 from dataclasses import dataclass, replace
@@ -117,7 +119,7 @@ def _sample(
     experiment: "Experiment", model: PreTrainedModel, policy: Policy, completions: int, purpose: str
 ) -> tuple[HeldOut, list[Sample]]:
     """Completions of the experiment's held-out rows, and their grades."""
-    sampling = replace(experiment.cfg.eval, greedy=False, completions=completions)
+    sampling = replace(experiment.cfg.eval, greedy=False, completions=completions, engine="transformers")
     if policy.temperature is not None:
         sampling = replace(sampling, temperature=policy.temperature)
     cfg, title = replace(experiment.cfg, eval=sampling), f"{policy.family}, {policy.name}"

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from rlhf_exp.evaluation.completions import make_samples, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows
 from rlhf_exp.models.loading import load_policy
+from rlhf_exp.models.vllm import Sampler
 from rlhf_exp.models.whole import whole_weights
 from rlhf_exp.tasks.tokens import encode_prompts
 
@@ -36,16 +37,17 @@ class Validation:
         self._prompt_ids = encode_prompts(experiment.tokenizer, task.eval)
         self.metric = "validation/accuracy" if task.grade is not None else "validation/reward"
 
-    def measure(self, policy: PreTrainedModel) -> dict[str, list[Any]]:
+    def measure(self, policy: PreTrainedModel, sampler: Sampler | None = None) -> dict[str, list[Any]]:
         """Each row's `id` and figures: accuracy with a grader, reward with rewards, KL to the start model in nats,
         length in tokens, and whether it was cut off at the budget. Torch's random state is left alone.
 
         The start model is loaded for each measurement, since a second copy of all weights in memory throughout training
-        would cost more; a policy with an adapter is the start model without it.
+        would cost more; a policy with an adapter is the start model without it. `sampler`: an engine that holds the
+        policy's weights; without one transformers samples.
         """
         cfg, task, tokenizer = self._experiment.cfg, self._experiment.task, self._experiment.tokenizer
         start_model = policy if isinstance(policy, PeftModel) else load_policy(self._experiment.model)
-        how = {"start_model": start_model, "title": "validation", "purpose": "validation"}
+        how = {"start_model": start_model, "title": "validation", "purpose": "validation", "sampler": sampler}
         with whole_weights(policy):
             held_out = sample_held_out(policy, tokenizer, self._prompt_ids, cfg, **how)
         figures = average_rows(make_samples("validation", self._experiment, held_out))

@@ -6,7 +6,8 @@ merge(ModelSource("outputs/x/model"), "merged")      # a model of full weights i
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any
 
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
+from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.folder import write_json
 
@@ -41,6 +44,21 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
     )
 
 
+@contextmanager
+def explaining_targets(cfg: Config) -> Iterator[None]:
+    """Inside the `with`, an adapter for modules that the model does not have is the user's mistake. What the config
+    alone shows is refused before (config/rules/model.py): this remains for regular expressions and numbers of layers.
+
+    Raises:
+        ConfigError: instead of peft's error.
+    """
+    try:
+        yield
+    except NoMatchingPeftModuleError:
+        key = f"peft.lora.target_modules={show(cfg.peft.lora.target_modules)}"
+        raise ConfigError([f"{key}: fits no module of model={cfg.model.path or cfg.model.name}"]) from None
+
+
 def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
     """The base of an adapter, by `kind.from_pretrained(base, **kwargs)`, with the adapter added, for inference.
 
@@ -48,6 +66,7 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
         ConfigError: the base cannot be loaded, or the adapter is for a model with other modules or sizes. (Other
             weights of the same shape cannot be detected, nor additional layers.)
     """
+    source.check_whole()
     at = source.weights
     try:
         base = kind.from_pretrained(at, **kwargs)

@@ -31,7 +31,7 @@ from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, name_error
 from rlhf_exp.models import adapters
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
@@ -112,11 +112,13 @@ def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     Raises:
         ConfigError: it cannot be loaded; the message names the local option.
     """
+    source.check_whole()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
-    except adapters.UNREADABLE as error:
+        reads = len(tokenizer("text")["input_ids"])
+    except Exception as error:  # a damaged file leads to errors of many types, tokenizers' to a plain Exception
         raise source.explain(error) from None
-    if not tokenizer("text")["input_ids"]:  # transformers 5.23 makes an empty one for a folder without a tokenizer
+    if not reads:  # transformers 5.23 makes an empty one for a folder without a tokenizer
         raise source.refuse("holds no tokenizer; must have a tokenizer.json, or its older files")
     return tokenizer
 
@@ -185,6 +187,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
         # As in TRL: if there is a GPU, weights are quantised and a missing head is drawn on it.
         "device_map": None if source.use_cpu else {"": "cuda"},
     }
+    source.check_whole()
     try:
         if source.is_adapter:
             model = adapters.load_adapted(kind, source, **kwargs)
@@ -192,6 +195,12 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | Pe
             model = kind.from_pretrained(source.path, **kwargs)
     except adapters.UNREADABLE as error:
         raise source.explain(error) from None
+    except (TypeError, AttributeError, LookupError, RecursionError) as error:  # values of other types in config.json
+        raise source.refuse(f"cannot be loaded ({name_error(error)})") from error
+    except RuntimeError as error:
+        if "mismatched_sizes" not in str(error):
+            raise
+        raise source.refuse("cannot be loaded (its weights are of other sizes than its config.json says)") from None
     patch_model(model)
     return model.to("cpu" if source.use_cpu else "cuda").eval()
 

@@ -20,6 +20,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.inputs import hash_weights
+from rlhf_exp.runs.manifest import explain_damage, remedy
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +36,7 @@ OFFLINE = {
 HINTS = {
     None: "give the base it was trained on with --base FOLDER",
     "model.path": "set model.base=FOLDER to the one it was trained on",
-    "reward.path": "merge it onto the one it was trained on: python -m rlhf_exp merge ADAPTER OUT --base FOLDER",
+    "reward.path": "merge it onto the one it was trained on: python -m rlhf_exp merge ADAPTER --out OUT --base FOLDER",
 }
 
 
@@ -141,6 +142,17 @@ class ModelSource:
         from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(self.path, local_files_only=True)).name
+
+    def check_whole(self) -> None:
+        """Whether it, and the base of an adapter, are as a run has saved them.
+
+        Raises:
+            ConfigError: a file is damaged or missing.
+        """
+        for folder in dict.fromkeys((Path(self.path), Path(self.weights))):
+            if reason := explain_damage(folder):
+                of_base = "" if folder == Path(self.path) else f"of its base {folder}, "
+                raise self.refuse(f"{of_base}{reason}; {remedy(folder)}")
 
     def refuse(self, problem: str) -> ConfigError:
         """The error to raise, in one line: key=path: the problem."""

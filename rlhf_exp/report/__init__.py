@@ -8,9 +8,10 @@ write_report(run_dirs, Path("comparison"))  # several, compared and grouped over
 
 from pathlib import Path
 
+from rlhf_exp.errors import printable
 from rlhf_exp.report.groups import UnknownSetting
 from rlhf_exp.report.terminal import terminal_table
-from rlhf_exp.runs.load import NotARun, find_runs, load_run
+from rlhf_exp.runs.load import NotARun, find_runs, load_run, reading
 
 __all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_report"]
 
@@ -23,7 +24,9 @@ def study_table(run_dirs: list[Path]) -> str:
     """
     from rlhf_exp.report.compare import tabulate_study
 
-    return tabulate_study([load_run(path) for path in run_dirs])
+    runs = [load_run(path) for path in run_dirs]
+    with reading(f"one of {len(runs)} runs"):
+        return printable(tabulate_study(runs))
 
 
 def write_report(run_dirs: list[Path], out: Path, against: str | None = None) -> Path:
@@ -46,8 +49,9 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
 
     runs = [load_run(path) for path in run_dirs]
     out.mkdir(parents=True, exist_ok=True)
-    blocks = describe_run(runs[0], out) if len(runs) == 1 else describe_runs(runs, out, against)
-    page = write_page(blocks, out)
-    if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
-        write_cards(runs[0])
+    with reading(run_dirs[0] if len(runs) == 1 else f"one of {len(runs)} runs"):
+        blocks = describe_run(runs[0], out) if len(runs) == 1 else describe_runs(runs, out, against)
+        page = write_page(blocks, out)
+        if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
+            write_cards(runs[0])
     return page

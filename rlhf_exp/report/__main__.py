@@ -10,9 +10,12 @@ from pathlib import Path
 from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.report import NotARun, UnknownSetting, find_runs, terminal_table, write_report
+from rlhf_exp.runs.lock import find_latest
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp report", description=__doc__.splitlines()[2], allow_abbrev=False)
-PARSER.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="run folder, or a folder of them")
+PARSER.add_argument(
+    "dirs", nargs="+", type=Path, metavar="DIR", help="run folder, or a folder of them; latest: the last run's"
+)
 PARSER.add_argument("--out", type=Path, metavar="FOLDER", help="where the report goes")
 PARSER.add_argument("--against", metavar="SETTING", help="the setting that others are tested against, not the best")
 
@@ -25,8 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(arguments: list[str]) -> None:
     args = parse_flags(PARSER, arguments)
     try:
-        run_dirs = list(dict.fromkeys(run_dir for path in args.dirs for run_dir in find_runs(path)))
-        out = args.out or (args.dirs[0] if len(args.dirs) == 1 else None)
+        dirs = [find_latest(path) for path in args.dirs]
+        run_dirs = list(dict.fromkeys(run_dir for path in dirs for run_dir in find_runs(path)))
+        out = args.out or (dirs[0] if len(dirs) == 1 else None)
         if out is None:
             raise ConfigError([f"{len(run_dirs)} runs to compare: say where the report goes, with --out FOLDER"])
         print(f"a report on {len(run_dirs)} run{'' if len(run_dirs) == 1 else 's'}: {out}", flush=True)

@@ -26,8 +26,8 @@ NOTE = (
     "By the definitions of Agarwal et al. (2021, arXiv:2108.13264), over {runs} runs of each method ({strata}). The"
     " interquartile mean is that of the middle half of all runs. The last column is the probability of improvement:"
     " that one run of the method with the highest interquartile mean beats one run of the other, on the same task and"
-    " budget. In brackets: 95% intervals of a bootstrap that resamples the runs of each task and budget: over seeds,"
-    " not over held-out rows."
+    " budget. In brackets: 95% intervals of a bootstrap that resamples the runs of each task and budget, its"
+    " percentiles widened for few runs: over seeds, not over held-out rows; of two seeds they are too narrow."
 )
 STRATUM = re.compile(r"\s*\b(?:task|max_tokens)=\S+")
 THRESHOLDS = np.linspace(0, 1, 201)

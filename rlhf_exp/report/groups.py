@@ -51,7 +51,7 @@ def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> dict[str, list[
         groups += [part for _, part in parts]
         settings += [dict(key) | _differing_inputs(inputs, parts) for inputs, _ in parts]
     methods = [setting["method"] for setting in settings]
-    several, main = len(set(methods)) > 1, _differing(settings, IDENTITY[:3])
+    several, main = len(set(methods)) > 1, _differing(settings, (*IDENTITY[:3], "eval.engine"))
     labels = [_label(setting, main, several) for setting in settings]
     for method in dict.fromkeys(methods):
         same = [i for i, name in enumerate(methods) if name == method]
@@ -80,7 +80,8 @@ def _rank(run: Run) -> tuple:
 
 def _settings(run: Run, seeds: Sequence[str]) -> dict[str, str]:
     kept = {name: value for name, value in list_settings(run.config).items() if name not in seeds}
-    return kept | {name: write_name(run.info.get(name)) for name in IDENTITY} | {"method": name_method(run)}
+    kept |= {name: write_name(run.info.get(name)) for name in IDENTITY}
+    return kept | {"method": name_method(run), "eval.engine": run.info.get("eval_engine") or "transformers"}
 
 
 def _inputs(run: Run, seeds: Sequence[str]) -> dict[str, str]:

@@ -139,7 +139,7 @@ def _plan(passes: Passes) -> Table:
     table = Table(["standard deviation over seeds, points", *numbers], [])
     for spread in SPREADS:
         cells = [
-            "-" if seeds == 1 and spread else _write(plan_comparison(noise, spread, seeds, section["n"]))
+            "-" if seeds == 1 and spread else _write(plan_comparison(noise, spread, seeds))
             for seeds in NUMBERS_OF_SEEDS
         ]
         table.rows.append([_write(spread), *cells])

@@ -5,9 +5,11 @@ write_page([Heading("A run", 1), Text("It went well."), Figures([(out / "plots/k
 
 import re
 from base64 import b64encode
-from html import escape
+from html import escape as escape_html
 from pathlib import Path
 from typing import NamedTuple
+
+from rlhf_exp.errors import printable
 
 STYLE = Path(__file__).parent.parent / "assets" / "report.css"
 
@@ -27,7 +29,7 @@ class Text(NamedTuple):
     text: str
 
     def markdown(self, out: Path) -> str:
-        return _escape_markdown(self.text)
+        return _begin_paragraph(self.text)
 
     def html(self) -> str:
         return f"<p>{escape(self.text)}</p>"
@@ -89,9 +91,8 @@ class Code(NamedTuple):
     language: str = "text"  # of report.md alone
 
     def markdown(self, out: Path) -> str:
-        longest = max(map(len, re.findall("`+", self.text)), default=0)
-        fence = "`" * max(3, longest + 1)
-        return f"{fence}{self.language}\n{self.text}\n{fence}"
+        fence = "`" * max(3, _longest_fence(self.text) + 1)
+        return f"{fence}{self.language}\n{printable(self.text)}\n{fence}"
 
     def html(self) -> str:
         return f"<pre>{escape(self.text)}</pre>"
@@ -106,7 +107,9 @@ class Callout(NamedTuple):
     code: str = ""
 
     def markdown(self, out: Path) -> str:
-        code = f" `{self.code}`" if self.code else ""
+        text, fence = " ".join(printable(self.code).split()), "`" * (_longest_fence(self.code) + 1)
+        edge = " " if "`" in text else ""  # or a backtick would lengthen the fence
+        code = f" {fence}{edge}{text}{edge}{fence}" if text else ""
         return f"> **{_escape_markdown(self.title)}** {_escape_markdown(self.text)}{code}".rstrip()
 
     def html(self) -> str:
@@ -129,7 +132,7 @@ class Pair(NamedTuple):
 
     def markdown(self, out: Path) -> str:
         sides = zip(self.captions, self.texts, strict=True)
-        parts = [f"{_escape_markdown(caption)}\n\n{Code(text).markdown(out)}" for caption, text in sides]
+        parts = [f"{_begin_paragraph(caption)}\n\n{Code(text).markdown(out)}" for caption, text in sides]
         return "\n\n".join([f"**{_escape_markdown(self.title)}**", Code(self.prompt).markdown(out), *parts])
 
     def html(self) -> str:
@@ -163,8 +166,22 @@ def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escapes what could open a tag, a link, emphasis or a new cell."""
-    return re.sub(r"([\\|<*`]|\](?=\())", r"\\\1", " ".join(text.split()))
+    """Escapes what could open a tag, an entity, a link, emphasis, a fence or a new cell."""
+    return re.sub(r"([\\|<*`&~]|(?<![^\W_])_|_(?![^\W_])|\](?=[(:\[]))", r"\\\1", " ".join(printable(text).split()))
+
+
+def _begin_paragraph(text: str) -> str:
+    """`_escape_markdown`, and what would make the text a heading, a list, a quotation or a line."""
+    text = re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", _escape_markdown(text))
+    return re.sub(r"^(?=[-+](?:[\s-]|$)|[#>=])", r"\\", text)
+
+
+def _longest_fence(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def escape(text: str) -> str:
+    return escape_html(printable(text))
 
 
 def _let_break(text: str) -> str:

@@ -17,16 +17,18 @@ from rlhf_exp.runs.figures import Figure, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVEL, Contrast, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed
-from rlhf_exp.stats.contrasts import measure_spreads, shared_deviation
+from rlhf_exp.stats.contrasts import bound_spreads, measure_spreads, shared_deviation
 from rlhf_exp.stats.intervals import standard_error
 from rlhf_exp.stats.planning import MOST_ROWS, MOST_SEEDS
 
 CRITERION = f"(p < {LEVEL})"
 NOTE = (
     "Tests over seeds, held-out rows and sampling: each setting against the start model, and against {centre}. The"
-    " spread of a setting's seeds borrows from that of all settings. p is adjusted for all tests, so that the"
-    " probability of any false finding is about 5% (simulated, also where seeds of some settings spread farther): by"
-    " Holm, and for the best setting by the studentized range. The intervals are 95% each, not adjusted. No significant"
+    " spread of a setting's seeds borrows from that of all settings, unless it is far above theirs. p is adjusted for"
+    " all tests, so that the probability of any false finding is about 5% (simulated, also where seeds of some settings"
+    " spread farther): by Holm, and for the best setting by the studentized range. The intervals are 95% each, not"
+    " adjusted; that of a gain is by the setting's own seeds, as in the results over seeds, and therefore wider than"
+    " the test: with few seeds it may include 0 where the gain is significant. No significant"
     " difference does not mean equal: the column 80% power has the true difference that these runs would detect with"
     " 80% power, and the last two columns say how many seeds (on these rows) or rows (with these seeds) would detect"
     " the observed one."
@@ -114,7 +116,10 @@ def describe_collapsed(groups: dict[str, list[Run]], column: Column) -> str | No
         f"{label}, seed {kept[label][i].info.get('seed')}: {column.write(column.read(kept[label][i]))}"
         for label, i in found
     )
-    return f"Far below the other seeds of their setting: {named}. They are in all means, and widen the intervals."
+    return (
+        f"Far below the other seeds of their setting: {named}. They are in the means of their settings, and widen"
+        " the intervals of these."
+    )
 
 
 def list_cells(column: Column) -> tuple[Column, ...]:
@@ -122,7 +127,7 @@ def list_cells(column: Column) -> tuple[Column, ...]:
     write, unit = _writers(column)
     return (
         Column("", lambda c: f"{c.first} - {c.second}"),
-        Column(f"difference{unit}", lambda c: c.estimate.interval, write),
+        Column(f"difference{unit}", lambda c: c.interval, write),
         Column("p", lambda c: c.p, _write_p),
         Column("p, adjusted", lambda c: c.adjusted, _write_p),
         Column("", lambda c: "significant" if c.significant else "not significant"),
@@ -142,10 +147,13 @@ def _align(by_group: dict[str, list[ByRow]]) -> dict[str, np.ndarray]:
 
 
 def _describe_spread(trained: dict[str, np.ndarray], column: Column) -> str:
-    """The standard deviation of the seeds' own effect."""
+    """The standard deviation of the seeds' own effect, and which settings are far above it."""
     write, unit = _writers(column)
-    deviation = write(shared_deviation(measure_spreads(trained))).lstrip("+")
-    return f"Standard deviation over seeds, without sampling: {deviation}{unit.replace(',', '')}, over all settings."
+    spreads = measure_spreads(trained)
+    deviation = write(shared_deviation(spreads)).lstrip("+")
+    text = f"Standard deviation over seeds, without sampling: {deviation}{unit.replace(',', '')}, over all settings."
+    far = ", ".join(label for label, bound in bound_spreads(spreads).items() if bound < 1)
+    return text + (f" Far above the others', and therefore with a limited part in theirs: {far}." if far else "")
 
 
 def _tell(contrast: Contrast, column: Column) -> str:

@@ -6,11 +6,12 @@ print(terminal_table(Path("outputs/2026-01-01/12-00-00")))
 import textwrap
 from pathlib import Path
 
+from rlhf_exp.errors import printable
 from rlhf_exp.report.policies import policy_sentence
 from rlhf_exp.report.summary import INTERVAL_NOTE, KL_NOTE, summary_head, summary_rows
 from rlhf_exp.report.tables import duration, seconds_per_step, title
 from rlhf_exp.report.verdict import best_sentence, preference_sentence, status_sentence, verdict, win_sentence
-from rlhf_exp.runs.load import Run, load_run
+from rlhf_exp.runs.load import Run, load_run, reading
 
 
 def terminal_table(run_dir: Path) -> str:
@@ -20,6 +21,11 @@ def terminal_table(run_dir: Path) -> str:
         NotARun: `run_dir` holds no readable run.
     """
     run = load_run(run_dir)
+    with reading(run_dir):
+        return printable(_tabulate(run))
+
+
+def _tabulate(run: Run) -> str:
     lines = [title(run)]
     if sentence := status_sentence(run):
         lines.append(sentence)
@@ -38,7 +44,7 @@ def terminal_table(run_dir: Path) -> str:
         ["kept", best_sentence(run)],
         ["time", _phases(run)],
         ["peak memory", f"{run.info['peak_memory_mb']:,.0f} MB" if run.info.get("peak_memory_mb") else None],
-        ["report", str(run_dir / "report.html") if (run_dir / "report.html").exists() else None],
+        ["report", str(run.path / "report.html") if (run.path / "report.html").exists() else None],
         ["health", _health(run)],
     ]
     lines += [f"{label:<12} {text}" for label, text in facts if text]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import expressions, gsm8k
+from rlhf_exp.rewards import expressions, gsm8k, patience
 from rlhf_exp.rewards.grade import Grade, NumberGrade, keep_end
 from rlhf_exp.rewards.loading import RewardError, describe_error, import_function
 from rlhf_exp.tasks.schema import PASSED
@@ -173,9 +173,11 @@ def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, 
         nonlocal returned_well
         seen = {name: value for name, value in _restore(row, read).items() if name not in PASSED}
         shown = {name: look(name, value) for name, value in copy.deepcopy(seen).items()}
-        cause = None
+        place = f" ({read[row['id']].where})" if row.get("id") in read else ""
+        where, cause = f"on row {row.get('id')}{place} with completion {completion[:60]!r}", None
         try:
-            found = function(completion, shown)
+            with patience.watch(lambda: f"{key}, {where},"):
+                found = function(completion, shown)
             problem = f"returned {show(found, 40)} ({type(found).__name__}), must be a bool, a number in [0, 1] or a"
             problem += " Grade of an outcome, its score and a text or None"
             result = _read_result(found)
@@ -184,8 +186,7 @@ def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, 
         except BaseException as error:  # or sys.exit() in a checker would end the run as if it had succeeded
             result, problem, cause = None, f"raised {describe_error(error, file)}", error
         if result is None:
-            place = f" ({read[row['id']].where})" if row.get("id") in read else ""
-            line = f"{key}: {problem}, on row {row.get('id')}{place} with completion {completion[:60]!r}"
+            line = f"{key}: {problem}, {where}"
             line += _explain(cause, seen, read) if isinstance(cause, KeyError) else ""
             if returned_well:
                 raise RewardError(line) from cause

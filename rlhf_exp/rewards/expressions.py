@@ -4,7 +4,8 @@ r"""Compares an answer in LaTeX or plain arithmetic with a gold answer by value,
     'correct'
 
 Read of a completion is the last closed `\boxed{}` or `<answer>`; without one, its last line (with the whole of a
-formula that ends in it), in which math-verify finds the answer.
+formula that ends in it), in which math-verify finds the answer; of a longer line its last MAX_CHARACTERS, or the
+formula that ends in them if nothing else there can be an answer.
 
 math-verify limits itself by a clock, 5 s for parsing and 5 s for comparing, so that a grade would depend on how busy
 the machine is. Here the work is limited instead: its parser, which takes time exponential in the depth of brackets,
@@ -30,6 +31,7 @@ MAX_DIGITS = 4000
 TIMEOUT_S = 60
 
 FORMULA = re.compile(r"\$\$?[^$]++\$\$?|\\([\[(])[^\\]*+(?:\\(?![()\[\]])[^\\]*+)*+\\[\])]")
+ANSWER = re.compile(r"[0-9$\\]")
 BRACKET = re.compile(r"[(\[{]|[)\]}]")
 BINOMIAL = re.compile(r"binom|\\choose|\\brack")  # the parser computes their value
 LARGE = re.compile(r"[0-9]{4}|[!^]")
@@ -70,8 +72,10 @@ def _find_answer(text: str) -> str:
         return _delimit(content)
     text = text.rstrip()
     cut = max(text.rfind("\n") + 1, len(text) - MAX_CHARACTERS)
-    cut = next((f.start() for f in FORMULA.finditer(text) if f.start() < cut < f.end()), cut)
-    return text[cut:]
+    across = next((f for f in FORMULA.finditer(text) if f.start() < cut < f.end()), None)
+    if across is None or len(text) - across.start() <= MAX_CHARACTERS:
+        return text[across.start() if across else cut :]
+    return text[cut:] if ANSWER.search(text, across.end()) else across[0]
 
 
 def _delimit(text: str) -> str:

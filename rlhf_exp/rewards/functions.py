@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards import patience
 from rlhf_exp.rewards.loading import RewardError, describe_error, import_function
 
 if TYPE_CHECKING:
@@ -46,7 +47,10 @@ def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
     def reward(completions: list[Any], **columns: Any) -> list[float]:
         nonlocal returned_well
         try:
-            values = function(completions=completions, **columns)
+            rows = [str(own) for own in columns.get("id", ())[:1]]
+            of = "".join([f"{key}, on {len(completions)} completions", *(f" from row {own} on" for own in rows), ","])
+            with patience.watch(lambda: of):
+                values = function(completions=completions, **columns)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # or sys.exit() in a reward would end the run as if it had succeeded
@@ -57,6 +61,9 @@ def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
             if returned_well:
                 raise
             raise ConfigError([str(error)]) from None
+        except Exception as error:  # an object of the user's that cannot even be shown
+            file = where.rpartition(":")[0]
+            raise RewardError(f"{key}: returned what cannot be read, {describe_error(error, file)}") from error
         returned_well = True
         return found
 

@@ -10,19 +10,21 @@ linear in the length of any text: nothing is evaluated as code, and there is no 
 
 Strict reading: the last marker in the text that begins an answer.
 
-- `#### 72`: the number (or the expression) directly after it, as in the code of Cobbe et al. 2021. A `####` before
-  anything else is a heading. Text after the number on its line is ignored: `#### 72 clips (48 + 24)` is 72;
-  but `5 or 6`, `5, 6`, `2(36)` and `5!` are not 5.
+- `#### 72`, `####: 72` and `\boxed 72`: the number (or the expression) directly after it, as in the code of Cobbe et
+  al. 2021. A `####` before anything else is a heading. Text after the number on its line is ignored: `#### 72 clips
+  (48 + 24)` is 72; but `5 or 6`, `5, 6`, `2(36)` and `5!` are not 5.
 - `\boxed{72}` and `<answer>72</answer>`, closed (an empty one is no answer): the one number in it, with any words
   around (`x = 72 \text{ clips}`); after an `=` if there is one. Several numbers without an operator are a wrong answer,
   so listing guesses does not pay.
 
-Lenient reading: the strict one if it gives a number, else the last number in the text.
+Lenient reading: the strict one if it gives a number, else the last number in the text; where that is in a fraction, a
+root or a power in LaTeX, the value of the whole expression.
 
-A number has its thousands' commas, currency sign, percent sign and trailing point dropped: `$1,234.50`, `50%` is 50,
-`18.0` is 18, `3/4` is 0.75, `−5` and `–5` are -5. Digits of other scripts are no digits, `1/0` and a number of more
-than 300 digits equal nothing. What this cannot read inside a strict answer is worked out by arithmetic.py, at most 50
-characters: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`, `3 1/2`.
+A number has its thousands' commas or spaces, currency sign, percent sign, plus and trailing point dropped: `$1,234.50`,
+`1 234`, `50%` is 50, `18.0` is 18, `3/4` is 0.75, `−5` and `–5` are -5. The comma of `1000,99`, `1 000,99` and
+`1.000,99` is a decimal comma; that of `1,000` divides thousands, that of `12,5` two numbers. Digits of other scripts
+are no digits, `1/0` and a number of more than 300 digits equal nothing. What this cannot read inside a strict answer is
+worked out by arithmetic.py, at most 50 characters: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`, `3 1/2`.
 """
 
 import re
@@ -43,12 +45,17 @@ SPELLINGS = {"{,}": ",", r"\!": "", r"\,": "", r"\$": "$", r"\%": "%", "−": "-
 
 # Possessive quantifiers (++) never backtrack, which keeps the search linear. A minus after a word, a bracket or another
 # minus is an operator or a dash, not a sign.
-DECIMAL = r"(?:[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?|(?<![0-9.])\.[0-9]++)"
-NUMBER = re.compile(rf"((?<![\w)\]}}%-])-)?[$€£¥₹]?({DECIMAL})(?:/({DECIMAL}))?")
+SPACED = r"[1-9][0-9]{0,2}(?:[ \u00a0\u2009\u202f][0-9]{3}(?![0-9])){1,9}+(?!\s*+/)"
+POINTED = r"[1-9][0-9]{0,2}(?:\.[0-9]{3}(?![0-9])){1,9}+"
+WITH_COMMA = rf"(?<![0-9],)(?:{SPACED}|{POINTED}|[0-9]{{4,}}+),[0-9]{{1,2}}(?![0-9]|[,.][0-9])"
+PLAIN = r"(?:[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?|(?<![0-9.])\.[0-9]++)"
+DECIMAL = rf"(?:{WITH_COMMA}|{SPACED}(?:\.[0-9]++)?|{PLAIN})"
+NUMBER = re.compile(rf"((?<![\w)\]}}%-])-)?[$€£¥₹]?({DECIMAL})(?:/({PLAIN}))?")
 
 DECORATION = " \t\r\n$€£¥₹*_~="
-HASHES = re.compile(r"####(?=[ \t$€£¥₹*_~=(-]*+(?:\.?[0-9]|\\[a-z]))")
-BRACES = re.compile(r"\\boxed\{|[{}]")
+HASHES = re.compile(r"(?:####|\\boxed(?=[ \t]))(?=[ \t$€£¥₹*_~=(+:-]*+(?:\.?[0-9]|\\[a-z]))")
+PLUS = re.compile(r"^\+\s*+(?=[$€£¥₹]?[.0-9])")
+BRACES = re.compile(r"\\boxed ?\{|[{}]")
 UNIT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{[^{}0-9]*\}(?:\^(?:[23]|\{[23]\}))?|\^(?:\\circ|\{\\circ\})")
 
 # A command or sign that turns the number next to it into another one: \frac12, \sqrt{16}, 2^4, 18\pi.
@@ -58,6 +65,15 @@ GOES_ON = re.compile(
     rf"[.,eE][0-9]|!|[-(][0-9]|\s*(?:{COMPUTES.pattern})"
     rf"|[%)*_~]*+\s*+(?:[,;&|+×·÷/x]|or|and|to)?[\s$€£¥₹*_~]*+(?:{DECIMAL})"
 )
+# In unmarked text: a sequence of numbers, operators and commands of arithmetic, and what makes one value of it.
+ARGUMENT = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}"
+SIGN = (
+    r"(?:[0-9.]|,(?=[0-9]{3})|[-+*/×·÷^√() \t]"
+    r"|\\(?:[dtc]?frac|sqrt(?:\[[0-9]\])?|times|cdot|div|pi|left|right)(?![a-z]))"
+)
+FORMULA = re.compile(rf"{SIGN}(?:{SIGN}|{ARGUMENT})*+")
+JOINS = re.compile(r"\\(?:[dtc]?frac|sqrt|pi)|[√^]")
+SQUARED = re.compile(r"(?<=[a-zA-Z])\^(?:[23](?![0-9])|\{[23]\})|\^(?:\\prime|\{(?:\s|\\prime)*+\})")
 SIGN_BEFORE_GROUP = re.compile(r"[-+*/×·÷]\s*\(\s*[$€£¥₹]?[0-9.]")
 OPERATOR = re.compile(r"[-+*/^×·÷]|\\[a-z]")
 # Digits, operators and commands of arithmetic: no letters, no power above 99, and no root in a root.
@@ -129,20 +145,18 @@ def _respell(text: str) -> str:
 
 def _read_strict(text: str) -> tuple[str | None, Fraction | None]:
     """The marked answer and its value; the value is None if it is not a number, the text if nothing is marked."""
-    hashes = -1
-    for match in HASHES.finditer(text):
-        hashes = match.start()
+    hashes = deque(HASHES.finditer(text), maxlen=1)
     enclosed = max(find_box(text), find_tags(text))
-    if hashes > enclosed[0]:
-        line = text[hashes + len("####") :].partition("\n")[0].partition("</answer>")[0]
-        return _read_line(line)
+    if hashes and hashes[0].start() > enclosed[0]:
+        line = text[hashes[0].end() :].partition("\n")[0].partition("</answer>")[0]
+        return _read_line(line.lstrip(" \t:"))
     return _read_enclosed(enclosed[1]) if enclosed[1].strip(DECORATION) else (None, None)
 
 
 def find_box(text: str) -> tuple[int, str]:
     """Where the last closed box begins and what it holds; (-1, "") without one."""
     found, opened = (-1, -1, -1), []
-    for match in BRACES.finditer(text) if r"\boxed{" in text else ():
+    for match in BRACES.finditer(text) if r"\boxed" in text else ():
         if match.group() != "}":
             opened.append(match)
         elif opened and (box := opened.pop()).group() != "{":
@@ -167,7 +181,7 @@ def _read_line(line: str) -> tuple[str, Fraction | None]:
     if number is None and (value := _compute(bare)) is not None:
         return line.strip(), value
     if number is None:
-        bare = bare.lstrip(DECORATION + "(")
+        bare = PLUS.sub("", bare.lstrip(DECORATION + "("))
         number = NUMBER.match(bare)
         if number and (_touches_numeral(number) or GOES_ON.match(bare, number.end())):
             number = None
@@ -186,9 +200,15 @@ def _read_enclosed(content: str) -> tuple[str, Fraction | None]:
 
 
 def _read_last(text: str) -> tuple[str | None, Fraction | None]:
-    """The last number in the text and its value."""
+    """The last number in the text, or the expression that it is a part of, and its value."""
+    text = SQUARED.sub(" ", UNIT.sub(" ", text))
     last = deque(_find_numbers(text), maxlen=1)
-    return (_spell(last[0]), _evaluate(last[0])) if last else (None, None)
+    if not last:
+        return None, None
+    for formula in FORMULA.finditer(text):
+        if formula.start() <= last[0].start(2) < formula.end() and JOINS.search(formula[0]):
+            return _undecorate(formula[0]), _compute(formula[0])
+    return _spell(last[0]), _evaluate(last[0])
 
 
 def _find_numbers(text: str) -> Iterator[re.Match[str]]:
@@ -203,7 +223,7 @@ def _touches_numeral(number: re.Match[str]) -> bool:
 
 def _match_whole(content: str) -> re.Match[str] | None:
     """The number, if `content` is nothing else, except decoration around it."""
-    return NUMBER.fullmatch(re.sub(r"^-\s+", "-", _undecorate(content)))
+    return NUMBER.fullmatch(PLUS.sub("", re.sub(r"^-\s+", "-", _undecorate(content))))
 
 
 def _undecorate(content: str) -> str:
@@ -226,7 +246,10 @@ def _evaluate(number: re.Match[str]) -> Fraction | None:
 
 
 def _to_fraction(decimal: str) -> Fraction | None:
-    whole, _, part = decimal.replace(",", "").partition(".")
+    whole, comma, part = decimal.rpartition(",")
+    if comma and len(part) < 3:
+        decimal = f"{whole.replace('.', '')}.{part}"
+    whole, _, part = re.sub(r"[,\s]", "", decimal).partition(".")
     whole, part = whole.lstrip("0"), part.rstrip("0")
     if len(whole) + len(part) > MAX_DIGITS:
         return None

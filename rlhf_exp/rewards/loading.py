@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from rlhf_exp.config.values import show, suggest
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, read_message
 
 
 class RewardError(RuntimeError):
@@ -59,4 +59,4 @@ def describe_error(error: BaseException, file: str) -> str:
     path, steps = os.path.abspath(os.path.expanduser(file)), traceback.extract_tb(error.__traceback__)
     lines = [step.lineno for step in steps if os.path.abspath(step.filename) == path]
     place = f" in line {lines[-1]}" if lines else ""
-    return f"{type(error).__name__}{place}: {show(str(error), 200)}"
+    return f"{type(error).__name__}{place}: {show(read_message(error), 200)}"

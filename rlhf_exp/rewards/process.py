@@ -4,13 +4,14 @@ r"""Countdown's process reward: scores whether the steps before the answer lead 
 
 | score | the think part |
 |---|---|
-| 1.0 | joins all the given numbers, step by right step, into the target |
+| 1.0 | joins all the given numbers, step by right step, into the target, and does not go on to another value |
 | 0.1 | joins all of them into another number |
 | 0.05 | of three numbers, joins two; in general 0.1 times the joined share of the n - 1 steps that a solution takes |
 | 0.0 | has no right step |
 
 Each wrong step costs 0.1, but the score is never below 0. So arithmetic alone earns at most as much as a wrong answer
-in the outcome, and a search is rewarded by where it ends. More right steps neither earn more nor hide a wrong one.
+in the outcome, and a search is rewarded by where it ends: the last step that joins all the numbers counts, so that a
+list of attempts earns no more than its last one. More right steps neither earn more nor hide a wrong one.
 
 claims.py defines what a step is, and steps.py when it is right.
 

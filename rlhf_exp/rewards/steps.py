@@ -11,6 +11,9 @@ A step is **right** if it is arithmetically right, exactly, and each number in i
 value of an earlier right step, and neither used up by a step since. As in answers, a negative
 value can be reached but not used, and `2.67` is not a third of eight.
 
+The **target** is reached if the last step that joins all the numbers has its value, and no later step wrongly claims
+it. So attempts that are written without a look at the target earn what the last of them earns.
+
 A step may **go back** if a word or a line break separates it from the previous one: to any point that the search has
 reached, above all to the given numbers. (The last MAX_POINTS points are kept.) Steps that are chained, or separated
 only by `;` or `,`, continue with the numbers that are left:
@@ -38,7 +41,7 @@ MAX_POINTS = 32
 
 class Judgement(NamedTuple):
     """Whether each step is right, in order; which share of the n - 1 joins the longest path of right steps makes; and
-    whether a path that makes all of them ends at the target."""
+    whether the last path that makes all of them ends at the target, with no wrong step to the target behind it."""
 
     verdicts: list[bool]
     joined: float
@@ -60,11 +63,14 @@ def judge(completion: str, numbers: list[int], target: int) -> Judgement:
         if right:
             shortest = min(map(len, left))
             most = max(most, len(numbers) - 1 - shortest)
-            reached = reached or (shortest == 0 and _value(step) == target)
+            if shortest == 0:
+                reached = _value(step) == target
             here = dict.fromkeys(tuple(sorted(rest if step.sign else [*rest, step.value])) for rest in left)
             points |= {point: None for point in here if len(point) > 1}
             for oldest in list(points)[:-MAX_POINTS]:
                 del points[oldest]
+        elif len(step.value) <= MAX_DIGITS and _value(step) == target:
+            reached = False
     return Judgement(verdicts, most / max(1, len(numbers) - 1), reached)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.subcommand import parse_flags, run_command
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.runs.figures import percent, points, write_name
 from rlhf_exp.runs.listing import KEYS, Listed, list_runs
 from rlhf_exp.runs.lock import OUTPUTS
@@ -83,9 +83,9 @@ def _work(arguments: list[str]) -> int:
     if args.compare:
         return _compare(runs, args.out, args.against)
     if args.json:
-        print(json.dumps([run.describe() for run in runs], indent=2, ensure_ascii=False))
+        print(printable(json.dumps([run.describe() for run in runs], indent=2, ensure_ascii=False)))
     else:
-        print("\n".join([*_tabulate(runs), _count(runs, len(listed))]))
+        print("\n".join([*_tabulate(runs), printable(_count(runs, len(listed)))]))
     return 0
 
 
@@ -103,7 +103,7 @@ def _tabulate(runs: list[Listed]) -> list[str]:
     """Lines of the table; a column that is empty for all runs is left out."""
     columns = []
     for name, write in COLUMNS:
-        cells = [write(run) or ABSENT for run in runs]
+        cells = [printable(" ".join(write(run).split())) or ABSENT for run in runs]
         if set(cells) - {ABSENT}:
             width = max(len(name), *map(len, cells))
             columns.append([cell.rjust(width) if name in NUMBERS else cell.ljust(width) for cell in (name, *cells)])

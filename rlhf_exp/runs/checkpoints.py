@@ -1,5 +1,5 @@
-"""Makes checkpoints atomic: written to a staging folder, listed in a manifest, then renamed; and checks that they hold
-what a resumed run reads. Imports no ML library.
+"""Makes checkpoints atomic: written to a staging folder, listed in a manifest with sizes and hashes (manifest.py), then
+renamed; and checks that they hold what a resumed run reads. Imports no ML library.
 
     with staged(run_dir / "checkpoints", "checkpoint-40") as staging:
         save_into(staging / "checkpoint-40")
@@ -11,9 +11,6 @@ A process may be killed, or a machine lose its power, between any two lines here
 still there.
 """
 
-import errno
-import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -24,12 +21,10 @@ from typing import NamedTuple
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
+from rlhf_exp.runs.manifest import REMOVING, explain_broken, seal, sync
 
 FOLDER = "checkpoints"
-MANIFEST = "manifest.json"
-STAGING, REMOVING, UNUSABLE = ".saving", ".removing-", "unusable-"
-NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
-"""Errors of network and user-space file systems that cannot sync a folder to the disk."""
+STAGING, UNUSABLE = ".saving", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
 PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
 
@@ -39,37 +34,22 @@ SAVED_BY = {"fsdp2": ("optimizer.bin", "pytorch_model_fsdp.bin"), "zero2": ("lat
 
 
 class Found(NamedTuple):
-    """The newest whole checkpoint, and a line about each newer one that is incomplete."""
+    """The newest whole checkpoint, and a line about each newer one that is incomplete or damaged."""
 
     path: Path | None
     broken: list[str]
 
 
-def find_checkpoint(run_dir: Path) -> Found:
-    """Look for the newest whole checkpoint of a run; changes nothing."""
+def find_checkpoint(run_dir: Path, by_size: bool = False) -> Found:
+    """Look for the newest whole checkpoint of a run; changes nothing. `by_size`: without its hashes, where none will be
+    read."""
     broken = []
     for path in reversed(_list_checkpoints(run_dir / FOLDER)):
-        reason = explain_broken(path)
+        reason = explain_broken(path, by_size)
         if reason is None:
             return Found(path, broken)
         broken.append(f"{path.name}: {reason}")
     return Found(None, broken)
-
-
-def explain_broken(path: Path) -> str | None:
-    """Why a checkpoint is incomplete: a file of its manifest is missing or has another size. None if it is whole."""
-    try:
-        files = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
-    except FileNotFoundError:
-        return f"has no {MANIFEST}; it was cut off, or is of an older version"
-    except (ValueError, KeyError, TypeError):
-        return f"{MANIFEST} cannot be read"
-    for name, size in files.items():
-        if not (path / name).is_file():
-            return f"{name} is missing"
-        if (found := (path / name).stat().st_size) != size:
-            return f"{name} has {found:,} bytes in place of {size:,}"
-    return None
 
 
 def read_step(path: Path) -> int:
@@ -96,9 +76,9 @@ def staged(folder: Path, name: str) -> Iterator[Path]:
     staging.mkdir(parents=True)
     try:
         yield staging
-        _seal(staging / name)
+        seal(staging / name)
         (staging / name).rename(folder / name)
-        _sync(folder)
+        sync(folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -156,28 +136,3 @@ def check_newest(run_dir: Path, cfg: Config) -> list[str]:
 def _list_checkpoints(folder: Path) -> list[Path]:
     """Folders named checkpoint-STEP, by step."""
     return sorted((path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)), key=read_step)
-
-
-def _seal(path: Path) -> None:
-    """Sync every file to the disk, and then the manifest, which says that they are complete."""
-    files = sorted(found for found in path.rglob("*") if found.is_file())
-    for found in files:
-        _sync(found)
-    manifest = path / MANIFEST
-    sizes = {str(found.relative_to(path)): found.stat().st_size for found in files}
-    manifest.write_text(json.dumps({"files": sizes}, indent=2) + "\n", encoding="utf-8")
-    _sync(manifest)
-    for found in (*(inner for inner in path.rglob("*") if inner.is_dir()), path):
-        _sync(found)
-
-
-def _sync(path: Path) -> None:
-    """Sync a file, or a folder's list of names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in NO_FOLDER_SYNC or not path.is_dir():
-            raise
-    finally:
-        os.close(descriptor)

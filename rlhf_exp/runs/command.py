@@ -13,24 +13,31 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from rlhf_exp.config.overrides import name_key
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
 from rlhf_exp.runs.environment import name_launcher, name_program
+from rlhf_exp.runs.load import NotARun, read_saved, reading
 from rlhf_exp.runs.stopping import Stop
 
 
 def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """How the run in `folder` was started: its study as flags, and its overrides except those typed again."""
-    saved = Path(folder) / ".hydra"
-    if not (saved / "overrides.yaml").is_file():
-        return [], []
-    overrides = OmegaConf.to_container(OmegaConf.load(saved / "overrides.yaml"))
+    """How the run in `folder` was started: its study as flags, and its overrides except those typed again.
+
+    Raises:
+        ConfigError: a file in its `.hydra` is damaged; a missing one is as an empty one.
+    """
     dropped = {*typed, "resume", "output_dir", "dry_run"}
-    kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2
-    hydra = OmegaConf.load(saved / "hydra.yaml")
-    studies = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
-    if not studies:
-        return [], kept
-    flags = [f"--config-dir={studies[0]}", f"--config-name={hydra.job.config_name}"]
+    try:
+        with reading(folder):
+            overrides, hydra = read_saved(Path(folder), "overrides", list), read_saved(Path(folder), "hydra", dict)
+            kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2
+            sources = hydra["runtime"]["config_sources"] if overrides and hydra else []
+            studies = [source["path"] for source in sources if source["provider"] == "command-line"]
+            if not studies:
+                return [], kept
+            flags = [f"--config-dir={studies[0]}", f"--config-name={hydra['job']['config_name']}"]
+    except NotARun as error:
+        raise ConfigError([str(error)]) from None
     return flags, ["hydra.mode=RUN", *kept]
 
 
@@ -39,7 +46,7 @@ def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
 
     `saved_step`: the step of the checkpoint that was saved because of the signal.
     """
-    found = find_checkpoint(run_dir)
+    found = find_checkpoint(run_dir, by_size=True)
     resume = f"Resume with: {_join(f'resume={run_dir}')}"
     if saved_step is not None:
         return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {resume}"

@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -93,28 +93,42 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if row is not None:
             rows.append(row)
     if torn:
-        _say_once(f"{path}: {torn} torn line{'s' if torn > 1 else ''} left out")
+        say_once(f"{path}: {torn} torn line{'s' if torn > 1 else ''} left out")
+    return rows
+
+
+def keep_rows(path: Path, step: int, expected: Collection[int]) -> list[dict[str, Any]]:
+    """Leave the rows up to `step`, from which a run is resumed, in its metrics.jsonl or validation.jsonl; returns them.
+    It is printed if rows of the `expected` steps are missing: what a run reports then begins late, or has gaps."""
+    rows = [row for row in read_metrics(path) if row["step"] <= step] if step else []
+    write_jsonl(path, rows)
+    lacking = sorted(set(expected) - {row["step"] for row in rows}) if step else []
+    if lacking and processes.is_main():
+        some = f"{len(lacking)} of the {len(expected)} rows up to step {step}, where the run resumes, are missing"
+        say(f"{path}: {some} (the first is of step {lacking[0]}); its report will lack them")
     return rows
 
 
 def _parse_metrics(line: str) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) and "step" in row else None
+    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
 
 
-_say_once = cache(say)  # a report reads the same file several times
+say_once = cache(say)  # a report reads the same file several times
 
 
 def read_record(folder: Path) -> dict[str, Any]:
     """run.json; {} if there is none, and {"status": "broken"} if it is damaged."""
     try:
+        if (folder / "run.json").is_fifo():  # it would be waited for
+            return {"status": "broken"}
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except ValueError:
+    except (OSError, ValueError, RecursionError):
         return {"status": "broken"}
     return {"status": "broken"} | record if isinstance(record, dict) else {"status": "broken"}
 

@@ -22,6 +22,8 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.folder import RunFolder
 
 WEIGHTS = re.compile(r"\.(safetensors|json|txt|model|jinja)$")
+MANIFEST, BEST = "manifest.json", "best.json"
+"""What a run writes beside weights, which are the same without (manifest.py, best.py)."""
 SHOWN = 8  # digits of a hash in a message
 
 
@@ -91,7 +93,8 @@ def hash_path(path: Path) -> str:
 
 def hash_weights(folder: Path) -> str:
     """A hash of the weights, config and tokenizer in a model's folder."""
-    return _hash_named({file.name: file for file in sorted(folder.iterdir()) if WEIGHTS.search(file.name)})
+    files = (file for file in sorted(folder.iterdir()) if file.name not in (MANIFEST, BEST))
+    return _hash_named({file.name: file for file in files if WEIGHTS.search(file.name)})
 
 
 def _hash_reward_model(folder: Path, normalize: bool) -> str:

@@ -60,7 +60,7 @@ class Listed:
     def evaluation(self) -> dict:
         try:
             found = json.loads((self.path / "evaluation.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -147,7 +147,7 @@ def _read(path: Path) -> Listed:
         return Listed(path, problem="has begun, and has no run.json yet", kind=kind)
     except OSError as error:
         return Listed(path, problem=f"cannot be read, {error.strerror}", kind="broken")
-    except ValueError:
+    except (ValueError, RecursionError):
         return Listed(path, problem="its run.json is torn", kind="broken")
     if not isinstance(info, dict) or info.get("status") not in STATUSES:
         return Listed(path, problem="its run.json is of another program", kind="foreign")

@@ -7,6 +7,9 @@ run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy
 import io
 import json
 import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from typing import Any
 import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
-from rlhf_exp.errors import say
+from rlhf_exp.errors import name_error, say
 from rlhf_exp.runs.folder import read_metrics, read_record
 
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -25,6 +28,21 @@ EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders
 
 class NotARun(ValueError):
     """A path from which no run can be read; the message is one line for the user."""
+
+
+@contextmanager
+def reading(what: object) -> Iterator[None]:
+    """Raise NotARun for what a damaged or foreign file of `what` leads to: a value that is missing, or of another type.
+    The line names the place in this package that has read it."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
+        if type(error).__module__.startswith("rlhf_exp"):  # one that says itself what is wrong
+            raise
+        step = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(step.filename).name}, line {step.lineno}"
+        line = "a file in it is damaged, or was written by another program"
+        raise NotARun(f"{what}: {line} ({name_error(error)}; {place})") from error
 
 
 @dataclass(frozen=True)
@@ -111,6 +129,11 @@ def load_run(path: Path) -> Run:
     Raises:
         NotARun: run.json is missing, or another file cannot be read.
     """
+    with reading(path):
+        return _load(path)
+
+
+def _load(path: Path) -> Run:
     info = _read_json(path / "run.json")
     if "status" not in info:
         raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
@@ -127,7 +150,7 @@ def load_run(path: Path) -> Run:
         facts=_read_json(path / "data.json"),
         diagnosis=_read_json(path / "diagnosis.json"),
         config=read_config(path),
-        overrides=_read_yaml(path / ".hydra" / "overrides.yaml") or [],
+        overrides=read_saved(path, "overrides", list),
     )
 
 
@@ -137,7 +160,21 @@ def read_config(path: Path) -> dict:
     Raises:
         NotARun: it cannot be read.
     """
-    return _read_yaml(path / ".hydra" / "config.yaml") or {}
+    return read_saved(path, "config", dict)
+
+
+def read_saved(path: Path, name: str, form: type[dict] | type[list]) -> Any:
+    """A file of a run's `.hydra`; empty if it is missing or empty.
+
+    Raises:
+        NotARun: it cannot be read, or is of another form.
+    """
+    file = path / ".hydra" / f"{name}.yaml"
+    found = _read_yaml(file)
+    if found is not None and not isinstance(found, form):
+        kind = "a mapping" if form is dict else "a list"
+        raise NotARun(f"{file}: expected {kind}, found {type(found).__name__}")
+    return found or form()
 
 
 def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
@@ -152,8 +189,10 @@ def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
 
 def _read_text(path: Path) -> str:
     try:
+        if path.exists() and not path.is_file():
+            raise NotARun(f"{path}: not a regular file")
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
@@ -165,7 +204,7 @@ def _read_json(path: Path) -> dict:
     text = _read_text(path)
     try:
         content = json.loads(text) if text else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotARun(f"{path}: not valid JSON ({error})") from error
     if not isinstance(content, dict):
         raise NotARun(f"{path}: expected a JSON object, found {type(content).__name__}")
@@ -178,17 +217,23 @@ def _read_lines(path: Path) -> list[dict]:
     # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028.
     for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), start=1):
         try:
-            rows.append(json.loads(line))
-        except ValueError as error:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
             if line.endswith("\n"):
                 raise NotARun(f"{path}, line {number}: not valid JSON ({error})") from error
+            continue
+        if not isinstance(row, dict):
+            raise NotARun(f"{path}, line {number}: expected a JSON object, found {type(row).__name__}")
+        rows.append(row)
     return rows
 
 
 def _read_yaml(path: Path) -> Any:
     try:
         return yaml.load(_read_text(path), Loader=YAML_LOADER)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        if isinstance(error, NotARun):
+            raise
         raise NotARun(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
 
 

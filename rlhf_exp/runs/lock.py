@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from rlhf_exp.errors import say
+from rlhf_exp.errors import ConfigError, say
 
 LOCK = ".lock"
 OUTPUTS = Path("outputs")
@@ -95,22 +95,47 @@ def find_owner(folder: Path) -> str | None:
     return None
 
 
-def link_latest(folder: Path) -> None:
-    """Point outputs/latest at a run's folder below outputs/, atomically; skipped if links are impossible."""
+@contextmanager
+def point_latest(folder: Path) -> Iterator[None]:
+    """Point outputs/latest at a run's folder below outputs/. If the run is refused inside the `with`, the link points
+    to where it did before: to a run that has begun."""
+    latest = OUTPUTS / LATEST
     if OUTPUTS.resolve() not in folder.resolve().parents:
+        yield
         return
-    temporary = OUTPUTS / f".{LATEST}.{os.getpid()}"
+    before = os.readlink(latest) if latest.is_symlink() else None
+    here = os.path.relpath(folder.resolve(), OUTPUTS.resolve())
+    _link(latest, here)
     try:
-        temporary.symlink_to(os.path.relpath(folder.resolve(), OUTPUTS.resolve()))
-        temporary.replace(OUTPUTS / LATEST)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+        yield
+    except ConfigError:
+        if latest.is_symlink() and os.readlink(latest) == here:  # no other run has begun meanwhile
+            _link(latest, before)
+        raise
+
+
+def find_latest(named: Path) -> Path:
+    """What a command takes as a run: outputs/latest for `latest`, unless there is a folder of that name."""
+    return OUTPUTS / LATEST if str(named) == LATEST and not named.exists() else named
 
 
 def follow_link(folder: str) -> str:
     """The folder that outputs/latest points to now, since it will point to the next run once that starts."""
     path = Path(folder)
     return os.path.normpath(path.parent / os.readlink(path)) if path.is_symlink() else folder
+
+
+def _link(latest: Path, target: str | None) -> None:
+    """Make the link atomically, or remove it; skipped if links are impossible."""
+    temporary = latest.with_name(f".{LATEST}.{os.getpid()}")
+    try:
+        if target is None:
+            latest.unlink()
+            return
+        temporary.symlink_to(target)
+        temporary.replace(latest)
+    except OSError:
+        temporary.unlink(missing_ok=True)
 
 
 def _lock(folder: Path) -> int:

@@ -6,22 +6,28 @@ check_resume(config)             # with resume=RUN_DIR: refuses other settings, 
 """
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from enum import Enum
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
 from rlhf_exp import processes
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.best import explain_lost
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.environment import list_versions
-from rlhf_exp.runs.folder import read_record
+from rlhf_exp.runs.folder import read_record, say_once
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
+from rlhf_exp.runs.load import NotARun, reading
 from rlhf_exp.runs.lock import find_owner
+from rlhf_exp.runs.manifest import explain_damage
 from rlhf_exp.runs.settings import MAY_CHANGE, Differing, list_differing, list_settings
 
 # What a run leaves in its folder, and the part of it that depends only on the settings. checkpoints.py renames
@@ -44,15 +50,31 @@ def check_run_folder(cfg: Config) -> list[str]:
     key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
     if owner := find_owner(Path(folder)):
         return [f"{key}={folder}: a run is going on in it ({owner})"]
-    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
+    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder), cfg)
 
 
+def _refuse_damaged(decide: Callable[[Config], Any]) -> Callable[[Config], Any]:
+    """Have a value of another type in a file of the run's folder raise a ConfigError."""
+
+    @wraps(decide)
+    def call(cfg: Config) -> Any:
+        try:
+            with reading(cfg.resume or cfg.output_dir):
+                return decide(cfg)
+        except NotARun as error:
+            raise ConfigError([str(error)]) from None
+
+    return call
+
+
+@_refuse_damaged
 def plan_job(cfg: Config) -> Plan:
     """What to do in `cfg.output_dir`. An unfinished run resumes from its last whole checkpoint, or starts anew if it
-    has none.
+    has none; a finished one whose weights are gone resumes too.
 
     Raises:
-        ConfigError: the folder holds a run of other settings, which would be lost.
+        ConfigError: the folder holds a run of other settings, or a finished one whose weights cannot be saved again;
+            its results would be lost.
     """
     folder = Path(cfg.output_dir)
     status = read_record(folder).get("status")
@@ -60,14 +82,22 @@ def plan_job(cfg: Config) -> Plan:
         return Plan.START
     other = "use another output_dir"
     _list_permitted(folder, cfg, f"output_dir={folder}: holds a run of other", other, other)
-    if status == "finished":
+    gone = _explain_gone(folder, cfg)
+    if status == "finished" and gone is None:
         return Plan.SKIP
-    if find_checkpoint(folder).path is None:
+    lost = "there is no whole checkpoint" if find_checkpoint(folder).path is None else _explain_lost(folder, cfg)
+    if status == "finished" and lost:
+        way = "put them back, or remove the folder to run it again"
+        raise ConfigError([f"output_dir={folder}: has finished, but its weights are gone ({gone}), and {lost}; {way}"])
+    if lost:
         return Plan.START
     _check_processes(folder, cfg, f"output_dir={folder}")
+    if status == "finished":
+        say_once(f"{folder}: has finished, but its weights are gone ({gone}); they are saved again from its checkpoint")
     return Plan.RESUME
 
 
+@_refuse_damaged
 def check_resume(cfg: Config) -> list[str]:
     """Refuse to resume a run with other settings or inputs than it began with; returns a line for each setting that
     differs but may.
@@ -90,6 +120,14 @@ def check_resume(cfg: Config) -> list[str]:
     return [f"resume={folder}: {note}" for note in notes]
 
 
+def is_complete(cfg: Config, folder: Path) -> bool:
+    """Whether a run has finished and its folder holds all that it should leave, so that nothing is left to do."""
+    record = read_record(folder)
+    pages = all((folder / name).is_file() for name in ("evaluation.json", "report.md", "report.html"))
+    pushed = not cfg.hub.push or record.get("pushed")
+    return bool(record.get("status") == "finished" and pages and pushed and _explain_gone(folder, cfg, False) is None)
+
+
 def start_anew(folder: Path, cfg: Config) -> None:
     """Remove what a run that is not resumed has left in `folder`, if there is one. Its start model and its samples are
     kept if they are the same as this run's."""
@@ -100,20 +138,35 @@ def start_anew(folder: Path, cfg: Config) -> None:
         same = not _compare(folder, cfg) and not list_changes(record.get("inputs", {}), hash_inputs(cfg))
     except ConfigError:  # its settings cannot be read
         same = False
-    for name in WRITTEN if same else (*WRITTEN, *DRAWN):
-        path = folder / name
+    for path in (*(folder / name for name in (WRITTEN if same else (*WRITTEN, *DRAWN))), *folder.glob("best-*")):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
 
-def _check_resume(folder: Path) -> list[str]:
+def _explain_gone(folder: Path, cfg: Config, by_size: bool = True) -> str | None:
+    """Why the weights of a finished run are not there, by the sizes of its files or by their hashes; None if they
+    are."""
+    if not ALGORITHMS[cfg.algo.name].trains:
+        return None
+    model = folder / "model"
+    return explain_damage(model, by_size) or (None if any(model.glob("*.safetensors")) else "model/ holds none")
+
+
+def _explain_lost(folder: Path, cfg: Config) -> str | None:
+    return explain_lost(folder) if cfg.eval.best else None
+
+
+def _check_resume(folder: Path, cfg: Config) -> list[str]:
     if not (folder / "run.json").is_file():
         return [f"resume={folder}: not a run's folder, it has no run.json"]
     found = find_checkpoint(folder)
-    if found.path is not None:
+    if is_complete(cfg, folder):
         return []
+    if found.path is not None:
+        lost = _explain_lost(folder, cfg)
+        return [f"resume={folder}: {lost}; start anew with its overrides and another output_dir"] if lost else []
     broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
     place = "another output_dir" if (folder / "model").exists() else f"output_dir={folder}"
     return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and {place}"]
@@ -122,9 +175,10 @@ def _check_resume(folder: Path) -> list[str]:
 def _check_output(folder: Path, skip_finished: bool) -> list[str]:
     """Whether a run in the folder would be lost; a run that was refused, or ended before its first checkpoint, has
     nothing to lose. With `skip_finished`, `plan_job` decides what can be skipped or resumed."""
-    status, checkpoint = read_record(folder).get("status"), find_checkpoint(folder).path
+    status = read_record(folder).get("status")
     if status in (None, "refused"):
         return []
+    checkpoint = find_checkpoint(folder, by_size=status == "finished").path
     if checkpoint is None and status != "finished":
         line = f"output_dir={folder}: holds a trained model and no checkpoint to resume from; use another folder"
         return [line] if (folder / "model").exists() else []
@@ -173,7 +227,7 @@ def _compare(folder: Path, cfg: Config, same: Collection[str] = ()) -> list[Diff
     """
     try:
         saved = list_settings(OmegaConf.load(folder / ".hydra" / "config.yaml"))
-    except (OSError, ValueError, YAMLError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError, YAMLError) as error:
         reason = " ".join(str(error).split())[:100]
         raise ConfigError([f"{folder}: its .hydra/config.yaml cannot be read ({reason}); use another folder"]) from None
     now = OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))  # numbers as YAML has them

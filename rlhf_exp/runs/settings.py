@@ -7,7 +7,7 @@ list_differing(list_settings(one), list_settings(other))     # [Differing("seed"
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir",
+CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir", "reward.timeout_s",
                  "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
                  "scale.name", "algo.args.ddp_find_unused_parameters", "algo.args.fsdp")  # fmt: skip
 """Keys that say where and how a run happens, not what it does: they are not settings."""
@@ -19,11 +19,11 @@ MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinit
 SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
-UNREAD = ("logging.", "run.", "hub.", "hardware.", "model.learning_rate.",
+UNREAD = ("logging.", "run.", "hub.", "hardware.", "model.learning_rate.", "eval.engine",
           "algo.args.fsdp_config.", "algo.args.deepspeed.")  # fmt: skip
 """Keys without effect on the results: logging, what the user calls the run, where the model is pushed, hardware,
-engines, and the table of learning rates. The rate of the run is also in `algo`, and later versions of the package have
-more algorithms in the table."""
+engines (run.json's `eval_engine` says which one measured), and the table of learning rates. The rate of the run is
+also in `algo`, and later versions of the package have more algorithms in the table."""
 
 
 class Differing(NamedTuple):

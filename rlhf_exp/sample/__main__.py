@@ -11,7 +11,7 @@ with `task.samples=self` calls `sample`. Both use cached completions if there ar
 import sys
 from pathlib import Path
 
-from rlhf_exp.cli.composing import claim_output, compose_command
+from rlhf_exp.cli.composing import claim_output, compose_command, take_out
 from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import TASKS, Config
@@ -28,7 +28,7 @@ Keys that matter here:
   -cd FOLDER (with configs of your own), task (one of {tasks}), model, model.path, peft, device, max_tokens, seed
   task.sampling.rows, task.sampling.completions (of each prompt)
   eval.temperature, eval.top_p, eval.top_k, eval.batch_size, eval.cache_dir
-  output_dir (outputs/samples/TASK/TIME)
+  --out FOLDER, or output_dir=FOLDER (outputs/samples/TASK/TIME)
 
 Example:
   python -m rlhf_exp sample task=countdown task.sampling.rows=256 output_dir=outputs/samples/x
@@ -42,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(arguments: list[str]) -> None:
+    arguments = take_out(arguments)
     cfg = _compose(arguments)
     prepare_hub(cfg)
     with claim_output(cfg, arguments) as cfg:

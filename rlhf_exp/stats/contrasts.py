@@ -4,7 +4,8 @@
     contrasts[0].adjusted, contrasts[0].detectable, contrasts[0].seeds_needed
 
 The variance of a contrast joins seeds, rows and sampling (crossed.py). Three seeds alone say little about how far seeds
-spread, so a setting borrows from the spread of all. All contrasts together have a family-wise error of at most 5%:
+spread, so a setting borrows from the spread of all, unless its own is far above: one collapsed seed hides no other
+setting's effect. All contrasts together have a family-wise error of at most 5%:
 those against the start and against a named setting by Holm; those against the best by the studentized range (Tukey
 1953, Kramer 1956), since the best is chosen from the same data, whose share of the level follows Holm's weighted
 procedure. bench/intervals.py measures error and power.
@@ -16,7 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from rlhf_exp.stats.crossed import DIFFERENCES, LEVELS, Estimate, Spread, estimate, measure_spread
+from rlhf_exp.stats.crossed import (
+    DIFFERENCES,
+    LEVELS,
+    Estimate,
+    Spread,
+    crossed_interval,
+    estimate,
+    measure_spread,
+)
+from rlhf_exp.stats.intervals import Interval
 from rlhf_exp.stats.planning import LEVEL, detectable_difference, find_needed
 
 START = "start model"
@@ -24,6 +34,11 @@ POOL = 6
 """The degrees of freedom that the spread of all settings counts as, beside a setting's own. With a pool alone settings
 whose seeds spread from 1 to 6 points count as different by mistake in 11 of 100 cases, with this one in 5; settings
 that spread alike lose a little power (docs/statistics.md)."""
+FAR = 10
+"""A setting whose seeds have a variance above this many times the median of the others', or of what sampling alone
+gives these, has its own spread only, and enters that of all with this many times the median. Without it one collapsed
+seed multiplies the width of all intervals by 5; with settings left out altogether 7% of comparisons had a false finding
+where seeds spread by 1 to 6 points (docs/statistics.md)."""
 
 
 class Contrast(NamedTuple):
@@ -35,6 +50,7 @@ class Contrast(NamedTuple):
         level: what the adjustment leaves of 0.05 to this contrast.
         ranged: the number of settings if the best was chosen from them, else 0.
         seeds: of the setting that has fewer.
+        alone: of a gain, the interval by the setting's own seeds, which the table of results has too.
     """
 
     first: str
@@ -46,6 +62,12 @@ class Contrast(NamedTuple):
     p: float = 1.0
     adjusted: float = 1.0
     level: float = LEVEL
+    alone: Interval | None = None
+
+    @property
+    def interval(self) -> Interval:
+        """95%, of this contrast alone."""
+        return self.alone or self.estimate.interval
 
     @property
     def significant(self) -> bool:
@@ -91,7 +113,7 @@ def compare_settings(
     spreads = measure_spreads(gains)
     for label, figures in gains.items():
         found = estimate(figures.mean(0), weigh_spreads(spreads, label), kind)
-        starts.append(Contrast(label, START, found, *figures.shape))
+        starts.append(Contrast(label, START, found, *figures.shape, alone=crossed_interval(figures, kind)))
     means = {label: figures.mean(0) for label, figures in trained.items()}
     centre = named or max(means, key=lambda label: means[label].mean())
     spreads, ranged = measure_spreads(trained), 0 if named else len(trained)
@@ -124,18 +146,28 @@ def adjust(starts: list[Contrast], pairs: list[Contrast]) -> list[Contrast]:
 def weigh_spreads(spreads: dict[str, Spread], *chosen: str) -> list[tuple[Spread, float]]:
     """The spread of each setting, with its weight in the variance of a contrast of the means of the `chosen` ones.
 
-    A chosen setting's spread is the mean of its own, weighted by its degrees of freedom, and of all settings' together,
-    which counts as POOL degrees of freedom. Since each setting's spread stays a part of its own, Satterthwaite's
-    formula gives fewer degrees of freedom where the spreads are unequal.
+    A chosen setting's spread, if it is not FAR above the others, is the mean of its own, weighted by its degrees of
+    freedom, and of all settings' together, which counts as POOL degrees of freedom. Since each setting's spread stays a
+    part of its own, Satterthwaite's formula gives fewer degrees of freedom where the spreads are unequal.
     """
-    total = sum(spread.df for spread in spreads.values())
+    total, bounds = sum(spread.df for spread in spreads.values()), bound_spreads(spreads)
     weights = dict.fromkeys(spreads, 0.0)
     for label in chosen:
-        df, seeds = spreads[label].df, spreads[label].df + 1
-        weights[label] += df / (df + POOL) / seeds
+        df, pool = spreads[label].df, POOL if bounds[label] == 1 else 0
+        weights[label] += df / (df + pool) / (df + 1)
         for name, spread in spreads.items():
-            weights[name] += POOL / (df + POOL) * spread.df / total / seeds
+            weights[name] += pool / (df + pool) * bounds[name] * spread.df / total / (df + 1)
     return [(spread, weights[label]) for label, spread in spreads.items()]
+
+
+def bound_spreads(spreads: dict[str, Spread]) -> dict[str, float]:
+    """The part of each spread that enters that of all settings: 1 if it is not FAR above the others'."""
+    bounds = {}
+    for label, spread in spreads.items():
+        others = [max(other.between, other.noise) for name, other in spreads.items() if name != label]
+        bound = FAR * np.median(others) if others else np.inf
+        bounds[label] = float(bound / spread.between) if spread.between > bound else 1.0
+    return bounds
 
 
 def measure_spreads(settings: dict[str, np.ndarray]) -> dict[str, Spread]:
@@ -144,8 +176,10 @@ def measure_spreads(settings: dict[str, np.ndarray]) -> dict[str, Spread]:
 
 
 def shared_deviation(spreads: dict[str, Spread]) -> float:
-    """The standard deviation of the seeds' own effect, without sampling, over all settings."""
-    effects, df = zip(*((spread.between - spread.noise, spread.df) for spread in spreads.values()), strict=True)
+    """The standard deviation of the seeds' own effect, without sampling, over all settings, each with its bound."""
+    bounds = bound_spreads(spreads)
+    effects = [bounds[label] * spread.between - spread.noise for label, spread in spreads.items()]
+    df = [spread.df for spread in spreads.values()]
     return float(np.sqrt(max(np.average(effects, weights=df), 0.0)))
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
@@ -44,12 +44,6 @@ class Sorted(NamedTuple):
 
     correct: list[Sample]
     wrong: list[Sample]
-
-
-def learns_from_samples(cfg: Config) -> bool:
-    """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
-    needs_pairs = ALGORITHMS[cfg.algo.name].learns_from == PAIRS and not cfg.task.gives_pairs
-    return cfg.task.graded and (needs_pairs or cfg.task.samples is not None)
 
 
 def learn_from(cfg: Config, task: Task, folder: Path) -> Task:

@@ -53,10 +53,18 @@ class TaskKeys:
     """Whether source=generated draws as many rows as training uses; otherwise it has a fixed set."""
     file = "a JSONL file"
     """What `path` must be."""
+    chooses_by_source = True
+    """Whether `path` is read with source=file alone."""
     reads_folder = False
     """Whether `path` may be a folder."""
+    first_look: ClassVar[str | None] = None
+    """The function, `module:function`, from these keys to a line for each mistake that the rows at `path` show before
+    torch is imported."""
     budget = (512, "the default where the task names none")
     """The default of max_tokens for models that write text, and the reason."""
+
+    least_tokens = 1
+    """The fewest tokens of an answer that earns more than none."""
 
     @property
     def functions(self) -> dict[str, str]:
@@ -67,7 +75,16 @@ class TaskKeys:
         """Values that do not fit together, one line each; `key` is the place of these keys, such as `task`."""
         if self.source == "file" and self.path is None:
             return [f"{key}.source=file: needs {key}.path, {self.file}"]
+        if self.source != "file" and self.path is not None and self.chooses_by_source:
+            return [
+                f"{key}.path={self.path}: has no effect with {key}.source={self.source}; add {key}.source=file, which"
+                f" reads {self.file}{'' if self.name == 'file' else '; for any other rows use task=file'}"
+            ]
         return []
+
+    def find_lacking(self, need: str) -> str | None:
+        """What must be set where the algorithm learns from `need`, which `provides` promises; None: nothing."""
+        return None
 
     def list_sources(self) -> list[tuple[str, "TaskKeys"]]:
         """The keys by which rows are read, with their places; for a task with another's prompts, that one's come

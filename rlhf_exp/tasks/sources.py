@@ -77,11 +77,12 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
     from pyarrow import parquet
 
     try:
-        rows = parquet.read_table(path).to_pylist()
+        with parquet.ParquetFile(path) as file:
+            rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
+            for number, row in enumerate(rows, 1):
+                yield f"{path}, row {number}", row
     except (OSError, pyarrow.ArrowException) as error:
         raise ConfigError([f"{path}: not a parquet file ({str(error).splitlines()[0]})"]) from None
-    for number, row in enumerate(rows, 1):
-        yield f"{path}, row {number}", row
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,7 @@ The policy is passed as a path, from which TRL loads both the policy and its ref
 """
 
 import os
+from contextlib import nullcontext
 from copy import copy
 from random import Random
 from typing import Any
@@ -16,10 +17,11 @@ from transformers import Trainer
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, load_object
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
+from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import Resumable
+from rlhf_exp.trainers.vllm import preparing_engine
 
 ROWS = "rows"
 """A folder in the run folder: the rows with the reference's log-probabilities."""
@@ -30,8 +32,10 @@ def build_trainer(experiment: Experiment) -> Trainer:
     and 4-bit weights keep their gradient."""
     name = experiment.cfg.algo.name
     row = ALGORITHMS[name]
-    build = _build_offline if row.trainer else load_object(row.build or f"rlhf_exp.trainers.{name}:build")
-    trainer = build(experiment)
+    in_process = getattr(experiment.args, "use_vllm", False) and experiment.args.vllm_mode == "colocate"
+    with preparing_engine(experiment) if in_process else nullcontext(), explaining_targets(experiment.cfg):
+        build = _build_offline if row.trainer else load_object(row.build or f"rlhf_exp.trainers.{name}:build")
+        trainer = build(experiment)
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             patch_model(model)

@@ -5,8 +5,8 @@
 
 Saved in addition to TRL's files: the figures since the last logged step, the counts of tokens and of rollouts, and a
 reference that follows the policy. The order of the rows depends on seed and epoch alone (order.py), and a completion's
-random numbers on seed, rollout and row (by_row.py). A checkpoint holds no rollout, so one that is due within a rollout
-is written at its end.
+random numbers on seed, rollout and place in it (by_row.py). A checkpoint holds no rollout, so one that is due within a
+rollout is written at its end.
 
 A checkpoint is complete or absent: transformers would save directly into checkpoint-STEP, and saves here into a staging
 folder, which is renamed when complete (runs/checkpoints.py); only then are older checkpoints removed. What this relies
@@ -111,7 +111,7 @@ class Resumable:
 
 
 class ResumableRollouts(SamplesByRow, Resumable):
-    """The same for trainers that sample: GRPO, PPO and RLOO. Their completions are drawn by row (by_row.py)."""
+    """The same for trainers that sample: GRPO, PPO and RLOO. Each completion has its own random numbers (by_row.py)."""
 
     _save_is_due = False
 

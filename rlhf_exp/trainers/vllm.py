@@ -1,6 +1,7 @@
 """vLLM for rollouts, through TRL's trainers: checks that a server fits, and that rollouts come from current weights.
 
     if problems := check_server(cfg): ...     # before anything is loaded
+    with preparing_engine(experiment): ...    # builds the trainer; TRL must not have been imported
     check_rollouts(trainer)                   # before the first step
 
 TRL copies the policy's weights to vLLM before each rollout, with adapters merged. If that fails silently the run learns
@@ -9,8 +10,10 @@ log-probabilities of its own samples must be the trainer's.
 """
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from http.client import HTTPException
 from math import ceil
 from pathlib import Path
@@ -18,13 +21,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import torch
+from accelerate.utils import set_seed
 from transformers import TrainerCallback
 
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.draws import Key
+from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.scoring import evaluating, pad
 from rlhf_exp.models.source import locate_start_model
+from rlhf_exp.models.vllm import choose_engine, describe_sampling, generate
+from rlhf_exp.models.vllm_cpu import prepare_vllm_on_cpu
+from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer, RLOOTrainer
@@ -58,6 +68,54 @@ def check_server(cfg: Config) -> list[str]:
         return [f"{key}: no vLLM server answers; start one: {start} --logprobs-mode processed_logprobs"]
     same = served == model or Path(served).is_dir() and Path(served).resolve() == Path(model).resolve()
     return [] if same else [f"{key}: serves {served}, not {model}; start it with the run's model"]
+
+
+@contextmanager
+def preparing_engine(experiment: Experiment) -> Iterator[None]:
+    """Inside, TRL can build an engine in this process. Its context, if the config leaves it open, is the longest prompt
+    with its completion: the model's own may need more memory for one sequence than the cache has. The variables that
+    TRL sets for it are taken away afterwards, or the next job of a sweep would take itself for one of several
+    processes."""
+    args, tokenizer, environment = experiment.args, experiment.tokenizer, dict(os.environ)
+    if args.use_cpu:
+        options = prepare_vllm_on_cpu(experiment.model)
+        from trl.generation import vllm_generation
+        from vllm import LLM
+
+        vllm_generation.LLM = partial(LLM, **options)  # TRL has no argument for these
+    if args.vllm_max_model_length is None:
+        rows = [*experiment.task.train, *experiment.task.validation]
+        longest = max(map(len, encode_prompts(tokenizer, rows)))
+        args.vllm_max_model_length = min(longest + args.max_completion_length, tokenizer.model_max_length)
+    try:
+        yield
+    finally:
+        for name in processes.SET_BY_TORCHRUN:
+            if name not in environment:
+                os.environ.pop(name, None)
+
+
+def shares_engine(trainer: Any, cfg: Config) -> bool:
+    """Whether measurements in training are sampled by the engine that samples the rollouts, in this process."""
+    sharded = getattr(trainer, "is_fsdp_enabled", False) or getattr(trainer, "is_deepspeed_enabled", False)
+    colocated = getattr(trainer, "use_vllm", False) and trainer.vllm_mode == "colocate" and not sharded
+    return colocated and choose_engine(cfg) == "vllm"
+
+
+def sample_colocated(
+    trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]], keys: Sequence[Key], sampling: Sampling,
+    eos_ids: list[int], title: str,
+) -> list[list[int]]:  # fmt: skip
+    """Sample one completion for each prompt by the engine of the rollouts, which gets the policy's weights first."""
+    generation = trainer.vllm_generation
+    generation.sync_weights()
+    if generation.enable_sleep_mode:
+        generation.llm.wake_up(tags=["kv_cache"])
+    completions = generate(generation.llm, prompt_ids, describe_sampling(keys, sampling, eos_ids), show=False)
+    if generation.enable_sleep_mode:
+        generation.llm.sleep(level=2)
+        generation._llm_weights_sleeping = True
+    return completions
 
 
 @torch.no_grad()
@@ -156,11 +214,19 @@ def _mean_gap(first: list[list[float]], second: list[list[float]]) -> float:
     return sum(total for total, _ in sums) / sum(n for _, n in sums)
 
 
-class CheckRollouts(TrainerCallback):
-    """Calls `check_rollouts` before the first step, when the model is on its device."""
+class EngineCallback(TrainerCallback):
+    """Calls `check_rollouts` before the first step, when the model is on its device. Then the run's seed is set again:
+    an engine in this process draws from torch's own generator, which vLLM has given the same seed in every run. After
+    training the engine is shut down; else its memory stays taken, in a sweep once for each job. Not where several
+    processes train: vLLM ends their group too."""
 
     def __init__(self, trainer: "GRPOTrainer | RLOOTrainer") -> None:
         self._trainer = trainer
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         check_rollouts(self._trainer)
+        set_seed(self._trainer.args.seed, device_specific=True)
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        if self._trainer.vllm_mode == "colocate" and processes.count() == 1:
+            self._trainer.vllm_generation.llm.llm_engine.engine_core.shutdown()

@@ -24,6 +24,7 @@ class Trainer:
 
     def save(self, path):
         Path(path).mkdir()
+        (Path(path) / "model.safetensors").touch()
         (Path(path) / "step").write_text(str(self.state.global_step))
 
     def call(self, event, control, **kwargs):
@@ -104,3 +105,27 @@ def test_a_save_that_fails_leaves_the_one_before(folder):
     with pytest.raises(OSError, match="no space left"):
         trainer.train()
     assert trainer.best.path == folder.path / "best-0"
+
+
+def test_a_figure_that_is_no_number_is_the_worst(folder):
+    nan = float("nan")
+    Trainer(folder, {0: nan, 2: 0.3, 4: nan}, every=2, best=True, steps=4).train()
+    assert kept(folder) == {"best-2": "2"}
+    again = RunFolder.create(folder.path, {})
+    Trainer(again, {3: 0.1, 4: nan}, every=2, best=True, step=3, steps=4).train()
+    assert kept(again) == {"best-2": "2"}
+
+
+def test_what_an_earlier_start_of_the_folder_has_kept_is_nothing_to_a_new_one(folder):
+    Trainer(folder, {0: 0.9}, every=2, best=True, steps=0).train()
+    Trainer(folder, {0: 0.1, 2: 0.3}, every=2, best=True, steps=2).train()
+    assert kept(folder) == {"best-2": "2"}
+
+
+def test_the_best_policy_is_known_without_run_json(folder):
+    figures = {0: 0.1, 2: 0.3, 4: 0.2, 6: 0.25, 8: 0.2, 10: 0.3}
+    Trainer(folder, figures, every=2, best=True).train(until=5)
+    (folder.path / "run.json").write_text('{"status": "runn')
+    again = RunFolder.create(folder.path, {})
+    Trainer(again, figures, every=2, best=True, step=5).train()
+    assert kept(again) == {"best-2": "2"} and again.record["best"]["value"] == 0.3

@@ -16,6 +16,8 @@ from rlhf_exp.errors import ConfigError
 
 pytest.importorskip("submitit", reason="submitit is not installed")
 
+from rlhf_exp.cli.slurm import Queue  # noqa: E402
+
 
 @pytest.fixture
 def start(command_line, monkeypatch, tmp_path):
@@ -76,7 +78,8 @@ def test_the_death_of_a_job_is_one_line_and_status_1_and_the_others_go_on(start,
 
     done = start(work)
     assert done.returncode == 1
-    assert "rlhf_exp: the process of a job has died: " in done.stderr
+    assert "rlhf_exp: the process of job 1 has died (state: " in done.stderr
+    assert "rlhf_exp: 1 of 2 jobs did not succeed" in done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "done.txt").exists() and "[2/2] ends with status 0" in done.stdout
 
@@ -95,3 +98,13 @@ def test_output_of_jobs_goes_to_a_folder_of_the_sweep_unless_another_is_named():
         )
         assert prepare_launcher(launcher, Path("sweep"), 2, True) == Placing.SUBMITTED
         assert launcher.submitit_folder == folder
+
+
+def test_a_job_of_slurm_is_done_when_squeue_says_so_or_lists_it_no_more():
+    queue = Queue()
+    for job in ("3_0", "3_1", "3_2", "3_3", "4"):
+        queue.register_job(job)
+    queue._info_dict.update(
+        queue.read_info(b"3_0|PENDING\n3_1|CONFIGURING\n3_2|COMPLETING\n3_3|OUT_OF_MEMORY\n5|FAILED\n")
+    )
+    assert [queue.is_done(job, mode="cache") for job in ("3_0", "3_1", "3_2", "3_3", "4")] == [False] * 3 + [True] * 2

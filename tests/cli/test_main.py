@@ -13,9 +13,10 @@ import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from rlhf_exp import pipeline
+from rlhf_exp import merge, pipeline
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.commands import COMMANDS
+from rlhf_exp.cli.composing import take_out
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
@@ -24,6 +25,7 @@ from rlhf_exp.runs.checkpoints import staged
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
 STUDIES += " countdown_qwen3_loss_x_tokens_tiny, noise, tune_grpo"
 HERE = "hydra/launcher=basic"  # all jobs of a study in this process, where there are stand-ins
+MODELS = ", ".join(sorted(file.stem for file in (ROOT / "conf" / "model").glob("*.yaml")))
 LOSSES = ", ".join(sorted({*ALGORITHMS, *(file.stem for file in (ROOT / "conf" / "loss_type").glob("*.yaml"))}))
 
 
@@ -77,7 +79,56 @@ def runs(monkeypatch):
         ("max_tokens=0", "max_tokens=0: must be a whole number >= 1, <= 1000000"),
         ("max_tokens=abc", "max_tokens=abc: must be a whole number >= 1, <= 1000000"),
         ("seed=1,2", "seed=1,2: several values; to run each add -m, for a list write seed=[1,2]"),
-        ("model.path=~/x", "model.path=~/x: cannot be read; quote a value with special characters in it"),
+        (
+            "model.path=~/x",
+            """model.path=~/x: cannot be read without quotes; write python -m rlhf_exp 'model.path="~/x"'""",
+        ),
+        (
+            "task.prompt_template=Q: {question}",
+            "task.prompt_template=Q: {question}: cannot be read without quotes; write python -m rlhf_exp"
+            """ 'task.prompt_template="Q: {question}"'""",
+        ),
+        (
+            "run.name=a,b",
+            "run.name=a,b: several values; to run each add -m, or in quotes: python -m rlhf_exp"
+            """ 'run.name="a,b"'""",
+        ),
+        (
+            "reward.weights={a:1",
+            "reward.weights={a:1: cannot be read (no viable alternative at input '{a:1'); must be"
+            " KEY=VALUE, with special characters of a text in quotes",
+        ),
+        ("LOSS_TYPE=grpo", "LOSS_TYPE=grpo: no such key; did you mean loss_type?"),
+        ("EVAL.ROWS=9", "EVAL.ROWS=9: no such key; did you mean eval.rows?"),
+        ("eval.Batch_Size=9", "eval.Batch_Size=9: no such key; did you mean eval.batch_size?"),
+        ("peft=QLORA", "peft=QLORA: no such option; must be one of lora, none, qlora; did you mean qlora?"),
+        ("dry_run=Ture", "dry_run=Ture: must be true or false; did you mean true?"),
+        ("train_token=1", "train_token=1: no such key; did you mean train_tokens?"),
+        (
+            "model=Qwen/Qwen2.5-0.5B",
+            "model=Qwen/Qwen2.5-0.5B: no such option; a hub id or a folder is model.path: python -m rlhf_exp"
+            " model.path=Qwen/Qwen2.5-0.5B",
+        ),
+        (
+            "model=./folder",
+            "model=./folder: no such option; a hub id or a folder is model.path: python -m rlhf_exp"
+            " model.path=./folder",
+        ),
+        (
+            "model=~/my folder",
+            "model=~/my folder: no such option; a hub id or a folder is model.path: python -m rlhf_exp"
+            """ 'model.path="~/my folder"'""",
+        ),
+        (
+            "model=gpt3",
+            f"model=gpt3: no such option; must be one of {MODELS}; did you mean gpt2? A hub id or a folder is"
+            " model.path: python -m rlhf_exp model.path=ORG/NAME",
+        ),
+        (
+            "task=data.csv",
+            "task=data.csv: no such option; rows of your own are task=file: python -m rlhf_exp task=file"
+            " task.path=data.csv",
+        ),
         ("seed", "seed: has no value; write seed=VALUE"),
         (
             "reprot",
@@ -90,10 +141,7 @@ def runs(monkeypatch):
             "run: no such command; must be one of chat, describe, merge, report, runs, sample, or KEY=VALUE for an"
             " experiment; did you mean runs?",
         ),
-        (
-            "+seed",
-            "+seed: cannot be read (missing EQUAL at '<EOF>'); quote a value with special characters in it",
-        ),
+        ("+seed", "+seed: has no value; write +seed=VALUE"),
         ("~nope", "Could not delete from config. 'nope' does not exist."),
         ("--bogus", "unrecognized arguments: --bogus; see --help"),
         ("resume=latest", "resume=latest: outputs/latest is missing; name a run's folder"),
@@ -126,6 +174,53 @@ def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
     assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
     by_module = subprocess.run([sys.executable, "-m", f"rlhf_exp.{name}", "--help"], capture_output=True, text=True)
     assert by_module.stdout == usage
+
+
+def test_every_command_that_writes_a_folder_takes_out(tmp_path):
+    typed = ["-cd", "own folder", "task=x", "--out", "a (b)", "eval.rows=5"]
+    assert take_out(typed) == [*typed[:3], "eval.rows=5", 'output_dir="a (b)"']
+    assert take_out(["task=x", "output_dir=y", "-m"]) == ["task=x", "output_dir=y", "-m"]
+    for arguments in (["run", "there"], ["run", "--out", "there"], ["--out", "there", "run"]):
+        args = merge.PARSER.parse_args(arguments)
+        assert (args.adapter, args.out or args.place) == (Path("run"), Path("there"))
+    for name, module in COMMANDS.items():
+        usage = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True).stdout
+        assert ("--out FOLDER" in usage) is (name != "chat")
+
+
+def test_latest_is_the_last_run_for_every_command_that_reads_one(command):
+    Path("outputs/a").mkdir(parents=True)
+    Path("outputs/latest").symlink_to("a")
+    needs = "must be the folder of a run that has trained a language model"
+    assert command("chat", "latest")[1] == [f"rlhf_exp chat: outputs/latest: no run.json in it; {needs}"]
+    assert command("merge", "latest", "--out", "x")[1][0].startswith(
+        "rlhf_exp merge: outputs/latest: no adapter_config"
+    )
+    assert command("report", "latest")[1][0].startswith("rlhf_exp report: outputs/latest")
+    assert command("merge", "latest")[1] == ["rlhf_exp merge: say where the model goes, with --out FOLDER"]
+
+
+def test_the_command_that_was_meant_is_the_whole_command(command):
+    typed = "task=file task.prompt_template=What is {a}? task.path=rows.csv model.path=my (own) seed=1".split()
+    meant = """python -m rlhf_exp task=file 'task.prompt_template="What is {a}?"' task.path=rows.csv"""
+    assert command(*typed) == (
+        2,
+        [f"""rlhf_exp: is: cannot be read without quotes; write {meant} 'model.path="my (own)"' seed=1"""],
+    )
+    assert command("-cd", "sweeps", "-cn", "noise", "model=a/b", "seed=0")[1] == [
+        "rlhf_exp: model=a/b: no such option; a hub id or a folder is model.path: python -m rlhf_exp -cd sweeps -cn"
+        " noise model.path=a/b seed=0"
+    ]
+    assert command("describe", "task=rows.csv", "seed=0")[1] == [
+        "rlhf_exp describe: task=rows.csv: no such option; rows of your own are task=file: python -m rlhf_exp describe"
+        " task=file task.path=rows.csv seed=0"
+    ]
+
+
+def test_a_sweep_over_a_hub_id_is_told_the_key(command):
+    assert command("-m", "model=tiny,org/x")[1] == [
+        "rlhf_exp: model=org/x: no such option; a hub id or a folder is model.path: model.path=org/x"
+    ]
 
 
 def test_an_impossible_pair_is_refused(command):
@@ -216,6 +311,40 @@ def test_a_folder_in_which_a_run_lives_is_refused_with_its_process(command, runs
     assert runs == []
 
 
+def test_a_run_that_is_refused_late_leaves_latest_where_it_was(command, runs, monkeypatch):
+    def refuse(cfg, folder):
+        finish(folder, "refused")
+        raise ConfigError(["task.path=x: too few rows"])
+
+    assert command("seed=4") == (0, [])
+    before = os.readlink("outputs/latest")
+    monkeypatch.setattr(pipeline, "run", refuse)
+    assert command("seed=5") == (2, ["rlhf_exp: task.path=x: too few rows"])
+    assert os.readlink("outputs/latest") == before
+
+
+@pytest.mark.parametrize(
+    ("lacks", "does"),
+    [(None, 0), ("evaluation.json", 1), ("report.html", 1), ("report.md", 1), ("model/model.safetensors", 1),
+     ("checkpoints/checkpoint-1/manifest.json", 0)],
+)  # fmt: skip
+def test_resume_of_a_finished_run_does_nothing_unless_something_is_missing(command_line, runs, tmp_path, lacks, does):
+    assert command_line("output_dir=there", cwd=tmp_path).returncode == 0
+    folder = tmp_path / "there"
+    finish(folder, "finished", checkpoint=True)
+    (folder / "model").mkdir(exist_ok=True)
+    for name in ("evaluation.json", "report.html", "report.md", "model/model.safetensors"):
+        (folder / name).write_text("{}")
+    if lacks:
+        (folder / lacks).unlink()
+    done = command_line("resume=there", cwd=tmp_path)
+    assert (done.returncode, done.stderr, len(runs) - 1) == (0, "", does)
+    line = "finished already, nothing is left to do: there; its report: there/report.html"
+    assert (line in done.stdout.splitlines()) is not bool(does)
+    longer = command_line("resume=there", "algo.args.max_steps=500", cwd=tmp_path)
+    assert longer.returncode == 2 and "is a run of other settings" in longer.stderr
+
+
 @pytest.mark.parametrize("latest", ["latest", "outputs/latest"])
 def test_resume_goes_on_with_the_run_that_latest_points_at(command, runs, latest):
     command("seed=4")
@@ -242,6 +371,9 @@ def finish(folder, status="finished", checkpoint=False):
     (folder / "run.json").write_text(json.dumps({"status": status}))
     if checkpoint:
         leave_checkpoint(folder)
+    if status == "finished":
+        (folder / "model").mkdir()
+        (folder / "model" / "model.safetensors").touch()
 
 
 def leave_checkpoint(folder):
@@ -284,7 +416,7 @@ def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command
         ("reward.weights={outcome: 0.5},{outcome: 1.0}", "seed=2,1,0"),
         ("run.tags=[a],[b]", "seed=1,0"),
         ("run.name='a','b'", "seed=1,0"),
-        (f"logging.group=choice({'n' * 100}a,{'n' * 100}b)", "seed=1,0"),
+        (f"task.system_prompt=choice({'n' * 100}a,{'n' * 100}b)", "seed=1,0"),
     ],
 )
 def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swept, again):
@@ -297,14 +429,45 @@ def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swep
 
 
 def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs):
-    status, lines = command("-m", "logging.group=a/b,a//b", "skip_finished=true", "output_dir=there")
+    status, lines = command("-m", "task.system_prompt=a/b,a//b", "skip_finished=true", "output_dir=there")
     assert (status, runs) == (2, [])
     assert lines == [
-        "rlhf_exp: job 2 of 2 (logging.group=a//b skip_finished=True output_dir=there):"
-        " output_dir=there/logging.group-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
+        "rlhf_exp: job 2 of 2 (task.system_prompt=a//b skip_finished=True output_dir=there):"
+        " output_dir=there/task.system_prompt-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
         " them",
         "rlhf_exp: none of 2 jobs was started",
     ]
+
+
+@pytest.mark.parametrize(
+    "swept", ["seed=0,1,0", "algo.args.beta=0.1,0.2,0.10", "seed=0,1,0 dry_run=true", "seed=0,1,0 skip_finished=true"]
+)
+def test_a_job_that_another_one_equals_is_refused(command, runs, swept):
+    status, lines = command("-m", *swept.split(), "output_dir=there")
+    assert (status, runs) == (2, [])
+    assert lines[0].startswith("rlhf_exp: job 3 of 3 (")
+    assert lines[0].endswith("output_dir=there): has the settings of job 1; leave one of the two out")
+
+
+@pytest.mark.parametrize("dry", [[], ["dry_run=true"]])
+def test_a_key_that_no_job_reads_is_refused(command, runs, dry):
+    assert command("-m", "algo=grpo,rloo", "task.sampling.rows=8", "output_dir=there", *dry)[1][0] == (
+        "rlhf_exp: all 2 jobs: task.sampling.rows=8: has no effect with algo=grpo, which does not learn from samples of"
+        " the start model here"
+    )
+    assert runs == []
+
+
+def test_a_key_that_one_job_reads_may_be_typed_for_all(command, runs):
+    assert command("-m", "algo=grpo,dpo", "task.sampling.rows=8", "output_dir=there") == (0, [])
+    assert len(runs) == 2
+
+
+def test_a_key_that_the_run_does_not_read_is_refused(command, runs):
+    assert command("eval.every_rows=8") == (
+        2, ["rlhf_exp: eval.every_rows=8: has no effect without eval.every, the steps between two measurements"]
+    )  # fmt: skip
+    assert runs == []
 
 
 def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
@@ -554,15 +717,18 @@ def test_version_is_a_success(command_line, tmp_path):
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Hydra 1.")
 
 
-@pytest.mark.parametrize("argument", ["--help", "leraning_rate=1", "max_tokens=0", "task=hh_rlhf"])
-def test_help_and_refusals_import_no_ml_library(argument):
+@pytest.mark.parametrize("argument", ["--help", "leraning_rate=1", "max_tokens=0", "task=hh_rlhf", "model=org/x",
+                                      "task=file task.answer_column=a task.path={}/rows.csv"])  # fmt: skip
+def test_help_and_refusals_import_no_ml_library(argument, tmp_path):
+    (tmp_path / "rows.csv").write_text("q,a\n1,2\n")
     code = (
         "import sys; from rlhf_exp.__main__ import main; main();"
         "print([name for name in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, argument], capture_output=True, text=True, check=True, timeout=60
-    )
+        [sys.executable, "-c", code, *argument.format(tmp_path).split()],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
 
 

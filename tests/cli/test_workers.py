@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from rlhf_exp import __main__
-from rlhf_exp.cli import sweep
+from rlhf_exp.cli import sweep, workers
 from rlhf_exp.cli.launchers import ALL, JOBLIB, share_cores
 from rlhf_exp.cli.sweep import name_job, place_job
 from rlhf_exp.cli.workers import Jobs, Prefixed, Relay
@@ -164,3 +164,13 @@ def test_lines_of_several_processes_are_whole_and_say_whose_they_are():
     assert out.getvalue() == ""
     print(" c\nd", file=stream)
     assert out.getvalue() == "[3/12] a b c\n[3/12] d\n"
+
+
+def test_a_job_of_an_array_has_its_own_name_for_slurm_and_not_that_of_the_array(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "4")
+    assert workers._name_slurm_job() is None
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    assert workers._name_slurm_job() == "4"
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "4")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    assert workers._name_slurm_job() == "4_1"

@@ -108,6 +108,28 @@ def test_nearest_prefers_one_typing_mistake():
     assert is_slip("rr", "r") and is_slip("bteat", "beta") is False
 
 
+@pytest.mark.parametrize(
+    ("value", "annotation", "near"),
+    [
+        ("LINEAR", Literal["linear", "cosine"], "linear"),
+        ("Qlora", Literal["lora", "qlora"], "qlora"),
+        ("DrGrpo", Literal["grpo", "dr_grpo"], "dr_grpo"),
+        ("TRUE", bool, "true"),
+        ("Flase", bool, "false"),
+        ("yes", bool, "true"),
+        ("None", int | None, "null"),
+        ("NONE", Literal["none", "group"] | None, "none"),
+    ],
+)
+def test_the_nearest_value_is_found_whatever_its_case(value, annotation, near):
+    assert find_problem("key", value, annotation)[1].endswith(f"; did you mean {near}?")
+
+
+def test_a_slip_of_a_number_of_tokens_is_no_secret():
+    assert not any(map(is_secret, ("train_token", "max_token", "TRAIN_TOKEN", "max_new_token")))
+    assert all(map(is_secret, ("token", "hub_token", "algo.args.hub_token", "access_token", "trainer_token")))
+
+
 def test_a_secret_is_hidden_and_a_token_of_text_is_none():
     assert assign("algo.args.hub_token", "hf_x") == "algo.args.hub_token=(hidden)"
     assert show({"a": {"api_key": "x"}, "b": 1}) == "{a: {api_key: (hidden)}, b: 1}"

@@ -146,6 +146,14 @@ def test_more_held_out_rows_than_there_are_is_refused(no_weights):
     assert caught.value.problems == ["eval.rows=1000000: allowed is 1 to 1,398, the problems of the test split"]
 
 
+@pytest.mark.parametrize("targets", [".*nope", "[model.layers.99.self_attn.q_proj]"])
+def test_an_adapter_that_fits_no_module_is_refused(no_weights, targets):
+    with pytest.raises(ConfigError) as refused:
+        wrong = ["peft=lora", f"peft.lora.target_modules={targets}"]
+        print_dry_run(compose_config(["device=cpu", "dry_run=true", *wrong]))
+    assert refused.value.problems == [f"peft.lora.target_modules={targets}: fits no module of model=tiny"]
+
+
 def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(no_weights, capsys):
     print_dry_run(compose_config([*SMALL, "model=qwen3_1_7b"]))
     text = capsys.readouterr().out

@@ -15,6 +15,7 @@ from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.kl import CompletionKL
 from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.untrained import build_trace_tokenizer
+from rlhf_exp.models.vllm import choose_engine
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -271,7 +272,32 @@ def test_a_cached_baseline_is_not_used_once_anything_it_depends_on_changes(chang
     assert baselines.read_baseline(cfg, keys[1], rows=1) is None
 
 
+def test_the_cache_knows_the_engine_and_its_version(monkeypatch):
+    versions = iter(["0.30.0", "0.31.0"])
+    monkeypatch.setattr(baselines, "find_vllm_version", lambda: next(versions))
+    cfg, prompts = make_config(), [[3, 5]]
+    by_vllm = replace(cfg, eval=replace(cfg.eval, engine="vllm"))
+    assert len({baselines.baseline_key(one, "weights", prompts) for one in (cfg, by_vllm, by_vllm)}) == 3
+
+
+def test_auto_is_vllm_on_a_gpu_that_has_it_but_for_4_bits(monkeypatch):
+    def choose(use_cpu, quantization=None):
+        cfg = make_config()
+        peft = replace(cfg.peft, quantization=quantization)
+        return choose_engine(replace(cfg, device=replace(cfg.device, use_cpu=use_cpu), peft=peft))
+
+    monkeypatch.setattr("rlhf_exp.models.vllm.find_spec", lambda name: None)
+    assert choose(use_cpu=False) == "transformers"
+    monkeypatch.setattr("rlhf_exp.models.vllm.find_spec", lambda name: "installed")
+    assert choose(use_cpu=False) == "vllm"
+    assert choose(use_cpu=True) == "transformers"
+    assert choose(use_cpu=False, quantization={"load_in_4bit": True}) == "transformers"
+
+
 DAMAGES = {
+    "another figure": lambda text: text.replace("0.25", "0.35"),
+    "another flag": lambda text: text.replace("false", "true"),
+    "another token": lambda text: text.replace("7\n", "6\n"),
     "empty": lambda text: "",
     "truncated": lambda text: text[: len(text) // 2],
     "not JSON": lambda text: "<html>",

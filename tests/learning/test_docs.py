@@ -16,7 +16,7 @@ import pytest
 from hydra._internal.utils import get_args_parser
 
 from rlhf_exp import api
-from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.algorithms import ALGORITHMS, PAIRS
 from rlhf_exp.cli.commands import COMMANDS
 from rlhf_exp.cli.subcommand import parse_flags
 from rlhf_exp.config.compose import compose_config
@@ -104,7 +104,8 @@ def shorten(words):
     if "task=hh_rlhf" in said:
         job += ["task.train_rows=128", "task.subsets=[helpful-base]"]
     elif "task=brevity" not in said and ("experiment=" not in said or "countdown" in said):
-        job += ["task.baselines=false", "task.sampling.rows=64"]
+        samples = ALGORITHMS[algo].learns_from == PAIRS or "task.samples=self" in said or "rejection" in said
+        job += ["task.baselines=false", *["task.sampling.rows=64"] * samples]
     return job
 
 

@@ -67,6 +67,11 @@ def test_every_algorithm_does_on_two_processes_what_it_does_on_one(tmp_path):
     refuse_differences(bench.sweep(tmp_path, names, 1, "none"), bench.sweep(tmp_path, names, 2, "ddp"))
 
 
+def test_two_nodes_with_a_process_each_do_what_one_process_does(tmp_path):
+    names = ["sft", "grpo"]
+    refuse_differences(bench.sweep(tmp_path, names, 1, "none"), bench.sweep(tmp_path, names, 2, "ddp", nodes=2))
+
+
 def test_divided_weights_do_what_whole_ones_do(tmp_path):
     names = ["sft", "grpo", "ppo_shared", "grpo_lora"]
     divided = bench.sweep(tmp_path, names, 2, "fsdp2", ON_CPU)

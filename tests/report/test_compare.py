@@ -242,8 +242,8 @@ def test_settings_that_ended_before_their_training_tokens_are_named(sweep, tmp_p
     assert "ended at max_steps" not in study_table(sweep)
 
 
-def add_policies(path, accuracy=0.4):
-    """The best policies of two families, as evaluation.json has them."""
+def add_policies(path, accuracy=0.4, validation=(0.3, 0.4)):
+    """The best policies of two families, as evaluation.json has them; the second one is better on validation rows."""
     evaluation = json.loads((path / "evaluation.json").read_text())
     trained, tokens = evaluation["trained"]["accuracy"]["value"], evaluation["baseline"]["mean_tokens"]
     evaluation["baselines"] = {
@@ -252,10 +252,12 @@ def add_policies(path, accuracy=0.4):
             "n": 128,
             "accuracy": {"value": value, "low": value - 0.05, "high": value + 0.05},
             "mean_tokens": tokens,
-            "validation": {policy: value},
+            "validation": {policy: there},
             "trained_minus": {"value": trained - value, "low": -1.0, "high": 1.0},
         }
-        for family, policy, value in (("temperature", "0.5", 0.3), ("rule", "rule of signs", accuracy))
+        for (family, policy, value), there in zip(
+            (("temperature", "0.5", 0.3), ("rule", "rule of signs", accuracy)), validation, strict=True
+        )
     }
     (path / "evaluation.json").write_text(json.dumps(evaluation))
 
@@ -270,7 +272,16 @@ def test_trivial_policies_that_all_settings_share_stand_beside_them_once(sweep, 
     lead = sum(trained_accuracy(path) for path in sweep[:3]) / 3 - 0.4
     assert rows[3][3] == f"{100 * lead:+.1f}"
     text = (tmp_path / "out" / "report.md").read_text()
-    assert text.count("temperature: 0.5") == 1 and "The best policy: rule of signs." in text
+    assert text.count("temperature: 0.5") == 1 and "The best policy on validation rows: rule of signs." in text
+
+
+def test_the_best_policy_is_chosen_on_validation_rows(sweep, tmp_path):
+    for path in sweep:
+        add_policies(path, accuracy=0.28)
+    write_report(sweep, tmp_path / "out")
+    assert "The best policy on validation rows: rule of signs." in (tmp_path / "out" / "report.md").read_text()
+    lead = sum(trained_accuracy(path) for path in sweep[:3]) / 3 - 0.28
+    assert table_rows(tmp_path / "out", "Trivial policies")[3][3] == f"{100 * lead:+.1f}"
 
 
 def test_the_lead_over_the_best_policy_has_an_interval_over_seeds_and_rows(sweep, tmp_path):

@@ -64,6 +64,17 @@ def test_names_and_tags_make_no_settings(make):
     assert {label: len(group) for label, group in group_runs(runs).items()} == {"grpo": 2}
 
 
+def test_runs_that_were_measured_by_other_engines_are_other_settings(make, edit_info):
+    runs = [make("a", "grpo"), make("b", "grpo", 1), make("c", "ppo", loss_type=None)]
+    edit_info(runs[1].path, eval_engine="vllm")
+    edit_info(runs[2].path, eval_engine="transformers")
+    runs = [load_run(run.path) for run in runs]
+    for run in runs:
+        run.config["eval"] = {"engine": "auto"} if run.path.name == "b" else {}
+    labels = ["grpo eval.engine=transformers", "grpo eval.engine=vllm", "ppo eval.engine=transformers"]
+    assert list(group_runs(runs)) == labels
+
+
 @pytest.mark.parametrize(
     ("name", "algo"), [("task.checker", "grpo"), ("task.path", "dpo"), ("reward.functions.short", "ppo"),
                        ("model.path", "sft"), ("start model", "grpo"), ("held-out rows", "grpo")]

@@ -8,10 +8,15 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe import describe
-from rlhf_exp.report import write_report
+from rlhf_exp.errors import UNPRINTABLE, printable, say
+from rlhf_exp.report import terminal_table, write_report
+from rlhf_exp.runs.__main__ import main as list_runs
 from rlhf_exp.runs.folder import write_json, write_jsonl
 
 HOSTILE = "</pre></td></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'><a href=javascript:x>"
+CODES = (
+    "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\r\ud800"  # colour, title, clears the screen, right to left, half a character
+)
 PLAIN = "a plain text"
 
 
@@ -81,7 +86,7 @@ def test_no_text_of_several_runs_becomes_an_element_of_their_comparison(make_run
 
 
 def test_no_text_of_the_data_becomes_an_element_of_its_page(tmp_path):
-    (tmp_path / "rows.jsonl").touch()
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}')
     cfg = compose_config(["algo=sft", "task=file", f"task.path={tmp_path / 'rows.jsonl'}", "model=tiny_gpt2",
                           "task.answer_column=answer", "task.completion_column=answer"])  # fmt: skip
     pages = []
@@ -94,3 +99,25 @@ def test_no_text_of_the_data_becomes_an_element_of_its_page(tmp_path):
     plain, hostile = pages
     assert hostile.elements - {("wbr",)} == plain.elements - {("wbr",)}
     assert any("<script>alert(1)<script>" in text for text in hostile.text)  # the folder's name
+
+
+@pytest.mark.parametrize("kind", ["make_run", "make_reward_run", "make_dpo_run"])
+def test_no_code_for_a_terminal_gets_into_a_page_or_a_table(kind, request, tmp_path, capsys):
+    run_dir = request.getfixturevalue(kind)(tmp_path / "run")
+    text = "x" + CODES.replace("\ud800", "")
+    write_texts(run_dir, text)
+    (run_dir / ".hydra" / "overrides.yaml").write_text(json.dumps([text]))
+    write_report([run_dir], run_dir)
+    print(terminal_table(run_dir))
+    assert list_runs([str(tmp_path)]) == list_runs([str(tmp_path), "--json"]) == 0
+    say(CODES)
+    shown = capsys.readouterr()
+    pages = [(run_dir / f"report.{end}").read_text() for end in ("md", "html")]
+    for text in (*pages, shown.out, shown.err):
+        assert "u001b" in text
+        assert UNPRINTABLE.findall(text) == []
+
+
+def test_a_printable_text_is_read_back_as_json():
+    text = CODES.replace("\ud800", "")
+    assert json.loads(f'"{printable(text)}"') == text

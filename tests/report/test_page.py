@@ -2,7 +2,9 @@ import base64
 import re
 
 import pytest
+from markdown_it import MarkdownIt
 
+from rlhf_exp.errors import printable
 from rlhf_exp.report.page import Callout, Code, Figures, Heading, Pair, Table, Text, write_page
 
 PIXEL = base64.b64decode(
@@ -27,7 +29,7 @@ def test_text_never_becomes_markup(block, tmp_path):
     assert "<script" not in block.html()
     if not isinstance(block, Code):
         markdown = re.sub(r"```text.*?```", "", block.markdown(tmp_path), flags=re.DOTALL)
-        assert not re.search(r"(?<!\\)<script", markdown.replace(f"`{HOSTILE}`", ""))
+        assert not re.search(r"(?<!\\)<script", markdown.replace(f"`` {HOSTILE} ``", ""))
 
 
 def test_a_cell_cannot_open_another(tmp_path):
@@ -70,3 +72,30 @@ def test_wide_tables_scroll_and_the_page_has_a_dark_style(tmp_path):
     text = write_page([Heading("A", 1), Table(["a"], [["b"]])], tmp_path).read_text()
     assert '<div class="scroll"><table' in text and ".scroll { overflow-x: auto; }" in text
     assert "@media (prefers-color-scheme: dark)" in text and "overflow-wrap: anywhere; min-width" not in text
+
+
+MARKS = [
+    "<script>x</script>", "```\n<b>", "`a` <b>", "````\n</pre>", "# h", "- <b>", "1. x", "> q",
+    "    code", "a\r```\r<b>",
+    "&lt;b&gt; &#60;", "~~~\n<b>\n~~~", "[a](javascript:x)", "[a]: http://x", "![a](x)", "*b* _c_ __d__",
+    "<div>\n\n<b>",
+    "---", "===", "| a |\n|---|", "a\x0c```\x0c<b>", "a\u2028```\u2028<b>", "<!-- x", "+ a", "\\<b>", "`", "\\`<b>\\`",
+]  # fmt: skip
+PLAIN = {"heading_open": Heading, "blockquote_open": Callout, "table_open": Table, "fence": (Code, Pair)}
+OPENS = {"html_block", "html_inline", "link_open", "image", "bullet_list_open", "ordered_list_open", "hr", "em_open"}
+
+
+@pytest.mark.parametrize("text", MARKS)
+def test_markdown_shows_every_text_as_it_is(text, tmp_path):
+    """As GitHub reads it: no text opens anything, and a fence holds its own text alone."""
+    for block in (
+        Heading(text), Text(text), Table([text, text], [[text, text]]), Callout("info", text, text, text),
+        Pair(text, text, (text, text), (text, text)), Code(text),
+    ):  # fmt: skip
+        tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(block.markdown(tmp_path))
+        opened = {token.type for outer in tokens for token in (outer, *(outer.children or ()))}
+        assert not opened & OPENS
+        assert not {kind for kind, owner in PLAIN.items() if kind in opened and not isinstance(block, owner)}
+        fences = [token.content for token in tokens if token.type == "fence"]
+        assert set(fences) <= {printable(text) + "\n"}
+        assert len(fences) == {Code: 1, Pair: 3}.get(type(block), 0)

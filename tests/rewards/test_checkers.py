@@ -10,7 +10,7 @@ from rlhf_exp.rewards.functions import RewardError
 
 @pytest.fixture
 def keys(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "gold": "a"}')
 
     def make(*overrides):
         return compose_config(["task=file", f"task.path={tmp_path / 'rows.jsonl'}", *overrides]).task
@@ -32,6 +32,11 @@ def keys(tmp_path):
         ("numeric", 72, "#### 72", "correct"),
         ("numeric", "1,000", "The answer is 1000.", "correct"),
         ("numeric", "72", "71", "partial"),
+        ("numeric", "1000", "It is 1 000.", "correct"),
+        ("numeric", "1000.99", "It is 1000,99.", "correct"),
+        ("numeric", "1000", "It is 1,000.", "correct"),
+        ("numeric", "+7", "7", "correct"),
+        ("numeric", "2", r"$\frac{1+\sqrt5}{2}$", "partial"),
         ("numeric", "72", "none", "failed"),
         ("math", r"\frac{1}{2}", r"So it is $\boxed{0.5}$.", "correct"),
         ("math", "3", r"So it is $\boxed{4}$.", "partial"),
@@ -76,7 +81,8 @@ def test_an_answer_column_alone_means_exact(keys):
 
 @pytest.mark.parametrize(
     ("checker", "answer", "fits"),
-    [("numeric", "four", False), ("numeric", "4", True), ("choice", "AB", False), ("choice", 25, True),
+    [("numeric", "four", False), ("numeric", "4", True), ("numeric", "+7", True), ("numeric", "+-7", False),
+     ("choice", "AB", False), ("choice", 25, True),
      ("choice", 26, False), ("exact", "anything", True), ("math", r"\frac{1}{2}", True), ("math", "((1", False),
      ("math", True, False), ("math", "10^{10^{10}}", False),
      *((checker, answer, False) for checker in ("exact", "math", "numeric", "choice", "regex")

@@ -53,7 +53,7 @@ def test_the_reward_votes_on_what_the_grader_extracts():
 
 @pytest.mark.parametrize(("result", "refused"), [("0.5", True), ("False", True), ('Grade("failed", 0.0, None)', False)])
 def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path, result, refused):
-    (tmp_path / "rows.jsonl").write_text("")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "p"}')
     check = f"from rlhf_exp.rewards.grade import Grade\ndef grade(completion, row): return {result}\n"
     (tmp_path / "check.py").write_text(check)
     keys = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"task.checker={tmp_path / 'check.py'}:grade"]

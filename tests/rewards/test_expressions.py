@@ -35,6 +35,28 @@ def test_an_answer_is_compared_by_value(completion, answer, outcome):
     assert grade(completion, answer).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    "formula", [r"$\frac{a}{2} + \frac{b}{3}$", r"\(x^2 + 1\)", r"\[ 2x + 3 = 11 \]", "$$y = 5$$", "at $5 a piece"]
+)
+def test_a_formula_300_characters_before_the_end_does_not_hide_the_answer(formula):
+    for back in range(290, 310):
+        for answer in ("4", "$4$", r"\(\frac{8}{2}\)", r"so $x = \frac{1}{2} + \frac{7}{2}$."):
+            end = f" and that was shown. The answer is {answer}"
+            text = f"We begin with {formula}" + " so" * 200
+            text = text[: len("We begin with ") + back + len(formula) - len(end)] + end
+            assert grade(text, "4").outcome == "correct", text
+
+
+def test_a_formula_300_characters_before_the_end_is_the_answer_if_none_follows():
+    for back in range(280, 299):
+        text = r"It is $\frac{1}{2}$." + " so"[: back % 3] + " so" * (back // 3)
+        assert grade(text, "0.5").outcome == "correct", back
+
+
+def test_of_a_formula_longer_than_300_characters_no_part_is_read():
+    assert grade("$" + " + ".join(map(str, range(100))) + "$", "99").outcome == "failed"
+
+
 HOSTILE = {
     "brackets": "(" * 200 + "4" + ")" * 200,
     "brackets that stay open": "{" * 5000,

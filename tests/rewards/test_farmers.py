@@ -34,6 +34,21 @@ def test_a_fixed_template_earns_less_than_the_start_model(name):
     assert 0.2 < farm(name, DIFFERENCE) < 0.2505
 
 
+def test_ten_blind_attempts_earn_no_more_than_one_in_process():
+    """They earned 0.7 while it was enough that any of them reached the target."""
+    templates = FARMERS.choose_together(FARMERS.draw_rows(CFG, "validation", FARMERS.ROWS))
+    earned, solved = FARMERS.score_attempts(REWARD["process"], templates, ROWS)
+    assert solved > 0.6 and earned < 0.23
+
+
+def test_a_template_that_claims_the_target_as_its_value_earns_less_the_more_often_it_is_tried():
+    def earn(templates):
+        texts = [" no ".join(t.format(*row["numbers"]) + f" = {row['target']}" for t in templates) for row in ROWS]
+        return FARMERS.score(REWARD["process"], ROWS, [f"<think> {text}" for text in texts], [[1]] * len(ROWS))
+
+    assert earn([SUM]) > earn([DIFFERENCE, SUM]) > earn(["( {2} * {1} ) - {0}", DIFFERENCE, SUM])
+
+
 def test_a_templates_wrong_answers_earn_about_what_honest_ones_do_in_graduated():
     """Those of the start model earn 0.10; under grades for 10% and 50% of the target templates earned up to 0.4."""
     for template in FARMERS.list_templates():

@@ -36,6 +36,12 @@ NOTHING = Gsm8kGrade("failed", 0.0, None, strict=False, lenient=False)
         "**#### 18**",
         "##### 18",
         "####\t18\r\n",
+        "####: 18",
+        "#### : $18",
+        "#### +18",
+        r"\boxed 18",
+        r"so $\boxed 18$ clips, 6 of them red",
+        r"\boxed {18}",
         r"#### \(18\)",
         r"#### 18\text{ clips}",
         r"\boxed{18}",
@@ -85,10 +91,41 @@ def test_a_marked_right_answer_is_correct_in_every_form(completion):
         "(9)-18",
         "1, 18",
         "1.5 18",
+        "17 1 18",
+        r"\sqrt{324} = 18",
+        r"$\frac{36}{2} = 18$",
+        r"\frac{37}{2} \approx 18",
+        "18 cm^2",
+        r"18^{\prime \prime}",
+        r"18\text{ cm}^2",
+        "48 - 30 = 18 = 2 * 9 = 18",
     ],
 )
 def test_the_last_number_of_an_unmarked_answer_is_read_leniently(completion):
     assert grade(completion, "18") == UNMARKED
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "value"),
+    [
+        (r"it is $\frac{1+\sqrt5}{2}$", "2", None),
+        (r"it is \(\frac{1+\sqrt{5}}{2}\).", "2", None),
+        (r"\boxed{\frac{1+\sqrt{5}}{2}}", "2", None),
+        (r"it is \frac{3}{4}", "4", "0.75"),
+        (r"it is \frac{a}{4}", "4", None),
+        (r"so $x = 1\frac{1}{2}$ cups", "2", "1.5"),
+        (r"\[ x = 2\sqrt{9} \]", "9", "6"),
+        (r"it is $2\sqrt{3}$", "3", None),
+        ("it is 10^3.", "3", "1000"),
+        ("it is 10^{3}", "3", "1000"),
+        (r"it is $18\pi$", "18", None),
+        (r"it is $18 \pi$ cm", "18", None),
+        ("it is √18", "18", None),
+    ],
+)
+def test_a_part_of_a_fraction_a_root_or_a_power_is_not_the_last_number(text, part, value):
+    assert grade(text, part).lenient is False
+    assert value is None or grade(text, value).lenient
 
 
 @pytest.mark.parametrize(
@@ -138,6 +175,16 @@ def test_the_last_marker_that_begins_an_answer_counts(completion, read):
         ("18.000", "18"),
         ("018", "18"),
         ("1,234", "1234"),
+        ("1 234", "1234"),
+        ("1\u202f234\u00a0567", "1234567"),
+        ("12 345.5", "12345.5"),
+        ("1000,99", "1000.99"),
+        ("-12345,5", "-12345.5"),
+        ("1 234,50", "1234.5"),
+        ("1.234,50", "1234.5"),
+        ("+18", "18"),
+        ("18", "+18"),
+        ("1234", "1 234"),
         ("1234", "1,234"),
         ("$1,234.50", "1234.5"),
         ("1,234,567", "1234567"),
@@ -187,6 +234,12 @@ def test_numbers_are_compared_by_value(form, spelled, value):
         ("1.2.3", "1.2"),
         ("1,2", "1"),
         ("1,2", "12"),
+        ("1 23", "123"),
+        ("1234 567", "1234567"),
+        ("5 300/400", "5300/400"),
+        ("3/4 100", "3/4100"),
+        ("12,5", "12.5"),
+        ("1000,99,5", "1000.99"),
         ("18²", "18"),
         ("18½", "18"),
         ("1٨", "1"),

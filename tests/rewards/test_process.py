@@ -115,6 +115,12 @@ def test_the_think_part_is_cut_out_wherever_its_tags_are():
         ("8 * 7 = 56 - 3 = 53 yes", 1.0),
         ("8 * 7 - 3 = 53", 1.0),
         ("8 + 7 = 15 - 3 = 12 no 8 * 7 = 56 no 56 - 3 = 53 yes check 8 * 7 - 3 = 53 yes", 1.0),
+        ("8 * 7 = 56 - 3 = 53 yes 8 - 7 = 1", 1.0),
+        # where the search ends counts: the last step that joins all numbers, or claims the target
+        ("8 * 7 = 56 - 3 = 53 no 8 + 7 = 15 - 3 = 12 no", 0.1),
+        ("8 * 7 - 3 = 53 no 8 + 7 - 3 = 53", 0.0),
+        ("8 + 7 - 3 = 53 no 8 * 7 - 3 = 53", 0.9),
+        ("8 * 7 - 3 = 53 no 8 + 7 = 16", 0.9),
         ("8 + 7 = 15 - 3 = 12 no", 0.1),
         ("8 + 7 = 15 - 3 = 12 no 8 - 7 = 1 + 3 = 4 no", 0.1),
         ("8 - 7 = 1", 0.05),

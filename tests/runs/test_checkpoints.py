@@ -5,13 +5,14 @@ import shutil
 import stat
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs import checkpoints
 from rlhf_exp.runs.checkpoints import WORK, explain_unfit, find_checkpoint, list_needed, rotate, staged, tidy
 from rlhf_exp.runs.plan import check_run_folder
 
@@ -59,17 +60,22 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path):
     save(tmp_path, 9)
     last = save(tmp_path, 10)
     assert (find_checkpoint(tmp_path).path, find_checkpoint(tmp_path).broken) == (last, [])
-    assert json.loads((last / "manifest.json").read_text()) == {"files": dict.fromkeys(sorted(FILES), 70)}
+    assert json.loads((last / "manifest.json").read_text()) == {
+        "files": dict.fromkeys(sorted(FILES), 70),
+        "sha256": dict.fromkeys(sorted(FILES), sha256(b"weights" * 10).hexdigest()),
+    }
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-@pytest.mark.parametrize("damage", ["truncated", "removed"])
+@pytest.mark.parametrize("damage", ["truncated", "removed", "flipped", "zeros"])
 def test_a_damaged_file_steps_back_to_the_checkpoint_before(tmp_path, name, damage):
     before, last = save(tmp_path, 3), save(tmp_path, 6)
     if damage == "removed":
         (last / name).unlink()
     else:
-        (last / name).write_bytes((last / name).read_bytes()[:20])
+        content = (last / name).read_bytes()
+        changed = {"truncated": content[:20], "flipped": bytes([content[0] ^ 1]) + content[1:]}
+        (last / name).write_bytes(changed.get(damage, bytes(len(content))))
     found = find_checkpoint(tmp_path)
     assert found.path == before
     assert len(found.broken) == 1 and found.broken[0].startswith("checkpoint-6: ") and name in found.broken[0]
@@ -106,7 +112,7 @@ def test_a_file_system_that_brings_no_folder_to_the_disk_is_saved_on(tmp_path, m
             raise OSError(code, os.strerror(code))
         sync(descriptor)
 
-    monkeypatch.setattr(checkpoints.os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     assert find_checkpoint(tmp_path).path is None
     assert save(tmp_path, 3) == find_checkpoint(tmp_path).path
     refused.append(stat.S_ISREG)
@@ -131,9 +137,9 @@ def test_at_every_moment_of_saving_and_rotating_there_is_a_whole_checkpoint(tmp_
         monkeypatch.setattr(owner, name, watched)
 
     for name in ("rename", "write_text", "write_bytes", "mkdir"):
-        watch(checkpoints.Path, name)
-    watch(checkpoints.os, "fsync")
-    watch(checkpoints.os, "unlink")
+        watch(Path, name)
+    watch(os, "fsync")
+    watch(os, "unlink")
     save(tmp_path, 6)
     rotate(tmp_path / "checkpoints", keep=1)
     assert len(moments) > 20 and None not in moments

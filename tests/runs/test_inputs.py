@@ -41,6 +41,8 @@ def begin(tmp_path, monkeypatch):
         cfg = compose_config(overrides)
         Path("there/.hydra").mkdir(parents=True)
         leave_checkpoint(Path("there"))
+        Path("there/model").mkdir()
+        Path("there/model/model.safetensors").touch()
         OmegaConf.save(OmegaConf.create(asdict(cfg)), "there/.hydra/config.yaml")
         Path("there/run.json").write_text(json.dumps({"status": status, "inputs": hash_inputs(cfg)}))
         return overrides

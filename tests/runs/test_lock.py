@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs import lock
-from rlhf_exp.runs.lock import FolderTaken, claim_folder, find_owner, follow_link, link_latest
+from rlhf_exp.runs.lock import FolderTaken, claim_folder, find_owner, follow_link, point_latest
 
 START_TOGETHER = """
 import sys, time
@@ -130,7 +131,8 @@ def test_a_folder_that_cannot_be_removed_hides_no_error_and_is_released(spoil):
 def test_latest_points_at_the_newest_run_below_outputs_and_is_read_through():
     for folder in ("outputs/countdown/grpo/a", "outputs/b", "elsewhere/c"):
         Path(folder).mkdir(parents=True)
-        link_latest(Path(folder))
+        with point_latest(Path(folder)):
+            pass
     assert os.readlink("outputs/latest") == "b"
     assert follow_link("outputs/latest") == "outputs/b" == follow_link("outputs/b")
     assert sorted(os.listdir("outputs")) == ["b", "countdown", "latest"]
@@ -139,6 +141,37 @@ def test_latest_points_at_the_newest_run_below_outputs_and_is_read_through():
 def test_a_folder_that_is_called_latest_stays():
     for folder in ("outputs/latest", "outputs/b"):
         Path(folder).mkdir(parents=True)
-        link_latest(Path(folder))
+        with point_latest(Path(folder)):
+            pass
     assert sorted(os.listdir("outputs")) == ["b", "latest"]
     assert not Path("outputs/latest").is_symlink()
+
+
+def refuse(folder):
+    """What a run does that is refused after it has made its folder."""
+    Path(folder).mkdir(parents=True)
+    with pytest.raises(ConfigError), point_latest(Path(folder)):
+        raise ConfigError(["task.path=rows.csv: no such column"])
+
+
+def test_latest_never_points_to_a_run_that_was_refused():
+    refuse("outputs/a")
+    assert not os.path.lexists("outputs/latest")
+    Path("outputs/b").mkdir()
+    with point_latest(Path("outputs/b")):
+        pass
+    refuse("outputs/c")
+    assert os.readlink("outputs/latest") == "b"
+
+
+def test_latest_points_to_a_run_that_has_failed_and_to_one_that_began_while_another_was_refused():
+    for folder in ("outputs/a", "outputs/b", "outputs/c"):
+        Path(folder).mkdir(parents=True)
+    with pytest.raises(ValueError, match="boom"), point_latest(Path("outputs/a")):
+        raise ValueError("boom")
+    assert os.readlink("outputs/latest") == "a"
+    with pytest.raises(ConfigError), point_latest(Path("outputs/b")):
+        with point_latest(Path("outputs/c")):
+            pass
+        raise ConfigError(["refused"])
+    assert os.readlink("outputs/latest") == "c"

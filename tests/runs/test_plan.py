@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from rlhf_exp.callbacks.tracking import ID_FILE
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
+from rlhf_exp.runs.folder import say_once
+from rlhf_exp.runs.manifest import seal
 from rlhf_exp.runs.plan import Plan, check_run_folder, plan_job, start_anew
 
 
@@ -23,6 +26,9 @@ def place(tmp_path, monkeypatch):
         cfg = compose_config([*overrides, "output_dir=elsewhere"])
         OmegaConf.save(OmegaConf.create(asdict(cfg)), folder / ".hydra" / "config.yaml")
         (folder / "run.json").write_text(json.dumps({"status": status, "seconds": {"load": 3.0}}))
+        if status == "finished":
+            (folder / "model").mkdir()
+            (folder / "model" / "model.safetensors").touch()
         if checkpoint:
             with staged(folder / "checkpoints", "checkpoint-40") as staging:
                 (staging / "checkpoint-40").mkdir()
@@ -43,6 +49,37 @@ def test_a_folder_without_a_run_is_started(tmp_path, monkeypatch):
 def test_a_finished_run_of_the_same_settings_is_skipped(place):
     place("finished", "seed=1", "algo.args.learning_rate=3e-5")
     assert plan("seed=1", "algo.args.learning_rate=0.00003", "logging=tensorboard") == Plan.SKIP
+
+
+@pytest.mark.parametrize("left", ["nothing", "a card", "half the weights"])
+def test_a_finished_run_without_its_weights_is_resumed_or_refused_and_not_skipped(place, capsys, left):
+    folder = place("finished", checkpoint=True)
+    file = folder / "model" / "model.safetensors"
+    file.write_text("weights")
+    seal(folder / "model")
+    assert plan() == Plan.SKIP
+    if left == "half the weights":
+        file.write_text("wei")
+    else:
+        file.unlink()
+        (folder / "model" / "manifest.json").unlink()
+    if left == "nothing":
+        (folder / "model").rmdir()
+    why = {"half the weights": "model.safetensors has 3 bytes in place of 7"}.get(left, "model/ holds none")
+    said = f"there: has finished, but its weights are gone ({why})"
+    say_once.cache_clear()
+    assert plan() == Plan.RESUME
+    assert capsys.readouterr().err == f"rlhf_exp: {said}; they are saved again from its checkpoint\n"
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(ConfigError) as caught:
+        plan()
+    way = "put them back, or remove the folder to run it again"
+    assert caught.value.problems == [f"output_dir={said}, and there is no whole checkpoint; {way}"]
+
+
+def test_a_run_that_trains_nothing_needs_no_weights_to_have_finished(place):
+    shutil.rmtree(place("finished", "algo=none") / "model")
+    assert plan("algo=none") == Plan.SKIP
 
 
 def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
@@ -72,7 +109,7 @@ def test_what_may_differ_on_resume_may_differ_in_a_study(place, status, wanted):
 @pytest.mark.parametrize(("overrides", "kept"), [([], ["samples", "start_model"]), (["seed=2"], [])])
 def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settings_alone(place, overrides, kept):
     folder = place("failed")
-    for name in ("samples", "start_model", "plots", "tensorboard"):
+    for name in ("samples", "start_model", "plots", "tensorboard", "best-4"):
         (folder / name).mkdir()
     (folder / "metrics.jsonl").write_text("{}")
     (folder / ID_FILE).write_text("abc")

@@ -96,8 +96,8 @@ def test_a_disk_that_stays_full_still_lets_the_error_be_read(end, monkeypatch):
     assert lines == [
         "rlhf_exp: there/run.json cannot be written, No space left on device",
         "rlhf_exp: no report was written: OSError: [Errno 28] No space left on device",
-        "rlhf_exp: failed: RuntimeError: PytorchStreamWriter failed writing file data/0: file write failed (its"
-        " traceback cannot be written to there/error.log, No space left on device)",
+        "rlhf_exp: failed: RuntimeError: PytorchStreamWriter failed writing file data/0: file write failed; the disk of"
+        " there is full (its traceback cannot be written to there/error.log, No space left on device)",
     ]
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlhf_exp.stats import START, compare_settings, holm
-from rlhf_exp.stats.contrasts import POOL, share_level, shared_deviation, weigh_spreads
+from rlhf_exp.stats import DIFFERENCES, START, compare_settings, crossed_interval, holm
+from rlhf_exp.stats.contrasts import FAR, POOL, bound_spreads, share_level, shared_deviation, weigh_spreads
 from rlhf_exp.stats.crossed import Spread
 from rlhf_exp.stats.planning import detectable_difference, find_needed
 
@@ -65,13 +65,15 @@ def test_the_variance_of_a_contrast_is_by_hand():
     rows = (trained["1"].mean(0) - trained["0"].mean(0)).var(ddof=1) / 50
     assert found.by_rows == pytest.approx(rows)
     assert found.by_seeds == pytest.approx(max(0, 2 / 3 * (between - np.mean(rest))))
-    doubt = rows**2 / 49 + sum((of.var(ddof=1) / 3) ** 2 / 2 for of in means.values())
-    doubt += sum((of / 3) ** 2 / 98 for of in rest)
-    assert found.df == pytest.approx((found.by_rows + found.by_seeds) ** 2 / doubt)
+    seeds, noise = sum(of.var(ddof=1) / 3 for of in means.values()), sum(rest) / 3
+    df = seeds**2 / sum((of.var(ddof=1) / 3) ** 2 / 2 for of in means.values())
+    square = stats.t.ppf(0.975, 49) ** 2 * max(rows - noise, 0) + stats.t.ppf(0.975, df) ** 2 * seeds
+    half, ends = found.interval["high"] - found.centre, stats.t.ppf(0.975, [49, df]) * found.error
+    assert half == pytest.approx(np.clip(np.sqrt(square), *ends))
 
 
 def test_a_setting_borrows_from_the_spread_of_all():
-    spreads = {"a": Spread(0.04, 0.01, 2, 100), "b": Spread(0.01, 0.0, 2, 100), "c": Spread(0.01, 0.01, 4, 200)}
+    spreads = {"a": Spread(0.04, 0.01, 2), "b": Spread(0.01, 0.0, 2), "c": Spread(0.01, 0.01, 4)}
     own, pooled = 2 / (2 + POOL), POOL / (2 + POOL)
     weights = [weight for _, weight in weigh_spreads(spreads, "a")]
     assert weights == pytest.approx([(own + pooled / 4) / 3, pooled / 4 / 3, pooled / 2 / 3])
@@ -81,19 +83,50 @@ def test_a_setting_borrows_from_the_spread_of_all():
     assert shared_deviation(spreads) == pytest.approx(np.sqrt(0.03 / 4 + 0.01 / 4 + 0 / 2))
 
 
+def test_a_spread_far_above_the_others_is_its_own_and_enters_theirs_bounded():
+    spreads = {"a": Spread(4.0, 0.01, 2), "b": Spread(0.02, 0.0, 2), "c": Spread(0.01, 0.03, 2)}
+    # the median of the others: of 0.02 and 0.03, what sampling alone gives
+    assert bound_spreads(spreads) == pytest.approx({"a": FAR * 0.025 / 4, "b": 1, "c": 1})
+    assert [weight for _, weight in weigh_spreads(spreads, "a")] == pytest.approx([1 / 3, 0, 0])
+    own, pooled = 2 / (2 + POOL), POOL / (2 + POOL)
+    weights = [weight for _, weight in weigh_spreads(spreads, "b")]
+    bounded = pooled / 3 * FAR * 0.025 / 4
+    assert weights == pytest.approx([bounded / 3, (own + pooled / 3) / 3, pooled / 3 / 3])
+    assert shared_deviation(spreads) == pytest.approx(np.sqrt((FAR * 0.025 - 0.01 + 0.02 + 0.01 - 0.03) / 3))
+
+
+@pytest.mark.parametrize("rows", [512, 1398])
+def test_one_collapsed_seed_hides_no_other_settings_gain(rows):
+    start, trained = draw(np.random.default_rng(8), [0.37] * 7, rows=rows)
+    collapsed = np.array([[0.429], [0.428], [0.016]])
+    trained["0"] = (np.random.default_rng(9).random((3, rows)) < collapsed).astype(float)
+    found = compare_settings(trained, {label: figures - start for label, figures in trained.items()})
+    assert [contrast.significant for contrast in found[:7]] == [False] + [True] * 6
+
+
+def test_the_interval_of_a_gain_is_that_of_its_own_seeds():
+    """As in the table of results, so that a report has one interval for one figure."""
+    start, trained = draw(np.random.default_rng(10), [0.4, 0.5, 0.45])
+    gains = {label: figures - start for label, figures in trained.items()}
+    for contrast in compare_settings(trained, gains)[:3]:
+        assert contrast.interval == crossed_interval(gains[contrast.first], DIFFERENCES)
+    pair = compare_settings(trained, gains)[3]
+    assert pair.interval == pair.estimate.interval
+
+
 def test_more_settings_give_more_degrees_of_freedom_and_unequal_spreads_fewer():
     _, trained = draw(np.random.default_rng(4), [0.4] * 7, rows=4000, deviation=0.0)
     for i, label in enumerate(trained):  # the same spread in each
         trained[label] = trained[label] - trained[label].mean(1, keepdims=True) + np.array([[-0.1], [0.0], [0.1]]) + i
     alone = compare_settings({"0": trained["0"], "1": trained["1"]}, {}, named="0", bounded=False)[0]
     joined = compare_settings(trained, {}, named="0", bounded=False)[0]
-    trained["1"][0] -= 0.5
+    trained["1"][0] -= 0.3
     unequal = compare_settings(trained, {}, named="0", bounded=False)[0]
     # 1 / sum of squares / 2 of the shares of the seven spreads: two of 1/8 + 3/56 + 3/56, five of 3/28
     assert alone.estimate.df == pytest.approx(4, rel=0.05)
     shares = np.array([0.25 + 1.5 / 7] * 2 + [1.5 / 7] * 5) / 2
     assert shares.sum() == pytest.approx(1) and joined.estimate.df == pytest.approx(2 / (shares**2).sum(), rel=0.05)
-    assert unequal.estimate.df < 3
+    assert unequal.estimate.df < joined.estimate.df / 2
 
 
 def test_the_detectable_difference_is_found_in_80_of_100():

@@ -1,4 +1,4 @@
-"""A completion in training draws by seed, rollout, row and place in its group, whichever code samples."""
+"""A completion in training draws by seed, rollout and its place in the rollout, whichever code samples."""
 
 import inspect
 
@@ -56,7 +56,7 @@ def roll_out(trainer, rows):
 
 @pytest.mark.parametrize("method", ["compact", "trl"])
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_a_rollout_draws_by_seed_rollout_row_and_place_in_its_group(make, algo, method):
+def test_a_rollout_draws_by_seed_rollout_and_place(make, algo, method):
     trainer = make(*ALGORITHMS[algo], f"generation={method}", "seed=3")
     group = 1 if algo == "ppo" else 2
     rows = [ROWS[i // group] for i in range(8)]
@@ -64,7 +64,7 @@ def test_a_rollout_draws_by_seed_rollout_row_and_place_in_its_group(make, algo, 
     seen = []
     for rollout in range(2):
         torch.manual_seed(5)  # is not read
-        keys = [("training", 3, rollout, row["id"], i % group) for i, row in enumerate(rows)]
+        keys = [("training", 3, rollout, i) for i in range(8)]
         end, pad = trainer.eos_token_ids, trainer.processing_class.pad_token_id
         with evaluating(trainer.model):
             wanted = [
@@ -74,6 +74,13 @@ def test_a_rollout_draws_by_seed_rollout_row_and_place_in_its_group(make, algo, 
         assert roll_out(trainer, rows) == wanted
         seen += map(tuple, wanted)
     assert len(set(seen)) == 16, "members of a group differ, and so do two rollouts of the same rows"
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_a_row_that_comes_again_within_a_rollout_gets_other_completions(make, algo):
+    """Problems to train on are drawn, and repeat in nearly each of PPO's rollouts."""
+    found = roll_out(make(*ALGORITHMS[algo]), [ROWS[1]] * 8)
+    assert len(set(map(tuple, found))) == 8
 
 
 def test_rollouts_that_begin_within_one_step_have_numbers_of_their_own(make):
@@ -87,13 +94,7 @@ def test_rollouts_that_begin_within_one_step_have_numbers_of_their_own(make):
     trainer.train()
     assert [step for step, *_ in steps] == [0, 1]
     assert [{key[2] for key in keys} for _, *keys in steps] == [{0}, {1}]
-    assert [key[4] for key in steps[0][1:]] == [0, 1, 0, 1, 0, 1]
-
-
-def test_a_row_without_an_id_is_named_by_its_prompt(make):
-    trainer = make(*ALGORITHMS["grpo"])
-    roll_out(trainer, [{"prompt": row["prompt"]} for row in ROWS[:4] for _ in range(2)])
-    assert trainer.row_keys[2] == ("training", 0, 0, ROWS[1]["prompt"], 0)
+    assert [key[3] for key in steps[0][1:]] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_process_names_its_share_of_the_rollout_as_one_process_would(make, monkeypatch):
@@ -105,7 +106,7 @@ def test_a_process_names_its_share_of_the_rollout_as_one_process_would(make, mon
         monkeypatch.setattr(type(trainer.accelerator), "process_index", process)
         trainer._generate_and_score_completions(rollout[3 * process : 3 * process + 3])
         places += [key[3:] for key in trainer.row_keys]
-    assert places == [(str(i // 2), i % 2) for i in range(6)]
+    assert places == [(i,) for i in range(6)]
 
 
 def test_a_checkpoint_of_an_earlier_version_can_be_resumed(make):
@@ -143,5 +144,5 @@ def test_trl_samples_with_the_trainers_generation_config(trainer):
     assert "generation_config=self.generation_config" in inspect.getsource(trainer._generate_single_turn)
     assert list(inspect.signature(trainer._generate_and_score_completions).parameters) == ["self", "inputs"]
     init = inspect.getsource(trainer.__init__)
-    for name in ("use_vllm", "use_transformers_continuous_batching", "num_generations", "num_generations_eval"):
+    for name in ("use_vllm", "use_transformers_continuous_batching"):
         assert f"self.{name} = " in init, name

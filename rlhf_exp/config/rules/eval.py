@@ -17,6 +17,11 @@ def check_eval(cfg: Config) -> list[str]:
         )
     if wanted.every is not None and (row.scores or not row.trains):
         problems.append(f"eval.every={wanted.every}: measures completions; algo={cfg.algo.name} trains no policy")
+    if wanted.engine == "vllm" and row.scores:
+        problems.append(f"eval.engine=vllm: samples completions; algo={cfg.algo.name} is measured without any")
+    if wanted.engine == "vllm" and cfg.peft.quantization:
+        why = "vLLM would measure the base's weights as they were before they were rounded to 4 bits"
+        problems.append(f"eval.engine=vllm: {why}; use eval.engine=transformers")
     if not wanted.best:
         return problems
     if wanted.every is None:

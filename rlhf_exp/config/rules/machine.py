@@ -50,9 +50,10 @@ def _check_attention(cfg: Config) -> list[str]:
 
 
 def _check_vllm(cfg: Config) -> list[str]:
-    if not cfg.algo.args.get("use_vllm"):
+    args = cfg.algo.args
+    if not args.get("use_vllm"):
         return []
-    mode = cfg.algo.args.get("vllm_mode", "colocate")
+    mode = args.get("vllm_mode", "colocate")
     method = cfg.generation.method
     if method == "compact":
         return [f"generation=compact: not with algo.args.use_vllm=true; use generation=vllm_{mode}"]
@@ -63,6 +64,13 @@ def _check_vllm(cfg: Config) -> list[str]:
         # Measured: 22% of their size after 20 rollouts, with an adapter of deviation 0.01 (docs/vllm.md).
         why = "TRL merges the adapter into the 4-bit weights and out again at each rollout, which changes them"
         return [f"{key}: not with peft={cfg.peft.name}: {why}; use peft=lora, or generation=trl"]
-    if cfg.device.use_cpu and not is_elsewhere(cfg):
-        return [f"{key}: needs a GPU, also to hand weights to a server; use generation=trl"]
+    if not cfg.device.use_cpu or is_elsewhere(cfg):
+        return []
+    if mode == "server":
+        return [f"{key}: needs a GPU, since TRL hands weights to a server by NCCL; use generation=vllm_colocate"]
+    if args.get("vllm_enable_sleep_mode"):
+        return ["algo.args.vllm_enable_sleep_mode=true: needs a GPU; leave it out"]
+    if device.find_version("vllm") and not device.find_version("vllm").endswith("+cpu"):
+        way = "install vLLM's build for CPUs (docs/vllm.md), or use generation=trl"
+        return [f"{key}: on a CPU, and the installed vLLM is built for GPUs; {way}"]
     return []

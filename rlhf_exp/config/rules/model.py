@@ -1,9 +1,11 @@
 """Rejects a model without a usable source of weights or of unknown size, and keys that contradict `peft=`."""
 
-from rlhf_exp.config.model_shape import find_shape
+import re
+
+from rlhf_exp.config.model_shape import find_shape, list_modules
 from rlhf_exp.config.rules.paths import find_missing_models
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.values import one_of
+from rlhf_exp.config.values import one_of, show
 
 ARCHITECTURES, TOKENIZERS = ("gpt2", "qwen2", "qwen3"), ("words", "bytes")
 """Of models with random weights (models/untrained.py)."""
@@ -54,4 +56,33 @@ def check_peft(cfg: Config) -> list[str]:
         problems.append("peft.quantization: must say how with peft=qlora; use peft=lora for an adapter without it")
     if peft.quantization and peft.name != "qlora":
         problems.append(f"peft.quantization: not with peft={peft.name}; use peft=qlora")
-    return problems
+    return problems or _check_targets(cfg)
+
+
+def _check_targets(cfg: Config) -> list[str]:
+    """Whether the model has the modules that adapters are to be added to; peft ignores a name that fits none, and takes
+    text for a regular expression of whole names."""
+    targets, model = cfg.peft.lora and cfg.peft.lora.target_modules, cfg.model
+    if targets is None or targets == "all-linear":
+        return []
+    key = "peft.lora.target_modules"
+    if isinstance(targets, str) and targets.replace("_", "").isalnum():
+        return [f"{key}={targets}: must be all-linear, or a list of names; did you mean [{targets}]?"]
+    if isinstance(targets, str):
+        return _check_pattern(f"{key}={show(targets)}", targets)
+    if not targets:
+        return [f"{key}=[]: must name a module, or be all-linear"]
+    known = list_modules(model.path, model.base, model.init, model.name)
+    return [
+        f"{key}={show(targets)}: model={model.path or model.name} has no {name}; {one_of(name, known)}"
+        for name in targets
+        if known and name.rpartition(".")[2] not in known
+    ]
+
+
+def _check_pattern(line: str, pattern: str) -> list[str]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return [f"{line}: no regular expression, {error}"]
+    return []

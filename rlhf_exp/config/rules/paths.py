@@ -3,10 +3,12 @@
 find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
 """
 
+import errno
 import os
 import symtable
 from pathlib import Path
 
+from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import MANY, nearest, suggest
@@ -14,6 +16,8 @@ from rlhf_exp.config.values import MANY, nearest, suggest
 
 def find_missing_files(cfg: Config) -> list[str]:
     """Required files that are missing, and folders that cannot be written."""
+    if too_long := [f"{key}={path[:40]}...: File name too long" for key, path in _list_paths(cfg) if _is_long(path)]:
+        return too_long
     problems = [*find_missing_models(cfg), *_check_task(cfg)]
     if Path(cfg.output_dir).resolve() == Path("/"):
         problems.append(f"output_dir={cfg.output_dir}: is the root of the file system; use a folder of its own")
@@ -21,6 +25,26 @@ def find_missing_files(cfg: Config) -> list[str]:
         if folder is not None and (reason := _refuse_folder(Path(folder))):
             problems.append(f"{key}={folder}: cannot be written, {reason}")
     return problems
+
+
+def _list_paths(cfg: Config) -> list[tuple[str, str]]:
+    """Every key that names a file or a folder, with its path."""
+    named = [("output_dir", cfg.output_dir), ("resume", cfg.resume), ("eval.cache_dir", cfg.eval.cache_dir),
+             ("model.path", cfg.model.path), ("model.base", cfg.model.base), ("reward.path", cfg.reward.path),
+             ("task.samples", getattr(cfg.task, "samples", None))]  # fmt: skip
+    named += [(f"reward.functions.{name}", where) for name, where in cfg.reward.functions.items()]
+    for place, task in cfg.task.list_sources():
+        named += [(f"{place}.path", task.path), *((f"{place}.{key}", where) for key, where in task.functions.items())]
+    return [(key, path) for key, path in named if path is not None]
+
+
+def _is_long(path: str) -> bool:
+    """Whether a file system cannot have such a name."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return error.errno == errno.ENAMETOOLONG
+    return False
 
 
 def list_local_models(cfg: Config) -> list[tuple[str, str]]:
@@ -77,6 +101,8 @@ def refuse_function(key: str, where: str, ready: tuple[str, ...] = ()) -> list[s
     if path.suffix != ".py" or not function.isidentifier():
         allowed = f"one of {', '.join(ready)}, or " if ready else ""
         return [f"{key}: must be {allowed}FILE.py:FUNCTION{suggest(where, ready)}"]
+    if path.exists() and not path.is_file():
+        return [f"{key}: {file} is not a regular file"]
     if not path.is_file():
         return [f"{key}: no such file as {file}{_suggest_file(path, '*.py')}"]
     source = path.read_bytes()
@@ -114,8 +140,10 @@ def _check_task(cfg: Config) -> list[str]:
             continue
         if not Path(task.path).exists():
             problems.append(f"{key}.path={task.path}: no such file{_suggest_file(Path(task.path))}")
-        elif not task.reads_folder and not Path(task.path).is_file():
-            problems.append(f"{key}.path={task.path}: not a file; must be {task.file}")
+        elif not Path(task.path).is_file() and not (task.reads_folder and Path(task.path).is_dir()):
+            problems.append(f"{key}.path={task.path}: not a regular file; must be {task.file}")
+        elif task.first_look:
+            problems += load_object(task.first_look)(task)
     for place, task in cfg.task.list_sources():
         for key, where in task.functions.items():
             problems += refuse_function(f"{place}.{key}={where}", where, task.ready_functions)

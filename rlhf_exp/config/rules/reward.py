@@ -30,6 +30,9 @@ def check_reward(cfg: Config) -> list[str]:
     for name, reward in REWARDS.items():
         if hasattr(reward, "check") and getattr(cfg.reward, name, "") is not None:
             problems += reward.check(cfg)
+    if cfg.reward.timeout_s is not None and not functions and not cfg.task.functions:
+        own = "there is none: no reward.functions, no checker or task of your own; leave it out"
+        problems.append(f"reward.timeout_s={cfg.reward.timeout_s:g}: is for functions of your own, and {own}")
     return problems + [line for item in functions.items() for line in _check_function(cfg, *item)]
 
 

@@ -12,6 +12,8 @@ SHARDED = ("fsdp2", "zero3")
 ON_CPU = ("ddp",)
 DEEPSPEED = ("zero2", "zero3")
 SWITCHES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+BY_SCALE = {"fsdp": ("fsdp2",), "fsdp_config": ("fsdp2",), "deepspeed": DEEPSPEED}
+"""Arguments that choose an engine, and the values of `scale` that set them."""
 BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false").lower() == "true")
 """What `accelerate launch` has set before anything else could: an engine that is chosen here sets the same."""
 
@@ -20,6 +22,13 @@ def check_scale(cfg: Config) -> list[str]:
     """Whether the engine fits the number of processes, the machine and the algorithm."""
     name, n, elsewhere = cfg.scale.name, count_processes(cfg), is_elsewhere(cfg)
     key, has = f"scale={name}", f"hardware={cfg.hardware.name} has {n} GPU{'s' * (n > 1)}"
+    found = [
+        f"algo.args.{argument}={show(cfg.algo.args[argument])}: is set by another key; use scale={' or '.join(scales)}"
+        for argument, scales in BY_SCALE.items()
+        if cfg.algo.args.get(argument) and name not in scales
+    ]
+    if found:
+        return found
     if name == "none":
         there = has if elsewhere else f"here are {n}"
         return [f"{key}: is for one process, and {there}; use scale=ddp"] if n > 1 else _check_accelerate(cfg)

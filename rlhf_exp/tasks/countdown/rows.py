@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.hardware import count_processes
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.policies import Policy
 from rlhf_exp.rewards.countdown import grade
@@ -28,7 +28,6 @@ from rlhf_exp.tasks.countdown.problems import MOST_DRAWN, Problem, draw_problems
 from rlhf_exp.tasks.countdown.schema import Keys
 from rlhf_exp.tasks.countdown.traces import write_trace
 from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few
-from rlhf_exp.tasks.sampled import learns_from_samples
 
 CHAT_PROMPT = (
     "Using the numbers {numbers}, write an expression that equals {target}. You may use + - * / and parentheses, and"

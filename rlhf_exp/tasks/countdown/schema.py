@@ -46,6 +46,7 @@ class Keys(GradedKeys):
     traces: Traces
 
     columns = ("numbers", "target")
+    least_tokens = 2  # of an expression, on two numbers or more
     draws_rows = True
     file = "a JSONL file with nums and target"
     budget = (512, "the middle one of the budgets that Countdown is studied with, 256, 512 and 1,024")

@@ -129,8 +129,6 @@ def _read_parts(task: Keys) -> tuple[list[tuple[str | None, Item | None]], int, 
     """Every row with its part: train, validation or test, or None if there are no parts; how many have a split that
     `task.splits` leaves out; and the columns of CSV that are numbers."""
     rows = list(read_rows(task))
-    if not rows:
-        raise ConfigError([f"{name_source(task)}: holds no row"])
     fields = parse_template(task, rows)
     if task.split_column is not None:
         refuse_missing(rows, {task.split_column: "the column of task.split_column"})

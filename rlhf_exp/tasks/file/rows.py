@@ -17,7 +17,7 @@ from random import Random
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.checkers import Checker, build_checker, find_answer_problem
 from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
@@ -26,7 +26,6 @@ from rlhf_exp.tasks.file.files import DROPPED, Item, Read, read_splits
 from rlhf_exp.tasks.file.schema import Keys
 from rlhf_exp.tasks.file.trial import try_checker
 from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides, refuse_few, take_fitting, write_notes
-from rlhf_exp.tasks.sampled import learns_from_samples
 from rlhf_exp.tasks.schema import PASSED
 from rlhf_exp.tasks.sources import shape_prompt
 
@@ -40,9 +39,6 @@ def load(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Task:
     task, algo, read = cfg.task, ALGORITHMS[cfg.algo.name], _read(cfg, tokenizer)
     splits, facts = read.splits, read.facts
     sampled, chat = learns_from_samples(cfg), wants_chat(cfg, tokenizer)
-    if algo.learns_from == DEMONSTRATIONS and not sampled and task.completion_column is None:
-        needs = "needs task.completion_column, or task.samples=self for its own correct samples"
-        raise ConfigError([f"algo={cfg.algo.name}: {needs}"])
     given = not sampled and algo.learns_from in (DEMONSTRATIONS, PAIRS)
     make = (lambda item: _demonstrate(item, task, chat)) if algo.learns_from == DEMONSTRATIONS else _ask
     make = (lambda item: _pair(item, task, chat)) if given and algo.learns_from == PAIRS else make

@@ -33,6 +33,7 @@ class Keys(GradedKeys):
 
     file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
     reads_folder = True
+    first_look = "rlhf_exp.tasks.file.template:look_at_columns"
     provided_by: ClassVar[dict[str, str]] = {
         DEMONSTRATIONS: "task.completion_column (or a checker, with task.samples=self)",
         PAIRS: "task.chosen_column and task.rejected_column (or a checker, to make them of samples)",
@@ -99,6 +100,11 @@ class Keys(GradedKeys):
             needed = " or ".join(self.graded_by)
             problems.append(f"{key}.samples={self.samples}: samples must be graded to be learned from; set {needed}")
         return problems
+
+    def find_lacking(self, need: str) -> str | None:
+        if need != DEMONSTRATIONS or self.completion_column is not None or self.samples is not None:
+            return None
+        return "needs task.completion_column, or task.samples=self for its own correct samples"
 
 
 def _find_pattern_problem(pattern: str) -> str | None:

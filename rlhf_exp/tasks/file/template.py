@@ -5,25 +5,46 @@ write(rows[0].row, "question", "rows.jsonl, line 1")       # "What is 2 + 2?"
 """
 
 import json
+from itertools import islice
 from string import Formatter
 from typing import Any
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import name_source
-from rlhf_exp.tasks.file.parts import Found
+from rlhf_exp.tasks.file.parts import Found, read_rows
 from rlhf_exp.tasks.file.schema import Keys
 
 COLUMNS = ("answer_column", "completion_column", "chosen_column", "rejected_column")
 """Keys that name a column which every row must have."""
 
+FIRST = 100
+"""Rows that are looked at before torch is imported."""
+
 Fields = list[tuple[str, str | None]]
 """Texts, each with the column that follows it."""
+
+
+def look_at_columns(task: Keys) -> list[str]:
+    """A line for each mistake that the first rows show; all rows are read only before one is told, since a later row
+    may have the column. A data set of the hub is not looked at."""
+    problems = []
+    for most in (FIRST, None):
+        try:
+            parse_template(task, list(islice(read_rows(task), most)))
+            return []
+        except ConfigError as error:
+            problems = error.problems
+        except OSError as error:
+            problems = [f"task.path={task.path}: cannot be read, {error.strerror}"]
+    return problems
 
 
 def parse_template(task: Keys, rows: list[Found]) -> Fields:
     """The fields of the template; [] for the column `prompt` as it is, or for the messages before the answers."""
     key, where = f"task.prompt_template={task.prompt_template!r}", name_source(task)
+    if not rows:
+        raise ConfigError([f"{where}: holds no row"])
     row = dict.fromkeys(name for found in rows for name in found.row)
     for name in (*COLUMNS, "split_column"):
         column = getattr(task, name)
@@ -34,7 +55,8 @@ def parse_template(task: Keys, rows: list[Found]) -> Fields:
             hold = next((name for name in row if _are_messages(rows[0].row.get(name))), None)
             way = f"; task.completion_column={hold} would make the prompt of all of its messages but the last"
             line = f"task.prompt_template: null, and {_refuse_column('prompt', where, row)}"
-            raise ConfigError([line + (way if hold else "")])
+            example = f"; name columns in one, such as 'task.prompt_template=\"{{{next(iter(row), 'question')}}}\"'"
+            raise ConfigError([line + (way if hold else example)])
         return []
     try:
         parsed = list(Formatter().parse(task.prompt_template.replace("\\n", "\n")))

@@ -25,7 +25,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
 from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
@@ -33,7 +33,6 @@ from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few, take_fitting, write_notes
 from rlhf_exp.tasks.gsm8k.files import DROPPED, Problem, read_splits
 from rlhf_exp.tasks.gsm8k.schema import Keys
-from rlhf_exp.tasks.sampled import learns_from_samples
 
 CHAT_PROMPT = (
     "{question}\n\nReason step by step. Then end with a line that holds #### and the answer, a number alone, for"

@@ -16,7 +16,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS, PROMPTS
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.checkers import Checker, guard
@@ -26,7 +26,6 @@ from rlhf_exp.tasks.examples import Data, Example, count_words
 from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides
 from rlhf_exp.tasks.module.schema import Keys
 from rlhf_exp.tasks.module.shape import describe, shape_rows
-from rlhf_exp.tasks.sampled import learns_from_samples
 
 COLUMNS = {
     PROMPTS: ("id", "prompt"),

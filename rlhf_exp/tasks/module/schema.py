@@ -21,6 +21,7 @@ class Keys(GradedKeys):
     gives_pairs: bool
 
     file = "a file or a folder"
+    chooses_by_source = False
     reads_folder = True
     graded_by = ("a build_grader in the file of task.module",)
 
@@ -44,7 +45,10 @@ class Keys(GradedKeys):
         """The names at the top of the file, of which nothing is run; None if it cannot be read, which is said
         elsewhere (config/rules/paths.py)."""
         try:
-            source = Path(self.module or "").expanduser().read_bytes()
+            file = Path(self.module or "").expanduser()
+            if not file.is_file():  # a pipe would be waited for
+                return None
+            source = file.read_bytes()
             return {symbol.get_name() for symbol in symtable.symtable(source, "", "exec").get_symbols()}
         except (OSError, SyntaxError, ValueError):
             return None

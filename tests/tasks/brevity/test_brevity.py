@@ -75,7 +75,7 @@ def test_a_reward_that_is_asked_for_stays():
         (["task.of.source=file"], "task.of.source=file: needs task.of.path, a JSONL file with nums and target"),
         (["task.source=file"], "task.source=file: needs task.path, a JSONL file with prompt"),
         (["task.source=file", "task.path=nope.jsonl"], "task.path=nope.jsonl: no such file"),
-        (["task.source=file", "task.path=/"], "task.path=/: not a file; must be a JSONL file with prompt"),
+        (["task.source=file", "task.path=/"], "task.path=/: not a regular file; must be a JSONL file with prompt"),
         (
             ["algo=dpo"],
             "algo=dpo: needs preference pairs, and task=brevity has none; tasks with pairs: countdown, file, gsm8k,"

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.functions import RewardError
 from rlhf_exp.tasks.file import trial
@@ -194,3 +195,48 @@ def test_rows_keep_their_ids_and_splits(make):
     task = make(write_csv(("n", lambda n: f"{n}.50")), "return 0.0", "task.prompt_template='{q} {n}'")
     ids = {row["prompt"]: row["id"] for row in (*task.train, *task.eval)}
     assert ids["What is 3? 3.50"] == "c2ef7397b5269b16" and (len(task.train), len(task.eval)) == (46, 7)
+
+
+def look(path, *overrides):
+    """What is found before torch is imported: the mistakes, a line each."""
+    try:
+        compose_config(["task=file", f"task.path={path}", "device=cpu", "task.answer_column=a", *overrides])
+    except ConfigError as error:
+        return error.problems
+    return []
+
+
+def test_a_column_that_no_row_has_is_refused_with_the_config(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("Question,a\n1 + 1?,2\n")
+    example = "name columns in one, such as 'task.prompt_template=\"{Question}\"'"
+    no_prompt = f"task.prompt_template: null, and there is no column prompt in {path}; its columns are Question, a"
+    assert look(path) == [f"{no_prompt}; {example}"]
+    wrong = f"there is no column question in {path}; its columns are Question, a; did you mean Question?"
+    assert look(path, "task.prompt_template='{question}'") == [f"task.prompt_template='{{question}}': {wrong}"]
+    assert look(path, "task.prompt_template='{Question}'") == []
+    path.write_text("Question,a\n")
+    assert look(path) == [f"{path}: holds no row"]
+
+
+def test_a_column_that_only_later_rows_have_is_not_refused_by_the_first(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "x"}\n' * 200 + '{"prompt": "y", "a": "1"}\n')
+    assert look(path) == []
+
+
+def test_of_a_long_file_with_its_columns_only_the_first_rows_are_read_before_torch(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "x", "a": "1"}\n' * 200 + "broken\n")
+    assert look(path) == []
+    assert look(path, "task.answer_column=b") == [
+        f"{path}, line 201: not JSON (Expecting value: line 1 column 1 (char 0))"
+    ]
+
+
+def test_demonstrations_that_no_key_names_are_asked_for_with_the_config(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "x", "a": "1"}\n')
+    needs = "algo=sft: needs task.completion_column, or task.samples=self for its own correct samples"
+    assert look(path, "algo=sft") == [needs]
+    assert look(path, "algo=sft", "task.samples=self") == look(path, "algo=sft", "task.completion_column=a") == []

@@ -10,11 +10,12 @@ from datasets import Dataset, DatasetDict
 from omegaconf import OmegaConf
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.schema import learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, find_rows, load_task
 from rlhf_exp.tasks.examples import read_examples
-from rlhf_exp.tasks.sampled import learn_from, learns_from_samples
+from rlhf_exp.tasks.sampled import learn_from
 
 ROWS = [
     {"question": f"What is {n} plus 1?", "answer": str(n + 1), "good": f"It is {n + 1}.", "bad": "No idea.",
@@ -278,7 +279,7 @@ def test_bad_rows_are_refused_in_one_line_with_their_place(load, tmp_path, rows,
     [
         (["task.hub_id=me/mine"], "hub"),
         (["task.hub_id=me/mine", "task.path=ROWS"], "file"),
-        (["task.hub_id=me/mine", "task.path=ROWS", "task.source=hub"], "hub"),
+        (["task.hub_id=me/mine", "task.source=hub"], "hub"),
         (["task.path=ROWS"], "file"),
     ],
 )

@@ -1,0 +1,60 @@
+"""Asks Slurm how jobs are. Submitit asks `sacct`, which knows nothing on a cluster that keeps no accounts.
+
+queue = Queue()
+queue.follow(jobs)       # in the process that waits for submitit's jobs: these ask `squeue`
+is_cancelled("4711_2")   # in a job that SIGTERM has reached
+"""
+
+import os
+import subprocess
+from collections.abc import Iterable
+
+from submitit import Job
+from submitit.slurm.slurm import SlurmInfoWatcher, SlurmJob
+
+ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
+FORGOTTEN = "ended"
+"""The state of a job that Slurm no longer lists, minutes after its end (MinJobAge)."""
+
+
+class Queue(SlurmInfoWatcher):
+    """How the followed jobs are, by `squeue`, which is asked at least once a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs: list[SlurmJob] = []
+
+    def follow(self, jobs: Iterable[Job]) -> None:
+        """Make those of `jobs` that are Slurm's ask here."""
+        self._jobs = [job for job in jobs if isinstance(job, SlurmJob)]
+        for job in self._jobs:
+            job.watcher = self
+            self.register_job(job.job_id)
+
+    def cancel_pending(self) -> None:
+        """Take the jobs out of Slurm's queue that have not begun; nobody will read what the others return."""
+        if self._jobs:
+            subprocess.run(["scancel", "--state=PENDING", *(job.job_id for job in self._jobs)], check=False)
+            self.clear()  # ask at once how they are now
+        for job in self._jobs:
+            job._results_timeout_s = 0
+
+    def is_done(self, job_id: str, mode: str = "standard") -> bool:
+        return self.get_state(job_id, mode) in {*ENDED, FORGOTTEN}
+
+    def _make_command(self) -> list[str]:
+        return ["squeue", "--me", "--array", "--states=all", "--noheader", "--format=%i|%T"]
+
+    def read_info(self, string: bytes) -> dict[str, dict[str, str]]:
+        states = dict(line.split("|") for line in string.decode().split())
+        return {job: {"State": states.get(job, FORGOTTEN)} for job in self._registered}
+
+
+def is_cancelled(job: str) -> bool:
+    """Whether a job was cancelled (`scancel`) that SIGTERM has reached. It comes before a preemption too, but then the
+    job still runs, in its grace time, or Slurm has put it into the queue again."""
+    command = ["squeue", "--noheader", f"--jobs={job}", "--Format=State:20,RestartCnt:20"]
+    match subprocess.run(command, capture_output=True, text=True, check=False).stdout.split():
+        case ["COMPLETING" | "CANCELLED", restarts]:
+            return int(restarts) == int(os.environ.get("SLURM_RESTART_COUNT", 0))
+    return False

@@ -1,0 +1,87 @@
+"""Has Hydra read config files so that a mistake in one is a line with its file and, if known, its line and column.
+
+    check_files()     # x.yaml, line 3, column 1: found character '\\t' that cannot start any token
+
+Hydra itself says what is wrong with a file without its name, or with a traceback of PyYAML.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.plugins import Plugins
+from hydra.errors import ConfigCompositionException
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
+from yaml.reader import ReaderError
+
+WHOLE = "# @package _global_"
+"""The first line of an experiment's file, which sets keys of several groups."""
+Load = Callable[[ConfigSource, str], ConfigResult]
+
+
+def check_files() -> None:
+    """From now on Hydra raises a ConfigCompositionException of one line for a file that cannot be read."""
+    Plugins.instance()  # makes the class that reads files, and registers it
+    reader = SourcesRegistry.instance().resolve("file")
+    if reader.load_config.__name__ == "load_config":
+        load = reader.load_config
+        reader.load_config = lambda source, config_path: _read(load, source, config_path)
+
+
+def describe_yaml(error: Exception, file: Path) -> str:
+    """The file with the place in it, and what is wrong there, for an error of reading YAML."""
+    if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
+        problem, began = error.problem or error.context, error.context_mark
+        if error.problem and began and began.line != mark.line:
+            problem += f", {error.context} that begins in line {began.line + 1}"
+        return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
+    if isinstance(error, ReaderError):
+        return f"{file}, {_place(file.read_text(encoding='utf-8')[: error.position])}: holds a control character"
+    if isinstance(error, UnicodeDecodeError):
+        content = file.read_bytes()
+        try:
+            content.decode()
+        except UnicodeDecodeError as found:
+            place = _place(content[: found.start].decode())
+            return f"{file}, {place}: not UTF-8 (byte {content[found.start]:#x}); save it as UTF-8"
+    reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
+    return f"{file}: {reason or type(error).__name__}"
+
+
+def _place(before: str) -> str:
+    """The line and column that follow this text."""
+    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+
+
+def _read(load: Load, source: ConfigSource, config_path: str) -> ConfigResult:
+    file = Path(os.path.relpath(os.path.join(source.path, source._normalize_file_name(config_path))))
+    file = file.absolute() if str(file).startswith("..") else file
+    try:
+        found = load(source, config_path)
+    except (YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
+        raise ConfigCompositionException(describe_yaml(error, file)) from None
+    for problem in _find_problems(found, config_path):
+        raise ConfigCompositionException(f"{file}: {problem}")
+    return found
+
+
+def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
+    if not isinstance(found.config, DictConfig):
+        yield "holds a list; must hold keys with their values, such as seed: 1"
+    if config_path.startswith("experiment/") and found.header.get("package") != "_global_":
+        yield f"an experiment; its first line must be {WHOLE} (no letter or mark before it)"
+    for key in _list_keys(OmegaConf.to_container(found.config)):
+        if not isinstance(key, str):
+            yield f"the key {key} is no text; put quotes around it"
+
+
+def _list_keys(value: Any) -> Iterator[Any]:
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if isinstance(value, dict):
+            yield key
+        yield from _list_keys(item)

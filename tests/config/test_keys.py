@@ -1,0 +1,22 @@
+import pytest
+
+from rlhf_exp.config.keys import known_keys, refuse_key, takes_text
+
+
+@pytest.mark.parametrize("algo", ["grpo", "sft"])
+def test_every_key_is_named_for_its_upper_case(algo):
+    for key in known_keys(algo):
+        place, dot, end = key.rpartition(".")
+        for typed in (key.upper(), f"{place}{dot}{end.upper()}", f"{place}{dot}{end.capitalize()}"):
+            if typed != key:
+                assert refuse_key(typed, algo) == f"no such key; did you mean {key}?"
+
+
+def test_a_key_of_one_option_is_still_told_by_its_owner():
+    assert refuse_key("peft.lora.r") == "a key of peft=lora and peft=qlora alone; use peft=lora"
+
+
+def test_a_key_that_takes_text_is_known_by_the_schema():
+    texts = ("task.prompt_template", "task.of.path", "model.path", "run.name", "output_dir")
+    others = ("seed", "algo", "run.tags", "reward.weights", "eval.split", "algo.args.beta", "nope", "nope.x")
+    assert all(map(takes_text, texts)) and not any(map(takes_text, others))

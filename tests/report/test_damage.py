@@ -1,0 +1,100 @@
+"""A damaged file of a run is one line of `report`, `runs` and `resume=`, never a traceback."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.report.__main__ import main as report
+from rlhf_exp.runs.__main__ import main as list_runs
+from rlhf_exp.runs.command import recall
+from rlhf_exp.runs.folder import read_record, write_json
+
+DAMAGES = {
+    "cut off": lambda text: text[: len(text) // 2],
+    "zeros": lambda text: "\0" * len(text),
+    "a list": lambda text: "[1, 2]\n",
+    "a number": lambda text: "3\n",
+    "nested": lambda text: "[" * 100_000,
+    "another object": lambda text: '{"status": "finished"}\n',
+}
+FILES = ("run.json", "evaluation.json", "diagnosis.json", "data.json", "samples.jsonl", "metrics.jsonl")
+
+
+def is_one_line(command, arguments, capsys):
+    status = command(arguments)
+    lines = capsys.readouterr().err.splitlines()
+    assert "Traceback" not in "".join(lines)
+    assert (status, len(lines)) in ((0, 0), (0, 1), (2, 1)), lines
+    return status
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_one_line(name, damage, make_run, tmp_path, capsys):
+    run_dir = make_run(tmp_path / "run")
+    file = run_dir / name
+    text = file.read_text() if file.is_file() else '{"a": 1}\n'
+    file.write_text(DAMAGES[damage](text))
+    is_one_line(report, [str(run_dir)], capsys)
+    is_one_line(list_runs, [str(tmp_path)], capsys)
+
+
+@pytest.mark.parametrize("value", ["abc", [1], {"z": 1}, None])
+def test_a_value_of_another_type_is_one_line(value, make_run, tmp_path, capsys):
+    """In run.json and evaluation.json, one after the other."""
+    run_dir = make_run(tmp_path / "run")
+    found = []
+    for name in ("run.json", "evaluation.json"):
+        whole = json.loads((run_dir / name).read_text())
+        for key in ("algo", "seconds", "inputs", "seed", "status", "baseline", "paired"):
+            if key in whole:
+                write_json(run_dir / name, whole | {key: value})
+                found.append(is_one_line(report, [str(run_dir)], capsys))
+        write_json(run_dir / name, whole)
+    assert 2 in found
+
+
+def test_the_line_names_the_run_and_what_was_found(make_run, tmp_path, capsys):
+    run_dir = make_run(tmp_path / "run")
+    write_json(run_dir / "run.json", json.loads((run_dir / "run.json").read_text()) | {"seconds": "abc"})
+    assert report([str(run_dir)]) == 2
+    line = f"rlhf_exp report: {run_dir}: a file in it is damaged, or was written by another program (AttributeError: "
+    assert capsys.readouterr().err.startswith(line)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_record_that_is_no_regular_file_is_not_waited_for(make, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    make(tmp_path / "run" / "run.json")
+    assert read_record(tmp_path / "run") == {"status": "broken"}
+    assert report([str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err == f"rlhf_exp report: {tmp_path}/run/run.json: not a regular file\n"
+
+
+def test_a_run_without_hydras_own_file_is_recalled(tmp_path):
+    (tmp_path / ".hydra").mkdir()
+    Path(tmp_path, ".hydra", "overrides.yaml").write_text("- seed=1\n- output_dir=x\n")
+    assert recall(str(tmp_path)) == ([], ["seed=1"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("overrides", "{a: 1}", "overrides.yaml: expected a list, found dict"),
+        ("overrides", "- [", "overrides.yaml: not valid YAML"),
+        ("overrides", "- 1", "a file in it is damaged, or was written by another program (AttributeError: "),
+        ("hydra", "[1]", "hydra.yaml: expected a mapping, found list"),
+        ("hydra", "runtime: 3", "a file in it is damaged, or was written by another program (TypeError: "),
+    ],
+)
+def test_damaged_files_of_hydra_are_one_line(name, text, problem, tmp_path):
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "overrides.yaml").write_text("- seed=1\n")
+    (tmp_path / ".hydra" / f"{name}.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        recall(str(tmp_path))
+    [line] = caught.value.problems
+    assert problem in line and str(tmp_path) in line

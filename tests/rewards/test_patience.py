@@ -1,0 +1,130 @@
+"""A function of the user's that does not return is named on the terminal, and ended at a limit."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards import patience
+from rlhf_exp.rewards.checkers import guard
+from rlhf_exp.rewards.loading import RewardError
+from rlhf_exp.runs.folder import read_record, write_jsonl
+
+ROW = {"id": "7", "prompt": "p", "answer": "4"}
+NEVER = {
+    "a loop": lambda: [None for _ in iter(int, 1)],
+    "a regular expression": lambda: re.search(r"(a+)+$", "a" * 60 + "b"),
+    "a wait": lambda: time.sleep(1000),
+}
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(patience, "LINE_S", 0.2)
+    monkeypatch.setattr(patience, "AGAIN_S", 0.1)
+
+
+@pytest.mark.parametrize("kind", NEVER)
+def test_a_checker_that_never_returns_is_named_with_its_row_and_ended(kind, impatient, monkeypatch, capfd):
+    monkeypatch.setattr(patience, "limit_s", 0.4)
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(ConfigError) as caught:
+        guard(lambda completion, row: NEVER[kind](), "task.checker=mine.py:check", "mine.py")("4", ROW)
+    where = "on row 7 with completion '4'"
+    assert caught.value.problems == [
+        f"task.checker=mine.py:check: raised TimedOut: no result within 0.4 s (reward.timeout_s), {where}"
+    ]
+    line = f"rlhf_exp: task.checker=mine.py:check, {where}, has not returned for "
+    assert capfd.readouterr().err.startswith(line)
+    assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)) == (before, (0.0, 0.0))
+
+
+def test_without_a_limit_the_line_names_the_key_and_the_call_goes_on(impatient, capfd):
+    check = guard(lambda completion, row: time.sleep(0.5) is None, "task.checker=mine.py:check", "mine.py")
+    assert check("4", ROW).outcome == "correct"
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith("rlhf_exp: task.checker=mine.py:check, on row 7 with completion '4', has not returned for ")
+    assert line.endswith(" s; reward.timeout_s=60 would end such a call")
+
+
+def test_a_function_that_catches_every_error_is_ended_too(impatient, monkeypatch):
+    def check(completion, row):
+        for _ in range(2):
+            try:
+                time.sleep(1000)
+            except BaseException:  # noqa: S110
+                pass
+        time.sleep(1000)
+
+    monkeypatch.setattr(patience, "limit_s", 0.2)
+    with pytest.raises(ConfigError, match="raised TimedOut"):
+        guard(check, "task.checker=mine.py:check", "mine.py")("4", ROW)
+
+
+def test_a_later_call_that_never_returns_fails_the_run(impatient, monkeypatch):
+    monkeypatch.setattr(patience, "limit_s", 0.2)
+    check = guard(lambda completion, row: completion == "4" or time.sleep(1000), "task.checker=c.py:f", "c.py")
+    check("4", ROW)
+    with pytest.raises(RewardError, match="no result within 0.2 s"):
+        check("5", ROW)
+
+
+HANGS = """import itertools
+def loop(prompts, completions, **kwargs):
+    while True:
+        pass
+
+def in_c(prompts, completions, **kwargs):
+    return [all(itertools.repeat(True))]
+"""
+
+
+def start(folder, name, *arguments):
+    """`python -m rlhf_exp` with this reward of HANGS in a process of its own."""
+    Path(folder, "mine.py").write_text(HANGS)
+    command = [sys.executable, "-m", "rlhf_exp", "algo=none", "task=countdown", "eval.rows=4", "max_tokens=4",
+               f"+reward.functions.mine=mine.py:{name}", "+reward.weights.mine=1",
+               "output_dir=run", *arguments]  # fmt: skip
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(Path(patience.__file__).parents[2])},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def test_a_reward_that_never_returns_ends_the_run_at_the_limit(tmp_path):
+    done = start(tmp_path, "loop", "reward.timeout_s=0.5")
+    line = (
+        r"reward.functions.mine=mine.py:loop: raised TimedOut in line [34]: no result within 0.5 s \(reward.timeout_s\)"
+    )
+    assert done.returncode == 1
+    assert re.match(f"rlhf_exp: failed: RewardError: {line}", done.stderr.splitlines()[-1])
+    assert read_record(tmp_path / "run")["status"] == "failed"
+
+
+def test_a_call_into_c_that_sees_no_signal_is_ended_with_its_place(tmp_path):
+    done = start(tmp_path, "in_c", "reward.timeout_s=0.5")
+    assert done.returncode == 1
+    assert 'mine.py", line 7 in in_c' in done.stderr
+
+
+def test_a_limit_without_functions_of_ones_own_is_refused(command_line, tmp_path):
+    done = command_line("task=countdown", "reward.timeout_s=5", "dry_run=true", cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith("rlhf_exp: reward.timeout_s=5: is for functions of your own, and there is none: ")
+
+
+def test_a_limit_is_taken_by_a_checker(command_line, tmp_path):
+    write_jsonl(tmp_path / "rows.jsonl", [{"prompt": f"What is 2 + {i}?", "answer": str(i)} for i in range(40)])
+    (tmp_path / "mine.py").write_text("def check(completion, row):\n    while True:\n        pass\n")
+    done = command_line(
+        "algo=none", "task=file", "task.path=rows.jsonl", "task.checker=mine.py:check", "task.answer_column=answer",
+        "model=tiny_gpt2", "reward.timeout_s=0.3", "output_dir=run", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "raised TimedOut in line" in done.stderr and "no result within 0.3 s" in done.stderr

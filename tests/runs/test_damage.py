@@ -1,0 +1,201 @@
+"""Whole runs that are resumed, repeated or read after something of them was damaged or deleted."""
+
+import json
+import shutil
+
+import pytest
+
+from rlhf_exp.chat.__main__ import main as chat
+from rlhf_exp.runs.manifest import seal
+
+SMALL = [
+    *("algo=sft", "max_tokens=8", "algo.args.per_device_train_batch_size=8", "algo.args.max_steps=6"),
+    *("algo.args.save_steps=2", "algo.args.save_total_limit=3", "eval.rows=8", "monitor.every_steps=2"),
+    *("eval.every=2", "eval.every_rows=8", "eval.best=true", "device=cpu", "device.threads=1"),
+]
+KINDS = {"full": [], "lora": ["peft=lora", "algo.args.learning_rate=1e-3"], "last": ["eval.best=false"]}
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    return tmp_path_factory.mktemp("damage")
+
+
+@pytest.fixture
+def launch(command_line, workplace):
+    return lambda *overrides: command_line(*overrides, cwd=workplace)
+
+
+@pytest.fixture
+def begin(launch, workplace):
+    """A copy of a finished run, which is made once for each kind. It lacks a page, so that resuming it goes on."""
+
+    def make(kind="full"):
+        whole, copy = workplace / kind, workplace / "run"
+        if not whole.exists():
+            done = launch(*SMALL, *KINDS[kind], f"output_dir={whole}")
+            assert done.returncode == 0, done.stderr
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(whole, copy)
+        (copy / "report.html").unlink()
+        return copy
+
+    return make
+
+
+def read_weights(folder):
+    [file] = folder.glob("*model.safetensors")
+    return file.read_bytes()
+
+
+def change_record(folder, **values):
+    path = folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def kill_in_evaluate(folder):
+    """Leave what a process leaves that is killed while it measures the trained model."""
+    change_record(folder, status="running")
+    evaluation = json.loads((folder / "evaluation.json").read_text())
+    (folder / "evaluation.json").write_text(json.dumps({"baseline": evaluation["baseline"]}))
+    for name in ("samples.jsonl", "diagnosis.json", "report.md"):
+        (folder / name).unlink()
+
+
+@pytest.mark.parametrize("how", ["finished", "killed and skip_finished", "torn", "lora"])
+def test_going_on_after_training_keeps_the_best_model(begin, launch, how):
+    folder = begin("lora" if how == "lora" else "full")
+    best, last = read_weights(folder / "model"), read_weights(folder / "checkpoints" / "checkpoint-6")
+    assert best != last and json.loads((folder / "model" / "best.json").read_text())["step"] == 0
+    if "killed" in how:
+        kill_in_evaluate(folder)
+    if how == "torn":
+        (folder / "run.json").write_text('{"status": "fin')
+    again = [*SMALL, "skip_finished=true", f"output_dir={folder}"] if "skip" in how else [f"resume={folder}"]
+    done = launch(*again)
+    assert done.returncode == 0 and "rows up to step" not in done.stderr
+    assert read_weights(folder / "model") == best
+    assert json.loads((folder / "run.json").read_text())["best"]["step"] == 0
+    assert "Kept: the policy of step 0, the best of 4 measurements" in (folder / "report.md").read_text()
+
+
+def test_a_better_policy_than_the_one_in_model_takes_its_place(begin, launch):
+    folder = begin()
+    (folder / "model" / "best.json").write_text('{"step": 0, "metric": "validation/accuracy", "value": -1.0}')
+    seal(folder / "model")
+    for step in (4, 6):
+        shutil.rmtree(folder / "checkpoints" / f"checkpoint-{step}")
+    assert launch(f"resume={folder}").returncode == 0
+    assert read_weights(folder / "model") == read_weights(folder / "checkpoints" / "checkpoint-4")
+    assert json.loads((folder / "model" / "best.json").read_text())["step"] == 4
+    assert not [path.name for path in folder.iterdir() if "best" in path.name or path.name.startswith(".removing")]
+
+
+@pytest.mark.parametrize("damage", ["flipped", "gone"])
+def test_a_run_whose_best_model_is_lost_is_not_resumed_to_another_one(begin, launch, damage):
+    folder = begin()
+    if damage == "flipped":
+        flip(folder / "model" / "model.safetensors")
+    else:
+        shutil.rmtree(folder / "model")
+    done = launch(f"resume={folder}")
+    reason = "model/model.safetensors is damaged: its hash is not that in manifest.json"
+    said = {"flipped": f"its best policy so far is damaged ({reason})", "gone": "its best policy so far is gone"}
+    way = "start anew with its overrides and another output_dir"
+    assert (done.returncode, done.stderr) == (2, f"rlhf_exp: resume={folder}: {said[damage]}; {way}\n")
+
+
+# Each kind of damage of each file: test_checkpoints.py.
+@pytest.mark.parametrize(("name", "how"), [("optimizer.pt", "flip"), ("trainer_state.json", "zeros")])
+def test_same_size_damage_of_a_checkpoint_steps_back_to_the_one_before(begin, launch, name, how):
+    folder = begin("last")
+    whole = read_weights(folder / "model")
+    shutil.rmtree(folder / "checkpoints" / "checkpoint-6")
+    path = folder / "checkpoints" / "checkpoint-4" / name
+    if how == "flip":
+        flip(path)
+    else:
+        path.write_bytes(bytes(path.stat().st_size))
+    done = launch(f"resume={folder}")
+    assert done.returncode == 0, done.stderr
+    said = f"checkpoint-4: {name} is damaged: its hash is not that in manifest.json"
+    assert f"{said}; put aside, resuming from checkpoint-2\n" in done.stdout
+    assert read_weights(folder / "model") == whole
+
+
+def test_a_damaged_model_is_neither_trained_from_nor_chatted_with_and_resuming_saves_it_again(begin, launch, capsys):
+    folder = begin("last")
+    flip(folder / "model" / "model.safetensors")
+    reason = "model.safetensors is damaged: its hash is not that in manifest.json"
+    way = f"resume its run, which saves it again, or where you changed it yourself delete {folder}/model/manifest.json"
+    done = launch(*SMALL, f"model.path={folder}/model", f"output_dir={folder}-next")
+    assert (done.returncode, done.stderr) == (2, f"rlhf_exp: model.path={folder}/model: {reason}; {way}\n")
+    assert not folder.with_name(f"{folder.name}-next").exists()
+    assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 2
+    assert capsys.readouterr().err == f"rlhf_exp chat: {folder}/model: {reason}; {way}\n"
+    assert launch(f"resume={folder}").returncode == 0
+    assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 0
+    assert launch(*SMALL, "dry_run=true", f"model.path={folder}/model").returncode == 0
+
+
+def test_a_damaged_base_of_an_adapter_is_refused_too(begin, workplace, capsys):
+    base, folder = begin("last").rename(workplace / "base"), begin("lora")
+    config = folder / "model" / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(base / "model")}))
+    seal(folder / "model")
+    assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 0
+    capsys.readouterr()
+    flip(base / "model" / "model.safetensors")
+    assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"of its base {base}/model, model.safetensors is damaged" in line
+
+
+def test_rows_of_earlier_steps_that_were_deleted_are_said_on_resuming(begin, launch):
+    folder = begin()
+    (folder / "metrics.jsonl").unlink()
+    (folder / "validation.jsonl").write_text((folder / "validation.jsonl").read_text().split("\n", 1)[1])
+    done = launch(f"resume={folder}")
+    assert done.returncode == 0
+    assert f"{folder}/metrics.jsonl: 4 of the 4 rows up to step 6," in done.stderr
+    assert f"{folder}/validation.jsonl: 1 of the 4 rows up to step 6," in done.stderr
+
+
+def test_skip_finished_saves_weights_again_that_are_gone(begin, launch):
+    folder = begin("last")
+    whole = read_weights(folder / "model")
+    again = [*SMALL, *KINDS["last"], "skip_finished=true", f"output_dir={folder}"]
+    assert f"finished already: {folder}\n" in launch(*again).stdout
+    shutil.rmtree(folder / "model")
+    done = launch(*again)
+    assert done.returncode == 0 and f"{folder}: has finished, but its weights are gone (" in done.stderr
+    assert read_weights(folder / "model") == whole
+
+
+@pytest.mark.parametrize("kind", ["full", "last"])
+def test_skip_finished_refuses_a_run_whose_weights_cannot_be_saved_again(begin, launch, kind):
+    folder = begin(kind)
+    (folder / "model" / "model.safetensors").unlink()
+    if kind == "last":
+        shutil.rmtree(folder / "checkpoints")
+    done = launch(*SMALL, *KINDS[kind], "skip_finished=true", f"output_dir={folder}")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert f"output_dir={folder}: has finished, but its weights are gone (model.safetensors is missing)" in done.stderr
+    assert (folder / "evaluation.json").exists()
+
+
+def test_a_run_of_an_older_version_resumes_without_hashes(begin, launch):
+    folder = begin()
+    best = read_weights(folder / "model")
+    for path in folder.glob("checkpoints/*/manifest.json"):
+        path.write_text(json.dumps({"files": json.loads(path.read_text())["files"]}))
+    (folder / "model" / "manifest.json").unlink()
+    (folder / "model" / "best.json").unlink()
+    assert launch(f"resume={folder}").returncode == 0
+    assert read_weights(folder / "model") == best

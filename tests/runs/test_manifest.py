@@ -1,0 +1,144 @@
+import json
+import shutil
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.runs.best import explain_lost, find_best
+from rlhf_exp.runs.inputs import hash_weights
+from rlhf_exp.runs.manifest import explain_broken, explain_damage, find_damaged_models, replace_folder, seal
+
+WEIGHTS = "model.safetensors"
+
+
+def flip(path, place=3):
+    """Change one bit, and leave size and times as they are in a folder that is copied."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "run" / "model"
+    (folder / "critic").mkdir(parents=True)
+    for name in (WEIGHTS, "config.json", "README.md", f"critic/{WEIGHTS}"):
+        (folder / name).write_text('{"a": 1}')
+    seal(folder)
+    return folder
+
+
+def test_a_flipped_bit_is_seen_by_the_hash_and_not_by_the_size(model):
+    assert explain_broken(model) is None
+    flip(model / WEIGHTS)
+    assert explain_broken(model) == f"{WEIGHTS} is damaged: its hash is not that in manifest.json"
+    assert explain_broken(model, by_size=True) is None
+
+
+@pytest.mark.parametrize("text", ["", "\0" * 99, "[]", '{"files": []}', '{"files": {"a": "b"}}'])
+def test_a_manifest_that_cannot_be_read_breaks_its_folder(model, text):
+    (model / "manifest.json").write_text(text)
+    assert explain_broken(model) == "manifest.json cannot be read"
+
+
+def test_every_flip_in_a_manifest_that_matters_is_seen(model):
+    path = model / "manifest.json"
+    whole = path.read_text()
+    for place in range(len(whole)):
+        flip(path, place)
+        if explain_broken(model) is None:  # a flip of a space, or in the name "sha256", which leaves the sizes
+            found = json.loads(path.read_text())
+            assert found == json.loads(whole) or "sha256" not in found, place
+        path.write_text(whole)
+
+
+def test_a_manifest_without_hashes_is_of_an_older_version_and_is_compared_by_size(model):
+    path = model / "manifest.json"
+    path.write_text(json.dumps({"files": json.loads(path.read_text())["files"]}))
+    assert explain_broken(model) is None and explain_damage(model) is None
+    (model / WEIGHTS).write_text("")
+    assert explain_broken(model) == f"{WEIGHTS} has 0 bytes in place of 8"
+
+
+def test_of_a_model_what_it_is_not_loaded_from_may_change(model):
+    for name in ("README.md", f"critic/{WEIGHTS}"):
+        (model / name).unlink()
+    assert explain_damage(model) is None
+    (model / "config.json").unlink()
+    assert explain_damage(model) == "config.json is missing"
+
+
+@pytest.mark.parametrize("text", [None, "{}", "[]", '{"name": "an app", "files": {}}'])
+def test_a_model_from_elsewhere_is_taken_as_it_is(model, text):
+    (model / "manifest.json").unlink()
+    if text is not None:
+        (model / "manifest.json").write_text(text)
+    flip(model / WEIGHTS)
+    assert explain_damage(model) is None
+
+
+def test_manifest_and_best_do_not_change_what_a_model_is(model):
+    before = hash_weights(model)
+    (model / "best.json").write_text('{"step": 4}')
+    (model / "manifest.json").unlink()
+    assert hash_weights(model) == before
+
+
+def test_damaged_models_are_named_with_their_key_and_a_remedy(model):
+    asked = [f"model.path={model}", "model.parameters=1e6", "reward=model", f"reward.path={model.parent}", "device=cpu"]
+    cfg = compose_config(asked)
+    assert find_damaged_models(cfg) == []
+    flip(model / WEIGHTS)
+    reason = f"{WEIGHTS} is damaged: its hash is not that in manifest.json"
+    way = f"resume its run, which saves it again, or where you changed it yourself delete {model}/manifest.json"
+    assert find_damaged_models(cfg) == [
+        f"model.path={model}: {reason}; {way}", f"reward.path={model.parent}: {reason}; {way}"
+    ]  # fmt: skip
+
+
+def test_a_folder_takes_the_place_of_a_full_one(model):
+    new = model.parent / "best-4"
+    shutil.copytree(model, new)
+    (new / "more").touch()
+    replace_folder(new, model)
+    assert (model / "more").exists() and [path.name for path in model.parent.iterdir()] == ["model"]
+
+
+def mark(folder, step, value):
+    folder.mkdir(exist_ok=True)
+    (folder / "best.json").write_text(json.dumps({"step": step, "metric": "validation/accuracy", "value": value}))
+    return folder
+
+
+def test_the_best_policy_is_found_wherever_it_lies_and_of_equal_ones_the_first(tmp_path):
+    assert find_best(tmp_path) is None
+    (tmp_path / "best-9").mkdir()
+    mark(tmp_path / "best-8", 8, 0.3)
+    assert find_best(tmp_path).path == tmp_path / "best-8"
+    mark(tmp_path / "model", 4, 0.3)
+    assert find_best(tmp_path).facts == {"step": 4, "metric": "validation/accuracy", "value": 0.3}
+    assert find_best(tmp_path).path == tmp_path / "model"
+    mark(tmp_path / "best-10", 10, 0.31)
+    assert find_best(tmp_path).path == tmp_path / "best-10"
+
+
+@pytest.mark.parametrize("place", ["best-4", "model"])
+def test_the_best_policy_of_an_older_version_is_the_one_that_run_json_names(tmp_path, place):
+    best = {"step": 4, "metric": "validation/accuracy", "value": 0.3}
+    (tmp_path / "run.json").write_text(json.dumps({"status": "running", "best": best}))
+    assert find_best(tmp_path) is None
+    (tmp_path / place).mkdir()
+    assert (find_best(tmp_path).path, find_best(tmp_path).facts) == (tmp_path / place, best)
+    assert explain_lost(tmp_path) is None
+
+
+def test_a_best_policy_that_is_gone_or_damaged_is_said(tmp_path):
+    assert explain_lost(tmp_path) == "its best policy so far is gone"
+    best = mark(tmp_path / "best-4", 4, 0.3)
+    (best / WEIGHTS).write_text("weights")
+    seal(best)
+    assert explain_lost(tmp_path) is None
+    flip(best / "best.json", (best / "best.json").read_text().index("0.3") + 2)
+    assert find_best(tmp_path).value == 0.2
+    reason = "best-4/best.json is damaged: its hash is not that in manifest.json"
+    assert explain_lost(tmp_path) == f"its best policy so far is damaged ({reason})"
