@@ -20,6 +20,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.inputs import hash_weights
+from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.manifest import explain_damage, remedy
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def locate_reward_model(cfg: Config) -> ModelSource:
     quantization; else that folder or hub id, in cfg.model.dtype.
 
     Raises:
-        ConfigError: the run has saved no model.
+        ConfigError: the run has saved no model, or its config is damaged.
     """
     path = expand(cfg.reward.path)
     source = replace(locate_start_model(cfg), path=path, key="reward.path", base=None, quantization=None)
@@ -213,9 +214,10 @@ def locate_reward_model(cfg: Config) -> ModelSource:
         raise source.refuse("a run that has saved no model; its run.json says how far it got")
     from omegaconf import OmegaConf
 
-    run = OmegaConf.load(config)
-    quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
-    return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
+    with refusing_damage(f"reward.path={cfg.reward.path}"):
+        run = OmegaConf.load(config)
+        quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
+        return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
 
 
 def expand(path: str) -> str:

@@ -21,6 +21,7 @@ from omegaconf import OmegaConf
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import RewardFunction, read_text
+from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.tasks import as_completion
 
 if TYPE_CHECKING:
@@ -116,4 +117,5 @@ def _reads_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool | N
     if tokenizer.chat_template is None:
         return False
     config = Path(cfg.reward.path).expanduser() / ".hydra" / "config.yaml"
-    return OmegaConf.load(config).task.prompt != "plain" if config.is_file() else None
+    with refusing_damage(f"reward.path={cfg.reward.path}"):
+        return OmegaConf.load(config).task.prompt != "plain" if config.is_file() else None

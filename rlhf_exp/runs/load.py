@@ -15,15 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml import YAMLError
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
-from rlhf_exp.errors import name_error, say
+from rlhf_exp.errors import ConfigError, name_error, say
 from rlhf_exp.runs.folder import read_metrics, read_record
 
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C, where PyYAML has it, takes a tenth of the time."""
 
 EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
+
+
+DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, YAMLError, OSError)
+"""What reading a damaged file raises. OmegaConf raises an OSError without a number for a file that holds 7."""
 
 
 class NotARun(ValueError):
@@ -36,13 +41,24 @@ def reading(what: object) -> Iterator[None]:
     The line names the place in this package that has read it."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
-        if type(error).__module__.startswith("rlhf_exp"):  # one that says itself what is wrong
+    except DAMAGE as error:
+        # One that says itself what is wrong, or that a file cannot be read.
+        if type(error).__module__.startswith("rlhf_exp") or getattr(error, "errno", None) is not None:
             raise
         step = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(step.filename).name}, line {step.lineno}"
         line = "a file in it is damaged, or was written by another program"
         raise NotARun(f"{what}: {line} ({name_error(error)}; {place})") from error
+
+
+@contextmanager
+def refusing_damage(what: object) -> Iterator[None]:
+    """`reading` for a folder that a config names: the same line as a ConfigError."""
+    try:
+        with reading(what):
+            yield
+    except NotARun as error:
+        raise ConfigError([str(error)]) from None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.tasks import Row, Task, as_completion
 from rlhf_exp.tasks.splits import split_of
 
@@ -50,11 +51,13 @@ def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
     """The task with `train`, and for pairs also `pairs`, made from the samples in `folder`; `eval` is unchanged.
 
     Raises:
-        ConfigError: samples of another task, of held-out rows, in another form, or with nothing to learn from.
+        ConfigError: samples of another task, of held-out rows, in another form, or with nothing to learn from; or a
+            damaged file.
     """
     where = f"task.samples={cfg.task.samples or 'self'}"
-    samples = _read_samples(cfg, task, folder, where)
-    prompts, facts = sort_samples(samples), count_samples(samples)
+    with refusing_damage(where):
+        samples = _read_samples(cfg, task, folder, where)
+        prompts, facts = sort_samples(samples), count_samples(samples)
     per_prompt = cfg.task.sampling.per_prompt
     if ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS:
         train, held_out, made = _list_rows(prompts, _make_demonstrations, per_prompt), [], "demonstrations"

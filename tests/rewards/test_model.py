@@ -167,6 +167,14 @@ def test_prompts_of_unknown_words_are_refused(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("content", ["a: [", "[]", "7", "{}"])
+def test_a_run_with_a_damaged_config_is_refused(tmp_path, content):
+    run = make_run(tmp_path / "run", make_tokenizer())
+    (run / ".hydra" / "config.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=f"^reward.path={run}: a file in it is damaged, or was written by another"):
+        build(run, PAIRS)
+
+
 def test_a_language_model_is_refused(tmp_path):
     run = make_run(tmp_path / "run", make_tokenizer(), kind=AutoModelForCausalLM)
     with pytest.raises(ConfigError) as error:

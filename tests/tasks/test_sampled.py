@@ -197,6 +197,14 @@ def test_a_runs_own_held_out_samples_are_refused(tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", [".hydra/config.yaml", "evaluation.json", "samples.jsonl"])
+@pytest.mark.parametrize("content", ["a: [", "[]", "7", "{}"])
+def test_a_folder_with_a_damaged_file_is_refused(tmp_path, name, content):
+    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]})
+    (folder / name).write_text(content)
+    assert refuse(folder, "algo=dpo").startswith("task.samples=DIR: a file in it is damaged, or was written by another")
+
+
 def test_a_folder_without_a_config_is_refused(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]})
     (folder / ".hydra" / "config.yaml").unlink()
