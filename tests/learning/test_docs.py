@@ -104,7 +104,8 @@ def shorten(words):
     if "task=hh_rlhf" in said:
         job += ["task.train_rows=128", "task.subsets=[helpful-base]"]
     elif "task=brevity" not in said and ("experiment=" not in said or "countdown" in said):
-        samples = ALGORITHMS[algo].learns_from == PAIRS or "task.samples=self" in said or "rejection" in said
+        pairs = ALGORITHMS[algo].learns_from == PAIRS and not any(key in said for key in ("task.samples", "chosen_col"))
+        samples = pairs or "task.samples=self" in said or "rejection" in said
         job += ["task.baselines=false", *["task.sampling.rows=64"] * samples]
     return job
 
