@@ -14,7 +14,7 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.load import NotARun, Run, load_run
+from rlhf_exp.runs.load import Run, load_run, refusing_damage
 from rlhf_exp.runs.lock import find_latest
 from rlhf_exp.runs.manifest import explain_damage, remedy
 
@@ -62,10 +62,7 @@ def _work(arguments: list[str]) -> None:
         print("[load] imports torch, loads the model", flush=True)
     from rlhf_exp.chat.session import Options, Session
 
-    try:
-        session = Session(run, Options(args.beside_start, args.max_tokens, args.temperature, args.seed))
-    except NotARun as error:
-        raise ConfigError([str(error)]) from None
+    session = Session(run, Options(args.beside_start, args.max_tokens, args.temperature, args.seed))
     if talks:
         _talk(session)
         return
@@ -99,10 +96,8 @@ def _find_run(path: Path) -> Run:
         raise ConfigError([f"{path}: {why}; {needs}"])
     if reason := explain_damage(path / "model"):
         raise ConfigError([f"{path}/model: {reason}; {remedy(path / 'model')}"])
-    try:
+    with refusing_damage(path):
         return load_run(path)
-    except NotARun as error:
-        raise ConfigError([str(error)]) from None
 
 
 def _talk(session: "Session") -> None:

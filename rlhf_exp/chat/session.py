@@ -29,7 +29,7 @@ from rlhf_exp.models.loading import load_policy, load_tokenizer, set_up_librarie
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.runs.command import recall
-from rlhf_exp.runs.load import Run, reading
+from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.tasks import Row, Task, Text, add_system_prompt, find_rows, load_task, wants_chat
 from rlhf_exp.tasks.prompts import count_unknown
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -71,13 +71,12 @@ class Session:
     """The loaded models of a run.
 
     Raises:
-        ConfigError: a model or tokenizer that cannot be loaded.
-        NotARun: a config that is damaged.
+        ConfigError: a model or tokenizer that cannot be loaded, or a config that is damaged.
     """
 
     def __init__(self, run: Run, options: Options) -> None:
         self.run, self.options = run, options
-        with reading(f"{run.path}/.hydra/config.yaml"):
+        with refusing_damage(f"{run.path}/.hydra/config.yaml"):
             self.cfg = _adapt(run.config)
             set_up_libraries(self.cfg)
             start = locate_start_model(self.cfg)

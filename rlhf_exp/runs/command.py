@@ -13,10 +13,9 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from rlhf_exp.config.overrides import name_key
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
 from rlhf_exp.runs.environment import name_launcher, name_program
-from rlhf_exp.runs.load import NotARun, read_saved, reading
+from rlhf_exp.runs.load import read_saved, refusing_damage
 from rlhf_exp.runs.stopping import Stop
 
 
@@ -27,17 +26,14 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[st
         ConfigError: a file in its `.hydra` is damaged; a missing one is as an empty one.
     """
     dropped = {*typed, "resume", "output_dir", "dry_run"}
-    try:
-        with reading(folder):
-            overrides, hydra = read_saved(Path(folder), "overrides", list), read_saved(Path(folder), "hydra", dict)
-            kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2
-            sources = hydra["runtime"]["config_sources"] if overrides and hydra else []
-            studies = [source["path"] for source in sources if source["provider"] == "command-line"]
-            if not studies:
-                return [], kept
-            flags = [f"--config-dir={studies[0]}", f"--config-name={hydra['job']['config_name']}"]
-    except NotARun as error:
-        raise ConfigError([str(error)]) from None
+    with refusing_damage(folder):
+        overrides, hydra = read_saved(Path(folder), "overrides", list), read_saved(Path(folder), "hydra", dict)
+        kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2
+        sources = hydra["runtime"]["config_sources"] if overrides and hydra else []
+        studies = [source["path"] for source in sources if source["provider"] == "command-line"]
+        if not studies:
+            return [], kept
+        flags = [f"--config-dir={studies[0]}", f"--config-name={hydra['job']['config_name']}"]
     return flags, ["hydra.mode=RUN", *kept]
 
 

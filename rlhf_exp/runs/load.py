@@ -53,7 +53,7 @@ def reading(what: object) -> Iterator[None]:
 
 @contextmanager
 def refusing_damage(what: object) -> Iterator[None]:
-    """`reading` for a folder that a config names: the same line as a ConfigError."""
+    """`reading` for a folder that the user names: the same line, or that of a NotARun inside, as a ConfigError."""
     try:
         with reading(what):
             yield

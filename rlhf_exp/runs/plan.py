@@ -25,7 +25,7 @@ from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.environment import list_versions
 from rlhf_exp.runs.folder import read_record, say_once
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
-from rlhf_exp.runs.load import NotARun, reading
+from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.manifest import explain_damage
 from rlhf_exp.runs.settings import MAY_CHANGE, Differing, list_differing, list_settings
@@ -58,11 +58,8 @@ def _refuse_damaged(decide: Callable[[Config], Any]) -> Callable[[Config], Any]:
 
     @wraps(decide)
     def call(cfg: Config) -> Any:
-        try:
-            with reading(cfg.resume or cfg.output_dir):
-                return decide(cfg)
-        except NotARun as error:
-            raise ConfigError([str(error)]) from None
+        with refusing_damage(cfg.resume or cfg.output_dir):
+            return decide(cfg)
 
     return call
 
@@ -161,9 +158,9 @@ def _explain_lost(folder: Path, cfg: Config) -> str | None:
 def _check_resume(folder: Path, cfg: Config) -> list[str]:
     if not (folder / "run.json").is_file():
         return [f"resume={folder}: not a run's folder, it has no run.json"]
-    found = find_checkpoint(folder)
     if is_complete(cfg, folder):
         return []
+    found = find_checkpoint(folder)
     if found.path is not None:
         lost = _explain_lost(folder, cfg)
         return [f"resume={folder}: {lost}; start anew with its overrides and another output_dir"] if lost else []
