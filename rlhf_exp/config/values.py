@@ -157,6 +157,15 @@ def _list_texts(annotation: Any) -> list[str]:
     ]
 
 
+def find_pattern_problem(pattern: str) -> str | None:
+    """Why a text is no regular expression; None if it is one."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return f"no regular expression, {error}"
+    return None
+
+
 def list_names(annotation: Any) -> list[str]:
     """The names that a mapping may hold; empty if it may hold any name, or if it is not a mapping."""
     return choices(typing.get_args(annotation)[0]) if typing.get_origin(annotation) is dict else []

@@ -36,9 +36,13 @@ def draw_uniforms(keys: Sequence[Key], count: int) -> torch.Tensor:
     """
     raw = np.empty((len(keys), count), dtype=np.uint64)
     for row, key in zip(raw, keys, strict=True):
-        digest = sha256(repr(key).encode()).digest()
-        row[:] = np.random.Philox(key=int.from_bytes(digest[:16], "big")).random_raw(count)
+        row[:] = np.random.Philox(key=hash_key(key, 16)).random_raw(count)
     return torch.from_numpy((raw >> np.uint64(32)) / 2.0**32)
+
+
+def hash_key(key: Key, size: int) -> int:
+    """A whole number of `size` bytes for a key: the seed of its stream."""
+    return int.from_bytes(sha256(repr(key).encode()).digest()[:size], "big")
 
 
 def pick_tokens(logits: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:

@@ -144,6 +144,11 @@ class ModelSource:
 
         return Path(snapshot_download(self.path, local_files_only=True)).name
 
+    def name_dtype(self) -> str:
+        """The dtype of its weights once loaded, such as float32, for vLLM, whose own `auto` makes bfloat16 of that."""
+        dtype = self.config.dtype if self.dtype == "auto" else self.dtype
+        return str(dtype or "float32").removeprefix("torch.")
+
     def check_whole(self) -> None:
         """Whether it, and the base of an adapter, are as a run has saved them.
 

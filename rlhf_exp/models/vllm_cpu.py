@@ -37,8 +37,7 @@ def prepare_vllm_on_cpu(source: ModelSource) -> dict[str, Any]:
     from vllm.model_executor.layers import utils  # reads the variables above
 
     utils.dispatch_cpu_unquantized_gemm = _use_weight_as_it_is
-    dtype = source.config.dtype if source.dtype == "auto" else source.dtype
-    return {"dtype": dtype or torch.float32, "use_tqdm_on_load": False, **OPTIONS}
+    return {"dtype": source.name_dtype(), "use_tqdm_on_load": False, **OPTIONS}
 
 
 def _use_weight_as_it_is(layer: torch.nn.Module, remove_weight: bool) -> None:

@@ -1,11 +1,9 @@
 """Rejects a model without a usable source of weights or of unknown size, and keys that contradict `peft=`."""
 
-import re
-
 from rlhf_exp.config.model_shape import find_shape, list_modules
 from rlhf_exp.config.rules.paths import find_missing_models
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.values import one_of, show
+from rlhf_exp.config.values import find_pattern_problem, one_of, show
 
 ARCHITECTURES, TOKENIZERS = ("gpt2", "qwen2", "qwen3"), ("words", "bytes")
 """Of models with random weights (models/untrained.py)."""
@@ -69,7 +67,8 @@ def _check_targets(cfg: Config) -> list[str]:
     if isinstance(targets, str) and targets.replace("_", "").isalnum():
         return [f"{key}={targets}: must be all-linear, or a list of names; did you mean [{targets}]?"]
     if isinstance(targets, str):
-        return _check_pattern(f"{key}={show(targets)}", targets)
+        problem = find_pattern_problem(targets)
+        return [f"{key}={show(targets)}: {problem}"] if problem else []
     if not targets:
         return [f"{key}=[]: must name a module, or be all-linear"]
     known = list_modules(model.path, model.base, model.init, model.name)
@@ -78,11 +77,3 @@ def _check_targets(cfg: Config) -> list[str]:
         for name in targets
         if known and name.rpartition(".")[2] not in known
     ]
-
-
-def _check_pattern(line: str, pattern: str) -> list[str]:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        return [f"{line}: no regular expression, {error}"]
-    return []

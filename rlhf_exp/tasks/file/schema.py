@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.config.values import find_pattern_problem
 from rlhf_exp.tasks.schema import PASSED, GradedKeys
 
 SPLITS = ("train", "validation", "test")
@@ -108,8 +109,7 @@ class Keys(GradedKeys):
 
 
 def _find_pattern_problem(pattern: str) -> str | None:
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        return f"no regular expression, {error}"
+    if problem := find_pattern_problem(pattern):
+        return problem
+    groups = re.compile(pattern).groups
     return None if groups <= 1 else f"has {groups} groups; must have one, or none"
