@@ -103,6 +103,18 @@ def command_line():
     return call
 
 
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    """A folder in which the tests of a module run commands."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def launch(command_line, workplace):
+    """`launch("algo=grpo", ...)` calls `python -m rlhf_exp` there."""
+    return lambda *overrides: command_line(*overrides, cwd=workplace)
+
+
 @contextmanager
 def _as_a_process(folder, argv):
     environment = dict(os.environ)

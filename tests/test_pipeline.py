@@ -35,16 +35,6 @@ def read_metrics(folder):
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory):
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture
-def launch(command_line, workplace):
-    return lambda *overrides: command_line(*overrides, cwd=workplace)
-
-
-@pytest.fixture(scope="module")
 def finished(workplace):
     """One finished run, in a process of its own: its folder and what the terminal showed."""
     command = [sys.executable, "-m", "rlhf_exp", *SMALL, "output_dir=first"]

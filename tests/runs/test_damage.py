@@ -16,16 +16,6 @@ SMALL = [
 KINDS = {"full": [], "lora": ["peft=lora", "algo.args.learning_rate=1e-3"], "last": ["eval.best=false"]}
 
 
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory):
-    return tmp_path_factory.mktemp("damage")
-
-
-@pytest.fixture
-def launch(command_line, workplace):
-    return lambda *overrides: command_line(*overrides, cwd=workplace)
-
-
 @pytest.fixture
 def begin(launch, workplace):
     """A copy of a finished run, which is made once for each kind. It lacks a page, so that resuming it goes on."""
