@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.arguments import find_config_dir
 from rlhf_exp.cli.explain import explain
+from rlhf_exp.cli.quoting import set_text
 from rlhf_exp.cli.subcommand import claim, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.overrides import name_key
@@ -54,9 +54,7 @@ def take_out(arguments: Sequence[str]) -> list[str]:
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--out")
     flags, others = parse_flags(parser, list(arguments), parser.parse_known_args)
-    return (
-        others if flags.out is None else [*others, f"output_dir={QuotedString(flags.out, Quote.double).with_quotes()}"]
-    )
+    return others if flags.out is None else [*others, set_text("output_dir", flags.out)]
 
 
 def _split_flags(arguments: list[str]) -> tuple[Namespace, list[str]]:

@@ -27,6 +27,11 @@ def write_command(words: Sequence[str]) -> str:
     return shlex.join([*name_launcher("python"), *program, *words])
 
 
+def set_text(key: str, value: str) -> str:
+    """The override that sets a key to this text, whatever characters it has."""
+    return f"{key}={QuotedString(value, Quote.double).with_quotes()}"
+
+
 def repair(words: Sequence[str]) -> list[str] | None:
     """The arguments as they were meant; None if one of them cannot be read even then."""
     sweeps = bool({"-m", "--multirun"} & set(words))
@@ -56,4 +61,4 @@ def _quote(word: str, sweeps: bool) -> str | None:
     except OverrideParseException:
         pass
     key, _, value = word.partition("=")
-    return f"{key}={QuotedString(value, Quote.double).with_quotes()}" if takes_text(name_key(key)) else None
+    return set_text(key, value) if takes_text(name_key(key)) else None
