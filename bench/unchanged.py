@@ -4,9 +4,9 @@
     python bench/unchanged.py /tmp/before .                   # every case, about fifteen minutes on two cores
     python bench/unchanged.py /tmp/before . --only grpo,sft --data ../shared/data
 
-After code was moved or thinned, nothing that is computed may differ. Each case is one short run by each checkout, on this
-machine. A line says of how many values the two differ: weights (tensors of model/), hashes of the rows and
-weights that run.json records, logged figures, figures of evaluation.json, and the lines of samples.jsonl and
+After code was moved or thinned, nothing that is computed may differ. Each case is one short run by each checkout, on
+this machine. A line says of how many values the two differ: weights (tensors of model/), hashes of the rows and weights
+that run.json records, logged figures, figures of evaluation.json, and the lines of samples.jsonl and
 preferences.jsonl. Times are left out, and so are the sampling baselines. With `--data`, a folder that has
 gsm8k/train.jsonl and gsm8k/test.jsonl, each of its solutions is also graded, against its own answer and its
 neighbour's, and so are the runs' completions of Countdown.
@@ -29,7 +29,8 @@ SMALL = ["device=cpu", "device.threads=1", "eval.cache_dir=null"]
 MEASURED = ["eval.rows=24", "eval.completions=2", "eval.start_completions=4", "eval.greedy=true", "eval.batch_size=8",
             "task.baselines=false"]  # fmt: skip
 STEPS = ["max_tokens=24", "monitor.every_steps=1", "++algo.args.max_steps=4", "++algo.args.warmup_steps=0",
-         "++algo.args.save_steps=2", "++algo.args.logging_steps=1", "++algo.args.gradient_accumulation_steps=1"]  # fmt: skip
+         "++algo.args.save_steps=2", "++algo.args.logging_steps=1",
+         "++algo.args.gradient_accumulation_steps=1"]  # fmt: skip
 TRAINED = [*MEASURED, *STEPS]
 SAMPLED = [*TRAINED, "++algo.args.steps_per_generation=1"]
 GROUPS = [*SAMPLED, "++algo.args.num_generations=4", "++algo.args.per_device_train_batch_size=32"]
@@ -143,8 +144,10 @@ def ask_countdown(line: dict[str, Any]) -> list[Any]:
 def grade(checkout: Path, asked: list[list[Any]]) -> list[str]:
     """The verdict on each, by the graders of a checkout."""
     given = "\n".join(map(json.dumps, asked))
-    done = subprocess.run([sys.executable, "-c", GRADE], cwd=checkout, env=environment(checkout), input=given, text=True,
-                          stdout=subprocess.PIPE, check=True)  # fmt: skip
+    where = {"cwd": checkout, "env": environment(checkout)}
+    done = subprocess.run(
+        [sys.executable, "-c", GRADE], **where, input=given, text=True, stdout=subprocess.PIPE, check=True
+    )
     return done.stdout.splitlines()
 
 
