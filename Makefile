@@ -18,7 +18,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning test-engines test-slurm lint audit bench compare noise sweep report tiny docker
+.PHONY: help run test test-learning test-engines test-slurm coverage lint audit bench compare noise sweep report tiny docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,9 +44,13 @@ test-slurm: $(INSTALLED) ## sweeps on a Slurm of one node, which the tests start
 	done
 	OMP_NUM_THREADS=1 $(PY) -m pytest --durations=0 tests/slurm $(ARGS)
 
-lint: $(INSTALLED) ## ruff: rules and formatting
+coverage: $(INSTALLED) ## which lines the tests of `make test` run; a third slower
+	$(PYTEST) -m "not learning and not engines" --cov=rlhf_exp --cov-report=term:skip-covered $(ARGS)
+
+lint: $(INSTALLED) ## ruff: rules and formatting; mypy: types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m mypy
 
 bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it all of them, which takes hours
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rlhf_exp.errors import ConfigError
     from rlhf_exp.runs.load import Run, load_run
 
+__version__ = "0.1.0"
+
 __all__ = ["ConfigError", "Run", "compose", "load_run", "run"]
 
 _PLACES = {"ConfigError": "errors", "Run": "runs.load", "compose": "api", "load_run": "runs.load", "run": "api"}
