@@ -13,19 +13,10 @@ SCHEMAS = "tasks.*.schema"
 LAYERS = (
     ("errors", "processes", "orders", "stats", "algorithms", "config.ranges", "config.values"),
     (SCHEMAS,),  # config/schema.py is made of them
+    ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "rewards.schema"),  # a config is of the keys of rewards
     ("runs",),
     ("models",),
-    (
-        "rewards.grade",
-        "rewards.arithmetic",
-        "rewards.countdown",
-        "rewards.gsm8k",
-        "rewards.checkers",
-        "rewards.expressions",
-        "rewards.loading",
-        "rewards.patience",
-    ),  # tasks call their graders
     ("tasks",),
     ("rewards",),
     ("experiment",),  # what it is made of is below, who takes it above

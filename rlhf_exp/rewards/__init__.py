@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.rewards.grade import Grade, read_text
+from rlhf_exp.graders import Grade, read_text
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config

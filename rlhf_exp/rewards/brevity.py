@@ -7,7 +7,7 @@ Words are separated by white space. The maximum is 2.0, for a completion without
 
 from typing import Any
 
-from rlhf_exp.rewards import read_text
+from rlhf_exp.graders import read_text
 
 
 def brevity(completions: list[Any], **columns: Any) -> list[float]:

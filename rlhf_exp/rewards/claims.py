@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from rlhf_exp.rewards.countdown import Evaluation, evaluate
+from rlhf_exp.graders.countdown import Evaluation, evaluate
 
 OPERATORS = {"x": "*", "X": "*", "plus": "+", "minus": "-", "times": "*", "multiplied by": "*", "divided by": "/"}
 # What may be between two numbers. Possessive (*+), so that no text makes it backtrack.

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import patience
-from rlhf_exp.rewards.loading import RewardError, describe_error, import_function
+from rlhf_exp.graders import patience
+from rlhf_exp.graders.user_code import RewardError, describe_error, import_function
 
 if TYPE_CHECKING:
     from rlhf_exp.rewards import RewardFunction

@@ -22,14 +22,14 @@ those of the start model do. `python bench/farmers.py` measures every template.
 
 from typing import Any
 
-from rlhf_exp.rewards import read_text
+from rlhf_exp.graders import read_text
 
 NEEDS = ("numbers", "target")
 
 
 def score(completion: str, numbers: list[int], target: int) -> float:
     """The grade of one completion, by the table above; `target` is positive."""
-    from rlhf_exp.rewards.countdown import evaluate, read_answer  # every command imports this module, few that one
+    from rlhf_exp.graders.countdown import evaluate, read_answer  # every command imports this module, few that one
 
     expression = read_answer(completion)
     if not expression:

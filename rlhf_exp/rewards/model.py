@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import RewardFunction, read_text
+from rlhf_exp.graders import read_text
+from rlhf_exp.rewards import RewardFunction
 from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.tasks import as_completion
 

@@ -21,7 +21,7 @@ Training logs the mean number of steps, right or wrong, as `process/steps`.
 from collections.abc import Callable
 from typing import Any
 
-from rlhf_exp.rewards import read_text
+from rlhf_exp.graders import read_text
 
 NEEDS = ("numbers", "target")
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.ranges import SEED, within
-from rlhf_exp.rewards import RewardFunction, read_text
+from rlhf_exp.graders import read_text
+from rlhf_exp.rewards import RewardFunction
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config

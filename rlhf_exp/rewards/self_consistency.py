@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders import NumberGrade
 from rlhf_exp.rewards import RewardFunction, grade_completions
-from rlhf_exp.rewards.grade import NumberGrade
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config

@@ -26,9 +26,9 @@ only by `;` or `,`, continue with the numbers that are left:
 from fractions import Fraction
 from typing import NamedTuple
 
+from rlhf_exp.graders import keep_end
+from rlhf_exp.graders.countdown import evaluate
 from rlhf_exp.rewards.claims import Claim, read_claims
-from rlhf_exp.rewards.countdown import evaluate
-from rlhf_exp.rewards.grade import keep_end
 
 OPEN, CLOSE = "<think>", "</think>"
 JOINED, WRONG = 0.1, 0.1

@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hardware import count_completions, count_processes
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import patience
-from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.graders import Grade, patience
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -6,8 +6,8 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders.checkers import build_checker
 from rlhf_exp.rewards import build_rewards, score_completions
-from rlhf_exp.rewards.checkers import build_checker
 from rlhf_exp.rewards.self_consistency import agree
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown.rows import grade_row
@@ -54,7 +54,7 @@ def test_the_reward_votes_on_what_the_grader_extracts():
 @pytest.mark.parametrize(("result", "refused"), [("0.5", True), ("False", True), ('Grade("failed", 0.0, None)', False)])
 def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path, result, refused):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "p"}')
-    check = f"from rlhf_exp.rewards.grade import Grade\ndef grade(completion, row): return {result}\n"
+    check = f"from rlhf_exp.graders import Grade\ndef grade(completion, row): return {result}\n"
     (tmp_path / "check.py").write_text(check)
     keys = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"task.checker={tmp_path / 'check.py'}:grade"]
     cfg = compose_config([*keys, "reward=self_consistency"])

@@ -6,8 +6,8 @@ import torch
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.rewards import build_rewards, score_completions
-from rlhf_exp.rewards.functions import RewardError
 from rlhf_exp.tasks import Task
 
 ROWS = [{"id": str(i), "prompt": "p", "numbers": [8, 7, 3], "target": 53} for i in range(2)]

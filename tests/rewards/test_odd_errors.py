@@ -5,7 +5,7 @@ import torch
 
 from rlhf_exp.cli.subcommand import is_full
 from rlhf_exp.errors import ConfigError, name_error
-from rlhf_exp.rewards.checkers import guard
+from rlhf_exp.graders.checkers import guard
 from rlhf_exp.runs.folder import read_record
 
 CODE = """

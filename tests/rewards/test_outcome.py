@@ -1,5 +1,6 @@
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.rewards import build_rewards, read_text, score_completions
+from rlhf_exp.graders import read_text
+from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown.rows import grade_row
 

@@ -3,9 +3,9 @@ import random
 import pytest
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.graders.countdown import evaluate
 from rlhf_exp.rewards import build_rewards, claims
 from rlhf_exp.rewards.claims import MAX_CLAIMS
-from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.rewards.steps import judge, read_thought, weigh
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown.rows import grade_row

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.rewards.grade import Grade
-from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade, read_gold
+from rlhf_exp.graders import Grade
+from rlhf_exp.graders.gsm8k import Gsm8kGrade, grade, read_gold
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
 PAPER = re.compile(r"#### (\-?[0-9\.\,]+)")  # grade_school_math/dataset.py of Cobbe et al.

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from rlhf_exp.rewards import expressions
-from rlhf_exp.rewards.expressions import grade, read_gold
+from rlhf_exp.graders import expressions
+from rlhf_exp.graders.expressions import grade, read_gold
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from math_verify import LatexExtractionConfig, parse
 from sympy import Rational
 
-from rlhf_exp.rewards.arithmetic import MAX_CHARACTERS, evaluate
+from rlhf_exp.graders.arithmetic import MAX_CHARACTERS, evaluate
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it runs without its timeout
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.graders import Grade
+from rlhf_exp.graders.countdown import grade
 
 NUMBERS, TARGET = [3, 7, 8], 53  # 8 * 7 - 3
 PROBLEMS = Path(__file__).parents[2] / "../shared/data/countdown/countdown_cd3_256.jsonl"

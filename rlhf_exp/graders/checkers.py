@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import expressions, gsm8k, patience
-from rlhf_exp.rewards.grade import Grade, NumberGrade, keep_end
-from rlhf_exp.rewards.loading import RewardError, describe_error, import_function
+from rlhf_exp.graders import Grade, NumberGrade, expressions, gsm8k, keep_end, patience
+from rlhf_exp.graders.user_code import RewardError, describe_error, import_function
 from rlhf_exp.tasks.schema import PASSED
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import patience
-from rlhf_exp.rewards.checkers import guard
-from rlhf_exp.rewards.loading import RewardError
+from rlhf_exp.graders import patience
+from rlhf_exp.graders.checkers import guard
+from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.runs.folder import read_record, write_jsonl
 
 ROW = {"id": "7", "prompt": "p", "answer": "4"}

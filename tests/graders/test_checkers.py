@@ -4,8 +4,8 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.checkers import build_checker, find_answer_problem
-from rlhf_exp.rewards.functions import RewardError
+from rlhf_exp.graders.checkers import build_checker, find_answer_problem
+from rlhf_exp.graders.user_code import RewardError
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_an_answer_that_a_checker_cannot_compare_is_found(keys, checker, answer,
 
 
 OWN = """
-from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.graders import Grade
 RESULTS = {"bool": True, "half": 0.5, "zero": 0, "text": "yes", "much": 2, "nan": float("nan"), "none": None,
            "grade": Grade("partial", 0.3, "x"), "odd": Grade("correct", 0.0, None), "wild": Grade("right", 1.0, None)}
 def grade(completion, row):
