@@ -173,7 +173,11 @@ def score_trick(reward: RewardFunction, trick: Trick, template: str, rows: list[
 
 
 def score(reward: RewardFunction, rows: list[Row], texts: list[str], ids: list[list[int]]) -> float:
-    return fmean(parts[reward.__name__] for parts in score_completions([reward], rows, texts, ids))
+    return fmean(score_each(reward, rows, texts, ids))
+
+
+def score_each(reward: RewardFunction, rows: list[Row], texts: list[str], ids: list[list[int]]) -> list[float]:
+    return [parts[reward.__name__] for parts in score_completions([reward], rows, texts, ids)]
 
 
 def score_start_model(cfg: Config, rewards: dict[str, RewardFunction], rows: list[Row]) -> dict[str, float]:

@@ -35,3 +35,10 @@ def read_text(completion: str | list[dict[str, str]]) -> str:
 def keep_end(text: str) -> str:
     """The last MAX_CHARACTERS of a text, since an answer is at its end."""
     return text[-MAX_CHARACTERS:]
+
+
+def find_tags(text: str) -> tuple[int, str]:
+    """Where the last closed <answer> begins and what it holds; (-1, "") without one."""
+    start = text.rfind("<answer>", 0, max(text.rfind("</answer>"), 0))
+    content = start + len("<answer>")
+    return (start, text[content : text.find("</answer>", content)]) if start >= 0 else (-1, "")

@@ -5,11 +5,15 @@ r"""Computes the exact value of a short piece of arithmetic, in plain text or La
 
 It reads decimals, `+ - *` and `/` with their signs and commands, parentheses, `\frac`, `\sqrt` (with an index), a power
 with an exponent below 100, a product without a sign (`2\sqrt{9}`, `(1/2)3`) and a mixed number (`1\frac{1}{2}`,
-`1 1/2`). Each root must be rational: `\sqrt{2}\sqrt{2}` has no value here. Nothing is evaluated as code. Time is linear
-in the text, except for one power; math-verify, with which the tests compare, takes time exponential in the depth of
-brackets.
+`1 1/2`). Each root must be rational: `\sqrt{2}\sqrt{2}` has no value here.
+
+LaTeX is rewritten as plain arithmetic, commands from the inside out, which Python's parser reads and does not evaluate.
+math-verify does not replace this: its time is exponential in the depth of brackets, it reads `3(4)` as a sum, and it
+imports sympy. Where it can be trusted, tests/graders/test_arithmetic.py compares both.
 """
 
+import ast
+import operator
 import re
 from fractions import Fraction
 
@@ -21,128 +25,60 @@ SPELLINGS = {
     **{sign: "/" for sign in ("÷", r"\div")},
     **{r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\left": "", r"\right": ""},
 }
+ALLOWED = re.compile(r"(?:[-+*/()0-9.\s^{}\[\]]|\\frac|\\sqrt)*")
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
-EXPONENT = re.compile(r"\^\s*(?:([0-9])|\{\s*([0-9]{1,2})\s*\})")
-MIXED = re.compile(r"([0-9]+)\s+([0-9]+)\s*/\s*([0-9]++)(?!\s*[\^.])")
-DIGIT = re.compile("[0-9]")
-AFTER_BRACKET = re.compile(r"(?<=[)}])(?=[0-9.])")
-INDEX = re.compile(r"\[([2-9])\]")
-SPACES = re.compile(r"\s*")
-
-
-class _Unreadable(Exception):
-    """The text is not arithmetic, or has no rational value."""
+EXPONENT = re.compile(r"\^\s*(?:([0-9])(?![0-9.])|\{\s*([0-9]{1,2})\s*\})")
+GROUP, LAST = r"\s*(\{[^{}\\]*\}|[0-9])", r"\s*(\{[^{}\\]*\}|[0-9](?![0-9.]))"
+FRACTION = re.compile(rf"(?:({NUMBER.pattern})\s*)?\\frac{GROUP}{LAST}")
+ROOT = re.compile(rf"\\sqrt\s*(?:\[([2-9])\])?{LAST}")
+PRODUCT = re.compile(r"(?<=[)0-9])\s*(?=\()|(?<=\))(?=[0-9.])")
+MIXED = re.compile(r"(?<![0-9.])([0-9]+)\s+([0-9]+)\s*/\s*([0-9]++)(?!\s*(?:\*\*|\.))")
+OPERATORS = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv},
+    **{ast.Pow: operator.pow, ast.UAdd: operator.pos, ast.USub: operator.neg},
+}
 
 
 def evaluate(text: str) -> Fraction | None:
     """The value; None if there is none, if it is not rational, or if the text is longer than MAX_CHARACTERS."""
-    if len(text) > MAX_CHARACTERS or text.count("^") > 1:
-        return None
-    for spelling, plain in SPELLINGS.items():
+    for spelling, plain in SPELLINGS.items() if len(text) <= MAX_CHARACTERS else ():
         text = text.replace(spelling, plain)
-    reader = _Reader(text)
-    try:
-        value = reader.read_sum()
-    except (_Unreadable, ZeroDivisionError):
+    if len(text) > MAX_CHARACTERS or text.count("^") > 1 or "**" in text or "//" in text or not ALLOWED.fullmatch(text):
         return None
-    return value if reader.at == len(text) else None
+    try:
+        return _read(EXPONENT.sub(r"**(\1\2)", text))
+    except (SyntaxError, ZeroDivisionError):
+        return None
 
 
-class _Reader:
-    """Recursive descent; every method reads from `at` on and moves `at` past what it has read."""
+def _read(text: str) -> Fraction:
+    """The value of arithmetic with commands, whose power is Python's `**`.
 
-    def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
-        self._skip_spaces()
-
-    def read_sum(self) -> Fraction:
-        value = self._read_product()
-        while sign := self._take("+", "-"):
-            right = self._read_product()
-            value = value + right if sign == "+" else value - right
-        return value
-
-    def _read_product(self) -> Fraction:
-        value = self._read_signed()
-        while True:
-            if self._take("*"):
-                value *= self._read_signed()
-            elif self._take("/"):
-                value /= self._read_signed()
-            elif self.text.startswith(("(", "\\"), self.at) or AFTER_BRACKET.match(self.text, self.at):
-                value *= self._read_power()
-            else:
-                return value
-
-    def _read_signed(self) -> Fraction:
-        sign = 1
-        while found := self._take("+", "-"):
-            sign = -sign if found == "-" else sign
-        return sign * self._read_power()
-
-    def _read_power(self) -> Fraction:
-        value = self._read_single()
-        exponent = self._match(EXPONENT)
-        return value ** int(exponent[1] or exponent[2]) if exponent else value
-
-    def _read_single(self) -> Fraction:
-        if self._take("("):
-            return self._read_until(")")
-        if self._take(r"\frac"):
-            return self._read_argument() / self._read_argument()
-        if self._take(r"\sqrt"):
-            index = self._match(INDEX)
-            return _root(self._read_argument(), int(index[1]) if index else 2)
-        mixed = MIXED.match(self.text, self.at)
-        if mixed and int(mixed[2]) < int(mixed[3]):
-            self._match(MIXED)
-            return int(mixed[1]) + Fraction(int(mixed[2]), int(mixed[3]))
-        number = self._match(NUMBER)
-        if not number:
-            raise _Unreadable
-        value = Fraction(number[0])
-        if value.denominator == 1 and self._take(r"\frac"):  # a mixed number
-            value += self._read_argument() / self._read_argument()
-        return value
-
-    def _read_argument(self) -> Fraction:
-        """The content of braces, or a single digit: \\frac34."""
-        if self._take("{"):
-            return self._read_until("}")
-        digit = self._match(DIGIT)
-        if not digit:
-            raise _Unreadable
-        return Fraction(digit[0])
-
-    def _read_until(self, bracket: str) -> Fraction:
-        value = self.read_sum()
-        if not self._take(bracket):
-            raise _Unreadable
-        return value
-
-    def _take(self, *tokens: str) -> str:
-        """The one of `tokens` that comes next; empty if none does."""
-        token = next((token for token in tokens if self.text.startswith(token, self.at)), "")
-        self.at += len(token)
-        self._skip_spaces()
-        return token
-
-    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        match = pattern.match(self.text, self.at)
-        if match:
-            self.at = match.end()
-            self._skip_spaces()
-        return match
-
-    def _skip_spaces(self) -> None:
-        self.at = SPACES.match(self.text, self.at).end()
+    Raises:
+        SyntaxError: there is none.
+    """
+    while command := min(filter(None, (FRACTION.search(text), ROOT.search(text))), key=re.Match.start, default=None):
+        worked_out = _divide(*command.groups()) if command.re is FRACTION else _take_root(*command.groups())
+        before = text[: command.start()]
+        if NUMBER.match(command[0]) and before.rstrip()[-1:].isdigit():  # 2 3\frac{1}{2}
+            raise SyntaxError
+        text = f"{before}{worked_out}{text[command.end() :]}"
+    text = MIXED.sub(_add_fraction, PRODUCT.sub("*", text))
+    text = NUMBER.sub(lambda found: _spell(Fraction(found[0])) if "." in found[0] else str(int(found[0])), text)
+    return _walk(ast.parse(" ".join(text.split()), mode="eval").body)
 
 
-def _root(value: Fraction, index: int) -> Fraction:
-    """The root, if it is rational."""
+def _divide(whole: str | None, above: str, below: str) -> str:
+    """A fraction; after a whole number it is a mixed number, after a decimal a product."""
+    value, number = _read(above.strip("{}")) / _read(below.strip("{}")), Fraction(whole or 0)
+    return _spell(number + value) if number.denominator == 1 else f"{whole}*{_spell(value)}"
+
+
+def _take_root(index: str | None, content: str) -> str:
+    value, n = _read(content.strip("{}")), int(index or 2)
     if value < 0:
-        raise _Unreadable
-    return Fraction(_whole_root(value.numerator, index), _whole_root(value.denominator, index))
+        raise SyntaxError
+    return _spell(Fraction(_whole_root(value.numerator, n), _whole_root(value.denominator, n)))
 
 
 def _whole_root(value: int, index: int) -> int:
@@ -151,5 +87,25 @@ def _whole_root(value: int, index: int) -> int:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if middle**index < value else (low, middle)
     if low**index != value:
-        raise _Unreadable
+        raise SyntaxError
     return low
+
+
+def _add_fraction(mixed: re.Match[str]) -> str:
+    whole, above, below = mixed.groups()
+    return f"({whole}+{above}/{below})" if int(above) < int(below) else mixed[0]
+
+
+def _spell(value: Fraction) -> str:
+    return f"({value.numerator}/{value.denominator})"
+
+
+def _walk(node: ast.AST) -> Fraction:
+    match node:
+        case ast.Constant(value=int()):
+            return Fraction(node.value)
+        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in OPERATORS:
+            return OPERATORS[type(sign)](_walk(operand))
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
+            return OPERATORS[type(sign)](_walk(left), _walk(right))
+    raise SyntaxError

@@ -27,9 +27,9 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from rlhf_exp.graders import Grade, keep_end
+from rlhf_exp.graders import Grade, find_tags, keep_end
 
-OPEN, CLOSE, BOX = "<answer>", "</answer>", "\\boxed{"
+BOX = "\\boxed{"
 
 # A character that cannot be in an expression becomes a token of its own, which the evaluator refuses.
 # [0-9], not \d, which takes the digits of every script.
@@ -80,12 +80,7 @@ def grade(completion: str, numbers: list[int], target: int) -> Grade:
 
 def read_answer(completion: str) -> str:
     """The expression in the last closed answer; empty if there is none."""
-    completion = keep_end(completion)
-    start = completion.rfind(OPEN, 0, max(completion.rfind(CLOSE), 0))
-    if start < 0:
-        return ""
-    start += len(OPEN)
-    answer = _drop_value(completion[start : completion.find(CLOSE, start)])
+    answer = _drop_value(find_tags(keep_end(completion))[1])
     boxed = _read_box(answer)
     return answer if boxed is None else _drop_value(boxed)
 

@@ -21,8 +21,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from rlhf_exp.graders import Grade
-from rlhf_exp.graders.gsm8k import find_box, find_tags
+from rlhf_exp.graders import Grade, find_tags
+from rlhf_exp.graders.gsm8k import find_box
 
 MAX_CHARACTERS = 300
 MAX_DEPTH = 6

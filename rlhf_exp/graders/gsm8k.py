@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 
-from rlhf_exp.graders import Grade, keep_end
+from rlhf_exp.graders import Grade, find_tags, keep_end
 from rlhf_exp.graders.arithmetic import evaluate
 
 MAX_DIGITS = 300
@@ -162,13 +162,6 @@ def find_box(text: str) -> tuple[int, str]:
         elif opened and (box := opened.pop()).group() != "{":
             found = max(found, (box.start(), box.end(), match.start()))
     return found[0], text[found[1] : found[2]]
-
-
-def find_tags(text: str) -> tuple[int, str]:
-    """Where the last closed <answer> begins and what it holds; (-1, "") without one."""
-    start = text.rfind("<answer>", 0, max(text.rfind("</answer>"), 0))
-    content = start + len("<answer>")
-    return (start, text[content : text.find("</answer>", content)]) if start >= 0 else (-1, "")
 
 
 def _read_line(line: str) -> tuple[str, Fraction | None]:

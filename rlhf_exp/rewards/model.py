@@ -1,6 +1,6 @@
 """The score of a trained reward model, `reward=model reward.path=RUN_DIR`, on the tokens that it was trained on.
 
-    model = build(cfg, task)
+    model = load_model_reward(cfg, task)
     model(prompts=["\\n\\nHuman: Hi!\\n\\nAssistant:"], completions=[" Hello."])    # [0.31]
 
 Every completion is scored as a complete answer: its end is added as in training (tasks/tokens.py), even if the
@@ -21,7 +21,6 @@ from omegaconf import OmegaConf
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import read_text
-from rlhf_exp.rewards import RewardFunction
 from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.tasks import as_completion
 
@@ -29,20 +28,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.rewards import RewardFunction
     from rlhf_exp.tasks import Task, Text
 
 
-def check(cfg: "Config") -> list[str]:
-    """Whether there is a path where, and only where, it is read."""
-    path, weighed = cfg.reward.path, "model" in cfg.reward.weights
-    if weighed and path is None:
-        return ["reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id"]
-    if path is not None and not weighed:
-        return [f"reward.path={path}: not with these rewards; add +reward.weights.model=1.0"]
-    return []
-
-
-def build(cfg: "Config", task: "Task") -> RewardFunction:
+def load_model_reward(cfg: "Config", task: "Task") -> "RewardFunction":
     """The reward function `model`. With `reward.normalize` its unit is a standard deviation over held-out answers.
 
     Raises:

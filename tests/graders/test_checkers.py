@@ -121,13 +121,14 @@ def test_the_users_checker_returns_a_bool_a_number_or_a_grade(own):
 
 @pytest.mark.parametrize(
     ("source", "problem"),
-    [("def grade(completion): return 1", "takes (completion), too many positional arguments"),
-     ("async def grade(completion, row): return 1", "is async")],
+    [("def grade(completion): return 1", "cannot be called, too many positional arguments"),
+     ("async def grade(completion, row): return 1", "returned <coroutine object grade")],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:coroutine")
 def test_another_signature_is_refused(keys, tmp_path, source, problem):
     (tmp_path / "check.py").write_text(source)
     with pytest.raises(ConfigError) as refused:
-        build_checker(keys(f"task.checker={tmp_path / 'check.py'}:grade"))
+        build_checker(keys(f"task.checker={tmp_path / 'check.py'}:grade"))("4", ROW)
     assert problem in str(refused.value)
 
 

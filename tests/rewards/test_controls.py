@@ -8,7 +8,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.checkers import build_checker
 from rlhf_exp.rewards import build_rewards, score_completions
-from rlhf_exp.rewards.self_consistency import agree
+from rlhf_exp.rewards.table import agree
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown.rows import grade_row
 

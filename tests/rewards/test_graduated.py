@@ -2,11 +2,15 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.rewards.graduated import score
+from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown.rows import grade_row
 
 NUMBERS = [8, 7, 3]
+
+
+def score(completion, numbers, target):
+    return REWARDS["graduated"].function(None, None, completions=[completion], numbers=[numbers], target=[target])[0]
 
 
 @pytest.mark.parametrize(

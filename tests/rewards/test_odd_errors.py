@@ -46,7 +46,7 @@ def test_an_error_without_a_message_is_named():
     [
         ("clears", "finished", ""),
         ("raises", "failed", "raised Mean in line 10: (its message cannot be read: RuntimeError)"),
-        ("returns", "failed", "returned what cannot be read, RuntimeError in line 4: no text"),
+        ("returns", "failed", "raised RuntimeError in line 4: no text"),
     ],
 )
 def test_an_odd_reward_ends_in_one_line(name, status, line, command_line, tmp_path):
