@@ -59,33 +59,19 @@ def test_a_templates_wrong_answers_earn_about_what_honest_ones_do_in_graduated()
 
 @pytest.mark.parametrize(
     ("thought", "earned"),
-    [
-        ("8 - 7 = 1", 0.05),
-        ("8 - 7 = 1 no " * 50, 0.05),
-        ("8 + 7 + 3 = 18", 0.1),
-        ("3 + 7 = 11 no 8 + 7 + 3 = 18", 0.0),
-        ("8 * 7 = 99 no 8 + 7 + 3 = 18", 0.0),
-        ("8 - 7 = 2 " + "no 8 - 7 = 1 " * 50, 0.0),
-        ("53", 0.0),
-        ("50 + 3 = 53", 0.0),
-        ("53 - 0 = 53", 0.0),
-    ],
-)
+    [("8 - 7 = 1", 0.05), ("8 - 7 = 1 no " * 50, 0.05), ("8 + 7 + 3 = 18", 0.1),
+     ("3 + 7 = 11 no 8 + 7 + 3 = 18", 0.0), ("8 * 7 = 99 no 8 + 7 + 3 = 18", 0.0),
+     ("8 - 7 = 2 " + "no 8 - 7 = 1 " * 50, 0.0), ("53", 0.0), ("50 + 3 = 53", 0.0), ("53 - 0 = 53", 0.0)],
+)  # fmt: skip
 def test_steps_that_lead_nowhere_earn_a_tenth_at_most_in_process(thought, earned):
     assert weigh(judge(f"<think> {thought} </think>", [8, 7, 3], 53)) == earned
 
 
 @pytest.mark.parametrize(
     ("name", "earned"),
-    [
-        ("think_format", 1.0),
-        ("overlong", 0.0),
-        ("repetition", 0.0),
-        ("self_consistency", 1.0),
-        ("brevity", 2.0),
-        ("constant", 1.0),
-    ],
-)
+    [("think_format", 1.0), ("overlong", 0.0), ("repetition", 0.0), ("self_consistency", 1.0), ("brevity", 2.0),
+     ("constant", 1.0)],
+)  # fmt: skip
 def test_a_reward_of_form_pays_its_farmer_in_full_and_so_stands_beside_the_outcome(name, earned):
     assert farm(name) == earned
 

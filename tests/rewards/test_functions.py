@@ -159,19 +159,17 @@ def test_a_signature_that_cannot_be_called_is_refused(write, source, problem):
 
 @pytest.mark.parametrize(
     ("returned", "line"),
-    [
-        ("[1.0]", "returned 1 values for 2 completions; must be one per completion"),
-        ("[1.0] * 3", "returned 3 values for 2 completions; must be one per completion"),
-        ("[1.0, 'x']", "returned x (str) for completion 1; must be a finite number"),
-        ("['1', 2]", "returned 1 (str) for completion 0; must be a finite number"),
-        ("[1.0, None]", "returned null (None) for completion 1; must be a finite number"),
-        ("[1.0, float('nan')]", "returned nan (float) for completion 1; must be a finite number"),
-        ("[[1.0], [2.0]]", "returned [1.0] (list) for completion 0; must be a finite number"),
-        ("None", "returned null (None); must be a list of numbers, one per completion"),
-        ("1.0", "returned 1.0 (float); must be a list of numbers, one per completion"),
-        ("(1.0 for _ in 'ab')", "must be a list of numbers, one per completion"),
-    ],
-)
+    [("[1.0]", "returned 1 values for 2 completions; must be one per completion"),
+     ("[1.0] * 3", "returned 3 values for 2 completions; must be one per completion"),
+     ("[1.0, 'x']", "returned x (str) for completion 1; must be a finite number"),
+     ("['1', 2]", "returned 1 (str) for completion 0; must be a finite number"),
+     ("[1.0, None]", "returned null (None) for completion 1; must be a finite number"),
+     ("[1.0, float('nan')]", "returned nan (float) for completion 1; must be a finite number"),
+     ("[[1.0], [2.0]]", "returned [1.0] (list) for completion 0; must be a finite number"),
+     ("None", "returned null (None); must be a list of numbers, one per completion"),
+     ("1.0", "returned 1.0 (float); must be a list of numbers, one per completion"),
+     ("(1.0 for _ in 'ab')", "must be a list of numbers, one per completion")],
+)  # fmt: skip
 def test_what_is_no_reward_is_refused_at_the_first_call_and_fails_a_later_one(write, returned, line):
     where = write(f"good = False\ndef short(**_):\n    return [0, 0] if good else {returned}\n")
     reward = build(where)

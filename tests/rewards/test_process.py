@@ -133,17 +133,9 @@ def test_the_score_is_of_the_path_that_joins_most_numbers_less_the_wrong_steps(t
 
 @pytest.mark.parametrize(
     "thought",
-    [
-        "3 + 7 is 11",
-        "99 = 8 * 7",
-        "8 * 7 -> 99",
-        "8 * 7: 56",
-        "8 * 7 =\n56",
-        "8 * 7 = **56**",
-        "8 * 7 = (56)",
-        "8 7: 56",
-    ],
-)
+    ["3 + 7 is 11", "99 = 8 * 7", "8 * 7 -> 99", "8 * 7: 56", "8 * 7 =\n56", "8 * 7 = **56**", "8 * 7 = (56)",
+     "8 7: 56"],
+)  # fmt: skip
 def test_what_is_not_an_expression_and_its_value_on_one_line_is_no_step(thought):
     assert judge_steps(f"<think> so {thought} </think>", NUMBERS) == []
 

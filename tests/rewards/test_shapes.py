@@ -99,29 +99,18 @@ def test_repeated_ngrams_are_punished_by_their_share():
 
 @pytest.mark.parametrize(
     ("name", "weights"),
-    [
-        ("think_format", {"outcome": 1.0, "think_format": 0.1}),
-        ("overlong", {"outcome": 1.0, "overlong": 0.25}),
-        ("repetition", {"outcome": 1.0, "repetition": 1.0}),
-        ("length_efficiency", {"length_efficiency": 1.0}),
-    ],
-)
+    [("think_format", {"outcome": 1.0, "think_format": 0.1}), ("overlong", {"outcome": 1.0, "overlong": 0.25}),
+     ("repetition", {"outcome": 1.0, "repetition": 1.0}), ("length_efficiency", {"length_efficiency": 1.0})],
+)  # fmt: skip
 def test_what_has_no_answer_in_it_stands_beside_the_outcome(name, weights):
     assert compose_config([f"reward={name}"]).reward.weights == weights
 
 
 @pytest.mark.parametrize(
     ("completion", "score"),
-    [
-        ("", 2.0),
-        (" \n\t", 2.0),
-        ("one", 1.9375),
-        (" one  two\nthree four ", 1.75),
-        (" ".join(["word"] * 16), 1.0),
-        (" ".join(["word"] * 32), 0.0),
-        (" ".join(["word"] * 64), -2.0),
-        ([{"role": "assistant", "content": "one two"}], 1.875),
-    ],
-)
+    [("", 2.0), (" \n\t", 2.0), ("one", 1.9375), (" one  two\nthree four ", 1.75), (" ".join(["word"] * 16), 1.0),
+     (" ".join(["word"] * 32), 0.0), (" ".join(["word"] * 64), -2.0),
+     ([{"role": "assistant", "content": "one two"}], 1.875)],
+)  # fmt: skip
 def test_every_sixteen_words_cost_one_point(completion, score):
     assert build("brevity")(completions=[completion], numbers=[[8]]) == [score]
