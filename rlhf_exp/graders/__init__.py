@@ -5,6 +5,7 @@ from typing import Literal
 
 MAX_CHARACTERS = 20_000
 """Graders and rewards read at most this much of a text, about 6,000 tokens of plain English. It limits their time."""
+SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.graders import Grade, NumberGrade, expressions, gsm8k, keep_end
+from rlhf_exp.graders import SCORES, Grade, NumberGrade, expressions, gsm8k, keep_end
 from rlhf_exp.graders.user_code import RewardError, call, import_function
 from rlhf_exp.tasks.schema import PASSED
 
@@ -94,18 +94,11 @@ def find_answer_problem(task: "Keys", answer: Any) -> str | None:
         return "must hold one text or number (for more than one write a checker, task.checker=FILE.py:FUNCTION)"
     if task.ready_checker and isinstance(answer, bool):
         return 'must hold a text or a number (true and false as the texts "true" and "false")'
-    if task.ready_checker == "numeric":
-        try:
-            gsm8k.read_gold(str(answer))
-        except ValueError:
-            return "must hold a number"
-    if task.ready_checker == "math":
-        try:
-            expressions.read_gold(answer)
-        except ValueError:
-            return "must hold a number or an expression that math-verify can read (limits: docs/own_task.md)"
-    if task.ready_checker == "choice" and _read_choice(answer) is None:
-        return "must hold a letter from A to Z, or its place from 0 on"
+    read, problem = ANSWERS.get(task.ready_checker, (str, ""))
+    try:
+        read(answer)
+    except ValueError:
+        return problem
     return None
 
 
@@ -139,16 +132,28 @@ def _spell(answer: Any) -> tuple[str, ...]:
 
 
 def _compare(right: bool, extracted: str | None, wrong: str = "partial") -> Grade:
-    if right:
-        return Grade("correct", 1.0, extracted)
-    return Grade("failed", 0.0, extracted) if extracted is None or wrong == "failed" else Grade(wrong, 0.1, extracted)
+    outcome = "correct" if right else "failed" if extracted is None else wrong
+    return Grade(outcome, SCORES[outcome], extracted)
 
 
-def _read_choice(answer: Any) -> str | None:
+def _read_choice(answer: Any) -> str:
     text = str(answer).strip().strip("()")
     if text.isascii() and text.isdigit() and int(text) < 26:
         return chr(ord("A") + int(text))
-    return text if len(text) == 1 and "A" <= text <= "Z" else None
+    if len(text) != 1 or not "A" <= text <= "Z":
+        raise ValueError
+    return text
+
+
+ANSWERS = {
+    "numeric": (lambda answer: gsm8k.read_gold(str(answer)), "must hold a number"),
+    "math": (
+        expressions.read_gold,
+        "must hold a number or an expression that math-verify can read (limits: docs/own_task.md)",
+    ),
+    "choice": (_read_choice, "must hold a letter from A to Z, or its place from 0 on"),
+}
+"""How a checker reads an answer, which raises ValueError, and what an answer must be."""
 
 
 def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, AsRead] = NOT_READ) -> Checker:

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 
-from rlhf_exp.graders import Grade, find_tags, keep_end
+from rlhf_exp.graders import SCORES, Grade, find_tags, keep_end
 from rlhf_exp.graders.arithmetic import evaluate
 
 MAX_DIGITS = 300
@@ -117,11 +117,8 @@ def grade(completion: str, answer: str) -> Gsm8kGrade:
     if value is None:
         last, number = _read_last(text)
         extracted, lenient = extracted or last, number == gold
-    if strict:
-        return Gsm8kGrade("correct", 1.0, extracted, True, True)
-    if marked or lenient:
-        return Gsm8kGrade("partial", 0.1, extracted, False, lenient)
-    return Gsm8kGrade("failed", 0.0, extracted, False, False)
+    outcome = "correct" if strict else "partial" if marked or lenient else "failed"
+    return Gsm8kGrade(outcome, SCORES[outcome], extracted, strict, lenient)
 
 
 def read_gold(answer: str) -> Fraction:
