@@ -52,10 +52,8 @@ def import_function(where: str, key: str) -> Callable[..., Any]:
     file, _, name = where.rpartition(":")
     module = import_file(file, key)
     function = getattr(module, name, None)
-    if function is None:
-        raise ConfigError([f"{key}: {Path(file).name} has no {name}{suggest(name, vars(module))}"])
     if not callable(function):
-        raise ConfigError([f"{key}: is no function but {type(function).__name__}"])
+        raise ConfigError([f"{key}: {Path(file).name} has no function {name}{suggest(name, vars(module))}"])
     return function
 
 

@@ -157,13 +157,10 @@ def overlong(
 def check_cache(cfg: "Config") -> list[str]:
     """Whether the penalty begins within every budget."""
     cache, curriculum = cfg.reward.overlong.cache, getattr(cfg.algo, "curriculum", None)
-    smallest = min(curriculum.budgets, default=cache) if curriculum else cache
-    if cache is not None and cache > cfg.max_tokens:
-        return [f"reward.overlong.cache={cache}: must be at most max_tokens={cfg.max_tokens}"]
-    if cache is not None and cache > smallest:
-        allowed = f"must be at most {smallest}, the smallest budget of algo.curriculum.budgets"
-        return [f"reward.overlong.cache={cache}: {allowed}"]
-    return []
+    smallest = min([cfg.max_tokens, *(curriculum.budgets if curriculum else [])])
+    if cache is None or cache <= smallest:
+        return []
+    return [f"reward.overlong.cache={cache}: must be at most {smallest}, the smallest completion budget"]
 
 
 @dataclass(frozen=True)

@@ -272,56 +272,9 @@ def test_where_the_papers_code_reads_a_number_strict_reads_the_same_but_for_calc
         assert grade(text, paper).strict, text
 
 
-def build_expression(rng, depth):
-    """A random expression without a power as text, and its value; None where it divides by zero."""
-    if depth == 0 or rng.random() < 0.3:
-        number = rng.choice([rng.randint(0, 99), rng.randint(1, 9)])
-        return str(number), Fraction(number)
-    (left, a), (right, b) = build_expression(rng, depth - 1), build_expression(rng, depth - 1)
-    sign = rng.choice("+-*/f")
-    if a is None or b is None or (sign in "/f" and b == 0):
-        return "1 / 0", None
-    if sign == "f":
-        return f"\\frac{{{left}}}{{{right}}}", a / b
-    value = {"+": a + b, "-": a - b, "*": a * b}.get(sign) if sign != "/" else a / b
-    return f"({left} {rng.choice([sign, {'*': chr(92) + 'times '}.get(sign, sign)])} {right})", value
-
-
-def test_random_expressions_have_their_exact_value():
-    rng, graded = random.Random(2), 0
-    while graded < 30:
-        text, value = build_expression(rng, 2)
-        if value is None or len(text) > 50:
-            continue
-        graded += 1
-        assert grade(f"\\boxed{{{text}}}", str(value)).strict, text
-        assert not grade(f"\\boxed{{{text}}}", str(value + Fraction(1, 10**6))).strict, text
-
-
 def test_random_garbage_raises_nothing_and_strict_implies_lenient():
-    rng, pieces = (
-        random.Random(3),
-        ["####", "\\boxed{", "<answer>", "</answer>", "}", "{", "18", "1", ",", ".", "/", "-"],
-    )
-    pieces += [
-        "$",
-        "%",
-        " ",
-        "\n",
-        "=",
-        "\\frac",
-        "\\sqrt",
-        "\\text{",
-        "^",
-        "x",
-        "²",
-        "٣",
-        "−",
-        "*",
-        "(",
-        "\\",
-        "\ud800",
-    ]
+    rng, pieces = random.Random(3), [*"}{1,./-$% \n=^x²٣−*(\\", "18", "####", "<answer>", "</answer>", "\ud800"]
+    pieces += ["\\boxed{", "\\frac", "\\sqrt", "\\text{"]
     correct = 0
     for _ in range(5000):
         result = grade("".join(rng.choices(pieces, k=rng.randint(0, 25))), "18")

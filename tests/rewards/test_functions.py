@@ -118,19 +118,15 @@ def test_what_is_not_there_is_refused_before_anything_is_imported(write, tmp_pat
 
 def test_a_weight_and_a_name_of_its_own_are_needed(write):
     where = write("def short(completions, **_):\n    return [0]\n")
-    for overrides, line in (
+    unknown = [f"+reward.functions.short={where}", "+reward.weights.short=1", "+reward.weights.shrt=1"]
+    for overrides, problem in (
         ([f"+reward.functions.short={where}"], f"short={where}: has no weight; add +reward.weights.short=1.0"),
-        (
-            [f"+reward.functions.outcome={where}"],
-            f"outcome={where}: outcome is a reward of the package; take another name",
-        ),
+        ([f"+reward.functions.outcome={where}"], "outcome is a reward of the package; take another name"),
+        (unknown, "think_format, short; did you mean short?"),
     ):
         with pytest.raises(ConfigError) as caught:
             compose_config(overrides)
-        assert caught.value.problems == [f"reward.functions.{line}"]
-    with pytest.raises(ConfigError) as caught:
-        compose_config([f"+reward.functions.short={where}", "+reward.weights.short=1", "+reward.weights.shrt=1"])
-    assert caught.value.problems[0].endswith("think_format, short; did you mean short?")
+        assert caught.value.problems[0].endswith(problem)
 
 
 def test_what_shows_only_at_its_import_is_one_line_too(write):
@@ -138,8 +134,8 @@ def test_what_shows_only_at_its_import_is_one_line_too(write):
         "cannot be imported, ModuleNotFoundError in line 1: No module named 'no_such_package'"
     ]
     assert refuse(write("def short(**_):\n    return []\nexit(1)\n")) == ["cannot be imported, SystemExit in line 3: 1"]
-    assert refuse(write("short = 3\n")) == ["is no function but int"]
-    assert refuse(write("from os.path import *\n")) == ["mine.py has no short"]
+    for source in ("short = 3\n", "from os.path import *\n"):
+        assert refuse(write(source))[0].startswith("mine.py has no function short")
 
 
 @pytest.mark.parametrize(
