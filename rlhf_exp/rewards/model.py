@@ -75,14 +75,12 @@ def load_model_reward(cfg: "Config", task: "Task") -> "RewardFunction":
 def _read_normalisation(cfg: "Config") -> tuple[float, float]:
     """Mean and standard deviation of the trained reward model's scores of held-out answers."""
     file = Path(cfg.reward.path).expanduser() / "evaluation.json"
-    key = f"reward.normalize=true: reward.path={cfg.reward.path}"
-    if not file.is_file():
-        needed = "must be the folder of a run of algo=reward_model, or use false"
-        raise ConfigError([f"{key} has no evaluation.json; {needed}"])
-    reward = json.loads(file.read_text(encoding="utf-8")).get("trained", {}).get("reward", {})
+    measured = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    reward = measured.get("trained", {}).get("reward", {})
     mean, std = reward.get("mean", {}).get("value"), reward.get("std")
     if mean is None or not std:  # null is NaN
-        raise ConfigError([f"{key} has no held-out rewards that vary in its evaluation.json; use false"])
+        needed = "has no held-out rewards that vary; must be the folder of a run of algo=reward_model, or use false"
+        raise ConfigError([f"reward.normalize=true: reward.path={cfg.reward.path} {needed}"])
     return mean, std
 
 
