@@ -16,9 +16,9 @@ from typing import NamedTuple
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.completions import sample_held_out
+from rlhf_exp.graders.countdown import evaluate
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
-from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.tasks import Row, Task
 from rlhf_exp.tasks.countdown.problems import draw_problems
 from rlhf_exp.tasks.countdown.rows import grade_row
@@ -173,7 +173,11 @@ def score_trick(reward: RewardFunction, trick: Trick, template: str, rows: list[
 
 
 def score(reward: RewardFunction, rows: list[Row], texts: list[str], ids: list[list[int]]) -> float:
-    return fmean(parts[reward.__name__] for parts in score_completions([reward], rows, texts, ids))
+    return fmean(score_each(reward, rows, texts, ids))
+
+
+def score_each(reward: RewardFunction, rows: list[Row], texts: list[str], ids: list[list[int]]) -> list[float]:
+    return [parts[reward.__name__] for parts in score_completions([reward], rows, texts, ids)]
 
 
 def score_start_model(cfg: Config, rewards: dict[str, RewardFunction], rows: list[Row]) -> dict[str, float]:

@@ -22,9 +22,9 @@ from fractions import Fraction
 from typing import Any
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.rewards import RewardFunction, countdown, gsm8k
+from rlhf_exp.graders import MAX_CHARACTERS, countdown, gsm8k
+from rlhf_exp.rewards import RewardFunction
 from rlhf_exp.rewards import build_rewards as build_functions
-from rlhf_exp.rewards.grade import MAX_CHARACTERS
 from rlhf_exp.tasks import Task
 
 LONG = 100_000

@@ -13,19 +13,10 @@ SCHEMAS = "tasks.*.schema"
 LAYERS = (
     ("errors", "processes", "orders", "stats", "algorithms", "config.ranges", "config.values"),
     (SCHEMAS,),  # config/schema.py is made of them
-    ("config", "rewards.schema"),  # a config is of the keys of rewards
+    ("graders",),  # texts to grades: tasks and rewards call them
+    ("config", "rewards.countdown", "rewards.table"),  # a config is of the keys of rewards
     ("runs",),
     ("models",),
-    (
-        "rewards.grade",
-        "rewards.arithmetic",
-        "rewards.countdown",
-        "rewards.gsm8k",
-        "rewards.checkers",
-        "rewards.expressions",
-        "rewards.loading",
-        "rewards.patience",
-    ),  # tasks call their graders
     ("tasks",),
     ("rewards",),
     ("experiment",),  # what it is made of is below, who takes it above
@@ -47,7 +38,7 @@ HEAVY = ("torch", "transformers", "trl", "datasets")
 
 
 def name_module(path: Path) -> str:
-    """rewards.grade for rlhf_exp/rewards/grade.py; rewards for its `__init__.py`."""
+    """rewards.model for rlhf_exp/rewards/model.py; rewards for its `__init__.py`."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 

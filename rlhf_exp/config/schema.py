@@ -9,7 +9,7 @@ from typing import Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
-from rlhf_exp.rewards.schema import find_rewards
+from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.tasks.schema import find_keys, list_tasks
 
 TASKS = {name: find_keys(name) for name in list_tasks()}
@@ -120,12 +120,9 @@ class RewardKeys:
         object.__setattr__(self, "weights", weighed)
 
 
-REWARDS = find_rewards()
-"""The module of each reward, which declares the reward's own keys; a config needs them only for rewards it names."""
-
 Reward = make_dataclass(
     "Reward",
-    [(name, module.Keys, field(default=None)) for name, module in REWARDS.items() if hasattr(module, "Keys")],
+    [(name, reward.keys, field(default=None)) for name, reward in REWARDS.items() if reward.keys],  # needed if weighed
     bases=(RewardKeys,),
     frozen=True,
     namespace={"__module__": __name__},  # without it no other process could unpickle one

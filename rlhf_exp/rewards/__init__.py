@@ -1,4 +1,4 @@
-"""Rewards: pure graders, one file per kind, and the functions that TRL calls.
+"""Rewards: the functions that TRL calls. table.py holds those of the package, own.py loads a user's, model.py a model.
 
     functions = build_rewards(cfg, task)    # in the order of cfg.reward.weights
 
@@ -9,10 +9,8 @@ measured.
 """
 
 from collections.abc import Callable
-from importlib import import_module
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from rlhf_exp.rewards.grade import Grade, read_text
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -22,21 +20,29 @@ RewardFunction = Callable[..., list[float]]
 
 
 def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
-    """Build every reward that `cfg.reward.weights` names: one of `cfg.reward.functions`, or `rlhf_exp.rewards.<name>`.
+    """Build every reward that `cfg.reward.weights` names: one of `cfg.reward.functions`, or of the package.
 
     Raises:
         ConfigError: a reward model or a user's function that cannot be used.
     """
-    from rlhf_exp.rewards.functions import load_function
+    return [_build(name, cfg, task) for name in cfg.reward.weights]
 
-    functions = []
-    for name in cfg.reward.weights:
-        if name in cfg.reward.functions:
-            functions.append(load_function(name, cfg.reward.functions[name], task))
-        else:
-            module = import_module(f"rlhf_exp.rewards.{name}")
-            functions.append(module.build(cfg, task) if hasattr(module, "build") else getattr(module, name))
-    return functions
+
+def _build(name: str, cfg: "Config", task: "Task") -> RewardFunction:
+    from rlhf_exp.rewards.model import load_model_reward
+    from rlhf_exp.rewards.own import load_function
+    from rlhf_exp.rewards.table import REWARDS
+
+    if name in cfg.reward.functions:
+        return load_function(name, cfg.reward.functions[name], task)
+    if name == "model":
+        return load_model_reward(cfg, task)
+    reward = REWARDS[name]
+    if reward.prepare is not None:
+        reward.prepare(cfg, task)
+    function = partial(reward.function, cfg, task)
+    function.__name__ = name
+    return function
 
 
 def score_completions(
@@ -54,11 +60,3 @@ def score_completions(
     ]
     scores = {f.__name__: f(completion_ids=completion_ids, **columns) for f in functions}
     return [{name: values[i] for name, values in scores.items()} for i in range(len(rows))]
-
-
-def grade_completions(task: "Task", prompts: list[Any], completions: list[Any], columns: dict[str, Any]) -> list[Grade]:
-    """The task's grade of each completion, by its row with the prompt. Only lists in `columns` belong to rows; TRL's
-    `trainer_state` does not."""
-    names = [name for name, values in columns.items() if isinstance(values, list)]
-    rows = [{"prompt": prompt} | {name: columns[name][i] for name in names} for i, prompt in enumerate(prompts)]
-    return [task.grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]

@@ -1,162 +1,208 @@
-r"""Grades a completion of a Countdown problem: reach the target, using each given number exactly once.
+"""Countdown's own rewards: how near an answer is (graduated), and where the steps before it lead (process).
 
-In: the completion's text, of which the end is read (`keep_end`), the given numbers, the target. Out: a
-`Grade`. Pure, exact, and linear in the length of any text: nothing is evaluated as code, there is no
-recursion, and only numbers that are available are ever converted.
+    process(None, None, completions=["<think> 8 * 7 = 56 - 3 = 53 yes </think> ..."], numbers=[[8, 7, 3]],
+            target=[53])    # [1.0]
 
-    >>> grade("<think> 8 * 7 = 56 </think> <answer> ( 8 * 7 ) - 3 </answer>", [3, 7, 8], 53)
-    Grade(outcome='correct', score=1.0, extracted='( 8 * 7 ) - 3')
-    >>> grade("<answer> 8 * 7 - 3 = 53 </answer>", [3, 7, 8], 50).outcome
-    'partial'
+The grader of Countdown is in graders/countdown.py; `grade` and what else users import of it stay available here.
 
-How an answer is read:
+The **think part** of a completion is the text between the first `<think>` and `</think>`, of which the end is read
+(`keep_end`). If the completion was cut off, it ends with the completion; if `<think>` is in the prompt, it begins with
+the completion. Without either tag there is no think part, and the score of process is 0.
 
-- It is the text between the last `<answer>` that is closed and its `</answer>`.
-- Whitespace and `$` around it are dropped, and so is one `= value` at its end, true or false, since
-  only the expression counts. A value is an integer, a decimal or a fraction, boxed or not.
-- If it holds a `\boxed{...}`, the content of the last one is the answer, read the same way.
-- An empty answer (only whitespace or `$`, or an empty box) counts as none: "failed".
+A **step** is `expression = value` on one line: an expression of at least two numbers, in the signs of answers, and a
+whole number or decimal. The value may begin the next step, `8 * 7 = 56 - 3 = 53`, and a list's mark before the first
+step of a line is left out. Anything else is plain text, which earns and costs nothing: a step cut off before its value,
+`56 = 8 * 7`, `8 * 7 is 56`.
 
-An answer with anything else than integers, `+ - * /` (or `× · ⋅ ÷ −`, `\times`, `\cdot`, `\div`),
-parentheses and unary minus is wrong: "partial". So is one with a number in another spelling than in the
-problem (`08`, `8.0`, `²`), or with unary plus.
+A step is **right** if it is arithmetically right, exactly, and each number in it is available: a given number or the
+value of an earlier right step, and neither used up by a step since. As in answers, a negative value can be reached but
+not used, and `2.67` is not a third of eight. A step may **go back** if a word or a line break separates it from the
+previous one: to any point that the search has reached, above all to the given numbers. Steps that are chained, or
+separated only by `;` or `,`, continue with the numbers that are left:
+
+    8 * 7 = 56 ; 8 - 3 = 5       the second is wrong, the 8 is used up
+    8 * 7 = 56 no 8 - 3 = 5      right, a new attempt
+    8 * 7 = 55 ; 55 - 3 = 52     both wrong: 55 is not the value of a right step
 """
 
-import operator
 import re
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from rlhf_exp.rewards.grade import Grade, keep_end
+from rlhf_exp.graders import keep_end, read_text
+from rlhf_exp.graders.countdown import evaluate, read_answer
+from rlhf_exp.graders.countdown import grade as grade
 
-OPEN, CLOSE, BOX = "<answer>", "</answer>", "\\boxed{"
+OPEN, CLOSE = "<think>", "</think>"
+JOINED, WRONG = 0.1, 0.1
+"""The reward for joining all the numbers without reaching the target, and the cost of a wrong step."""
+MAX_STEPS, MAX_POINTS, MAX_DIGITS = 300, 32, 30
+"""How many steps are read, and to how many points they may go back, of both the last ones: they limit the time. And the
+digits of the longest value that is converted; a longer one is wrong, since the given numbers cannot reach it."""
 
-# A character that cannot be in an expression becomes a token of its own, which the evaluator refuses.
-# [0-9], not \d, which takes the digits of every script.
-TOKEN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\\times|\\cdot|\\div|\S")
-NUMBER = r"(?:[-−]\s*)?[0-9]+(?:[./][0-9]+)?"
-VALUE = re.compile(rf"{NUMBER}|\\boxed\{{\s*{NUMBER}\s*\}}")
-BRACE = re.compile(r"[{}]")
-
-SYMBOLS = {
-    **{symbol: "*" for symbol in ("*", "×", "·", "⋅", r"\times", r"\cdot")},
-    **{symbol: "/" for symbol in ("/", "÷", r"\div")},
-    **{"+": "+", "-": "-", "−": "-", "(": "(", ")": ")"},
-}
-NEGATE = "negate"
-# Fraction(a, b) is the exact quotient of two rationals; the other operators keep integers integers.
-BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": Fraction}
-PRECEDENCE = {"(": 0, ")": 1, "+": 2, "-": 2, "*": 3, "/": 3, NEGATE: 4}
+# One sign at a time, so that no text makes it backtrack; a point belongs to a number only inside it.
+LINE = re.compile(r"(?:[-+*/×·⋅÷−()=0-9 \t]|(?<=[0-9])\.(?=[0-9])|\\times|\\cdot|\\div)+")
+NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+VALUE = re.compile(r"[ \t]*+([-−]?)[ \t]*+([0-9]++(?:\.[0-9]++)?)")
+MARK = re.compile(r"^[ \t]*+(?:[-*•]|\(?[0-9]++[.)])[ \t]++(?=[-−( \t]*+[0-9])", re.MULTILINE)
+WORD = re.compile(r"[^\W\d_]|\n")
 
 
-class Evaluation(NamedTuple):
-    """The value of an expression, None if it divides by zero, and the numbers that it leaves unused."""
+def graduated(
+    cfg: Any, task: Any, /, completions: list[Any], numbers: list[list[int]], target: list[int], **columns: Any
+) -> list[float]:
+    """How near each answer is to the target, while the outcome rewards only right answers.
 
-    value: Fraction | int | None
-    unused: list[str]
+    | score | the answer, read as in graders/countdown.py; distances are exact |
+    |---|---|
+    | 1.0 | is correct |
+    | 0.3 | is valid, and at most 5% of the target, which is positive, away from it |
+    | 0.2 | is valid, and at most 10% of the target away from it |
+    | 0.1 | is valid: an expression of exactly the given numbers, each used once (also where it divides by zero) |
+    | 0.05 | is there |
+    | 0.0 | is missing |
 
-
-def grade(completion: str, numbers: list[int], target: int) -> Grade:
-    """Grade one completion.
-
-    Args:
-        completion: any text, of any length.
-        numbers: the given numbers, not negative; a number that is given twice must be used twice.
-        target: the value to reach.
-
-    Returns:
-        "correct" (1.0): the answer equals the target and uses each given number exactly once.
-        "partial" (0.1): any other answer. "failed" (0.0): no answer.
-        `extracted` is the expression without its box and its `= value`.
+    The scores for wrong answers are low, and need a distance that a fixed template such as "largest + middle -
+    smallest" seldom reaches by chance (half of the problems within 50%, a fifth within 10%): its wrong answers earn
+    0.1, as those of the start model do. `python bench/farmers.py` measures every template.
     """
+    return [_score_distance(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]
+
+
+def _score_distance(completion: str, numbers: list[int], target: int) -> float:
     expression = read_answer(completion)
     if not expression:
-        return Grade("failed", 0.0, None)
+        return 0.0
     found = evaluate(expression, [str(number) for number in numbers])
-    if found is not None and not found.unused and found.value == target:
-        return Grade("correct", 1.0, expression)
-    return Grade("partial", 0.1, expression)
+    if found is None or found.unused:
+        return 0.05
+    if found.value is None:
+        return 0.1
+    error = abs(found.value - target)
+    if error == 0:
+        return 1.0
+    return 0.3 if 20 * error <= target else 0.2 if 10 * error <= target else 0.1
 
 
-def read_answer(completion: str) -> str:
-    """The expression in the last closed answer; empty if there is none."""
-    completion = keep_end(completion)
-    start = completion.rfind(OPEN, 0, max(completion.rfind(CLOSE), 0))
-    if start < 0:
-        return ""
-    start += len(OPEN)
-    answer = _drop_value(completion[start : completion.find(CLOSE, start)])
-    boxed = _read_box(answer)
-    return answer if boxed is None else _drop_value(boxed)
+def process(
+    cfg: Any,
+    task: Any,
+    /,
+    completions: list[Any],
+    numbers: list[list[int]],
+    target: list[int],
+    log_metric: Callable[[str, float], None] | None = None,
+    **columns: Any,
+) -> list[float]:
+    """Whether the steps before the answer lead from the given numbers to the target.
 
+    | score | the think part |
+    |---|---|
+    | 1.0 | joins all the given numbers, step by right step, into the target, and does not go on to another value |
+    | 0.1 | joins all of them into another number |
+    | 0.05 | of three numbers, joins two; in general 0.1 times the joined share of the n - 1 steps of a solution |
+    | 0.0 | has no right step |
 
-def _drop_value(text: str) -> str:
-    """`text` without the `= value` at its end, and without whitespace and `$` around it."""
-    text = _strip(text)
-    expression, _, value = text.rpartition("=")
-    expression = _strip(expression)
-    return expression if expression and VALUE.fullmatch(_strip(value)) else text
+    Each wrong step costs 0.1, but the score is never below 0. So arithmetic alone earns at most as much as a wrong
+    answer in the outcome, and a search is rewarded by where it ends: the last step that joins all the numbers counts,
+    so that a list of attempts earns no more than its last one. More right steps neither earn more nor hide a wrong one.
 
-
-def _strip(text: str) -> str:
-    return text.strip().strip("$").strip()
-
-
-def _read_box(text: str) -> str | None:
-    """The content of the last box, including nested braces; None if no box is opened and closed."""
-    _, box, content = text.rpartition(BOX)
-    depth = 1
-    for brace in BRACE.finditer(content if box else ""):
-        depth += 1 if brace.group() == "{" else -1
-        if depth == 0:
-            return content[: brace.start()]
-    return None
-
-
-def evaluate(expression: str, available: list[str]) -> Evaluation | None:
-    """Evaluate an expression. Its numbers must be in `available`, in the same spelling, each used at most once; None if
-    it is not such an expression.
-
-    Two stacks (Dijkstra's shunting yard): the depth of nesting costs memory, not recursion.
+    Training logs the mean number of steps, right or wrong, as `process/steps`.
     """
-    unused = list(available)
-    values: list[Fraction | int | None] = []
-    operators = ["("]
-    operand_next = True
-    for match in TOKEN.finditer(f"{expression})"):
-        token = match.group()
-        symbol = SYMBOLS.get(token)
-        if not operators:  # the parenthesis around the whole expression is already closed
-            return None
-        if operand_next:
-            if symbol == "(":
-                operators.append(symbol)
-            elif symbol == "-":
-                operators.append(NEGATE)
-            elif token in unused:
-                unused.remove(token)
-                values.append(int(token) if token.isdigit() else Fraction(token))
-                operand_next = False
-            else:
-                return None
-        elif symbol is None or symbol == "(":
-            return None
-        else:
-            while PRECEDENCE[operators[-1]] >= PRECEDENCE[symbol]:
-                _apply(operators.pop(), values)
-            if symbol == ")":
-                operators.pop()
-            else:
-                operators.append(symbol)
-                operand_next = True
-    return None if operators else Evaluation(values[0], unused)
+    judged = [judge(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]
+    if log_metric is not None:
+        log_metric("process/steps", sum(len(found.verdicts) for found in judged) / len(judged))
+    return [weigh(found) for found in judged]
 
 
-def _apply(symbol: str, values: list[Fraction | int | None]) -> None:
-    right = values.pop()
-    if symbol == NEGATE:
-        values.append(None if right is None else -right)
-        return
-    left = values.pop()
-    defined = left is not None and right is not None and (right != 0 or symbol != "/")
-    values.append(BINARY[symbol](left, right) if defined else None)
+class Judgement(NamedTuple):
+    """Whether each step is right, in order; which share of the n - 1 joins the longest path of right steps makes; and
+    whether the last path that makes all of them ends at the target, with no wrong step to the target behind it."""
+
+    verdicts: list[bool]
+    joined: float
+    reached: bool
+
+
+class Step(NamedTuple):
+    """An expression and the numbers in it, its value as written, and whether it may go back to an earlier point."""
+
+    expression: str
+    numbers: list[str]
+    sign: str
+    digits: str
+    may_go_back: bool
+
+    @property
+    def value(self) -> Fraction | None:
+        if len(self.digits) > MAX_DIGITS:
+            return None
+        return -Fraction(self.digits) if self.sign else Fraction(self.digits)
+
+    def is_right(self) -> bool:
+        """Whether it is arithmetically right."""
+        found = evaluate(self.expression, self.numbers)
+        return found is not None and found.value is not None and found.value == self.value
+
+
+def judge(completion: str, numbers: list[int], target: int) -> Judgement:
+    """Judge each step of the think part."""
+    start = tuple(sorted(map(str, numbers)))
+    points: dict[tuple[str, ...], None] = {}  # the numbers available at each point that was reached, except the start
+    here = {start: None}  # possible points now: of two equal numbers either may be meant
+    verdicts, most, reached = [], 0, False
+    for step in list(read_steps(keep_end(read_thought(completion))))[-MAX_STEPS:]:
+        if step.may_go_back:
+            here = {start: None, **points}
+        left = [rest for point in here if (rest := _take(step.numbers, point)) is not None]
+        right = bool(left) and step.is_right()  # checked second: a step may hold many numbers but few are available
+        verdicts.append(right)
+        if right:
+            shortest = min(map(len, left))
+            most = max(most, len(numbers) - 1 - shortest)
+            if shortest == 0:
+                reached = step.value == target
+            here = dict.fromkeys(tuple(sorted(rest if step.sign else [*rest, step.digits])) for rest in left)
+            points |= {point: None for point in here if len(point) > 1}
+            points = dict.fromkeys(list(points)[-MAX_POINTS:])
+        elif step.value == target:
+            reached = False
+    return Judgement(verdicts, most / max(1, len(numbers) - 1), reached)
+
+
+def read_steps(thought: str) -> Iterator[Step]:
+    """The steps in order, right or wrong."""
+    text, end, may_go_back = MARK.sub("", thought), 0, False
+    for line in LINE.finditer(text):
+        if "=" in line[0]:
+            may_go_back, end = may_go_back or WORD.search(text, end, line.start()) is not None, line.end()
+            for left, right in pairwise(line[0].split("=")):
+                value, numbers = VALUE.match(right), NUMBER.findall(left)
+                if value and len(numbers) > 1:
+                    yield Step(left, numbers, *value.groups(), may_go_back)
+                    may_go_back = False
+
+
+def read_thought(completion: str) -> str:
+    """The think part; empty if there is none."""
+    before, closed, _ = completion.partition(CLOSE)
+    _, opened, thought = before.partition(OPEN)
+    return thought if opened else before if closed else ""
+
+
+def weigh(judgement: Judgement) -> float:
+    """The score of process by its table, 0 to 1."""
+    earned = 1.0 if judgement.reached else JOINED * judgement.joined
+    return max(0.0, round(earned - WRONG * judgement.verdicts.count(False), 6))
+
+
+def _take(numbers: list[str], point: tuple[str, ...]) -> list[str] | None:
+    """The numbers left at a point without `numbers`; None if one of them is not available."""
+    left = list(point)
+    for number in numbers:
+        if number not in left:
+            return None
+        left.remove(number)
+    return left

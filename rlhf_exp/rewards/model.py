@@ -1,6 +1,6 @@
 """The score of a trained reward model, `reward=model reward.path=RUN_DIR`, on the tokens that it was trained on.
 
-    model = build(cfg, task)
+    model = load_model_reward(cfg, task)
     model(prompts=["\\n\\nHuman: Hi!\\n\\nAssistant:"], completions=[" Hello."])    # [0.31]
 
 Every completion is scored as a complete answer: its end is added as in training (tasks/tokens.py), even if the
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import RewardFunction, read_text
+from rlhf_exp.graders import read_text
 from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.tasks import as_completion
 
@@ -28,20 +28,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.rewards import RewardFunction
     from rlhf_exp.tasks import Task, Text
 
 
-def check(cfg: "Config") -> list[str]:
-    """Whether there is a path where, and only where, it is read."""
-    path, weighed = cfg.reward.path, "model" in cfg.reward.weights
-    if weighed and path is None:
-        return ["reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id"]
-    if path is not None and not weighed:
-        return [f"reward.path={path}: not with these rewards; add +reward.weights.model=1.0"]
-    return []
-
-
-def build(cfg: "Config", task: "Task") -> RewardFunction:
+def load_model_reward(cfg: "Config", task: "Task") -> "RewardFunction":
     """The reward function `model`. With `reward.normalize` its unit is a standard deviation over held-out answers.
 
     Raises:
@@ -84,14 +75,12 @@ def build(cfg: "Config", task: "Task") -> RewardFunction:
 def _read_normalisation(cfg: "Config") -> tuple[float, float]:
     """Mean and standard deviation of the trained reward model's scores of held-out answers."""
     file = Path(cfg.reward.path).expanduser() / "evaluation.json"
-    key = f"reward.normalize=true: reward.path={cfg.reward.path}"
-    if not file.is_file():
-        needed = "must be the folder of a run of algo=reward_model, or use false"
-        raise ConfigError([f"{key} has no evaluation.json; {needed}"])
-    reward = json.loads(file.read_text(encoding="utf-8")).get("trained", {}).get("reward", {})
+    measured = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    reward = measured.get("trained", {}).get("reward", {})
     mean, std = reward.get("mean", {}).get("value"), reward.get("std")
     if mean is None or not std:  # null is NaN
-        raise ConfigError([f"{key} has no held-out rewards that vary in its evaluation.json; use false"])
+        needed = "has no held-out rewards that vary; must be the folder of a run of algo=reward_model, or use false"
+        raise ConfigError([f"reward.normalize=true: reward.path={cfg.reward.path} {needed}"])
     return mean, std
 
 

@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hardware import count_completions, count_processes
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import patience
-from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.graders import Grade, user_code
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -88,7 +87,7 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     Raises:
         ConfigError: rows that are missing, broken (file and line), or too few.
     """
-    patience.limit_s = cfg.reward.timeout_s  # of this process
+    user_code.limit_s = cfg.reward.timeout_s  # of this process
     check_system_prompt(cfg, tokenizer)
     load = find_rows(cfg.task).load
     task = load(cfg, tokenizer)

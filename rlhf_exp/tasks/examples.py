@@ -12,7 +12,7 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
-from rlhf_exp.rewards.grade import read_text
+from rlhf_exp.graders import read_text
 from rlhf_exp.tasks import Text, add_system_prompt, check_system_prompt, find_rows, load_task, name_source
 
 DRAWN = 4096

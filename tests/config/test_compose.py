@@ -12,8 +12,9 @@ from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.rules import packages
-from rlhf_exp.config.schema import REWARDS, TASKS
+from rlhf_exp.config.schema import TASKS
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.rewards.table import REWARDS
 
 CONF = ROOT / "conf"
 OFFLINE = [name for name, row in ALGORITHMS.items() if not row.online and row.trains]
@@ -129,7 +130,8 @@ def test_names_tie_configs_tables_and_modules_together():
     for algo in (name for name, row in ALGORITHMS.items() if row.trainer is None and row.trains):
         assert find_spec(f"rlhf_exp.trainers.{algo}")
     assert set(list_options("reward")) == {*REWARDS, "none"}
-    assert all(callable(getattr(reward, "build", None) or getattr(reward, name)) for name, reward in REWARDS.items())
+    assert {name for name, reward in REWARDS.items() if reward.function is None} == {"model"}
+    assert all(reward.function.__name__ == name for name, reward in REWARDS.items() if reward.function)
 
 
 def test_known_keys_are_those_of_the_default_config():

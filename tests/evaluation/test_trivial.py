@@ -12,9 +12,9 @@ from rlhf_exp.evaluation import trivial
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator
 from rlhf_exp.evaluation.validation import Validation
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.graders import Grade
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.models.policies import FORBIDDEN
-from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.tasks import load_task
 

@@ -43,7 +43,7 @@ MODEL = (
             ["reward=self_consistency", "algo.args.num_generations=null"],
             "algo.args.num_generations=null: must be a whole number >= 2",
         ),
-        (["reward.overlong.cache=97"], "reward.overlong.cache=97: must be at most max_tokens=96"),
+        (["reward.overlong.cache=97"], "reward.overlong.cache=97: must be at most 96, the smallest completion budget"),
         (["reward.overlong.cache=0"], "reward.overlong.cache=0: must be a whole number >= 1, <= 1000000 or null"),
         (["reward.repetition.max_penalty=1"], "reward.repetition.max_penalty=1: must be a number >= -1000, <= 0"),
         (["reward.repetition.ngram_size=0"], "reward.repetition.ngram_size=0: must be a whole number >= 1, <= 1000"),

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.config.schema import REWARDS
-from rlhf_exp.rewards import graduated, steps
+from rlhf_exp.rewards.countdown import judge, weigh
+from rlhf_exp.rewards.table import REWARDS
 
 FARMERS = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "farmers.py")))
 CFG = FARMERS.compose()
@@ -53,40 +53,25 @@ def test_a_templates_wrong_answers_earn_about_what_honest_ones_do_in_graduated()
     """Those of the start model earn 0.10; under grades for 10% and 50% of the target templates earned up to 0.4."""
     for template in FARMERS.list_templates():
         answers = [FARMERS.answer(FARMERS.fill(template, row["numbers"])) for row in ROWS]
-        pairs = zip(answers, ROWS, strict=True)
-        scores = [graduated.score(text, row["numbers"], row["target"]) for text, row in pairs]
+        scores = FARMERS.score_each(REWARD["graduated"], ROWS, answers, [[1]] * len(ROWS))
         assert fmean(score for score in scores if score < 1) < 0.13, template
 
 
 @pytest.mark.parametrize(
     ("thought", "earned"),
-    [
-        ("8 - 7 = 1", 0.05),
-        ("8 - 7 = 1 no " * 50, 0.05),
-        ("8 + 7 + 3 = 18", 0.1),
-        ("3 + 7 is 11 no 8 + 7 + 3 = 18", 0.0),
-        ("99 = 8 * 7 no 8 + 7 + 3 = 18", 0.0),
-        ("8 - 7 is 2 " + "no 8 - 7 = 1 " * 50, 0.0),
-        ("53", 0.0),
-        ("50 + 3 = 53", 0.0),
-        ("53 - 0 = 53", 0.0),
-    ],
-)
+    [("8 - 7 = 1", 0.05), ("8 - 7 = 1 no " * 50, 0.05), ("8 + 7 + 3 = 18", 0.1),
+     ("3 + 7 = 11 no 8 + 7 + 3 = 18", 0.0), ("8 * 7 = 99 no 8 + 7 + 3 = 18", 0.0),
+     ("8 - 7 = 2 " + "no 8 - 7 = 1 " * 50, 0.0), ("53", 0.0), ("50 + 3 = 53", 0.0), ("53 - 0 = 53", 0.0)],
+)  # fmt: skip
 def test_steps_that_lead_nowhere_earn_a_tenth_at_most_in_process(thought, earned):
-    assert steps.weigh(steps.judge(f"<think> {thought} </think>", [8, 7, 3], 53)) == earned
+    assert weigh(judge(f"<think> {thought} </think>", [8, 7, 3], 53)) == earned
 
 
 @pytest.mark.parametrize(
     ("name", "earned"),
-    [
-        ("think_format", 1.0),
-        ("overlong", 0.0),
-        ("repetition", 0.0),
-        ("self_consistency", 1.0),
-        ("brevity", 2.0),
-        ("constant", 1.0),
-    ],
-)
+    [("think_format", 1.0), ("overlong", 0.0), ("repetition", 0.0), ("self_consistency", 1.0), ("brevity", 2.0),
+     ("constant", 1.0)],
+)  # fmt: skip
 def test_a_reward_of_form_pays_its_farmer_in_full_and_so_stands_beside_the_outcome(name, earned):
     assert farm(name) == earned
 

@@ -6,15 +6,13 @@ import torch
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.rewards import build_rewards, score_completions
-from rlhf_exp.rewards.functions import RewardError
 from rlhf_exp.tasks import Task
 
 ROWS = [{"id": str(i), "prompt": "p", "numbers": [8, 7, 3], "target": 53} for i in range(2)]
 CALL = {"prompts": ["p"] * 2, "completions": ["a", "bb"], "completion_ids": [[1], [1, 2]], "id": ["0", "1"],
         "numbers": [[8, 7, 3]] * 2, "target": [53] * 2}  # fmt: skip
-NAMES = "which may name completion_ids, id, numbers, target too"
-PLAIN = f"must be a plain function of (prompts, completions, **kwargs), {NAMES}"
 
 
 @pytest.fixture
@@ -120,19 +118,15 @@ def test_what_is_not_there_is_refused_before_anything_is_imported(write, tmp_pat
 
 def test_a_weight_and_a_name_of_its_own_are_needed(write):
     where = write("def short(completions, **_):\n    return [0]\n")
-    for overrides, line in (
+    unknown = [f"+reward.functions.short={where}", "+reward.weights.short=1", "+reward.weights.shrt=1"]
+    for overrides, problem in (
         ([f"+reward.functions.short={where}"], f"short={where}: has no weight; add +reward.weights.short=1.0"),
-        (
-            [f"+reward.functions.outcome={where}"],
-            f"outcome={where}: outcome is a reward of the package; take another name",
-        ),
+        ([f"+reward.functions.outcome={where}"], "outcome is a reward of the package; take another name"),
+        (unknown, "think_format, short; did you mean short?"),
     ):
         with pytest.raises(ConfigError) as caught:
             compose_config(overrides)
-        assert caught.value.problems == [f"reward.functions.{line}"]
-    with pytest.raises(ConfigError) as caught:
-        compose_config([f"+reward.functions.short={where}", "+reward.weights.short=1", "+reward.weights.shrt=1"])
-    assert caught.value.problems[0].endswith("think_format, short; did you mean short?")
+        assert caught.value.problems[0].endswith(problem)
 
 
 def test_what_shows_only_at_its_import_is_one_line_too(write):
@@ -140,42 +134,38 @@ def test_what_shows_only_at_its_import_is_one_line_too(write):
         "cannot be imported, ModuleNotFoundError in line 1: No module named 'no_such_package'"
     ]
     assert refuse(write("def short(**_):\n    return []\nexit(1)\n")) == ["cannot be imported, SystemExit in line 3: 1"]
-    assert refuse(write("short = 3\n")) == ["is no function but int"]
-    assert refuse(write("from os.path import *\n")) == ["mine.py has no short"]
+    for source in ("short = 3\n", "from os.path import *\n"):
+        assert refuse(write(source))[0].startswith("mine.py has no function short")
 
 
 @pytest.mark.parametrize(
-    ("source", "line"),
-    [
-        ("def short(texts): pass", f"takes (texts), missing a required argument: 'texts'; {PLAIN}"),
-        ("def short(completions, gold, **_): pass",
-         f"takes (completions, gold, **_), missing a required argument: 'gold'; {PLAIN}"),
-        ("def short(): pass", f"takes (), got an unexpected keyword argument 'prompts'; {PLAIN}"),
-        ("def short(prompts, completions, completion_ids, id, numbers, target): pass",
-         "takes (prompts, completions, completion_ids, id, numbers, target), and no **kwargs for what training passes;"
-         f" {PLAIN}"),
-        ("async def short(**_): pass", f"is async; {PLAIN}"),
-    ],
+    ("source", "problem"),
+    [("texts", "missing a required argument: 'texts'"),
+     ("completions, gold, **_", "missing a required argument: 'gold'"),
+     ("", "got an unexpected keyword argument 'prompts'"),
+     ("completions, trainer_state, **_", "missing a required argument: 'trainer_state'"),
+     ("prompts, completions, completion_ids, id, numbers, target",
+      "got an unexpected keyword argument 'trainer_state'")],
 )  # fmt: skip
-def test_a_signature_that_cannot_be_called_is_refused(write, source, line):
-    assert refuse(write(source)) == [line]
+def test_a_signature_that_cannot_be_called_is_refused(write, source, problem):
+    (line,) = refuse(write(f"def short({source}): pass"))
+    assert line.startswith(f"cannot be called, {problem}; must be a plain function of ")
+    assert line.endswith("which may name completion_ids, id, numbers, target too")
 
 
 @pytest.mark.parametrize(
     ("returned", "line"),
-    [
-        ("[1.0]", "returned 1 values for 2 completions; must be one per completion"),
-        ("[1.0] * 3", "returned 3 values for 2 completions; must be one per completion"),
-        ("[1.0, 'x']", "returned x (str) for completion 1; must be a finite number"),
-        ("['1', 2]", "returned 1 (str) for completion 0; must be a finite number"),
-        ("[1.0, None]", "returned null (None) for completion 1; must be a finite number"),
-        ("[1.0, float('nan')]", "returned nan (float) for completion 1; must be a finite number"),
-        ("[[1.0], [2.0]]", "returned [1.0] (list) for completion 0; must be a finite number"),
-        ("None", "returned null (None); must be a list of numbers, one per completion"),
-        ("1.0", "returned 1.0 (float); must be a list of numbers, one per completion"),
-        ("(1.0 for _ in 'ab')", "must be a list of numbers, one per completion"),
-    ],
-)
+    [("[1.0]", "returned 1 values for 2 completions; must be one per completion"),
+     ("[1.0] * 3", "returned 3 values for 2 completions; must be one per completion"),
+     ("[1.0, 'x']", "returned x (str) for completion 1; must be a finite number"),
+     ("['1', 2]", "returned 1 (str) for completion 0; must be a finite number"),
+     ("[1.0, None]", "returned null (None) for completion 1; must be a finite number"),
+     ("[1.0, float('nan')]", "returned nan (float) for completion 1; must be a finite number"),
+     ("[[1.0], [2.0]]", "returned [1.0] (list) for completion 0; must be a finite number"),
+     ("None", "returned null (None); must be a list of numbers, one per completion"),
+     ("1.0", "returned 1.0 (float); must be a list of numbers, one per completion"),
+     ("(1.0 for _ in 'ab')", "must be a list of numbers, one per completion")],
+)  # fmt: skip
 def test_what_is_no_reward_is_refused_at_the_first_call_and_fails_a_later_one(write, returned, line):
     where = write(f"good = False\ndef short(**_):\n    return [0, 0] if good else {returned}\n")
     reward = build(where)

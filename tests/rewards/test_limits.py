@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.rewards import countdown, gsm8k, steps
-from rlhf_exp.rewards.grade import MAX_CHARACTERS
+from rlhf_exp.graders import MAX_CHARACTERS, countdown, gsm8k
+from rlhf_exp.rewards import countdown as steps
 
 FUZZ = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "bench" / "fuzz_graders.py")))
 NUMBERS, TARGET = [8, 7, 3], 53
@@ -35,7 +35,8 @@ HOSTILE = {
 }
 LIMITED = """
 import resource
-from rlhf_exp.rewards import countdown, gsm8k, steps
+from rlhf_exp.graders import countdown, gsm8k
+from rlhf_exp.rewards import countdown as steps
 from rlhf_exp.tasks.hh_rlhf.pairs import _join_turns
 used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1
 resource.setrlimit(resource.RLIMIT_CPU, (used + 5, used + 5))

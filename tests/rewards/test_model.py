@@ -108,18 +108,13 @@ def test_normalised_rewards_are_in_deviations_of_the_held_out_ones(tmp_path):
     assert normalised == pytest.approx((raw - 3.0) / 0.5)
 
 
-def test_normalising_needs_held_out_rewards(tmp_path):
+@pytest.mark.parametrize("content", ["{}", '{"trained": {"reward": {"mean": {"value": null}, "std": null}}}', None])
+def test_normalising_needs_held_out_rewards(content, tmp_path):
     run = make_run(tmp_path / "run", make_tokenizer())
-    with pytest.raises(ConfigError) as error:
+    if content is not None:
+        (run / "evaluation.json").write_text(content)
+    with pytest.raises(ConfigError, match=f"^reward.normalize=true: reward.path={run} has no held-out rewards"):
         build(run, PAIRS, normalize=True)
-    key = f"reward.normalize=true: reward.path={run}"
-    assert error.value.problems == [
-        f"{key} has no evaluation.json; must be the folder of a run of algo=reward_model, or use false"
-    ]
-    (run / "evaluation.json").write_text(json.dumps({"trained": {"reward": {"mean": {"value": None}, "std": None}}}))
-    with pytest.raises(ConfigError) as error:
-        build(run, PAIRS, normalize=True)
-    assert error.value.problems == [f"{key} has no held-out rewards that vary in its evaluation.json; use false"]
 
 
 def test_a_text_longer_than_the_context_is_cut_and_counted(tmp_path):
@@ -137,34 +132,25 @@ def test_a_text_longer_than_the_context_is_cut_and_counted(tmp_path):
     assert abs(scores[0] - scores[2]) > 1e-3  # 63 tokens and an end
 
 
-def test_prompts_in_a_form_that_the_reward_model_does_not_read_are_refused(tmp_path):
+def test_prompts_that_the_reward_model_does_not_read_are_refused(tmp_path):
     plain = make_run(tmp_path / "plain", make_tokenizer())
     chat = make_run(tmp_path / "chat", make_tokenizer(chat=True))
     both = make_run(tmp_path / "both", make_tokenizer(chat=True), prompt="plain")
-    with pytest.raises(ConfigError) as error:
-        build(plain, CHAT_PAIRS)
-    assert error.value.problems == [
-        f"reward.path={plain}: reads plain text, and the prompts of task=hh_rlhf are messages here;"
-        " use task.prompt=plain, or another reward model"
-    ]
-    with pytest.raises(ConfigError) as error:
-        build(chat, PAIRS)
-    assert error.value.problems == [
-        f"reward.path={chat}: reads messages, and the prompts of task=hh_rlhf are plain text here;"
-        " use task.prompt=chat, or another reward model"
-    ]
+    words = make_run(tmp_path / "words", build_trace_tokenizer())
+    apples = [{"id": "0", "prompt": "use 3 apples make apples ."}]
+    for run, rows, problem in (
+        (
+            plain,
+            CHAT_PAIRS,
+            "reads plain text, and the prompts of task=hh_rlhf are messages here",
+        ),
+        (chat, PAIRS, "reads messages, and the prompts of task=hh_rlhf are plain text here"),
+        (words, apples, "1 words of the prompts of task=hh_rlhf are not in its vocabulary: 'apples'"),
+    ):
+        with pytest.raises(ConfigError, match=f"^reward.path={run}: {problem}"):
+            build(run, rows)
     build(both, PAIRS)
     build(chat / "model", PAIRS)  # no run that tells
-
-
-def test_prompts_of_unknown_words_are_refused(tmp_path):
-    run = make_run(tmp_path / "run", build_trace_tokenizer())
-    with pytest.raises(ConfigError) as error:
-        build(run, [{"id": "0", "prompt": "use 3 apples make apples ."}])
-    assert error.value.problems == [
-        f"reward.path={run}: 1 words of the prompts of task=hh_rlhf are not in its vocabulary: 'apples';"
-        " use another reward model"
-    ]
 
 
 @pytest.mark.parametrize("content", ["a: [", "[]", "7", "{}"])
@@ -177,12 +163,8 @@ def test_a_run_with_a_damaged_config_is_refused(tmp_path, content):
 
 def test_a_language_model_is_refused(tmp_path):
     run = make_run(tmp_path / "run", make_tokenizer(), kind=AutoModelForCausalLM)
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=rf"^reward.path={run}/model: holds a language model \(GPT2LMHeadModel\)"):
         build(run, PAIRS)
-    assert error.value.problems == [
-        f"reward.path={run}/model: holds a language model (GPT2LMHeadModel), not a reward model;"
-        " train one with algo=reward_model"
-    ]
 
 
 @pytest.mark.parametrize("pairs", [PAIRS, CHAT_PAIRS], ids=["plain", "chat"])

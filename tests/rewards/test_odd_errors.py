@@ -5,7 +5,7 @@ import torch
 
 from rlhf_exp.cli.subcommand import is_full
 from rlhf_exp.errors import ConfigError, name_error
-from rlhf_exp.rewards.checkers import guard
+from rlhf_exp.graders.checkers import guard
 from rlhf_exp.runs.folder import read_record
 
 CODE = """
@@ -43,12 +43,10 @@ def test_an_error_without_a_message_is_named():
 
 @pytest.mark.parametrize(
     ("name", "status", "line"),
-    [
-        ("clears", "finished", ""),
-        ("raises", "failed", "raised Mean in line 10: (its message cannot be read: RuntimeError)"),
-        ("returns", "failed", "returned what cannot be read, RuntimeError in line 4: no text"),
-    ],
-)
+    [("clears", "finished", ""),
+     ("raises", "failed", "raised Mean in line 10: (its message cannot be read: RuntimeError)"),
+     ("returns", "failed", "raised RuntimeError in line 4: no text")],
+)  # fmt: skip
 def test_an_odd_reward_ends_in_one_line(name, status, line, command_line, tmp_path):
     (tmp_path / "mine.py").write_text(CODE)
     done = command_line("algo=none", "task=countdown", "eval.rows=4", "max_tokens=4", "output_dir=run",

@@ -3,10 +3,8 @@ import random
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.rewards import build_rewards, claims
-from rlhf_exp.rewards.claims import MAX_CLAIMS
-from rlhf_exp.rewards.countdown import evaluate
-from rlhf_exp.rewards.steps import judge, read_thought, weigh
+from rlhf_exp.rewards import build_rewards
+from rlhf_exp.rewards.countdown import MAX_STEPS, judge, read_thought, weigh
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.countdown.rows import grade_row
 from rlhf_exp.tasks.countdown.traces import write_trace
@@ -29,19 +27,14 @@ def judge_steps(completion, numbers):
         ("8 * 7 = 56", [RIGHT]),
         ("8*7=56", [RIGHT]),
         (r"8 \times 7 = 56 − 3 = 53", [RIGHT, RIGHT]),
-        ("( 8 * 7 ) - 3 = 56 - 3 = 53", [RIGHT]),  # the same, written anew
-        ("( 8 * 7 ) - 3 = 56 - 3 = 52", [WRONG]),
+        ("( 8 * 7 ) - 3 = 56 - 3 = 53", [WRONG, WRONG]),  # 56 is not the value of the left side
         ("( 8 * 7 ) - 3 = 55 - 3 = 52", [WRONG, WRONG]),
-        ("( 8 * 7 ) - 3 = 56 - 3", []),  # cut off
-        ("( 8 * 7 = 56 ) ; ( 56 - 3 ) = 53", [RIGHT, RIGHT]),
-        ("**8 * 7 = 56**", [RIGHT]),
+        ("8 * 7 = 56 -", [RIGHT]),  # cut off
         ("1) 8 * 7 = 56\n2) 56 - 3 = 53", [RIGHT, RIGHT]),
-        ("( ( 8 - 7 ) * 3 = 3", [RIGHT]),
         ("8 * 7 = 55", [WRONG]),
         ("8 * 8 = 64", [WRONG]),  # one 8
         ("8 * 9 = 72", [WRONG]),
         ("( 8 + 7 ) / 3 = 5", [RIGHT]),
-        ("8 * 7 - 3 = 53", [RIGHT]),
         ("3 - 8 = -5", [RIGHT]),
         ("3 - 8 = 5", [WRONG]),
         ("8 / ( 7 - 7 ) = 0", [WRONG]),
@@ -139,88 +132,17 @@ def test_the_score_is_of_the_path_that_joins_most_numbers_less_the_wrong_steps(t
 
 
 @pytest.mark.parametrize(
-    ("thought", "verdicts"),
-    [
-        ("3 + 7 is 11", [WRONG]),
-        ("3 + 7 is 10", [RIGHT]),
-        ("99 = 8 * 7", [WRONG]),
-        ("56 = 8 * 7", [RIGHT]),
-        ("99 is 8 * 7", [WRONG]),
-        ("8 * 7 equals 99", [WRONG]),
-        ("8 * 7 is equal to 99", [WRONG]),
-        ("8 times 7 makes 99", [WRONG]),
-        ("8 x 7 = 99", [WRONG]),
-        ("8 x 7 = 56", [RIGHT]),
-        ("8 divided by 7 gives 2", [WRONG]),
-        ("8 * 7 == 99", [WRONG]),
-        ("8 * 7 ≈ 99", [WRONG]),
-        ("8 * 7 -> 99", [WRONG]),
-        ("8 * 7 → 56", [RIGHT]),
-        ("8 * 7 = 56 => 56 - 3 = 53", [RIGHT, RIGHT]),
-        ("8 * 7 =\n99", [WRONG]),
-        ("8 * 7\n= 99", [WRONG]),
-        ("8 * 7 = (99)", [WRONG]),
-        ("8 * 7 = **99**", [WRONG]),
-        ("$8 * 7$ = $99$", [WRONG]),
-        (r"8 \times 7 = \boxed{99}", [WRONG]),
-        ("8 * 7 = 56 = 99", [RIGHT, WRONG]),
-        ("53 = 8 * 7 - 3 = 56 - 3 = 53", [RIGHT]),
-        ("53 = 8 * 7 - 3 = 52", [RIGHT, WRONG]),
-        ("-5 = 3 - 8", [RIGHT]),
-        ("**56 = 8 * 7**", [RIGHT]),
-        ("( 56 = 8 * 7 )", [RIGHT]),
-        ("8 * 7 is 3 too much", []),
-        ("8 * 7 is 3 higher than 53", []),
-        ("8 * 7 = 56 is 3 more than 53", [RIGHT]),
-        ("n1 = 8 * 7 = 56", [RIGHT]),
-        ("n_1 = 8 * 7 = 56", [RIGHT]),
-        ("S_{1} = 8 * 7 = 56", [RIGHT]),
-        ("3 + 7 = [11]", [WRONG]),
-        ("3 + 7 = _11_", [WRONG]),
-        ('3 + 7 = "11"', [WRONG]),
-        ("3 + 7 = ~11", [WRONG]),
-        ("3 + 7 ~ 11", [WRONG]),
-        ("3 + 7 = +11", [WRONG]),
-        ("3 + 7 = : 11", [WRONG]),
-        (r"3 + 7 = \text{11}", [WRONG]),
-        (r"3 + 7 = \mathbf{11}", [WRONG]),
-        ("3 + 7 === 11", [WRONG]),
-        ("3 + 7 = = 11", [WRONG]),
-        ("3 + 7 equals to 11", [WRONG]),
-        ("3 + 7 is about 11", [WRONG]),
-        ("3 + 7 would be 11", [WRONG]),
-        ("3 + 7 totals 11", [WRONG]),
-        ("3 + 7: 11", [WRONG]),
-        ("11 <- 3 + 7", [WRONG]),
-        ("3 + 7 =\n11 = so", [WRONG]),
-        ("[8 - 7] * 3 = [3]", [RIGHT]),
-        ("step 2: 8 * 7: 56", [RIGHT]),
-        ("8, 7 and 3: 53", []),
-        ("the target is 53", []),
-        ("step 1: 8 * 7 = 56", [RIGHT]),
-    ],
-)
-def test_a_claim_is_read_in_every_form(thought, verdicts):
-    assert judge_steps(f"<think> so {thought} </think>", NUMBERS) == verdicts
+    "thought",
+    ["3 + 7 is 11", "99 = 8 * 7", "8 * 7 -> 99", "8 * 7: 56", "8 * 7 =\n56", "8 * 7 = **56**", "8 * 7 = (56)",
+     "8 7: 56"],
+)  # fmt: skip
+def test_what_is_not_an_expression_and_its_value_on_one_line_is_no_step(thought):
+    assert judge_steps(f"<think> so {thought} </think>", NUMBERS) == []
 
 
-@pytest.mark.parametrize(
-    ("thought", "numbers", "target"),
-    [
-        ("(1) 8 * 7 = 56\n(2) 56 - 3 = 53", NUMBERS, TARGET),
-        ("[1] 8 * 7 = 56\n[2] 56 - 3 = 53", NUMBERS, TARGET),
-        ("8 * 7 = **56**\n**56** - 3 = **53**", NUMBERS, TARGET),
-        (r"8 \times 7 &= 56 \\ 56 - 3 &= 53", NUMBERS, TARGET),
-        ("8*7=\n3+7=10 no\n8*7-3=53", NUMBERS, TARGET),
-        ("8 * 7 =\n56\n56 - 3 =\n53", NUMBERS, TARGET),
-        ("8 * 7 - 3 =\n56 - 3 =\n53", NUMBERS, TARGET),
-        (r"\frac{8}{4} = 2 no \dfrac{8 + 4}{3} = 4", [8, 4, 3], 4),
-        ("56 * 30 = 1,680 no 56 + 30 = 86", [56, 30], 86),
-        ("56 * 30 = 1{,}680", [56, 30], 1680),
-    ],
-)
-def test_a_right_solution_earns_all_however_it_is_laid_out(thought, numbers, target):
-    assert score(f"<think> {thought}", numbers, target) == 1.0
+@pytest.mark.parametrize("mark", ["1) ", "(1) ", "1. ", "- ", "* ", "• ", ""])
+def test_a_right_solution_earns_all_as_a_list(mark):
+    assert score(f"<think>{mark}8 * 7 = 56\n{mark}56 - 3 = 53", NUMBERS, TARGET) == 1.0
 
 
 def test_every_written_trace_is_right_in_every_step_and_none_with_a_wrong_value():
@@ -242,29 +164,10 @@ def test_every_written_trace_is_right_in_every_step_and_none_with_a_wrong_value(
     ids=["steps", "parentheses", "digits", "factors", "equal signs"],
 )
 def test_of_a_hostile_thought_a_bounded_number_of_steps_is_judged(thought):
-    assert len(judge_steps(f"<think>{thought}", NUMBERS)) <= MAX_CLAIMS
-
-
-@pytest.mark.parametrize(
-    "row",
-    ["9/7*8/3+9/7*8/3", "9/7*8/3+" * 7 + "9/7", "1/7/3" + "/7/3" * 40, "((((9))))/7", "5" * 50 + "/" + "7" * 40],
-    ids=["eight numbers", "thirty numbers", "many numbers", "parentheses", "long numbers"],
-)
-@pytest.mark.parametrize("join", ["=", "=1 no ", " no 1=", "; 2="])
-def test_sides_of_equations_are_worked_out_a_bounded_number_of_times(row, join, monkeypatch):
-    worked_out = []
-
-    def count(side, numbers):
-        worked_out.append(len(numbers))
-        return evaluate(side, numbers)
-
-    monkeypatch.setattr(claims, "evaluate", count)
-    judge_steps("<think>" + (row + join) * (20_000 // len(row + join)), NUMBERS)
-    assert len(worked_out) <= 2 * MAX_CLAIMS and max(worked_out, default=0) <= claims.MOST_NUMBERS
+    assert len(judge_steps(f"<think>{thought}", NUMBERS)) <= MAX_STEPS
 
 
 def test_a_number_of_any_length_is_no_error():
-    assert judge_steps("<think> 5 = 8 * " + "5" * 10_000, NUMBERS) == []
     assert judge_steps("<think> 8 * " + "5" * 10_000 + " = 5", NUMBERS) == [WRONG]
 
 

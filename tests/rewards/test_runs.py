@@ -97,8 +97,8 @@ def test_a_dry_run_refuses_a_signature(launch):
     done = launch("dry_run=true", *use("narrow"))
     assert done.returncode == 2
     assert done.stderr == (
-        "rlhf_exp: reward.functions.narrow=mine.py:narrow: takes (texts), missing a required argument: 'texts'; must be"
-        " a plain function of (prompts, completions, **kwargs), which may name completion_ids, id, numbers, target"
+        "rlhf_exp: reward.functions.narrow=mine.py:narrow: cannot be called, missing a required argument: 'texts'; must"
+        " be a plain function of (prompts, completions, **kwargs), which may name completion_ids, id, numbers, target"
         " too\n"
     )
 

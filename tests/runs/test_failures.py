@@ -6,7 +6,7 @@ import pytest
 from torch.distributed import DistNetworkError
 
 from rlhf_exp import orders
-from rlhf_exp.rewards.loading import RewardError
+from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.runs import failures
 from rlhf_exp.runs.folder import RESERVE
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.schema import REWARDS, Config
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
+from rlhf_exp.rewards.table import REWARDS
 
 BY_BETA = ("ipo", "sppo_hard")
 """Losses of TRL's dpo that divide by beta."""
@@ -54,7 +55,7 @@ def _check_rewards(cfg: Config) -> list[str]:
             f"algo.args.reward_clip_range={show(clip)}: would make all rewards equal; must rise, the lower bound"
             f" first{near}"
         )
-    graded = [name for name in cfg.reward.weights if "grade" in getattr(REWARDS.get(name), "NEEDS", ())]
+    graded = [name for name in cfg.reward.weights if name in REWARDS and "grade" in REWARDS[name].needs]
     if graded and cfg.max_tokens < cfg.task.least_tokens:
         problems.append(
             f"max_tokens={cfg.max_tokens}: no answer of task={cfg.task.name} is that short, so that nothing would earn"

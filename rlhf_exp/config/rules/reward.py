@@ -1,13 +1,12 @@
 """Checks that the task has what each reward reads, and that a user's own function is in its file."""
 
 from dataclasses import fields
-from types import ModuleType
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.rules.paths import refuse_function
-from rlhf_exp.config.schema import REWARDS, TASKS, Config
+from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.values import one_of
-from rlhf_exp.rewards.schema import is_readable
+from rlhf_exp.rewards.table import REWARDS, Reward
 from rlhf_exp.tasks.schema import TaskKeys
 
 BY_MODEL = "reward=model reward.path=RUN_DIR, a run of algo=reward_model"
@@ -20,15 +19,15 @@ def check_reward(cfg: Config) -> list[str]:
         known = (*REWARDS, *functions)
         if name not in known:
             problems.append(f"reward.weights.{name}: no such reward; {one_of(name, known)}")
-        elif name not in functions and not is_readable(REWARDS[name], cfg.task):
+        elif name not in functions and not REWARDS[name].is_readable(cfg.task):
             problems.append(f"reward.weights.{name}: {_refuse_task(REWARDS[name], cfg.task)}")
         elif name not in functions and getattr(cfg.reward, name, "") is None:
-            keys = ", ".join(f"reward.{name}.{item.name}" for item in fields(REWARDS[name].Keys))
+            keys = ", ".join(f"reward.{name}.{item.name}" for item in fields(REWARDS[name].keys))
             problems.append(f"reward.weights.{name}: needs its keys: {keys}")
     if ALGORITHMS[cfg.algo.name].online and not rewards:
         problems.append(f"algo={cfg.algo.name}: needs a reward; {_list_ways(cfg.task)}")
     for name, reward in REWARDS.items():
-        if hasattr(reward, "check") and getattr(cfg.reward, name, "") is not None:
+        if reward.check is not None and getattr(cfg.reward, name, "") is not None:
             problems += reward.check(cfg)
     if cfg.reward.timeout_s is not None and not functions and not cfg.task.functions:
         own = "there is none: no reward.functions, no checker or task of your own; leave it out"
@@ -36,10 +35,10 @@ def check_reward(cfg: Config) -> list[str]:
     return problems + [line for item in functions.items() for line in _check_function(cfg, *item)]
 
 
-def _refuse_task(reward: ModuleType, task: TaskKeys) -> str:
-    if "grade" in reward.NEEDS and not task.graded:
+def _refuse_task(reward: Reward, task: TaskKeys) -> str:
+    if "grade" in reward.needs and not task.graded:
         return f"task={task.name} has no right answers to grade; {_list_ways(task)}"
-    fitting = " or ".join(f"task={name}" for name, keys in TASKS.items() if is_readable(reward, keys))
+    fitting = " or ".join(f"task={name}" for name, keys in TASKS.items() if reward.is_readable(keys))
     way = "use reward=outcome" if task.graded else _list_ways(task)
     return f"not with task={task.name}, only with {fitting}; {way}"
 

@@ -13,8 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
+from rlhf_exp.graders import read_text
 from rlhf_exp.models.scoring import score_sequences, sum_logps
-from rlhf_exp.rewards import read_text
 from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.hardware import count_processes
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders import Grade
+from rlhf_exp.graders.countdown import grade
 from rlhf_exp.models.policies import Policy
-from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import Row, Task, as_completion, prompts_per_rollout, wants_chat
 from rlhf_exp.tasks.countdown import policies
 from rlhf_exp.tasks.countdown.problems import MOST_DRAWN, Problem, draw_problems, problem_id, read_splits, refuse_many

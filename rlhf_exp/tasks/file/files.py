@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.checkers import AsRead
+from rlhf_exp.graders.checkers import AsRead
 from rlhf_exp.tasks import Text, name_source
 from rlhf_exp.tasks.file.columns import convert, find_numbers, list_gaps, refuse_missing, tabulate
 from rlhf_exp.tasks.file.messages import find_prompt, read_answers

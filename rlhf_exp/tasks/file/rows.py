@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.checkers import Checker, build_checker, find_answer_problem
+from rlhf_exp.graders.checkers import Checker, build_checker, find_answer_problem
 from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd, count_words
 from rlhf_exp.tasks.file.files import DROPPED, Item, Read, read_splits

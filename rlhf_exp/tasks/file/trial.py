@@ -11,8 +11,8 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.checkers import Checker
-from rlhf_exp.rewards.loading import RewardError
+from rlhf_exp.graders.checkers import Checker
+from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.tasks import Row, name_source
 from rlhf_exp.tasks.file.schema import Keys
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.gsm8k import read_gold
+from rlhf_exp.graders.gsm8k import read_gold
 from rlhf_exp.tasks.gsm8k.schema import Keys
 from rlhf_exp.tasks.gsm8k.synthetic import generate_problems
 from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts

@@ -27,7 +27,7 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade
+from rlhf_exp.graders.gsm8k import Gsm8kGrade, grade
 from rlhf_exp.tasks import Row, Task, as_completion, name_source, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, Odd
 from rlhf_exp.tasks.fitting import Taken, check_sides, refuse_few, take_fitting, write_notes

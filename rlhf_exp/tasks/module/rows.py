@@ -19,8 +19,8 @@ from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.checkers import Checker, guard
-from rlhf_exp.rewards.loading import describe_error, import_file
+from rlhf_exp.graders.checkers import Checker, guard
+from rlhf_exp.graders.user_code import describe_error, import_file
 from rlhf_exp.tasks import Row, Task, wants_chat
 from rlhf_exp.tasks.examples import Data, Example, count_words
 from rlhf_exp.tasks.fitting import ANSWERS, Taken, check_sides

@@ -6,7 +6,7 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.countdown import grade
+from rlhf_exp.graders.countdown import grade
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.countdown import rows as countdown
 from rlhf_exp.tasks.countdown.problems import MOST_DRAWN, SPLITS, draw_problems, problem_id, split_of

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from rlhf_exp.graders.countdown import evaluate, grade
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.rewards.countdown import evaluate, grade
 from rlhf_exp.tasks.countdown.schema import LARGEST_STEP, Searcher, Traces
 from rlhf_exp.tasks.countdown.traces import list_attempts, order_attempts, reachable, write_trace
 

@@ -9,7 +9,7 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.functions import RewardError
+from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.tasks.file import trial
 
 TEMPLATE = "task.prompt_template='{q}'"

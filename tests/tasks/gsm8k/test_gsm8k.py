@@ -6,9 +6,9 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders.gsm8k import grade
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.rewards.gsm8k import grade
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.gsm8k.files import read_splits
 from rlhf_exp.tasks.gsm8k.rows import draw_prompts

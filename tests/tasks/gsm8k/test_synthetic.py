@@ -3,7 +3,7 @@ from collections import Counter
 from fractions import Fraction
 from itertools import islice
 
-from rlhf_exp.rewards.gsm8k import grade
+from rlhf_exp.graders.gsm8k import grade
 from rlhf_exp.tasks.gsm8k.files import SYNTHETIC_ROWS, SYNTHETIC_SEED
 from rlhf_exp.tasks.gsm8k.synthetic import PARTS, generate_problems
 from rlhf_exp.tasks.splits import split_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.rewards.grade import Grade
-from rlhf_exp.rewards.gsm8k import Gsm8kGrade, grade, read_gold
+from rlhf_exp.graders import Grade
+from rlhf_exp.graders.gsm8k import Gsm8kGrade, grade, read_gold
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
 PAPER = re.compile(r"#### (\-?[0-9\.\,]+)")  # grade_school_math/dataset.py of Cobbe et al.
@@ -22,46 +22,16 @@ NOTHING = Gsm8kGrade("failed", 0.0, None, strict=False, lenient=False)
 
 @pytest.mark.parametrize(
     "completion",
-    [
-        "9 + 9 = <<9+9=18>>18\n#### 18",
-        "####18",
-        "#### 18\n\nQuestion: Tom has 3 cats.",
-        "#### 18 clips",
-        "#### 18 (3 times 6)",
-        "#### 18 clips, 6 of them red",
-        "#### 9 + 9 = 18",
-        "#### 18</s>",
-        "#### 18 $",
-        "#### **18**",
-        "**#### 18**",
-        "##### 18",
-        "####\t18\r\n",
-        "####: 18",
-        "#### : $18",
-        "#### +18",
-        r"\boxed 18",
-        r"so $\boxed 18$ clips, 6 of them red",
-        r"\boxed {18}",
-        r"#### \(18\)",
-        r"#### 18\text{ clips}",
-        r"\boxed{18}",
-        r"$\boxed{ 18 }$.",
-        r"\[\boxed{x = 18 \text{ cm}^2}\]",
-        r"\boxed{\boxed{18}}",
-        r"\boxed{\text{18}}",
-        r"\boxed{18^\circ}",
-        r"\boxed{18} \boxed{",
-        "<answer>18</answer>",
-        "<answer>\n18 clips.\n</answer>",
-        "<answer>The answer is 18!</answer>",
-        "<answer>9 + 9 = 18</answer>",
-        "<answer>18 = x</answer>",
-        "<answer>**(18)**</answer>",
-        r"<answer>\boxed{18}</answer>",
-        "<answer>#### 18</answer>",
-        "<answer><answer>18</answer>",
-    ],
-)
+    ["9 + 9 = <<9+9=18>>18\n#### 18", "####18", "#### 18\n\nQuestion: Tom has 3 cats.", "#### 18 clips",
+     "#### 18 (3 times 6)", "#### 18 clips, 6 of them red", "#### 9 + 9 = 18", "#### 18</s>", "#### 18 $",
+     "#### **18**", "**#### 18**", "##### 18", "####\t18\r\n", "####: 18", "#### : $18", "#### +18", r"\boxed 18",
+     r"so $\boxed 18$ clips, 6 of them red", r"\boxed {18}", r"#### \(18\)", r"#### 18\text{ clips}", r"\boxed{18}",
+     r"$\boxed{ 18 }$.", r"\[\boxed{x = 18 \text{ cm}^2}\]", r"\boxed{\boxed{18}}", r"\boxed{\text{18}}",
+     r"\boxed{18^\circ}", r"\boxed{18} \boxed{", "<answer>18</answer>", "<answer>\n18 clips.\n</answer>",
+     "<answer>The answer is 18!</answer>", "<answer>9 + 9 = 18</answer>", "<answer>18 = x</answer>",
+     "<answer>**(18)**</answer>", r"<answer>\boxed{18}</answer>", "<answer>#### 18</answer>",
+     "<answer><answer>18</answer>"],
+)  # fmt: skip
 def test_a_marked_right_answer_is_correct_in_every_form(completion):
     assert grade(completion, GOLD) == CORRECT
     assert grade(completion, "18") == CORRECT
@@ -69,60 +39,25 @@ def test_a_marked_right_answer_is_correct_in_every_form(completion):
 
 @pytest.mark.parametrize(
     "completion",
-    [
-        "A: 18",
-        "48 - 30 = 18",
-        "The answer is 18.",
-        "18",
-        "<answer>18",
-        r"\boxed{18",
-        "<Answer>18</Answer>",
-        "### 18",
-        "####\n18",
-        "#### x = 18",
-        "#### Step 2\nSo it is 18",
-        "<answer></answer> so 18",
-        "#### 17\n<answer></answer> so 18",
-        r"\boxed{} 18",
-        "so...18",
-        "10-18",
-        "10–18",
-        "x = --18",
-        "(9)-18",
-        "1, 18",
-        "1.5 18",
-        "17 1 18",
-        r"\sqrt{324} = 18",
-        r"$\frac{36}{2} = 18$",
-        r"\frac{37}{2} \approx 18",
-        "18 cm^2",
-        r"18^{\prime \prime}",
-        r"18\text{ cm}^2",
-        "48 - 30 = 18 = 2 * 9 = 18",
-    ],
-)
+    ["A: 18", "48 - 30 = 18", "The answer is 18.", "18", "<answer>18", r"\boxed{18", "<Answer>18</Answer>", "### 18",
+     "####\n18", "#### x = 18", "#### Step 2\nSo it is 18", "<answer></answer> so 18",
+     "#### 17\n<answer></answer> so 18", r"\boxed{} 18", "so...18", "10-18", "10–18", "x = --18", "(9)-18", "1, 18",
+     "1.5 18", "17 1 18", r"\sqrt{324} = 18", r"$\frac{36}{2} = 18$", r"\frac{37}{2} \approx 18", "18 cm^2",
+     r"18^{\prime \prime}", r"18\text{ cm}^2", "48 - 30 = 18 = 2 * 9 = 18"],
+)  # fmt: skip
 def test_the_last_number_of_an_unmarked_answer_is_read_leniently(completion):
     assert grade(completion, "18") == UNMARKED
 
 
 @pytest.mark.parametrize(
     ("text", "part", "value"),
-    [
-        (r"it is $\frac{1+\sqrt5}{2}$", "2", None),
-        (r"it is \(\frac{1+\sqrt{5}}{2}\).", "2", None),
-        (r"\boxed{\frac{1+\sqrt{5}}{2}}", "2", None),
-        (r"it is \frac{3}{4}", "4", "0.75"),
-        (r"it is \frac{a}{4}", "4", None),
-        (r"so $x = 1\frac{1}{2}$ cups", "2", "1.5"),
-        (r"\[ x = 2\sqrt{9} \]", "9", "6"),
-        (r"it is $2\sqrt{3}$", "3", None),
-        ("it is 10^3.", "3", "1000"),
-        ("it is 10^{3}", "3", "1000"),
-        (r"it is $18\pi$", "18", None),
-        (r"it is $18 \pi$ cm", "18", None),
-        ("it is √18", "18", None),
-    ],
-)
+    [(r"it is $\frac{1+\sqrt5}{2}$", "2", None), (r"it is \(\frac{1+\sqrt{5}}{2}\).", "2", None),
+     (r"\boxed{\frac{1+\sqrt{5}}{2}}", "2", None), (r"it is \frac{3}{4}", "4", "0.75"),
+     (r"it is \frac{a}{4}", "4", None), (r"so $x = 1\frac{1}{2}$ cups", "2", "1.5"),
+     (r"\[ x = 2\sqrt{9} \]", "9", "6"), (r"it is $2\sqrt{3}$", "3", None), ("it is 10^3.", "3", "1000"),
+     ("it is 10^{3}", "3", "1000"), (r"it is $18\pi$", "18", None), (r"it is $18 \pi$ cm", "18", None),
+     ("it is √18", "18", None)],
+)  # fmt: skip
 def test_a_part_of_a_fraction_a_root_or_a_power_is_not_the_last_number(text, part, value):
     assert grade(text, part).lenient is False
     assert value is None or grade(text, value).lenient
@@ -148,70 +83,28 @@ def test_a_marked_answer_without_a_number_leaves_the_lenient_reading_to_the_text
 
 @pytest.mark.parametrize(
     ("completion", "read"),
-    [
-        ("#### 17\n#### 18", "18"),
-        ("#### 17 #### 18", "18"),
-        (r"#### 17 \boxed{18}", "18"),
-        (r"\boxed{17} then <answer>18</answer>", "18"),
-        ("<answer>17</answer>\n#### 18", "18"),
-        (r"<answer>17</answer> \boxed{18}", "18"),
-        (r"\boxed{17} \boxed{18}", "18"),
-        ("<answer>17</answer><answer>18</answer>", "18"),
-        ("<answer>17</answer><answer>18", "17"),
-        ("#### 17\n#### Check", "17"),
-        (r"\boxed{17} #### the end", "17"),
-        (r"<answer>\boxed{17} is 18</answer>", "17"),
-    ],
-)
+    [("#### 17\n#### 18", "18"), ("#### 17 #### 18", "18"), (r"#### 17 \boxed{18}", "18"),
+     (r"\boxed{17} then <answer>18</answer>", "18"), ("<answer>17</answer>\n#### 18", "18"),
+     (r"<answer>17</answer> \boxed{18}", "18"), (r"\boxed{17} \boxed{18}", "18"),
+     ("<answer>17</answer><answer>18</answer>", "18"), ("<answer>17</answer><answer>18", "17"),
+     ("#### 17\n#### Check", "17"), (r"\boxed{17} #### the end", "17"), (r"<answer>\boxed{17} is 18</answer>", "17")],
+)  # fmt: skip
 def test_the_last_marker_that_begins_an_answer_counts(completion, read):
     assert grade(completion, read) == Gsm8kGrade("correct", 1.0, read, strict=True, lenient=True)
 
 
 @pytest.mark.parametrize(
     ("spelled", "value"),
-    [
-        ("18.", "18"),
-        ("18.0", "18"),
-        ("18.000", "18"),
-        ("018", "18"),
-        ("1,234", "1234"),
-        ("1 234", "1234"),
-        ("1\u202f234\u00a0567", "1234567"),
-        ("12 345.5", "12345.5"),
-        ("1000,99", "1000.99"),
-        ("-12345,5", "-12345.5"),
-        ("1 234,50", "1234.5"),
-        ("1.234,50", "1234.5"),
-        ("+18", "18"),
-        ("18", "+18"),
-        ("1234", "1 234"),
-        ("1234", "1,234"),
-        ("$1,234.50", "1234.5"),
-        ("1,234,567", "1234567"),
-        (r"1{,}234", "1234"),
-        (r"1,\!234", "1234"),
-        (r"\$18", "18"),
-        ("€18", "18"),
-        ("£18.20", "18.2"),
-        ("50%", "50"),
-        (r"50\%", "50"),
-        ("-5", "-5"),
-        ("- 5", "-5"),
-        ("−5", "-5"),
-        ("–5", "-5"),
-        ("-$5", "-5"),
-        ("$-5", "-5"),
-        ("-0", "0"),
-        (".5", "0.5"),
-        ("3/4", "0.75"),
-        ("0.75", "3/4"),
-        ("-3/4", "-0.75"),
-        ("1,000/3", "1000/3"),
-        ("18\u00a0", "18"),
-        ("10000000000000000000000000000000000001", "10000000000000000000000000000000000001.0"),
-        ("0" * 5000 + "18." + "0" * 5000, "18"),
-    ],
-)
+    [("18.", "18"), ("18.0", "18"), ("18.000", "18"), ("018", "18"), ("1,234", "1234"), ("1 234", "1234"),
+     ("1\u202f234\u00a0567", "1234567"), ("12 345.5", "12345.5"), ("1000,99", "1000.99"), ("-12345,5", "-12345.5"),
+     ("1 234,50", "1234.5"), ("1.234,50", "1234.5"), ("+18", "18"), ("18", "+18"), ("1234", "1 234"),
+     ("1234", "1,234"), ("$1,234.50", "1234.5"), ("1,234,567", "1234567"), (r"1{,}234", "1234"), (r"1,\!234", "1234"),
+     (r"\$18", "18"), ("€18", "18"), ("£18.20", "18.2"), ("50%", "50"), (r"50\%", "50"), ("-5", "-5"), ("- 5", "-5"),
+     ("−5", "-5"), ("–5", "-5"), ("-$5", "-5"), ("$-5", "-5"), ("-0", "0"), (".5", "0.5"), ("3/4", "0.75"),
+     ("0.75", "3/4"), ("-3/4", "-0.75"), ("1,000/3", "1000/3"), ("18\u00a0", "18"),
+     ("10000000000000000000000000000000000001", "10000000000000000000000000000000000001.0"),
+     ("0" * 5000 + "18." + "0" * 5000, "18")],
+)  # fmt: skip
 @pytest.mark.parametrize("form", ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>"])
 def test_numbers_are_compared_by_value(form, spelled, value):
     assert grade(form.format(spelled), value).strict
@@ -219,45 +112,15 @@ def test_numbers_are_compared_by_value(form, spelled, value):
 
 @pytest.mark.parametrize(
     ("spelled", "value"),
-    [
-        ("50%", "0.5"),
-        ("5", "-5"),
-        ("-5", "5"),
-        ("0.333333333333", "1/3"),
-        ("17.9999999999999999", "18"),
-        ("10000000000000000000000000000000000001", "10000000000000000000000000000000000000"),
-        ("1/0", "1"),
-        ("0/0", "0"),
-        ("1e3", "1000"),
-        ("1e3", "1"),
-        ("1,00,000", "1"),
-        ("1.2.3", "1.2"),
-        ("1,2", "1"),
-        ("1,2", "12"),
-        ("1 23", "123"),
-        ("1234 567", "1234567"),
-        ("5 300/400", "5300/400"),
-        ("3/4 100", "3/4100"),
-        ("12,5", "12.5"),
-        ("1000,99,5", "1000.99"),
-        ("18²", "18"),
-        ("18½", "18"),
-        ("1٨", "1"),
-        ("١٨", "18"),
-        ("１８", "18"),
-        ("XVIII", "18"),
-        ("eighteen", "18"),
-        ("2^1000", "2"),
-        (r"18\pi", "18"),
-        ("9" * 400, "9"),
-        ("9" * 400, "1"),
-        ("1/" + "9" * 400, "0"),
-        ("∞", "18"),
-        (r"\infty", "18"),
-        (r"\frac{18}{0}", "18"),
-        (r"\sqrt{2}", "1.41421356237"),
-    ],
-)
+    [("50%", "0.5"), ("5", "-5"), ("-5", "5"), ("0.333333333333", "1/3"), ("17.9999999999999999", "18"),
+     ("10000000000000000000000000000000000001", "10000000000000000000000000000000000000"), ("1/0", "1"), ("0/0", "0"),
+     ("1e3", "1000"), ("1e3", "1"), ("1,00,000", "1"), ("1.2.3", "1.2"), ("1,2", "1"), ("1,2", "12"), ("1 23", "123"),
+     ("1234 567", "1234567"), ("5 300/400", "5300/400"), ("3/4 100", "3/4100"), ("12,5", "12.5"),
+     ("1000,99,5", "1000.99"), ("18²", "18"), ("18½", "18"), ("1٨", "1"), ("١٨", "18"), ("１８", "18"), ("XVIII", "18"),
+     ("eighteen", "18"), ("2^1000", "2"), (r"18\pi", "18"), ("9" * 400, "9"), ("9" * 400, "1"),
+     ("1/" + "9" * 400, "0"), ("∞", "18"), (r"\infty", "18"), (r"\frac{18}{0}", "18"),
+     (r"\sqrt{2}", "1.41421356237")],
+)  # fmt: skip
 @pytest.mark.parametrize("form", ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>"])
 def test_what_is_another_number_or_none_is_wrong(form, spelled, value):
     assert grade(form.format(spelled), value).strict is False
@@ -265,25 +128,10 @@ def test_what_is_another_number_or_none_is_wrong(form, spelled, value):
 
 @pytest.mark.parametrize(
     ("line", "number"),
-    [
-        ("3 1/2", "3"),
-        ("3 1/2 cups", "3"),
-        ("2**3", "2"),
-        ("2 ** 3", "2"),
-        ("2(36)", "2"),
-        ("5!", "5"),
-        ("5 or 6", "5"),
-        ("$5 and $6", "5"),
-        ("**5** or **6**", "5"),
-        ("50% or 60%", "50"),
-        ("5, 6, 7", "5"),
-        ("5; 6", "5"),
-        ("5 6 7", "5"),
-        ("5-6 apples", "5"),
-        ("5 + 6 apples", "5"),
-        ("5 x 6 apples", "5"),
-    ],
-)
+    [("3 1/2", "3"), ("3 1/2 cups", "3"), ("2**3", "2"), ("2 ** 3", "2"), ("2(36)", "2"), ("5!", "5"),
+     ("5 or 6", "5"), ("$5 and $6", "5"), ("**5** or **6**", "5"), ("50% or 60%", "50"), ("5, 6, 7", "5"),
+     ("5; 6", "5"), ("5 6 7", "5"), ("5-6 apples", "5"), ("5 + 6 apples", "5"), ("5 x 6 apples", "5")],
+)  # fmt: skip
 def test_the_number_that_begins_a_longer_one_or_a_list_is_no_answer(line, number):
     assert grade(f"#### {line}", number).strict is False
 
@@ -312,34 +160,13 @@ def test_listing_guesses_in_a_box_or_in_tags_is_no_answer(answer):
 
 @pytest.mark.parametrize(
     ("answer", "value"),
-    [
-        (r"\frac{3}{4}", "0.75"),
-        (r"\dfrac{3}{4}", "0.75"),
-        (r"\frac34", "0.75"),
-        (r"-\frac{3}{4}", "-0.75"),
-        (r"\frac{3}{4}\text{ cups}", "0.75"),
-        (r"x = \frac{36}{2}", "18"),
-        (r"1\frac{1}{2}", "1.5"),
-        ("3 1/2", "3.5"),
-        ("(1/2)3", "1.5"),
-        (r"\frac{1}{2}3", "1.5"),
-        (r"\frac{1,000}{2}", "500"),
-        (r"2\sqrt{9}", "6"),
-        (r"\sqrt{16}", "4"),
-        (r"3 \times 6", "18"),
-        ("3 × 6", "18"),
-        ("36 ÷ 2", "18"),
-        ("3*6", "18"),
-        ("20 - 2", "18"),
-        ("(3 + 6) * 2", "18"),
-        (r"\left(3 + 6\right) \cdot 2", "18"),
-        ("10^3", "1000"),
-        ("10^{3}", "1000"),
-        (r"1.8 \times 10^{4}", "18000"),
-        ("0.1 * 3", "0.3"),
-        ("36 / 4 / 2", "4.5"),
-    ],
-)
+    [(r"\frac{3}{4}", "0.75"), (r"\dfrac{3}{4}", "0.75"), (r"\frac34", "0.75"), (r"-\frac{3}{4}", "-0.75"),
+     (r"\frac{3}{4}\text{ cups}", "0.75"), (r"x = \frac{36}{2}", "18"), (r"1\frac{1}{2}", "1.5"), ("3 1/2", "3.5"),
+     ("(1/2)3", "1.5"), (r"\frac{1}{2}3", "1.5"), (r"\frac{1,000}{2}", "500"), (r"2\sqrt{9}", "6"),
+     (r"\sqrt{16}", "4"), (r"3 \times 6", "18"), ("3 × 6", "18"), ("36 ÷ 2", "18"), ("3*6", "18"), ("20 - 2", "18"),
+     ("(3 + 6) * 2", "18"), (r"\left(3 + 6\right) \cdot 2", "18"), ("10^3", "1000"), ("10^{3}", "1000"),
+     (r"1.8 \times 10^{4}", "18000"), ("0.1 * 3", "0.3"), ("36 / 4 / 2", "4.5")],
+)  # fmt: skip
 def test_arithmetic_is_worked_out_where_there_is_no_plain_number(answer, value):
     assert grade(f"\\boxed{{{answer}}}", value).strict
     assert grade(f"<answer>${answer}$</answer>", value).strict
@@ -357,19 +184,10 @@ def test_a_grade_is_the_same_outside_the_main_thread_and_nothing_is_printed(capf
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        r"9^{9^{9^9}}",
-        "9^9^9^9",
-        r"2^{999}",
-        r"\sqrt{\sqrt[3]{99} 12.75}",
-        r"\sqrt{\frac{\sqrt{12.75-1/3}}{\sqrt{99}}}",
-        "100!^{99}",
-        r"\int_0^{99} x^{99} dx",
-        r"\binom{9999}{4999}",
-        r"__import__('os')",
-        "9**9**9",
-    ],
-)
+    [r"9^{9^{9^9}}", "9^9^9^9", r"2^{999}", r"\sqrt{\sqrt[3]{99} 12.75}",
+     r"\sqrt{\frac{\sqrt{12.75-1/3}}{\sqrt{99}}}", "100!^{99}", r"\int_0^{99} x^{99} dx", r"\binom{9999}{4999}",
+     r"__import__('os')", "9**9**9"],
+)  # fmt: skip
 def test_an_expression_that_would_take_long_is_not_worked_out(answer):
     assert grade(f"\\boxed{{{answer}}}", "18").outcome == "partial"
 
@@ -454,56 +272,9 @@ def test_where_the_papers_code_reads_a_number_strict_reads_the_same_but_for_calc
         assert grade(text, paper).strict, text
 
 
-def build_expression(rng, depth):
-    """A random expression without a power as text, and its value; None where it divides by zero."""
-    if depth == 0 or rng.random() < 0.3:
-        number = rng.choice([rng.randint(0, 99), rng.randint(1, 9)])
-        return str(number), Fraction(number)
-    (left, a), (right, b) = build_expression(rng, depth - 1), build_expression(rng, depth - 1)
-    sign = rng.choice("+-*/f")
-    if a is None or b is None or (sign in "/f" and b == 0):
-        return "1 / 0", None
-    if sign == "f":
-        return f"\\frac{{{left}}}{{{right}}}", a / b
-    value = {"+": a + b, "-": a - b, "*": a * b}.get(sign) if sign != "/" else a / b
-    return f"({left} {rng.choice([sign, {'*': chr(92) + 'times '}.get(sign, sign)])} {right})", value
-
-
-def test_random_expressions_have_their_exact_value():
-    rng, graded = random.Random(2), 0
-    while graded < 30:
-        text, value = build_expression(rng, 2)
-        if value is None or len(text) > 50:
-            continue
-        graded += 1
-        assert grade(f"\\boxed{{{text}}}", str(value)).strict, text
-        assert not grade(f"\\boxed{{{text}}}", str(value + Fraction(1, 10**6))).strict, text
-
-
 def test_random_garbage_raises_nothing_and_strict_implies_lenient():
-    rng, pieces = (
-        random.Random(3),
-        ["####", "\\boxed{", "<answer>", "</answer>", "}", "{", "18", "1", ",", ".", "/", "-"],
-    )
-    pieces += [
-        "$",
-        "%",
-        " ",
-        "\n",
-        "=",
-        "\\frac",
-        "\\sqrt",
-        "\\text{",
-        "^",
-        "x",
-        "²",
-        "٣",
-        "−",
-        "*",
-        "(",
-        "\\",
-        "\ud800",
-    ]
+    rng, pieces = random.Random(3), [*"}{1,./-$% \n=^x²٣−*(\\", "18", "####", "<answer>", "</answer>", "\ud800"]
+    pieces += ["\\boxed{", "\\frac", "\\sqrt", "\\text{"]
     correct = 0
     for _ in range(5000):
         result = grade("".join(rng.choices(pieces, k=rng.randint(0, 25))), "18")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.graders import Grade
+from rlhf_exp.graders.countdown import grade
 
 NUMBERS, TARGET = [3, 7, 8], 53  # 8 * 7 - 3
 PROBLEMS = Path(__file__).parents[2] / "../shared/data/countdown/countdown_cd3_256.jsonl"
@@ -27,25 +27,10 @@ def outcome(answer, numbers=NUMBERS, target=TARGET):
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        "( 8 * 7 ) - 3",
-        "8*7-3",
-        "-3+8*7",
-        "7 * 8 - 3",
-        "((((8))*((7)))-(3))",
-        "-(3 - 8*7)",
-        "- - 8 * 7 - 3",
-        "8 * -(-7) - 3",
-        "\n 8 *\t7\n- 3 \n",
-        "8 × 7 − 3",
-        "8 · 7 - 3",
-        "8 ⋅ 7 - 3",
-        r"8 \times 7 - 3",
-        r"8\cdot7-3",
-        "$8*7-3$",
-        "$$ 8*7-3 $$",
-    ],
-)
+    ["( 8 * 7 ) - 3", "8*7-3", "-3+8*7", "7 * 8 - 3", "((((8))*((7)))-(3))", "-(3 - 8*7)", "- - 8 * 7 - 3",
+     "8 * -(-7) - 3", "\n 8 *\t7\n- 3 \n", "8 × 7 − 3", "8 · 7 - 3", "8 ⋅ 7 - 3", r"8 \times 7 - 3", r"8\cdot7-3",
+     "$8*7-3$", "$$ 8*7-3 $$"],
+)  # fmt: skip
 def test_a_right_answer_scores_one_in_every_spelling(answer):
     assert outcome(answer) == "correct"
 
@@ -65,42 +50,21 @@ def test_operators_of_one_rank_associate_to_the_left():
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        "8*7-3 = 53",
-        "8*7-3=99",
-        "8*7-3 = -53",
-        "8*7-3 = − 53",
-        "8*7-3 = 53.0",
-        "8*7-3 = 106/2",
-        "$8*7-3 = 53$",
-        "$8*7-3$ = $53$",
-        r"\boxed{8*7-3}",
-        r"$\boxed{ 8 \times 7 - 3 }$",
-        r"\boxed{8*7-3 = 53}",
-        r"\boxed{8*7-3} = 53",
-        r"\boxed{$8*7-3$}",
-        r"8*7-3 = \boxed{53}",
-        r"\boxed{8*7-3} = \boxed{53}",
-        r"The answer is \boxed{8*7-3}.",
-        r"\boxed{\boxed{8*7-3}}",
-        r"\boxed{7} or rather \boxed{8*7-3}",
-    ],
-)
+    ["8*7-3 = 53", "8*7-3=99", "8*7-3 = -53", "8*7-3 = − 53", "8*7-3 = 53.0", "8*7-3 = 106/2", "$8*7-3 = 53$",
+     "$8*7-3$ = $53$", r"\boxed{8*7-3}", r"$\boxed{ 8 \times 7 - 3 }$", r"\boxed{8*7-3 = 53}", r"\boxed{8*7-3} = 53",
+     r"\boxed{$8*7-3$}", r"8*7-3 = \boxed{53}", r"\boxed{8*7-3} = \boxed{53}", r"The answer is \boxed{8*7-3}.",
+     r"\boxed{\boxed{8*7-3}}", r"\boxed{7} or rather \boxed{8*7-3}"],
+)  # fmt: skip
 def test_a_box_is_unwrapped_and_a_value_at_the_end_ignored(answer):
     assert outcome(answer) == "correct"
 
 
 @pytest.mark.parametrize(
     "completion",
-    [
-        "<think> 8 * 7 = 56 </think> <answer>8*7-3</answer>",
-        "<answer>8+7+3</answer> no: <answer>8*7-3</answer>",
-        "<answer>8*7-3</answer> and <answer>8+7",
-        "<answer><answer>8*7-3</answer>",
-        "<answer>8*7-3</answer></answer>",
-        "</answer><answer>8*7-3</answer>",
-    ],
-)
+    ["<think> 8 * 7 = 56 </think> <answer>8*7-3</answer>", "<answer>8+7+3</answer> no: <answer>8*7-3</answer>",
+     "<answer>8*7-3</answer> and <answer>8+7", "<answer><answer>8*7-3</answer>", "<answer>8*7-3</answer></answer>",
+     "</answer><answer>8*7-3</answer>"],
+)  # fmt: skip
 def test_the_last_closed_answer_counts(completion):
     assert grade(completion, NUMBERS, TARGET) == Grade("correct", 1.0, "8*7-3")
 
@@ -166,25 +130,11 @@ def test_a_power_or_a_floor_division_is_wrong_even_where_it_would_reach_the_targ
 
 @pytest.mark.parametrize(
     "completion",
-    [
-        "",
-        "8*7-3",
-        r"\boxed{8*7-3}",
-        "<think> 8*7-3 </think>",
-        "<answer>8*7-3",
-        "8*7-3</answer>",
-        "</answer>8*7-3<answer>",
-        "<Answer>8*7-3</Answer>",
-        "<answer>8*7-3< /answer>",
-        "<answer></answer>",
-        "<answer> \n </answer>",
-        "<answer>\u00a0</answer>",
-        "<answer>$$</answer>",
-        r"<answer>\boxed{}</answer>",
-        r"<answer>\boxed{ }</answer>",
-        "<answer>8*7-3</answer><answer></answer>",
-    ],
-)
+    ["", "8*7-3", r"\boxed{8*7-3}", "<think> 8*7-3 </think>", "<answer>8*7-3", "8*7-3</answer>",
+     "</answer>8*7-3<answer>", "<Answer>8*7-3</Answer>", "<answer>8*7-3< /answer>", "<answer></answer>",
+     "<answer> \n </answer>", "<answer>\u00a0</answer>", "<answer>$$</answer>", r"<answer>\boxed{}</answer>",
+     r"<answer>\boxed{ }</answer>", "<answer>8*7-3</answer><answer></answer>"],
+)  # fmt: skip
 def test_no_answer_or_an_empty_one_fails(completion):
     assert grade(completion, NUMBERS, TARGET) == Grade("failed", 0.0, None)
 

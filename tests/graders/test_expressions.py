@@ -5,32 +5,22 @@ import time
 
 import pytest
 
-from rlhf_exp.rewards import expressions
-from rlhf_exp.rewards.expressions import grade, read_gold
+from rlhf_exp.graders import expressions
+from rlhf_exp.graders.expressions import grade, read_gold
 
 
 @pytest.mark.parametrize(
     ("completion", "answer", "outcome"),
-    [
-        (r"So it is $\boxed{0.5}$.", r"\frac{1}{2}", "correct"),
-        ("It is 4.", 4, "correct"),
-        (r"We get \[ x = 4 \]", "4", "correct"),
-        ("We get\n$$\n\\frac{1}{2}\n$$", "0.5", "correct"),
-        ("word " * 200 + "so it is $4$.", "4", "correct"),
-        ("$5$ " + "word " * 2000 + "so it is $4$.", "4", "correct"),
-        ("<answer>1/2</answer>", 0.5, "correct"),
-        (r"\boxed{x^2+2x+1}", "(x+1)^2", "correct"),
-        (r"\boxed{x^2}", "x^2+1", "partial"),
-        (r"\boxed{\{1,2\}}", r"\{2,1\}", "correct"),
-        (r"\boxed{0.00001}", 1e-05, "correct"),
-        (r"\boxed{4} and \boxed{5}", "4", "partial"),
-        (r"\int_0^9 x^x dx is not needed" + "\n" + r"\boxed{4}", "4", "correct"),
-        (r"\boxed{2^{2004}}", "2^{2004}", "correct"),
-        ("", "4", "failed"),
-        ("no idea", "4", "failed"),
-        (r"\boxed{4", "4", "failed"),
-    ],
-)
+    [(r"So it is $\boxed{0.5}$.", r"\frac{1}{2}", "correct"), ("It is 4.", 4, "correct"),
+     (r"We get \[ x = 4 \]", "4", "correct"), ("We get\n$$\n\\frac{1}{2}\n$$", "0.5", "correct"),
+     ("word " * 200 + "so it is $4$.", "4", "correct"), ("$5$ " + "word " * 2000 + "so it is $4$.", "4", "correct"),
+     ("<answer>1/2</answer>", 0.5, "correct"), (r"\boxed{x^2+2x+1}", "(x+1)^2", "correct"),
+     (r"\boxed{x^2}", "x^2+1", "partial"), (r"\boxed{\{1,2\}}", r"\{2,1\}", "correct"),
+     (r"\boxed{0.00001}", 1e-05, "correct"), (r"\boxed{4} and \boxed{5}", "4", "partial"),
+     (r"\int_0^9 x^x dx is not needed" + "\n" + r"\boxed{4}", "4", "correct"),
+     (r"\boxed{2^{2004}}", "2^{2004}", "correct"), ("", "4", "failed"), ("no idea", "4", "failed"),
+     (r"\boxed{4", "4", "failed")],
+)  # fmt: skip
 def test_an_answer_is_compared_by_value(completion, answer, outcome):
     assert grade(completion, answer).outcome == outcome
 

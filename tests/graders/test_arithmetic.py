@@ -6,38 +6,20 @@ import pytest
 from math_verify import LatexExtractionConfig, parse
 from sympy import Rational
 
-from rlhf_exp.rewards.arithmetic import MAX_CHARACTERS, evaluate
+from rlhf_exp.graders.arithmetic import MAX_CHARACTERS, evaluate
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it runs without its timeout
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [
-        ("1 + 2 * 3", 7),
-        ("36 / 4 / 2", Fraction(9, 2)),
-        ("20 - 2 - 3", 15),
-        ("-2^2", -4),
-        ("--3", 3),
-        ("2 * -3", -6),
-        ("3(4)", 12),
-        ("(1 + 1)(2 + 3)", 10),
-        (r"2\sqrt{9}", 6),
-        (r"\sqrt[3]{27}", 3),
-        (r"\sqrt{\frac{1}{4}}", Fraction(1, 2)),
-        (r"1\frac{1}{2}", Fraction(3, 2)),
-        ("2 * 3 1/2", 7),
-        ("-3 1 / 2", Fraction(-7, 2)),
-        ("(1/2)3", Fraction(3, 2)),
-        (r"\frac{1}{2}3", Fraction(3, 2)),
-        ("10^{3}5", 5000),
-        (r"\frac34", Fraction(3, 4)),
-        (r"\left(3 + 6\right) \cdot 2", 18),
-        (r"1.8 \times 10^{4}", 18000),
-        ("0.1 * 3", Fraction(3, 10)),
-        ("(1 / 3)^2", Fraction(1, 9)),
-    ],
-)
+    [("1 + 2 * 3", 7), ("36 / 4 / 2", Fraction(9, 2)), ("20 - 2 - 3", 15), ("-2^2", -4), ("--3", 3), ("2 * -3", -6),
+     ("3(4)", 12), ("(1 + 1)(2 + 3)", 10), (r"2\sqrt{9}", 6), (r"\sqrt[3]{27}", 3),
+     (r"\sqrt{\frac{1}{4}}", Fraction(1, 2)), (r"1\frac{1}{2}", Fraction(3, 2)), ("2 * 3 1/2", 7),
+     ("-3 1 / 2", Fraction(-7, 2)), ("(1/2)3", Fraction(3, 2)), (r"\frac{1}{2}3", Fraction(3, 2)), ("10^{3}5", 5000),
+     (r"\frac34", Fraction(3, 4)), (r"\left(3 + 6\right) \cdot 2", 18), (r"1.8 \times 10^{4}", 18000),
+     ("0.1 * 3", Fraction(3, 10)), ("(1 / 3)^2", Fraction(1, 9))],
+)  # fmt: skip
 def test_arithmetic_has_its_exact_value(text, value):
     assert evaluate(text) == value
 

@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import expressions, gsm8k, patience
-from rlhf_exp.rewards.grade import Grade, NumberGrade, keep_end
-from rlhf_exp.rewards.loading import RewardError, describe_error, import_function
+from rlhf_exp.graders import SCORES, Grade, NumberGrade, expressions, gsm8k, keep_end
+from rlhf_exp.graders.user_code import RewardError, call, import_function
 from rlhf_exp.tasks.schema import PASSED
 
 if TYPE_CHECKING:
@@ -95,18 +94,11 @@ def find_answer_problem(task: "Keys", answer: Any) -> str | None:
         return "must hold one text or number (for more than one write a checker, task.checker=FILE.py:FUNCTION)"
     if task.ready_checker and isinstance(answer, bool):
         return 'must hold a text or a number (true and false as the texts "true" and "false")'
-    if task.ready_checker == "numeric":
-        try:
-            gsm8k.read_gold(str(answer))
-        except ValueError:
-            return "must hold a number"
-    if task.ready_checker == "math":
-        try:
-            expressions.read_gold(answer)
-        except ValueError:
-            return "must hold a number or an expression that math-verify can read (limits: docs/own_task.md)"
-    if task.ready_checker == "choice" and _read_choice(answer) is None:
-        return "must hold a letter from A to Z, or its place from 0 on"
+    read, problem = ANSWERS.get(task.ready_checker, (str, ""))
+    try:
+        read(answer)
+    except ValueError:
+        return problem
     return None
 
 
@@ -140,16 +132,28 @@ def _spell(answer: Any) -> tuple[str, ...]:
 
 
 def _compare(right: bool, extracted: str | None, wrong: str = "partial") -> Grade:
-    if right:
-        return Grade("correct", 1.0, extracted)
-    return Grade("failed", 0.0, extracted) if extracted is None or wrong == "failed" else Grade(wrong, 0.1, extracted)
+    outcome = "correct" if right else "failed" if extracted is None else wrong
+    return Grade(outcome, SCORES[outcome], extracted)
 
 
-def _read_choice(answer: Any) -> str | None:
+def _read_choice(answer: Any) -> str:
     text = str(answer).strip().strip("()")
     if text.isascii() and text.isdigit() and int(text) < 26:
         return chr(ord("A") + int(text))
-    return text if len(text) == 1 and "A" <= text <= "Z" else None
+    if len(text) != 1 or not "A" <= text <= "Z":
+        raise ValueError
+    return text
+
+
+ANSWERS = {
+    "numeric": (lambda answer: gsm8k.read_gold(str(answer)), "must hold a number"),
+    "math": (
+        expressions.read_gold,
+        "must hold a number or an expression that math-verify can read (limits: docs/own_task.md)",
+    ),
+    "choice": (_read_choice, "must hold a letter from A to Z, or its place from 0 on"),
+}
+"""How a checker reads an answer, which raises ValueError, and what an answer must be."""
 
 
 def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, AsRead] = NOT_READ) -> Checker:
@@ -159,12 +163,9 @@ def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, 
     try:
         inspect.signature(function).bind("", {})
     except TypeError as error:
-        taken = inspect.signature(function)
-        raise ConfigError([f"{key}: takes {taken}, {error}; must be a function of (completion, row)"]) from None
+        raise ConfigError([f"{key}: cannot be called, {error}; must be a function of (completion, row)"]) from None
     except ValueError:  # some functions written in C have none
         pass
-    if inspect.iscoroutinefunction(function):
-        raise ConfigError([f"{key}: is async; must be a plain function of (completion, row)"])
     returned_well = False
 
     def grade(
@@ -174,32 +175,23 @@ def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, 
         seen = {name: value for name, value in _restore(row, read).items() if name not in PASSED}
         shown = {name: look(name, value) for name, value in copy.deepcopy(seen).items()}
         place = f" ({read[row['id']].where})" if row.get("id") in read else ""
-        where, cause = f"on row {row.get('id')}{place} with completion {completion[:60]!r}", None
+        where = f"on row {row.get('id')}{place} with completion {completion[:60]!r}"
         try:
-            with patience.watch(lambda: f"{key}, {where},"):
-                found = function(completion, shown)
-            problem = f"returned {show(found, 40)} ({type(found).__name__}), must be a bool, a number in [0, 1] or a"
-            problem += " Grade of an outcome, its score and a text or None"
-            result = _read_result(found)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # or sys.exit() in a checker would end the run as if it had succeeded
-            result, problem, cause = None, f"raised {describe_error(error, file)}", error
-        if result is None:
-            line = f"{key}: {problem}, {where}"
-            line += _explain(cause, seen, read) if isinstance(cause, KeyError) else ""
+            result = call(lambda: _read_result(function(completion, shown)), f"{key}, {where},", file)
+        except RewardError as error:
+            line = f"{key}: {error}, {where}{_explain(error.__cause__, seen, read)}"
             if returned_well:
-                raise RewardError(line) from cause
-            raise ConfigError([line])
+                raise RewardError(line) from error.__cause__
+            raise ConfigError([line]) from None
         returned_well = True
         return result
 
     return grade
 
 
-def _explain(error: KeyError, row: dict[str, Any], read: Mapping[str, AsRead]) -> str:
-    """What a row has, and how many others have not the column that it lacks."""
-    name, lacking = error.args[0] if error.args else None, ""
+def _explain(error: BaseException | None, row: dict[str, Any], read: Mapping[str, AsRead]) -> str:
+    """Of a KeyError: what a row has, and how many others have not the column that it lacks."""
+    name, lacking = error.args[0] if isinstance(error, KeyError) and error.args else None, ""
     if not isinstance(name, str) or name in row:
         return ""
     if count := sum(name in found.absent for found in read.values()):
@@ -207,18 +199,15 @@ def _explain(error: KeyError, row: dict[str, Any], read: Mapping[str, AsRead]) -
     return f"{lacking}; its columns are {', '.join(map(str, row))}{'' if lacking else suggest(name, row)}"
 
 
-def _read_result(found: Any) -> Grade | None:
-    if isinstance(found, Grade):
-        outcome, extracted = found.outcome, found.extracted
-        score = _read_number(found.score)
-        fits = score is not None and (outcome == "correct") == (score == 1) and (outcome == "failed") == (score == 0)
-        named = outcome in ("correct", "partial", "failed") and isinstance(extracted, str | None)
-        return dataclasses.replace(found, score=score) if fits and named else None
-    score = _read_number(found)
-    outcome = "correct" if score == 1 else "partial" if score else "failed"
-    return None if score is None else NumberGrade(outcome, score, None)
-
-
-def _read_number(found: Any) -> float | None:
-    found = found.item() if hasattr(found, "item") else found
-    return float(found) if isinstance(found, Real) and math.isfinite(found) and 0 <= found <= 1 else None
+def _read_result(found: Any) -> Grade:
+    graded = isinstance(found, Grade)
+    score = found.score if graded else found
+    score = score.item() if hasattr(score, "item") else score
+    if isinstance(score, Real) and math.isfinite(score) and 0 <= score <= 1:
+        outcome = "correct" if score == 1 else "partial" if score else "failed"
+        if not graded:
+            return NumberGrade(outcome, float(score), None)
+        if found.outcome == outcome and isinstance(found.extracted, str | None):
+            return dataclasses.replace(found, score=float(score))
+    problem = f"returned {show(found, 40)} ({type(found).__name__}), must be a bool, a number in [0, 1] or a Grade"
+    raise RewardError(f"{problem} of an outcome, its score and a text or None")

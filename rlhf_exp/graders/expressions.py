@@ -19,10 +19,11 @@ import math
 import re
 from decimal import Decimal
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
-from rlhf_exp.rewards.grade import Grade
-from rlhf_exp.rewards.gsm8k import find_box, find_tags
+from rlhf_exp.graders import Grade, find_tags
+from rlhf_exp.graders.gsm8k import find_box
 
 MAX_CHARACTERS = 300
 MAX_DEPTH = 6
@@ -107,12 +108,10 @@ def is_small(expression: Any) -> bool:
     """Whether an expression of sympy is within the limits."""
     import sympy
 
+    nodes = list(islice(sympy.preorder_traversal(expression), MAX_NODES + 1))
     refused = (sympy.Integral, sympy.Sum, sympy.Product, sympy.Limit, sympy.Derivative)
-    nodes = 0
-    for node in sympy.preorder_traversal(expression):
-        nodes += 1
-        if nodes > MAX_NODES or isinstance(node, refused):
-            return False
+    if len(nodes) > MAX_NODES or any(isinstance(node, refused) for node in nodes):
+        return False
     try:
         return _count_digits(expression) <= MAX_DIGITS
     except OverflowError:  # beyond what a float holds
@@ -120,29 +119,15 @@ def is_small(expression: Any) -> bool:
 
 
 def _count_digits(node: Any) -> float:
-    """An upper bound of the digits that the exact value of an expression has."""
-    import sympy
-
-    args = getattr(node, "args", None) or (list(node) if isinstance(node, sympy.MatrixBase) else ())
-    if isinstance(node, sympy.Number):
-        return math.log10(_bound(node))
-    if isinstance(node, (sympy.Pow, sympy.exp)):
-        base, exponent = node.args if isinstance(node, sympy.Pow) else (None, node.args[0])
-        return (1 if base is None else _count_digits(base)) * _bound(exponent)
-    if isinstance(node, sympy.functions.combinatorial.factorials.CombinatorialFunction):
-        return math.prod(_bound(arg) for arg in args) ** 2
-    return 1 + sum(map(_count_digits, args))
-
-
-def _bound(node: Any) -> float:
-    """An upper bound of the size of an exponent's value, its variables counted as 2."""
+    """An upper bound of log10(1 + |value|) of an expression whose variables are 1."""
     import sympy
 
     if isinstance(node, sympy.Number):
-        return 1.0 + abs(float(max(abs(node.p), node.q) if isinstance(node, sympy.Rational) else node))
+        return math.log10(1.0 + abs(float(max(abs(node.p), node.q) if isinstance(node, sympy.Rational) else node)))
+    args = node if isinstance(node, sympy.MatrixBase) else getattr(node, "args", ())
+    parts = [_count_digits(part) for part in args]
     if isinstance(node, (sympy.Pow, sympy.exp)):
-        powers = [_bound(arg) for arg in node.args]
-        return math.inf if powers[-1] > MAX_DIGITS else (powers[0] if len(powers) > 1 else math.e) ** powers[-1]
+        return (parts[0] if len(parts) > 1 else 1) * 10 ** parts[-1]
     if isinstance(node, sympy.functions.combinatorial.factorials.CombinatorialFunction):
-        return math.inf
-    return max(2.0, math.prod(map(_bound, node.args)))
+        return 10 ** (2 * sum(parts))
+    return max(math.log10(2), sum(parts))

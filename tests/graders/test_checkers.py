@@ -4,8 +4,8 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards.checkers import build_checker, find_answer_problem
-from rlhf_exp.rewards.functions import RewardError
+from rlhf_exp.graders.checkers import build_checker, find_answer_problem
+from rlhf_exp.graders.user_code import RewardError
 
 
 @pytest.fixture
@@ -20,43 +20,25 @@ def keys(tmp_path):
 
 @pytest.mark.parametrize(
     ("checker", "answer", "completion", "outcome"),
-    [
-        ("exact", "Paris", " Paris \n", "correct"),
-        ("exact", "Paris", "It is Paris", "failed"),
-        ("exact", 4, "4", "correct"),
-        ("exact", 4.0, "4", "correct"),
-        ("exact", 4.0, "4.0", "correct"),
-        ("exact", 4.5, "4", "failed"),
-        ("exact", "4.0", "4", "failed"),
-        ("numeric", "72", "48 + 24 = 72 clips", "correct"),
-        ("numeric", 72, "#### 72", "correct"),
-        ("numeric", "1,000", "The answer is 1000.", "correct"),
-        ("numeric", "72", "71", "partial"),
-        ("numeric", "1000", "It is 1 000.", "correct"),
-        ("numeric", "1000.99", "It is 1000,99.", "correct"),
-        ("numeric", "1000", "It is 1,000.", "correct"),
-        ("numeric", "+7", "7", "correct"),
-        ("numeric", "2", r"$\frac{1+\sqrt5}{2}$", "partial"),
-        ("numeric", "72", "none", "failed"),
-        ("math", r"\frac{1}{2}", r"So it is $\boxed{0.5}$.", "correct"),
-        ("math", "3", r"So it is $\boxed{4}$.", "partial"),
-        ("math", "3", "no idea", "failed"),
-        ("choice", "B", "The answer is (B).", "correct"),
-        ("choice", "B", r"\boxed{B}", "correct"),
-        ("choice", "(B)", "B", "correct"),
-        ("choice", 1, "B) because A is wrong", "correct"),
-        ("choice", "B", "I think A dog\nAnswer: C", "partial"),
-        ("choice", "A", "A dog is an animal", "failed"),
-        ("choice", "B", "The correct option is B.", "correct"),
-        ("choice", "B", "The answer should be option B", "correct"),
-        ("choice", "B", r"\boxed{\textbf{B}}", "correct"),
-        ("choice", "B", r"\boxed{B. Paris}", "correct"),
-        ("choice", "B", "A) one\nB) two\nC) three", "failed"),
-        ("choice", "A", "Answer: A, B, C, D", "failed"),
-        ("choice", "I", "The answer is I think B", "failed"),
-        ("choice", "B", "the answer is not here", "failed"),
-    ],
-)
+    [("exact", "Paris", " Paris \n", "correct"), ("exact", "Paris", "It is Paris", "failed"),
+     ("exact", 4, "4", "correct"), ("exact", 4.0, "4", "correct"), ("exact", 4.0, "4.0", "correct"),
+     ("exact", 4.5, "4", "failed"), ("exact", "4.0", "4", "failed"),
+     ("numeric", "72", "48 + 24 = 72 clips", "correct"), ("numeric", 72, "#### 72", "correct"),
+     ("numeric", "1,000", "The answer is 1000.", "correct"), ("numeric", "72", "71", "partial"),
+     ("numeric", "1000", "It is 1 000.", "correct"), ("numeric", "1000.99", "It is 1000,99.", "correct"),
+     ("numeric", "1000", "It is 1,000.", "correct"), ("numeric", "+7", "7", "correct"),
+     ("numeric", "2", r"$\frac{1+\sqrt5}{2}$", "partial"), ("numeric", "72", "none", "failed"),
+     ("math", r"\frac{1}{2}", r"So it is $\boxed{0.5}$.", "correct"),
+     ("math", "3", r"So it is $\boxed{4}$.", "partial"), ("math", "3", "no idea", "failed"),
+     ("choice", "B", "The answer is (B).", "correct"), ("choice", "B", r"\boxed{B}", "correct"),
+     ("choice", "(B)", "B", "correct"), ("choice", 1, "B) because A is wrong", "correct"),
+     ("choice", "B", "I think A dog\nAnswer: C", "partial"), ("choice", "A", "A dog is an animal", "failed"),
+     ("choice", "B", "The correct option is B.", "correct"),
+     ("choice", "B", "The answer should be option B", "correct"), ("choice", "B", r"\boxed{\textbf{B}}", "correct"),
+     ("choice", "B", r"\boxed{B. Paris}", "correct"), ("choice", "B", "A) one\nB) two\nC) three", "failed"),
+     ("choice", "A", "Answer: A, B, C, D", "failed"), ("choice", "I", "The answer is I think B", "failed"),
+     ("choice", "B", "the answer is not here", "failed")],
+)  # fmt: skip
 def test_ready_checkers(keys, checker, answer, completion, outcome):
     grade = build_checker(keys("task.answer_column=gold", f"task.checker={checker}"))(completion, {"gold": answer})
     assert grade.outcome == outcome
@@ -95,7 +77,7 @@ def test_an_answer_that_a_checker_cannot_compare_is_found(keys, checker, answer,
 
 
 OWN = """
-from rlhf_exp.rewards.grade import Grade
+from rlhf_exp.graders import Grade
 RESULTS = {"bool": True, "half": 0.5, "zero": 0, "text": "yes", "much": 2, "nan": float("nan"), "none": None,
            "grade": Grade("partial", 0.3, "x"), "odd": Grade("correct", 0.0, None), "wild": Grade("right", 1.0, None)}
 def grade(completion, row):
@@ -121,13 +103,14 @@ def test_the_users_checker_returns_a_bool_a_number_or_a_grade(own):
 
 @pytest.mark.parametrize(
     ("source", "problem"),
-    [("def grade(completion): return 1", "takes (completion), too many positional arguments"),
-     ("async def grade(completion, row): return 1", "is async")],
+    [("def grade(completion): return 1", "cannot be called, too many positional arguments"),
+     ("async def grade(completion, row): return 1", "returned <coroutine object grade")],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:coroutine")
 def test_another_signature_is_refused(keys, tmp_path, source, problem):
     (tmp_path / "check.py").write_text(source)
     with pytest.raises(ConfigError) as refused:
-        build_checker(keys(f"task.checker={tmp_path / 'check.py'}:grade"))
+        build_checker(keys(f"task.checker={tmp_path / 'check.py'}:grade"))("4", ROW)
     assert problem in str(refused.value)
 
 

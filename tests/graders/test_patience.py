@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.rewards import patience
-from rlhf_exp.rewards.checkers import guard
-from rlhf_exp.rewards.loading import RewardError
+from rlhf_exp.graders import user_code
+from rlhf_exp.graders.checkers import guard
+from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.runs.folder import read_record, write_jsonl
 
 ROW = {"id": "7", "prompt": "p", "answer": "4"}
@@ -26,13 +26,13 @@ NEVER = {
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(patience, "LINE_S", 0.2)
-    monkeypatch.setattr(patience, "AGAIN_S", 0.1)
+    monkeypatch.setattr(user_code, "LINE_S", 0.2)
+    monkeypatch.setattr(user_code, "AGAIN_S", 0.1)
 
 
 @pytest.mark.parametrize("kind", NEVER)
 def test_a_checker_that_never_returns_is_named_with_its_row_and_ended(kind, impatient, monkeypatch, capfd):
-    monkeypatch.setattr(patience, "limit_s", 0.4)
+    monkeypatch.setattr(user_code, "limit_s", 0.4)
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(ConfigError) as caught:
         guard(lambda completion, row: NEVER[kind](), "task.checker=mine.py:check", "mine.py")("4", ROW)
@@ -62,13 +62,13 @@ def test_a_function_that_catches_every_error_is_ended_too(impatient, monkeypatch
                 pass
         time.sleep(1000)
 
-    monkeypatch.setattr(patience, "limit_s", 0.2)
+    monkeypatch.setattr(user_code, "limit_s", 0.2)
     with pytest.raises(ConfigError, match="raised TimedOut"):
         guard(check, "task.checker=mine.py:check", "mine.py")("4", ROW)
 
 
 def test_a_later_call_that_never_returns_fails_the_run(impatient, monkeypatch):
-    monkeypatch.setattr(patience, "limit_s", 0.2)
+    monkeypatch.setattr(user_code, "limit_s", 0.2)
     check = guard(lambda completion, row: completion == "4" or time.sleep(1000), "task.checker=c.py:f", "c.py")
     check("4", ROW)
     with pytest.raises(RewardError, match="no result within 0.2 s"):
@@ -92,7 +92,7 @@ def start(folder, name, *arguments):
                f"+reward.functions.mine=mine.py:{name}", "+reward.weights.mine=1",
                "output_dir=run", *arguments]  # fmt: skip
     return subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(Path(patience.__file__).parents[2])},
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(Path(user_code.__file__).parents[2])},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 

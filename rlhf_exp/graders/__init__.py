@@ -1,0 +1,45 @@
+"""What a grader returns, such as `Grade("partial", 0.1, "8 * 7 - 3")`, and what it reads of a completion."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_CHARACTERS = 20_000
+"""Graders and rewards read at most this much of a text, about 6,000 tokens of plain English. It limits their time."""
+SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The verdict on one completion.
+
+    Attributes:
+        outcome: "correct", "partial" (an answer, but a wrong one) or "failed" (no answer).
+        score: 1.0, 0.1 or 0.0, in the order of the outcomes above.
+        extracted: what was read as the answer; None if there is none.
+    """
+
+    outcome: Literal["correct", "partial", "failed"]
+    score: float
+    extracted: str | None
+
+
+@dataclass(frozen=True)
+class NumberGrade(Grade):
+    """Of a grader that returns a number or a bool alone: nothing is known about what it has read as the answer."""
+
+
+def read_text(completion: str | list[dict[str, str]]) -> str:
+    """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages."""
+    return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)
+
+
+def keep_end(text: str) -> str:
+    """The last MAX_CHARACTERS of a text, since an answer is at its end."""
+    return text[-MAX_CHARACTERS:]
+
+
+def find_tags(text: str) -> tuple[int, str]:
+    """Where the last closed <answer> begins and what it holds; (-1, "") without one."""
+    start = text.rfind("<answer>", 0, max(text.rfind("</answer>"), 0))
+    content = start + len("<answer>")
+    return (start, text[content : text.find("</answer>", content)]) if start >= 0 else (-1, "")

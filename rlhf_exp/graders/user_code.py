@@ -1,0 +1,132 @@
+"""Imports a file of the user's, a checker, a reward or a task, and calls its functions.
+
+    function = import_function("mine.py:check", "task.checker=mine.py:check")
+    result = call(lambda: function("4", row), "task.checker=mine.py:check, on row 7,", "mine.py")
+
+Of a call that takes 10 seconds a line on the terminal says so, "... has not returned for 10 s; ..."; at `limit_s` it is
+ended. A timer of the system (SIGALRM) interrupts Python code, `re`, large integers and waiting, in the main thread. A
+call into C that looks for no signal, such as all(itertools.repeat(True)), gets no line; if there is a limit,
+faulthandler's thread, which needs no lock of Python's, prints where it hangs and ends the process.
+"""
+
+import faulthandler
+import importlib.util
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from rlhf_exp.config.values import show, suggest
+from rlhf_exp.errors import ConfigError, printable, read_message
+
+LINE_S, GRACE_S, AGAIN_S = 10.0, 2.0, 1.0
+"""The line comes after LINE_S. What has not ended GRACE_S after the limit hangs in C. A function that catches the error
+of the limit gets it again after AGAIN_S."""
+STDERR = 2
+
+limit_s: float | None = None
+"""reward.timeout_s, which `load_task` sets for this process."""
+
+
+class RewardError(RuntimeError):
+    """A user's function raised an error or returned no valid rewards; the message names the function."""
+
+
+class TimedOut(BaseException):
+    """A call took longer than the limit; no `except Exception` of the function's catches it."""
+
+
+def import_function(where: str, key: str) -> Callable[..., Any]:
+    """The function that `where`, FILE.py:FUNCTION, names; `key` is what the user has typed.
+
+    Raises:
+        ConfigError: a file that cannot be imported, or no such function.
+    """
+    file, _, name = where.rpartition(":")
+    module = import_file(file, key)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ConfigError([f"{key}: {Path(file).name} has no function {name}{suggest(name, vars(module))}"])
+    return function
+
+
+def import_file(file: str, key: str) -> ModuleType:
+    """The Python file as a module.
+
+    Raises:
+        ConfigError: it cannot be imported.
+    """
+    path = Path(file).expanduser()
+    spec = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses in the file need this
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the file can raise anything
+        raise ConfigError([f"{key}: cannot be imported, {describe_error(error, file)}"]) from None
+    return module
+
+
+def describe_error(error: BaseException, file: str) -> str:
+    """`KeyError in line 3: 'nope'`, of the user's file the last line that was reached; without it if none was."""
+    path, steps = os.path.abspath(os.path.expanduser(file)), traceback.extract_tb(error.__traceback__)
+    lines = [step.lineno for step in steps if os.path.abspath(step.filename) == path]
+    place = f" in line {lines[-1]}" if lines else ""
+    return f"{type(error).__name__}{place}: {show(read_message(error), 200)}"
+
+
+def call(function: Callable[[], Any], described: str, file: str) -> Any:
+    """What a call of the user's code returns; `described` begins the line on the terminal if it takes long.
+
+    Raises:
+        RewardError: its own; or with what else it raised as the cause, SystemExit too, since that would end the run as
+            if it had succeeded.
+    """
+    try:
+        with watch(described):
+            return function()
+    except (KeyboardInterrupt, RewardError):
+        raise
+    except BaseException as error:
+        raise RewardError(f"raised {describe_error(error, file)}") from error
+
+
+@contextmanager
+def watch(described: str) -> Iterator[None]:
+    """Inside the `with`, print a line that begins with `described` if it takes long, and raise TimedOut at the limit.
+    Outside the main thread nothing is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    began, limit, said, done = time.monotonic(), limit_s, False, False
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        nonlocal said
+        spent = time.monotonic() - began
+        if spent >= LINE_S and not said:
+            said = True
+            end = f"is ended after {limit:g} s" if limit else "reward.timeout_s=60 would end such a call"
+            os.write(STDERR, f"rlhf_exp: {printable(described)} has not returned for {spent:.0f} s; {end}\n".encode())
+        if limit is not None and spent >= limit and not done:
+            raise TimedOut(f"no result within {limit:g} s (reward.timeout_s)")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    if limit is not None:  # a thread each time, 0.1 ms
+        faulthandler.dump_traceback_later(limit + GRACE_S, exit=True, file=STDERR)
+    signal.setitimer(signal.ITIMER_REAL, min(LINE_S, limit or LINE_S), AGAIN_S)
+    try:
+        yield
+    finally:
+        done = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if limit is not None:
+            faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,263 @@
+"""The rewards of the package: each is a function, a row of REWARDS and a file in conf/reward, of the same name.
+
+    REWARDS["outcome"].function(cfg, task, prompts=["..."], completions=["<answer> 3 + 5 </answer>"],
+                                numbers=[[3, 5]], target=[8])    # [1.0]
+
+A reward function takes the config, the task, and by name what TRL passes: prompts, completions, completion_ids, the
+row's columns, in training also trainer_state and log_metric. It returns one float per completion. First come those that
+look at the answer (Countdown's own are in countdown.py), then those that look at length and form, then the controls.
+Every command imports this module, so ML libraries are imported only inside functions.
+"""
+
+import hashlib
+import json
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.ranges import SEED, TOKENS, within
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders import Grade, NumberGrade, read_text
+from rlhf_exp.rewards.countdown import graduated, process
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.tasks import Task
+    from rlhf_exp.tasks.schema import TaskKeys
+
+Texts = list[Any]
+"""Each a string, or for chat prompts a list of messages."""
+Log = Callable[[str, float], None]
+
+
+def outcome(
+    cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, log_metric: Log | None = None, **columns: Any
+) -> list[float]:
+    """The task's own grade: 1.0 for a correct answer, 0.1 for a wrong one, 0.0 for none. Training also logs the share
+    of each outcome."""
+    grades = _grade(task, prompts, completions, columns)
+    for kind in ("correct", "partial", "failed") if log_metric else ():
+        log_metric(f"outcome/{kind}", sum(grade.outcome == kind for grade in grades) / len(grades))
+    return [grade.score for grade in grades]
+
+
+@dataclass(frozen=True)
+class LengthEfficiency:
+    tokens: int = within(TOKENS)
+
+
+def length_efficiency(
+    cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, completion_ids: list[list[int]], **columns: Any
+) -> list[float]:
+    """The task's grade, minus up to a fifth of it for length: `grade * (0.8 + 0.2 * min(1, 200 / tokens))`, over tokens
+    including the end token; the 200 is `reward.length_efficiency.tokens`. Only a longer completion loses anything."""
+    grades, most = _grade(task, prompts, completions, columns), cfg.reward.length_efficiency.tokens
+    shares = [min(1.0, most / max(len(ids), 1)) for ids in completion_ids]
+    return [grade.score * (0.8 + 0.2 * share) for grade, share in zip(grades, shares, strict=True)]
+
+
+def warn_of_free_length(cfg: "Config", task: "Task") -> None:
+    """Warn if the budget is not larger than what is free: the reward then equals the outcome."""
+    most = cfg.reward.length_efficiency.tokens
+    if cfg.max_tokens <= most:
+        warnings.warn(
+            f"reward=length_efficiency: no completion of max_tokens={cfg.max_tokens} is longer than"
+            f" reward.length_efficiency.tokens={most}, so it is the grade's score",
+            stacklevel=2,
+        )
+
+
+def self_consistency(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, **columns: Any) -> list[float]:
+    """1.0 for an answer that no other answer of its group outvotes, else 0.0: the policy's most frequent answer is
+    rewarded, right or wrong (Zuo et al. 2025, arXiv:2504.16084).
+
+    - A **group** is the completions of one prompt in the batch; a prompt that is drawn twice has one group.
+    - An **answer** is the grader's `extracted` in its spelling, as in majority@k of the evaluation: `18` and `18.0` are
+      two answers. A completion without an answer has no vote and scores 0.0.
+    - In a **tie**, every answer with the most votes scores 1.0. If all answers differ, the group teaches nothing.
+    - **Alone**, as in an evaluation with one completion per row, an answer agrees with itself. To measure agreement set
+      eval.completions above 1 (eval=full).
+    """
+    grades = _grade(task, prompts, completions, columns)
+    return agree([json.dumps(prompt) for prompt in prompts], [grade.extracted for grade in grades])
+
+
+def agree(groups: list[str], answers: list[str | None]) -> list[float]:
+    """For each answer (None if missing), in the group of that name: 1.0 if it is the majority's, else 0.0."""
+    pairs = list(zip(groups, answers, strict=True))
+    votes = Counter(pair for pair in pairs if pair[1] is not None)
+    most = {group: n for (group, _), n in reversed(votes.most_common())}  # the largest comes last, and stays
+    return [float(answer is not None and votes[group, answer] == most[group]) for group, answer in pairs]
+
+
+def check_groups(cfg: "Config") -> list[str]:
+    """Whether a policy that learns by agreement samples more than one completion of a prompt."""
+    online = ALGORITHMS[cfg.algo.name].online
+    if "self_consistency" not in cfg.reward.weights or not online or cfg.algo.args.get("num_generations", 1) != 1:
+        return []
+    alone = "compares the completions of one prompt, and num_generations is 1"
+    return [f"reward.weights.self_consistency: {alone}; use ++algo.args.num_generations=8"]
+
+
+def refuse_numbers(cfg: "Config", task: "Task") -> None:
+    """Try the grader on a few rows, with the texts that a row holds: one of them may be the right answer.
+
+    Raises:
+        ConfigError: it returns numbers, which say nothing about the answer to vote on.
+    """
+    tries = [(text, row) for row in task.eval[:4] for text in ("", "0", *map(str, row.values()))]
+    if tries and all(isinstance(task.grade(text, row), NumberGrade) for text, row in tries):
+        line = "compares answers, and the checker returns numbers, which do not say what the answer was"
+        remedy = "return rlhf_exp.graders.Grade(outcome, score, extracted), or use reward=outcome"
+        raise ConfigError([f"reward.weights.self_consistency: {line}; {remedy}"])
+
+
+def think_format(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:
+    """Whether a completion begins with `<think> ... </think>`, 1.0 or 0.0: TRL's think_format_reward, which accepts
+    only messages. A plain completion is read without the white space between it and its prompt, which byte-level
+    tokenizers keep in decoding and word-level ones lose. If `<think>` is in the prompt, as some chat templates write
+    it, the score is 0."""
+    from trl.rewards import think_format_reward
+
+    return think_format_reward([[{"content": c.lstrip()}] if isinstance(c, str) else c for c in completions])
+
+
+def brevity(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:
+    """2 minus a sixteenth of the words, a reward that is known in closed form: 2.0 for a completion without words, 0
+    for 32 words. Words are separated by white space."""
+    return [2 - len(read_text(completion).split()) / 16 for completion in completions]
+
+
+@dataclass(frozen=True)
+class Overlong:
+    cache: int | None = within(TOKENS)
+
+
+def overlong(
+    cfg: "Config", task: "Task", /, completion_ids: list[list[int]], trainer_state: Any = None, **columns: Any
+) -> list[float]:
+    """A penalty that grows over the last tokens of the budget, from 0 to -1: TRL's get_soft_overlong_punishment.
+
+    The budget is `max_tokens`, or in training with a curriculum the stage's budget, by the step in TRL's
+    `trainer_state`. The penalty begins `reward.overlong.cache` tokens before it; null means a fifth of the budget,
+    DAPO's share (4,096 of 20,480; Yu et al. 2025, arXiv:2503.14476, equation 13). The end token counts: a completion
+    that fills the budget scores -1, whether it ends there or was cut off.
+    """
+    from trl.rewards import get_soft_overlong_punishment
+
+    curriculum = getattr(cfg.algo, "curriculum", None)
+    in_stage = curriculum is not None and curriculum.budgets and trainer_state is not None
+    budget = curriculum.budget_at(trainer_state.global_step) if in_stage else cfg.max_tokens
+    return get_soft_overlong_punishment(budget, cfg.reward.overlong.cache or max(1, budget // 5))(completion_ids)
+
+
+def check_cache(cfg: "Config") -> list[str]:
+    """Whether the penalty begins within every budget."""
+    cache, curriculum = cfg.reward.overlong.cache, getattr(cfg.algo, "curriculum", None)
+    smallest = min([cfg.max_tokens, *(curriculum.budgets if curriculum else [])])
+    if cache is None or cache <= smallest:
+        return []
+    return [f"reward.overlong.cache={cache}: must be at most {smallest}, the smallest completion budget"]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    ngram_size: int = within(">= 1, <= 1000")
+    max_penalty: float = within(">= -1000, <= 0")
+
+
+def repetition(cfg: "Config", task: "Task", /, **columns: Any) -> list[float]:
+    """A penalty for repeated n-grams of tokens: TRL's get_repetition_penalty_reward.
+
+    `reward.repetition.max_penalty` times the share of the completion's n-grams that occurred before in it, over token
+    ids, including the end token (Yeo et al. 2025, arXiv:2502.03373, appendix C.2). A search over arithmetic always
+    repeats parts: look at the start model's own penalty in samples.jsonl before choosing a weight.
+    """
+    from trl.rewards import get_repetition_penalty_reward
+
+    return get_repetition_penalty_reward(cfg.reward.repetition.ngram_size, cfg.reward.repetition.max_penalty)(**columns)
+
+
+@dataclass(frozen=True)
+class Random:
+    seed: int | None = within(SEED)
+
+
+def random(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, **columns: Any) -> list[float]:
+    """A control without information: a uniform number in [0, 1) for seed, prompt and completion (Shao et al. 2025,
+    arXiv:2506.10947), 48 bits of the SHA-256 of all three. It is the same in training, in the evaluation and after
+    resuming. A policy can memorize it for prompts that are repeated, but for new prompts there is nothing to learn."""
+    seed = cfg.seed if cfg.reward.random.seed is None else cfg.reward.random.seed
+    texts = [json.dumps([seed, p, read_text(c)]) for p, c in zip(prompts, completions, strict=True)]
+    return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48 for text in texts]
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: float = within(">= -1000, <= 1000")
+
+
+def constant(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:
+    """A control without information: `reward.constant.value` for every completion. Advantages within a group are 0, so
+    what a policy still learns comes from the other terms of the loss, such as the KL penalty."""
+    return [float(cfg.reward.constant.value)] * len(completions)
+
+
+def check_path(cfg: "Config") -> list[str]:
+    """Whether the reward model (model.py) has a path where, and only where, it is read."""
+    path, weighed = cfg.reward.path, "model" in cfg.reward.weights
+    if weighed and path is None:
+        return ["reward=model: needs reward.path, the folder of a run of algo=reward_model, or a hub id"]
+    if path is not None and not weighed:
+        return [f"reward.path={path}: not with these rewards; add +reward.weights.model=1.0"]
+    return []
+
+
+def _grade(task: "Task", prompts: Texts, completions: Texts, columns: dict[str, Any]) -> list[Grade]:
+    """The task's grade of each completion, by its row with the prompt. Only lists in `columns` belong to rows; TRL's
+    `trainer_state` does not."""
+    names = [name for name, values in columns.items() if isinstance(values, list)]
+    rows = [{"prompt": prompt} | {name: columns[name][i] for name in names} for i, prompt in enumerate(prompts)]
+    return [task.grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]
+
+
+class Reward(NamedTuple):
+    """One reward.
+
+    Attributes:
+        function: see above; None for the reward model, which model.py loads.
+        needs: what it reads besides texts and tokens: columns of the task's rows, or "grade".
+        keys: the dataclass of its own keys, under reward.<name>; None if it has none.
+        check: whether keys fit together, from the config; one line for each problem.
+        prepare: called with config and task before the first call; may warn or raise ConfigError.
+    """
+
+    function: Callable[..., list[float]] | None
+    needs: tuple[str, ...] = ()
+    keys: type | None = None
+    check: Callable[["Config"], list[str]] | None = None
+    prepare: Callable[["Config", "Task"], None] | None = None
+
+    def is_readable(self, task: "TaskKeys | type[TaskKeys]") -> bool:
+        """Whether the task has what the reward reads."""
+        return {*self.needs} <= {*task.columns, *(["grade"] if task.graded else [])}
+
+
+GRADE, COUNTDOWN = ("grade",), ("numbers", "target")
+REWARDS = {
+    "brevity": Reward(brevity),
+    "constant": Reward(constant, keys=Constant),
+    "graduated": Reward(graduated, COUNTDOWN),
+    "length_efficiency": Reward(length_efficiency, GRADE, LengthEfficiency, prepare=warn_of_free_length),
+    "model": Reward(None, check=check_path),
+    "outcome": Reward(outcome, GRADE),
+    "overlong": Reward(overlong, keys=Overlong, check=check_cache),
+    "process": Reward(process, COUNTDOWN),
+    "random": Reward(random, keys=Random),
+    "repetition": Reward(repetition, keys=Repetition),
+    "self_consistency": Reward(self_consistency, GRADE, check=check_groups, prepare=refuse_numbers),
+    "think_format": Reward(think_format),
+}

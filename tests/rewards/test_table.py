@@ -1,0 +1,275 @@
+"""The rewards of the package, one by one."""
+
+import statistics
+import warnings
+
+import pytest
+from transformers import TrainerState
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders.checkers import build_checker
+from rlhf_exp.rewards import build_rewards, score_completions
+from rlhf_exp.rewards.table import REWARDS, agree
+from rlhf_exp.tasks import Task
+from rlhf_exp.tasks.countdown.rows import grade_row
+
+NUMBERS = [8, 7, 3]
+ROWS = [{"id": str(i), "prompt": f"p{i}", "numbers": NUMBERS, "target": 53} for i in range(3)]
+COLUMNS = {"numbers": [NUMBERS] * 4, "target": [53] * 4}
+RIGHT, WRONG = "<answer> 8 * 7 - 3 </answer>", "<answer> 8 + 7 </answer>"
+
+
+def build(name, *overrides):
+    cfg = compose_config([f"reward={name}", *overrides])
+    return {f.__name__: f for f in build_rewards(cfg, Task("countdown", [], ROWS, grade_row))}[name]
+
+
+def as_messages(texts):
+    return [[{"role": "assistant", "content": text}] for text in texts]
+
+
+def test_the_outcome_is_the_graders_score_and_training_logs_the_share_of_each():
+    logged, reward = {}, build("outcome")
+    texts, columns = [RIGHT, WRONG, "8 * 7"], {"numbers": [NUMBERS] * 3, "target": [53] * 3}
+    assert reward(prompts=["p"] * 3, completions=texts, log_metric=logged.__setitem__, **columns) == [1.0, 0.1, 0.0]
+    assert logged == {"outcome/correct": 1 / 3, "outcome/partial": 1 / 3, "outcome/failed": 1 / 3}
+    assert reward(prompts=[[]] * 3, completions=as_messages(texts), trainer_state=None, **columns) == [1.0, 0.1, 0.0]
+    scores = score_completions([reward], ROWS, texts, [[1]] * 3)
+    assert [score["outcome"] for score in scores] == [1.0, 0.1, 0.0]
+
+
+def test_columns_of_rows_may_have_any_name():
+    rows = [row | {"cfg": 1, "task": "a", "name": "b"} for row in ROWS]
+    assert score_completions([build("outcome"), build("random")], rows, [RIGHT] * 3, [[1]] * 3)[0]["outcome"] == 1.0
+
+
+def test_the_configured_weights_are_what_trl_receives():
+    assert compose_config(["reward=outcome", "reward.weights.outcome=2.0"]).algo.args["reward_weights"] == [2.0]
+
+
+def score(completion, numbers, target):
+    return REWARDS["graduated"].function(None, None, completions=[completion], numbers=[numbers], target=[target])[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "target", "expected"),
+    [
+        ("8 * 7 - 3", 53, 1.0),
+        ("8 * 7 - 3 = 53", 53, 1.0),
+        ("8 * 7 + 3", 56, 0.2),  # 59, 3 away of 5.6
+        ("8 * 7 + 4", 57, 0.05),  # a number that is not given
+        ("8 * 7 - 3", 54, 0.3),  # 1 away of 2.7
+        ("( 8 - 3 ) * 8", 40, 0.05),
+        ("8 * 7 + 3", 60, 0.3),  # 1 away, 5% would be 3
+        ("8 + 7 + 3", 20, 0.2),  # 2 away, just within 10%
+        ("8 + 7 + 3", 21, 0.1),
+        ("7 - 8 - 3", 53, 0.1),  # a negative value
+        ("8 / 7 / 3", 53, 0.1),
+        ("8 / (7 - 3 - 4)", 53, 0.05),  # a number that is not given
+        ("8 + 7", 15, 0.05),
+        ("8 * 7 - 3 - 3", 50, 0.05),
+        ("53", 53, 0.05),
+        ("8 7 3", 53, 0.05),  # the prompt, copied
+        ("8 + 7 3", 53, 0.05),
+        ("no idea", 53, 0.05),
+        ("", 53, 0.0),
+    ],
+)
+def test_an_answer_is_worth_more_the_nearer_it_comes(answer, target, expected):
+    assert score(f"<answer> {answer} </answer>", NUMBERS, target) == expected
+
+
+def test_an_expression_of_the_right_numbers_that_divides_by_zero_is_valid():
+    assert score("<answer> 8 / ( 7 - 7 ) </answer>", [8, 7, 7], 8) == 0.1
+    assert score("<answer> ( 8 / ( 7 - 7 ) + 3 ) * 0 </answer>", [8, 7, 7, 3, 0], 0.0) == 0.1
+    assert score("<answer> - ( 8 / ( 7 - 7 ) ) </answer>", [8, 7, 7], 8) == 0.1
+    assert score("<answer> 8 / ( 7 - 7 ) + </answer>", [8, 7, 7], 8) == 0.05
+
+
+def test_distances_are_exact():
+    assert score("<answer> 1 / 3 + 27 </answer>", [1, 3, 27], 30) == 0.2  # 27 1/3
+    assert score("<answer> 27 - 1 / 3 </answer>", [1, 3, 27], 30) == 0.1  # 26 2/3
+    assert score("<answer> 19 + 1 / 9 </answer>", [1, 9, 19], 20) == 0.3  # 19 1/9
+    assert score("<answer> 19 - 1 / 9 </answer>", [1, 9, 19], 20) == 0.2  # 18 8/9
+
+
+def test_no_closed_answer_is_worth_nothing():
+    assert score("<think> 8 * 7 = 56 </think> <answer> 8 * 7 - 3", NUMBERS, 53) == 0.0
+
+
+def test_graduated_reads_the_rows_of_countdown_and_messages():
+    texts, columns = [RIGHT, "<answer> 8 * 7 + 3 </answer>"], {"numbers": [NUMBERS] * 2, "target": [53] * 2}
+    for completions in (texts, as_messages(texts)):
+        assert build("graduated")(prompts=["p"] * 2, completions=completions, **columns) == [1.0, 0.1]
+
+
+def test_a_completion_has_to_begin_with_one_closed_thought():
+    texts = {"<think> a </think> b": 1.0, " <think> a </think>": 1.0, "<think> a": 0.0, "a <think> b </think>": 0.0,
+             "a </think> b": 0.0, "<think> a <think> b </think>": 0.0, "": 0.0}  # fmt: skip
+    assert build("think_format")(prompts=["p"] * len(texts), completions=list(texts)) == list(texts.values())
+
+
+def test_messages_are_judged_as_trl_judges_them():
+    completions = as_messages(["<think> a </think> b", "a </think> b"])
+    assert build("think_format")(prompts=[[]] * 2, completions=completions) == [1.0, 0.0]
+
+
+def test_longer_completions_earn_up_to_a_fifth_less():
+    reward = build("length_efficiency", "max_tokens=1024")
+    ids = [[1] * 50, [1] * 200, [1] * 400, [1] * 400]
+    rewards = reward(prompts=["p"] * 4, completions=[RIGHT, RIGHT, RIGHT, WRONG], completion_ids=ids, **COLUMNS)
+    assert rewards == pytest.approx([1.0, 1.0, 0.9, 0.09])
+
+
+def test_the_length_that_is_free_can_be_set():
+    reward = build("length_efficiency", "reward.length_efficiency.tokens=20")
+    rewards = reward(prompts=["p"], completions=[RIGHT], completion_ids=[[1] * 80], numbers=[[8, 7, 3]], target=[53])
+    assert rewards == pytest.approx([0.85])
+
+
+def test_a_budget_within_the_free_length_is_warned_of():
+    with pytest.warns(UserWarning) as warned:
+        build("length_efficiency", "max_tokens=200")
+    assert [str(w.message) for w in warned] == [
+        "reward=length_efficiency: no completion of max_tokens=200 is longer than"
+        " reward.length_efficiency.tokens=200, so it is the grade's score"
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build("length_efficiency", "max_tokens=201")
+
+
+def test_the_last_tokens_of_the_budget_are_punished():
+    lengths = [80, 85, 90, 100]
+    reward = build("overlong", "max_tokens=100")  # from 80 on, a fifth before the end
+    assert reward(prompts=["p"] * 4, completions=[""] * 4, completion_ids=[[1] * n for n in lengths]) == [
+        0.0, -0.25, -0.5, -1.0,
+    ]  # fmt: skip
+    reward = build("overlong", "max_tokens=100", "reward.overlong.cache=40")
+    assert reward(completion_ids=[[1] * n for n in lengths]) == [-0.5, -0.625, -0.75, -1.0]
+    assert build("overlong", "max_tokens=3")(completion_ids=[[1], [1, 1], [1, 1, 1]]) == [0.0, 0.0, -1.0]
+
+
+def test_the_budget_of_the_punishment_is_that_of_the_curriculums_stage():
+    """A stage trains as a run with its budget would; the evaluation, which has no trainer, has max_tokens."""
+    stages = "algo.curriculum={budgets:[20,60,100],from_steps:[0,10,30]}"
+    reward, ids = build("overlong", "max_tokens=100", stages), [[1] * n for n in (15, 18, 20, 55, 90, 100)]
+    for step, budget in ((0, 20), (9, 20), (10, 60), (29, 60), (30, 100)):
+        alone = build("overlong", f"max_tokens={budget}")(completion_ids=ids)
+        assert reward(completion_ids=ids, trainer_state=TrainerState(global_step=step)) == alone
+    assert reward(completion_ids=ids) == build("overlong", "max_tokens=100")(completion_ids=ids)
+    assert reward(completion_ids=ids, trainer_state=TrainerState(global_step=0))[:3] == [0.0, -0.5, -1.0]
+
+
+def test_a_cache_longer_than_the_first_stages_budget_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        stages = "algo.curriculum={budgets:[20,60],from_steps:[0,10]}"
+        compose_config(["reward=overlong", "max_tokens=100", stages, "reward.overlong.cache=30"])
+    assert caught.value.problems == ["reward.overlong.cache=30: must be at most 20, the smallest completion budget"]
+
+
+def test_repeated_ngrams_are_punished_by_their_share():
+    ids = [[1, 2, 3, 4, 5], [5, 5, 5, 5, 5], [1, 2]]
+    assert build("repetition")(prompts=["p"] * 3, completions=[""] * 3, completion_ids=ids) == pytest.approx(
+        [0.0, -2 / 3, 0.0]
+    )
+    reward = build("repetition", "reward.repetition.ngram_size=1", "reward.repetition.max_penalty=-0.5")
+    assert reward(completion_ids=ids) == pytest.approx([0.0, -0.4, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [("think_format", {"outcome": 1.0, "think_format": 0.1}), ("overlong", {"outcome": 1.0, "overlong": 0.25}),
+     ("repetition", {"outcome": 1.0, "repetition": 1.0}), ("length_efficiency", {"length_efficiency": 1.0})],
+)  # fmt: skip
+def test_what_has_no_answer_in_it_stands_beside_the_outcome(name, weights):
+    assert compose_config([f"reward={name}"]).reward.weights == weights
+
+
+@pytest.mark.parametrize(
+    ("completion", "score"),
+    [("", 2.0), (" \n\t", 2.0), ("one", 1.9375), (" one  two\nthree four ", 1.75), (" ".join(["word"] * 16), 1.0),
+     (" ".join(["word"] * 32), 0.0), (" ".join(["word"] * 64), -2.0),
+     ([{"role": "assistant", "content": "one two"}], 1.875)],
+)  # fmt: skip
+def test_every_sixteen_words_cost_one_point(completion, score):
+    assert build("brevity")(completions=[completion], numbers=[[8]]) == [score]
+
+
+def test_the_answer_with_the_most_votes_is_agreed_with():
+    assert agree(["a"] * 5, ["1", "2", "1", None, "3"]) == [1.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_of_a_tie_every_answer_is_the_majoritys_in_any_order():
+    assert agree(["a"] * 6, ["1", "2", "3", "2", "1", None]) == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+    assert agree(["a"] * 6, ["2", "1", "3", "1", "2", None]) == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+    assert agree(["a"] * 3, ["1", "2", "3"]) == [1.0] * 3
+
+
+def test_an_answer_alone_agrees_with_itself_and_no_answer_with_nothing():
+    assert agree(["a", "b", "c"], ["1", None, "1"]) == [1.0, 0.0, 1.0]
+    assert agree(["a"] * 3, [None] * 3) == [0.0] * 3
+    assert agree([], []) == []
+
+
+def test_groups_are_of_one_prompt_wherever_its_completions_lie():
+    assert agree(["a", "b", "a", "b", "a", "b"], ["1", "1", "2", "1", "2", "2"]) == [0.0, 1.0, 1.0, 1.0, 1.0, 0.0]
+
+
+def test_the_reward_votes_on_what_the_grader_extracts():
+    answers = ["8 * 7 - 3", "8 + 7", " 8 + 7 ", "no"]
+    texts = [f"<answer>{answer}</answer>" for answer in answers] + ["8 + 7"]
+    columns = {"numbers": [NUMBERS] * 5, "target": [53] * 5}
+    expected = [0.0, 1.0, 1.0, 0.0, 0.0]
+    assert build("self_consistency")(prompts=["p"] * 5, completions=texts, **columns) == expected
+    prompts = [[{"role": "user", "content": "p"}]] * 5
+    assert build("self_consistency")(prompts=prompts, completions=as_messages(texts), **columns) == expected
+
+
+@pytest.mark.parametrize(("result", "refused"), [("0.5", True), ("False", True), ('Grade("failed", 0.0, None)', False)])
+def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path, result, refused):
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "p"}')
+    check = f"from rlhf_exp.graders import Grade\ndef grade(completion, row): return {result}\n"
+    (tmp_path / "check.py").write_text(check)
+    keys = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"task.checker={tmp_path / 'check.py'}:grade"]
+    cfg = compose_config([*keys, "reward=self_consistency"])
+    task = Task("file", [], [{"id": "1", "prompt": "p"}], build_checker(cfg.task))
+    if not refused:
+        assert build_rewards(cfg, task)
+        return
+    with pytest.raises(ConfigError, match="compares answers, and the checker returns numbers, .* use reward=outcome"):
+        build_rewards(cfg, task)
+
+
+def test_the_evaluation_groups_the_completions_of_a_row():
+    rows = [row for row in ROWS[:2] for _ in range(3)]
+    texts = [f"<answer>{answer}</answer>" for answer in ("1", "2", "2", "1", "1", "2")]
+    found = score_completions([build("self_consistency")], rows, texts, [[1]] * 6)
+    assert [parts["self_consistency"] for parts in found] == [0.0, 1.0, 1.0, 1.0, 1.0, 0.0]
+
+
+def test_random_rewards_are_decided_by_seed_prompt_and_completion():
+    random = build("random")
+    first = random(prompts=["p", "p", "q"], completions=["a", "b", "a"])
+    assert random(prompts=["q", "p", "p"], completions=["a", "b", "a"], completion_ids=[[1]] * 3) == first[::-1]
+    assert len(set(first)) == 3
+    assert random(prompts=["p"], completions=[[{"role": "assistant", "content": "a"}]]) == first[:1]
+    assert build("random", "seed=1")(prompts=["p"], completions=["a"]) != first[:1]
+    assert build("random", "seed=1", "reward.random.seed=0")(prompts=["p"], completions=["a"]) == first[:1]
+    assert first[0] == 0.8168265910580388, "a resumed run must draw what the broken one drew"
+
+
+def test_random_rewards_are_uniform():
+    drawn = build("random")(prompts=["p"] * 10_000, completions=[str(i) for i in range(10_000)])
+    assert 0.0 <= min(drawn) < 0.001 and 0.999 < max(drawn) < 1.0
+    assert abs(statistics.fmean(drawn) - 1 / 2) < 0.01 and abs(statistics.pvariance(drawn) - 1 / 12) < 0.003
+
+
+def test_text_that_no_encoding_takes_has_a_random_reward_too():
+    assert len(build("random")(prompts=["p"], completions=["\ud800"])) == 1
+
+
+def test_a_constant_is_the_same_for_all():
+    assert build("constant")(prompts=["p"] * 2, completions=["a", "b"]) == [1.0, 1.0]
+    assert build("constant", "reward.constant.value=-2")(prompts=["p"], completions=["a"]) == [-2.0]
