@@ -4,15 +4,15 @@ describe_differences({"ppo": [...], "grpo": [...]}, {"held-out accuracy": TRAINE
 run_tests({"ppo": [...], "grpo": [...]}, TRAINED)  ->  Tests(contrasts, untested, ...)
 """
 
+from collections.abc import Callable
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from rlhf_exp.report.columns import START_OF
-from rlhf_exp.report.page import Block, Callout, Heading, Text
+from rlhf_exp.report.columns import START_OF, Column, fill
+from rlhf_exp.report.page import NOTES, Block, Callout, Heading, Text
 from rlhf_exp.report.rows import ByRow, stack, subtract
-from rlhf_exp.report.tables import Column, fill
 from rlhf_exp.runs.figures import Figure, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVEL, Contrast, compare_settings
@@ -22,17 +22,6 @@ from rlhf_exp.stats.intervals import standard_error
 from rlhf_exp.stats.planning import MOST_ROWS, MOST_SEEDS
 
 CRITERION = f"(p < {LEVEL})"
-NOTE = (
-    "Tests over seeds, held-out rows and sampling: each setting against the start model, and against {centre}. The"
-    " spread of a setting's seeds borrows from that of all settings, unless it is far above theirs. p is adjusted for"
-    " all tests, so that the probability of any false finding is about 5% (simulated, also where seeds of some settings"
-    " spread farther): by Holm, and for the best setting by the studentized range. The intervals are 95% each, not"
-    " adjusted; that of a gain is by the setting's own seeds, as in the results over seeds, and therefore wider than"
-    " the test: with few seeds it may include 0 where the gain is significant. No significant"
-    " difference does not mean equal: the column 80% power has the true difference that these runs would detect with"
-    " 80% power, and the last two columns say how many seeds (on these rows) or rows (with these seeds) would detect"
-    " the observed one."
-)
 
 
 class Tests(NamedTuple):
@@ -50,41 +39,34 @@ def describe_differences(
 ) -> list[Block]:
     """A sentence for each of `columns`, whose names say what they measure, and a table for accuracies; empty if no
     group has two seeds."""
-    if max(map(len, groups.values())) < 2:
+    measured = {name: c for name, c in columns.items() if any(map(c.read, chain(*groups.values())))}
+    if not measured or max(map(len, groups.values())) < 2:
         return []
-    blocks: list[Block] = []
+    blocks: list[Block] = [Heading("Which settings differ significantly")]
     centre = ""
-    for name, column in columns.items():
-        if not any(column.read(run) for run in chain(*groups.values())):
-            continue
+    for name, column in measured.items():
         tests = run_tests(groups, column, named)
         centre = tests.centre or centre
         blocks.append(Callout("info", summarise_tests(tests, name, column), ""))
         if tests.contrasts and column.write is percent:
-            blocks += [fill(list_cells(column), tests.contrasts), Text(tests.spread)]
-    if not blocks:
-        return []
-    note = [Text(NOTE.format(centre=centre))] if centre else []
-    return [Heading("Which settings differ significantly"), *blocks, *note]
+            blocks += [fill(_list_cells(column), tests.contrasts), Text(tests.spread)]
+    return [*blocks, Text(NOTES["tests"].format(centre=centre))] if centre else blocks
 
 
 def run_tests(groups: dict[str, list[Run]], column: Column, named: str | None = None) -> Tests:
     """The contrasts of all groups that have the figure of each row, and at least two seeds."""
-    of_group = {
-        label: read for label, group in groups.items() if len(read := list(map(column.rows, group))) > 1 and all(read)
-    }
+    read = {label: list(map(column.rows, group)) for label, group in groups.items()}
+    trained = _align({label: rows for label, rows in read.items() if len(rows) > 1 and all(rows)})
     present = [label for label, group in groups.items() if any(map(column.read, group))]
-    trained = _align(of_group)
-    untested = [label for label in present if label not in trained]
-    centre = named if named in trained else None
-    start = START_OF.get(column.name)
     gains = {}
-    if start:
+    if start := START_OF.get(column.name):
         after = subtract(column.rows, start)
         gains = _align({label: list(map(after, groups[label])) for label in trained})
     if not trained or (len(trained) == 1 and not gains):
         return Tests([], present, "", "")
+    centre = named if named in trained else None
     contrasts = compare_settings(trained, gains, centre, column.write is percent)
+    untested = [label for label in present if label not in trained]
     return Tests(contrasts, untested, _describe_spread(trained, column), centre or "the best one")
 
 
@@ -98,7 +80,7 @@ def summarise_tests(tests: Tests, name: str, column: Column) -> str:
     else:
         n = len(tests.contrasts) - len(alike)
         rest = f"The other {n} of {len(tests.contrasts)} do." if n else "None of those compared does."
-        listed = "; ".join(_tell(contrast, column) for contrast in alike)
+        listed = "; ".join(_describe_contrast(contrast, column) for contrast in alike)
         said = f"In {name} these do not differ significantly {CRITERION}: {listed}. {rest}"
     missing = ", ".join(tests.untested)
     return said + (f" Not tested, for one seed, or no figures of rows that all share: {missing}." if missing else "")
@@ -106,23 +88,20 @@ def summarise_tests(tests: Tests, name: str, column: Column) -> str:
 
 def describe_collapsed(groups: dict[str, list[Run]], column: Column) -> str | None:
     """Names the runs far below the other seeds of their setting; None if there are none."""
-    kept = {label: [run for run in group if column.read(run)] for label, group in groups.items()}
-    read = {label: [column.read(run) for run in group] for label, group in kept.items()}
-    error = max((standard_error(one) for values in read.values() for one in values), default=0.0)
-    found = find_collapsed({label: [one["value"] for one in values] for label, values in read.items()}, error)
+    kept = {label: [(run, column.read(run)) for run in group if column.read(run)] for label, group in groups.items()}
+    error = max((standard_error(figure) for pairs in kept.values() for _, figure in pairs), default=0.0)
+    found = find_collapsed({label: [figure["value"] for _, figure in pairs] for label, pairs in kept.items()}, error)
     if not found:
         return None
-    named = "; ".join(
-        f"{label}, seed {kept[label][i].info.get('seed')}: {column.write(column.read(kept[label][i]))}"
-        for label, i in found
-    )
+    pairs = [(label, *kept[label][i]) for label, i in found]
+    named = "; ".join(f"{label}, seed {run.info.get('seed')}: {column.write(figure)}" for label, run, figure in pairs)
     return (
-        f"Far below the other seeds of their setting: {named}. They are in the means of their settings, and widen"
-        " the intervals of these."
+        f"Far below the other seeds of their setting: {named}. They are in the means of their settings, and widen the"
+        " intervals of these."
     )
 
 
-def list_cells(column: Column) -> tuple[Column, ...]:
+def _list_cells(column: Column) -> tuple[Column, ...]:
     """The columns of a table of contrasts."""
     write, unit = _writers(column)
     return (
@@ -156,7 +135,7 @@ def _describe_spread(trained: dict[str, np.ndarray], column: Column) -> str:
     return text + (f" Far above the others', and therefore with a limited part in theirs: {far}." if far else "")
 
 
-def _tell(contrast: Contrast, column: Column) -> str:
+def _describe_contrast(contrast: Contrast, column: Column) -> str:
     write, unit = _writers(column)
     size = f"{write(contrast.estimate.value)}{unit.replace(',', '')}"
     seeds, rows = _write_needed(contrast.seeds_needed, MOST_SEEDS), _write_needed(contrast.rows_needed, MOST_ROWS)
@@ -167,15 +146,14 @@ def _tell(contrast: Contrast, column: Column) -> str:
     )
 
 
-def _writers(column: Column) -> tuple:
+def _writers(column: Column) -> tuple[Callable[[Figure], str], str]:
     """How a difference of the figure is written, and its unit."""
     if column.write is percent:
         return points, ", points"
 
     def write(figure: Figure) -> str:
-        found = column.write(figure)
         value = figure["value"] if isinstance(figure, dict) else figure
-        return found if value is None or value < 0 else f"+{found}"
+        return column.write(figure) if value is None or value < 0 else f"+{column.write(figure)}"
 
     return write, ""
 
