@@ -103,7 +103,7 @@ def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
         return Markup(re.sub(r"\S{19,}", lambda name: re.sub(r"([/_,=])(?=\w)", r"\1<wbr>", name[0]), text))
 
     def dim_bounds(cell: str) -> Markup:
-        return Markup(re.sub(r"(\[[^\]]*\])", r"<small>\1</small>", escape(printable(cell))))
+        return Markup(re.sub(r"(\[[^\]]*\])", r"<small>\1</small>", str(escape(printable(cell)))))
 
     def show(value: object) -> object:
         return printable(value) if type(value) is str else value
