@@ -9,6 +9,7 @@ They take the place of the cards that peft and TRL write, which name neither fig
 import json
 import shlex
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from rlhf_exp.report.columns import at
-from rlhf_exp.report.page import ASSETS, Block, Callout, Code, Heading, Table, Text, escape_text, to_markdown
+from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, Text, escape_text, to_markdown
 from rlhf_exp.report.policies import policy_sentence
 from rlhf_exp.report.provenance import Source, find_base, find_data, find_model
 from rlhf_exp.report.single import describe_findings, fact_tables
@@ -30,16 +31,6 @@ CARD, CONFIG, ADAPTER_CARD = "README.md", "rlhf_exp_config.yaml", "ADAPTER_READM
 ADAPTER = "adapter_config.json"
 TOKENS = 128
 """To generate in the example, if the run has no budget."""
-
-SETTINGS = (
-    *("algo.name", "algo.args.loss_type", "algo.args.max_steps", "algo.args.num_train_epochs", "train_tokens"),
-    *("algo.args.learning_rate", "algo.args.lr_scheduler_type", "algo.args.warmup_steps"),
-    *("algo.args.per_device_train_batch_size", "algo.args.gradient_accumulation_steps"),
-    *("algo.args.num_generations", "algo.args.num_iterations", "algo.args.beta", "algo.init_kl_coef"),
-    *("algo.args.temperature", "max_tokens", "reward.weights", "reward.path", "peft.name", "peft.lora.r"),
-    *("peft.lora.lora_alpha", "peft.lora.target_modules", "peft.quantization", "model.dtype", "seed"),
-)
-"""Keys of the config that the card shows; the file beside it has all."""
 
 
 def write_cards(run: Run) -> None:
@@ -89,22 +80,33 @@ def _write_of_run(run: Run, folder: Path, made: dict[str, str] | None = None) ->
     # A prompt that the run has sampled on, if its rows are generated; those of a file may not be for others.
     generated = _read(run, "task.source") == "generated" and run.samples
     sampling = {key: _read(run, f"eval.{key}") for key in ("temperature", "top_p", "top_k")}
-    sentence = status_sentence(run)
+    win, policy, best = win_sentence(run), policy_sentence(run), best_sentence(run)
+    measured = "trained" in run.evaluation
+    settings = [[key, str(value)] for key in TEXTS["settings"] if (value := _read(run, key)) not in (None, [], {})]
+    settings += [["steps", f"{info['steps']:,}"]] if info.get("steps") else []
     context = {
         "name": name.rpartition("/")[2],
-        "run": run,
         "model": model,
         "rows": rows,
         "adapter": adapter,
         "scores": run.trains_scorer,
-        "unfinished": [Callout("warning", "Not finished.", sentence)] if sentence else None,
-        "figures": _describe_figures(run, folder),
+        "info": info,
+        "evaluation": run.evaluation,
+        "read": partial(_read, run),
+        "status": status_sentence(run),
+        "best": best,
+        "unfinished_model": folder.name.startswith("best-"),
+        "verdict": verdict(run).sentence,
+        "summary": [summary_table(run), Text(summary_note(run))] if measured else None,
+        "said": {"Win rate by reward": win, "Trivial policies": policy, "Kept": best},
+        "findings": describe_findings(run),
         "place": repo if repo and made is None else str(folder),
         "example": run.samples[0].get("prompt") if generated else "...",
         "tokens": _read(run, "max_tokens") or TOKENS,
         "sampling": {key: value for key, value in sampling.items() if value is not None},
-        "training": _describe_training(run),
-        "data": _describe_data(run, rows),
+        "settings": [Table(["setting", "value"], settings)],
+        "config": CONFIG,
+        "data": [_data_table(run, rows), *fact_tables(run.facts)],
     }
     if (config := run.path / ".hydra" / "config.yaml").is_file():
         shutil.copyfile(config, folder / CONFIG)
@@ -169,46 +171,12 @@ def _list_results(run: Run, rows: list[Source]) -> list[EvalResult]:
     ]
 
 
-def _describe_figures(run: Run, folder: Path) -> list[Block]:
-    best = best_sentence(run)
-    if folder.name.startswith("best-"):
-        return [Text(f"This is {best}." if best else "Nothing was measured of it.")]
-    if "trained" not in run.evaluation:
-        return [Text("Nothing was measured after training.")]
-    rows = f"{run.evaluation['trained']['n']} {'pairs' if run.trains_scorer else 'rows'}"
-    rows += f" of the {_read(run, 'eval.split')} split, none of which was trained on"
-    said = (("Win rate by reward", win_sentence(run)), ("Trivial policies", policy_sentence(run)), ("Kept", best))
-    return [
-        Text(verdict(run).sentence),
-        Text(f"Measured on {rows}; one training run, of seed {run.info.get('seed')}."),
-        summary_table(run),
-        Text(summary_note(run)),
-        *(Text(f"{label}: {text}.") for label, text in said if text),
-        Heading("Health of the training"),
-        *describe_findings(run),
-    ]
-
-
-def _describe_training(run: Run) -> list[Block]:
-    info = run.info
-    rows = [[key, str(value)] for key in SETTINGS if (value := _read(run, key)) not in (None, [], {})]
-    rows += [["steps", f"{info['steps']:,}"]] if info.get("steps") else []
-    versions = ", ".join(f"{name} {version}" for name, version in info.get("versions", {}).items())
-    ended = f"Started {info.get('started')}, ended {info.get('finished')}, on {info.get('device')}."
-    return [
-        Code(info.get("command") or "no command was recorded", "bash"),
-        Table(["setting", "value"], rows),
-        Text(f"The whole config is in {CONFIG}."),
-        Text(f"Versions: {versions}; git commit {info.get('git_commit') or 'unknown'} of rlhf_exp. {ended}"),
-    ]
-
-
-def _describe_data(run: Run, rows: list[Source]) -> list[Block]:
+def _data_table(run: Run, rows: list[Source]) -> Table:
     table = [["task", str(run.info.get("task"))]]
     table += [["source", f"{source.name}; licence {source.licence_text}"] for source in rows]
     table += [[f"{name.replace('_', ' ')} rows", f"{n:,}"] for name, n in (run.info.get("rows") or {}).items() if n]
     table += [[f"sha256, {name}", digest] for name, digest in (run.info.get("inputs") or {}).items()]
-    return [Table(["", ""], table), *fact_tables(run.facts)]
+    return Table(["", ""], table)
 
 
 def _read(run: Run, key: str) -> Any:

@@ -6,6 +6,14 @@
 
 TRAINED.read(run)  ->  {"value": 0.38, "low": 0.34, "high": 0.43}, or None
 mean_over_seeds([run, run, run], TRAINED)
+
+For intervals over seeds and rows a column also reads the figure of each held-out row:
+
+    correct = of_samples("trained", lambda sample: sample["outcome"] == "correct")
+    correct(run)                       # {"row id": 0.25, ...}: of each row the mean over its sampled completions
+    align([run, run, run], correct)    # (3, rows), or None if a run lacks them
+
+A run that lacks what is asked for (an older folder, or one without samples.jsonl) gives {}.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,12 +21,18 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.page import TEXTS, Table
-from rlhf_exp.report.rows import Reader, align, of_pairs, of_samples, read_wins, subtract
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import DIFFERENCES, LEVELS, SHARES, Interval, Kind, crossed_interval, exact, mean_interval
+
+ByRow = dict[str, float]
+Reader = Callable[[Run], ByRow]
+FEWEST = 2
+"""Rows that runs must share for an interval."""
 
 
 class Column(NamedTuple):
@@ -61,6 +75,72 @@ def join_notes(columns: Iterable[Column]) -> str:
     return " ".join(TEXTS["figures"][column.name] for column in columns if column.name in TEXTS["figures"])
 
 
+def of_samples(which: str, read: Callable[[dict[str, Any]], float | None]) -> Reader:
+    """Of each row the mean of `read` over its sampled completions; {} if one of them lacks what it reads."""
+
+    def read_rows(run: Run) -> ByRow:
+        try:
+            return _average((sample["id"], read(sample)) for sample in _sampled(run, which))
+        except KeyError:
+            return {}
+
+    return read_rows
+
+
+def of_pairs(which: str) -> Reader:
+    """Of each held-out pair 1 if its margin is above 0, 0.5 at 0, 0 below."""
+    return lambda run: _average(
+        (row["id"], (np.sign(row["margin"]) + 1) / 2) for row in run.preferences if row.get("which") == which
+    )
+
+
+def subtract(after: Reader, before: Reader) -> Reader:
+    """The difference on each row that both have."""
+
+    def read(run: Run) -> ByRow:
+        first, second = after(run), before(run)
+        return {name: value - second[name] for name, value in first.items() if name in second}
+
+    return read
+
+
+def read_wins(run: Run) -> ByRow:
+    """Of each row the share of its completions, the i-th against the i-th, whose reward rose; a tie is one half."""
+    before, after = (
+        {(sample["id"], sample.get("sample", 0)): sample.get("reward") for sample in _sampled(run, which)}
+        for which in ("baseline", "trained")
+    )
+    shared = [key for key in before if key in after]
+    if any(side[key] is None for side in (before, after) for key in shared):
+        return {}
+    return _average((key[0], (np.sign(after[key] - before[key]) + 1) / 2) for key in shared)
+
+
+def align(runs: list[Run], read: Reader) -> np.ndarray | None:
+    """(runs, rows) of the rows that all runs have, in the order of the first; None if these are fewer than two."""
+    return stack([read(run) for run in runs])
+
+
+def stack(by_run: list[ByRow]) -> np.ndarray | None:
+    """As `align`, from rows that were read."""
+    shared = [name for name in by_run[0] if all(name in rows for rows in by_run)] if by_run else []
+    return np.array([[rows[name] for name in shared] for rows in by_run]) if len(shared) >= FEWEST else None
+
+
+def _sampled(run: Run, which: str) -> list[dict[str, Any]]:
+    """The samples of one side; folders without `decoding` hold sampled completions only."""
+    return [s for s in run.samples if s.get("which") == which and s.get("decoding", "sampled") == "sampled"]
+
+
+def _average(values: Iterable[tuple[str, float | None]]) -> ByRow:
+    of_row: dict[str, list[float]] = {}
+    for name, value in values:
+        if value is None:
+            return {}
+        of_row.setdefault(name, []).append(float(value))
+    return {name: sum(found) / len(found) for name, found in of_row.items()}
+
+
 def _figure(
     name: str, *key: str, write: Callable[[Any], str] = percent, scorer: bool | None = None, rows: Reader | None = None,
     kind: Kind = SHARES,
@@ -87,7 +167,7 @@ def _accuracies(prefix: str, scorer: bool, before: Reader, after: Reader) -> tup
     )
 
 
-def _cost(name: str, spec: str, *paths: str, per_update: bool = False) -> Column:
+def _cost(name: str, spec: str, paths: list[str], per_update: bool = False) -> Column:
     """The value in run.json at the first of these paths that it has, of a run that trained."""
 
     def read(run: Run) -> Interval | None:
@@ -125,26 +205,8 @@ OUTCOME = (*ACCURACY, *PAIRS, *COUNTS, TOKENS, _figure("budget used", "trained",
 REWARD_STD = _figure("reward std", "trained", "reward", "std", write=number(".3f"))
 REWARDS = (TRAINED, WIN_RATE, REWARD, REWARD_STD, KL, _figure("KL std", "trained", "kl", "std", write=number(".2f")))
 
-SECONDS = ("work.step_seconds", "seconds.train")
-"""Run folders without `work` have only the seconds of the whole phase."""
-
-TRAINED_TOKENS = _cost("trained tokens", ",.0f", "work.trained_tokens")
-COST = (
-    _cost("updates", ".0f", "steps"),
-    TRAINED_TOKENS,
-    _cost("sampled tokens", ",.0f", "completion_tokens"),
-    _cost("training, s", ".0f", *SECONDS),
-    _cost("s per update", ".2f", *SECONDS, per_update=True),
-    _cost("memory, MB", ",.0f", "phase_memory_mb.train", "peak_memory_mb"),
-)
-PASSES = (
-    _cost("completions", ".1f", "work.completions", per_update=True),
-    _cost("policy, trained", ".1f", "work.train_passes", per_update=True),
-    _cost("policy, scored", ".1f", "work.score_passes", per_update=True),
-    _cost("reference", ".1f", "work.reference_passes", per_update=True),
-    _cost("critic", ".1f", "work.critic_passes", per_update=True),
-    _cost("decoding", ",.0f", "work.decode_passes", per_update=True),
-)
+COST, PASSES = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes"))
+TRAINED_TOKENS = COST[1]
 
 
 def read_start(run: Run, column: Column) -> Interval | None:
@@ -152,7 +214,7 @@ def read_start(run: Run, column: Column) -> Interval | None:
     return column.read(replace(run, evaluation={"trained": run.evaluation.get("baseline", {})}))
 
 
-def list_columns(runs: list[Run], columns: tuple[Column, ...] = MEASURED) -> list[Column]:
+def list_columns(runs: list[Run], columns: Sequence[Column] = MEASURED) -> list[Column]:
     """The columns for which some of these runs have a figure."""
     return [column for column in columns if any(map(column.read, runs))]
 

@@ -11,15 +11,13 @@ import os
 from operator import itemgetter
 from pathlib import Path
 
-from rlhf_exp.report import columns
-from rlhf_exp.report.aggregates import describe_aggregates
+from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.columns import Column, fill, join_notes, lacks_rows, list_columns, mean_over_seeds, read_start
 from rlhf_exp.report.curves import plot_runs
 from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort_runs
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.noise import describe_noise
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
-from rlhf_exp.report.pairwise import describe_collapsed, describe_differences, run_tests, summarise_tests
 from rlhf_exp.report.plots import plot_accuracy, plot_plane
 from rlhf_exp.report.policies import compare_policies
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
@@ -76,7 +74,7 @@ def tabulate_study(runs: list[Run]) -> list[Block]:
     told = ["In brackets: 95% intervals over seeds, held-out rows and sampling."]
     for name, column in ACCURACIES.items():
         if any(map(column.read, _flatten(measured))):
-            told.append(summarise_tests(run_tests(measured, column), name, column))
+            told.append(pairwise.summarise_tests(pairwise.run_tests(measured, column), name, column))
     told += [f"{callout.title} {callout.text}" for callout in [*_find_collapsed(measured), *_find_short(measured)]]
     told += _note_rows(measured, columns.SHORT)
     return [table, *map(Text, told), *alone]
@@ -86,8 +84,8 @@ def _describe_settings(measured: Groups, named: str | None) -> list[Block]:
     runs = _flatten(measured)
     blocks = _over_seeds(measured) + compare_policies(measured) + _find_collapsed(measured)
     rewards = {"reward": columns.REWARD} if _share_rewards(runs) else {}
-    blocks += describe_differences(measured, ACCURACIES | rewards, named)
-    blocks += describe_aggregates(measured, columns.TRAINED)
+    blocks += pairwise.describe_differences(measured, ACCURACIES | rewards, named)
+    blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
     blocks += _rewards(measured)
     for heading, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
         if shown := list_columns(runs, costs):
@@ -96,7 +94,7 @@ def _describe_settings(measured: Groups, named: str | None) -> list[Block]:
 
 
 def _find_collapsed(measured: Groups) -> list[Callout]:
-    found = (describe_collapsed(measured, column) for column in ACCURACIES.values())
+    found = (pairwise.describe_collapsed(measured, column) for column in ACCURACIES.values())
     return [Callout("warning", "Collapsed seeds.", text) for text in found if text]
 
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rlhf_exp.report.columns import stack
 from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import MARKERS, TALL, Line, Panel, Plot, choose_style, read_bounds
-from rlhf_exp.report.rows import stack
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVELS, SHARES, Interval, Kind, crossed_interval, exact

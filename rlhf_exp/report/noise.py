@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from rlhf_exp.report.columns import CORRECT_BEFORE
+from rlhf_exp.report.columns import CORRECT_BEFORE, align
 from rlhf_exp.report.groups import group_runs
 from rlhf_exp.report.page import NOTES, Block, Heading, Table, Text
-from rlhf_exp.report.rows import align
 from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS

@@ -95,27 +95,18 @@ def to_markdown(blocks: list[Block]) -> str:
 def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
     """One self-contained page; its template escapes every text."""
     from jinja2 import Environment, FileSystemLoader  # here, since a terminal's table needs none
-    from markupsafe import Markup, escape
-
-    def let_break(text: str) -> Markup:
-        """Allow a name that is too long for a phone to break after its separators, never inside a word."""
-        text = str(escape(printable(text)))
-        return Markup(re.sub(r"\S{19,}", lambda name: re.sub(r"([/_,=])(?=\w)", r"\1<wbr>", name[0]), text))
-
-    def dim_bounds(cell: str) -> Markup:
-        return Markup(re.sub(r"(\[[^\]]*\])", r"<small>\1</small>", str(escape(printable(cell)))))
+    from markupsafe import Markup
 
     def show(value: object) -> object:
         return printable(value) if type(value) is str else value
 
     env = Environment(loader=FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
                       finalize=show, keep_trailing_newline=True)  # fmt: skip
-    env.filters |= {"let_break": let_break, "dim_bounds": dim_bounds, "any": any}
     style = Markup((ASSETS / "report.css").read_text(encoding="utf-8"))
     template = env.get_template("report.html.jinja")
     images = {name: b64encode(path.read_bytes()).decode() for name, path in pictures.items()}
     kinds = [type(block).__name__ for block in blocks]
-    return template.render(blocks=blocks, kinds=kinds, images=images, style=style, zip=zip)
+    return template.render(blocks=blocks, kinds=kinds, images=images, style=style, any=any, zip=zip)
 
 
 def to_text(blocks: list[Block]) -> str:

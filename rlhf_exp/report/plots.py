@@ -19,18 +19,7 @@ BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, GREY = (
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, "#000000")
 DASHES, MARKERS = ("-", "--", ":", "-."), ("o", "^", "D", "v")
 WIDTH, TALL = 5.6, 4.2
-RC = {
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "axes.grid": True,
-    "grid.color": "#e6eaee",
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.6,
-    "legend.frameon": False,
-    "savefig.dpi": 160,
-}
+STYLE = Path(__file__).parent.parent / "assets" / "report.mplstyle"
 MANY = 30
 """From so many points on a curve has no marks."""
 
@@ -89,7 +78,7 @@ def draw(plot: Plot, out: Path) -> Path:
     from matplotlib.figure import Figure
 
     path = out / "plots" / f"{plot.name}.png"
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(fname=STYLE):
         figure = Figure(figsize=(WIDTH, plot.height), layout="constrained")
         stacked = figure.subplots(len(plot.panels), 1, sharex=plot.share_x, squeeze=False)[:, 0]
         for axes, panel in zip(stacked, plot.panels, strict=True):

@@ -8,21 +8,20 @@ policy_sentence(run)      # a line for the terminal
 from statistics import fmean
 from typing import Any
 
-from rlhf_exp.report.columns import CORRECT, TOKENS, TRAINED, Column, at, fill, mean_over_seeds
+from rlhf_exp.report import columns
 from rlhf_exp.report.page import NOTES, Block, Heading, Text
-from rlhf_exp.report.rows import ByRow, Reader, align, subtract
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import DIFFERENCES, crossed_interval
 
 HEADING = Heading("Trivial policies")
-NAME, ACCURACY = Column("", at("title")), Column("accuracy", at("accuracy"), percent)
-LENGTH = Column("mean tokens", at("mean_tokens"), number(".1f"))
+NAME, ACCURACY = columns.Column("", columns.at("title")), columns.Column("accuracy", columns.at("accuracy"), percent)
+LENGTH = columns.Column("mean tokens", columns.at("mean_tokens"), number(".1f"))
 OWN = (
-    *(NAME, ACCURACY, Column("trained minus it", at("trained_minus"), points)),
-    *(Column("truncated", at("truncation_rate"), percent), LENGTH),
+    *(NAME, ACCURACY, columns.Column("trained minus it", columns.at("trained_minus"), points)),
+    *(columns.Column("truncated", columns.at("truncation_rate"), percent), LENGTH),
 )
-COMPARED = (NAME, ACCURACY, LENGTH, Column("minus the best policy", at("lead"), points))
+COMPARED = (NAME, ACCURACY, LENGTH, columns.Column("minus the best policy", columns.at("lead"), points))
 
 
 def describe_policies(run: Run) -> list[Block]:
@@ -35,7 +34,7 @@ def describe_policies(run: Run) -> list[Block]:
     if "trained" in run.evaluation:
         rows.append(run.evaluation["trained"] | {"title": "trained model"})
     tried = sum(len(figures["validation"]) for figures in families.values())
-    return [HEADING, fill(OWN, rows), Text(NOTES["policies"].format(tried=tried))]
+    return [HEADING, columns.fill(OWN, rows), Text(NOTES["policies"].format(tried=tried))]
 
 
 def compare_policies(groups: dict[str, list[Run]]) -> list[Block]:
@@ -52,13 +51,12 @@ def compare_policies(groups: dict[str, list[Run]]) -> list[Block]:
         [run, *_] = next(iter(settings.values()))
         best = _find_best(run.evaluation["baselines"])
         rows = _list_policies(run)
-        rows += [
-            {"title": label, "accuracy": mean_over_seeds(group, TRAINED), "mean_tokens": mean_over_seeds(group, TOKENS),
-             "lead": _measure_lead(group, best)}
-            for label, group in settings.items()
-        ]  # fmt: skip
+        for label, group in settings.items():
+            accuracy, length = (columns.mean_over_seeds(group, column) for column in (columns.TRAINED, columns.TOKENS))
+            lead = _measure_lead(group, best)
+            rows.append({"title": label, "accuracy": accuracy, "mean_tokens": length, "lead": lead})
         name = _name(best, run.evaluation["baselines"][best])
-        blocks += [fill(COMPARED, rows), Text(NOTES["compared policies"].format(best=name))]
+        blocks += [columns.fill(COMPARED, rows), Text(NOTES["compared policies"].format(best=name))]
     return [HEADING, *blocks] if blocks else []
 
 
@@ -91,14 +89,14 @@ def _measure_lead(group: list[Run], family: str) -> Figure:
     leads = [run.evaluation["baselines"].get(family, {}).get("trained_minus") for run in group]
     if not all(leads):
         return None
-    rows = align(group, subtract(CORRECT, _of_family(family)))
+    rows = columns.align(group, columns.subtract(columns.CORRECT, _of_family(family)))
     return fmean(lead["value"] for lead in leads) if rows is None else crossed_interval(rows, DIFFERENCES)
 
 
-def _of_family(family: str) -> Reader:
+def _of_family(family: str) -> columns.Reader:
     """Of each held-out row the accuracy of the best policy of a family."""
 
-    def read(run: Run) -> ByRow:
+    def read(run: Run) -> columns.ByRow:
         found = [row for row in run.policies if row.get("family") == family]
         return dict(zip(found[0]["id"], found[0]["accuracy"], strict=True)) if found else {}
 

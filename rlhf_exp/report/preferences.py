@@ -4,18 +4,14 @@ describe_preferences(run)  ->  [Heading("Held-out preference pairs"), Text(...),
 """
 
 from rlhf_exp.report.columns import Column, at, fill
-from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Pair, Table, Text
+from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_calibration
 from rlhf_exp.report.summary import RANKING_FIGURES
 from rlhf_exp.runs.figures import percent
 from rlhf_exp.runs.load import Run
 
-ERROR_KINDS = {
-    "confident": ("Confident", "the margin is among the largest quarter of all pairs in size"),
-    "near_tie": ("Nearly a tie", "the margin is among the smallest quarter in size"),
-    "longer_wins": ("The longer answer", "neither of these, and the rejected answer has more tokens"),
-    "other": ("Other", "none of these"),
-}
+ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
+"""Name and rule of each kind."""
 
 
 def describe_preferences(run: Run) -> list[Block]:

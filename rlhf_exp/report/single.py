@@ -6,14 +6,14 @@ describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 from collections.abc import Iterator
 from typing import Any
 
-from rlhf_exp.report.columns import Column, at
+from rlhf_exp.evaluation.metrics import OUTCOMES
+from rlhf_exp.report.columns import Column, at, fill
 from rlhf_exp.report.curves import plot_run
 from rlhf_exp.report.learning import choose_kind, plot_frontier
-from rlhf_exp.report.page import Block, Callout, Code, Figures, Heading, Table, Text
+from rlhf_exp.report.page import NOTES, Block, Callout, Code, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.policies import describe_policies
 from rlhf_exp.report.preferences import describe_preferences
-from rlhf_exp.report.samples import describe_samples
 from rlhf_exp.report.summary import seconds_per_step, summary_note, summary_table, title
 from rlhf_exp.report.verdict import accuracy_name, best_sentence, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.figures import duration
@@ -25,6 +25,18 @@ COSTS = (
     *(Column(key.replace("_", " "), at(key), "{:,}".format) for key in ("steps", "prompt_tokens", "completion_tokens")),
 )
 """Figures of run.json that are shown after the time of each phase."""
+
+
+# Kind of change, and how many are shown. By outcome: whether the completions before and after are correct.
+BY_OUTCOME = {
+    (False, True): ("Became correct", 3),
+    (True, False): ("No longer correct", 2),
+    (True, True): ("Correct before and after", 1),
+    (False, False): ("Not correct before or after", 1),
+}
+BY_REWARD = {1: ("Reward rose", 3), -1: ("Reward fell", 2), 0: ("Equal reward", 1)}  # by the sign of the change
+IN_ORDER = {None: ("Before and after", 5)}
+SHOWN_ALONE = 5
 
 
 def describe_run(run: Run) -> list[Block]:
@@ -52,6 +64,34 @@ def describe_run(run: Run) -> list[Block]:
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
     blocks += [Heading("Time and memory"), Table(["", ""], costs) if costs else Text("Nothing was recorded.")]
     return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
+
+
+def describe_samples(run: Run) -> list[Block]:
+    """The first completion of each row, and a table of changes if the task grades them."""
+    if not run.trains:
+        first = [row for row in run.samples if row["decoding"] == "sampled" and row["sample"] == 0][:SHOWN_ALONE]
+        shown = [Pair(row["id"], row["prompt"], (_caption("Completion", row),), (row["completion"],)) for row in first]
+        return [Heading("Samples"), Text(f"Shown are the first {len(first)} held-out rows."), *shown]
+    pairs = run.paired_samples()
+    blocks: list[Block] = [Heading("Samples before and after training")]
+    if not pairs:
+        return [*blocks, Text("No samples from before and after were recorded.")]
+    note, rule, kinds = "shown in order", IN_ORDER, [None] * len(pairs)
+    if all("outcome" in sample for pair in pairs for sample in pair):
+        note, rule = "shown by outcome", BY_OUTCOME
+        kinds = [tuple(sample["outcome"] == "correct" for sample in pair) for pair in pairs]
+        if changes := run.evaluation.get("paired", {}).get("changes"):  # folders of earlier versions have none
+            after = [Column(f"{name} after", lambda before, name=name: at(before, name)(changes)) for name in OUTCOMES]
+            blocks.append(fill([Column("", "{} before".format), *after], OUTCOMES))
+    elif all(sample.get("reward") is not None for pair in pairs for sample in pair):
+        note, rule = "shown by reward", BY_REWARD
+        kinds = [(after["reward"] > before["reward"]) - (after["reward"] < before["reward"]) for before, after in pairs]
+    blocks.append(Text(NOTES[note]))
+    for kind, (name, most) in rule.items():
+        for before, after in [pair for pair, its in zip(pairs, kinds, strict=True) if its == kind][:most]:
+            captions = _caption("Before", before), _caption("After", after)
+            blocks.append(Pair(name, before["prompt"], captions, (before["completion"], after["completion"])))
+    return blocks
 
 
 def describe_findings(run: Run) -> list[Block]:
@@ -118,3 +158,10 @@ def _describe_origin(run: Run) -> list[Block]:
         Text(f"Overrides: {' '.join(run.overrides) or 'none'}."),
         Text("; ".join([*facts, *versions, f"started {info.get('started', 'at an unknown time')}"]) + "."),
     ]
+
+
+def _caption(when: str, sample: dict) -> str:
+    parts = [sample["outcome"]] if "outcome" in sample else []
+    parts += [f"reward {sample['reward']:.3g}"] if sample.get("reward") is not None else []
+    parts.append(f"{sample['tokens']} tokens{', cut off' if sample['truncated'] else ''}")
+    return f"{when}: {', '.join(parts)}"

@@ -5,13 +5,10 @@ terminal_table(Path("outputs/2026-01-01/12-00-00"))  ->  what a run prints at it
 """
 
 import textwrap
-from collections.abc import Iterable
 from pathlib import Path
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.errors import printable
-from rlhf_exp.evaluation.metrics import OUTCOMES
-from rlhf_exp.evaluation.preferences.figures import RANKINGS
 from rlhf_exp.report.columns import Column, at, join_notes
 from rlhf_exp.report.page import NOTES, TEXTS, Table, align
 from rlhf_exp.report.policies import policy_sentence
@@ -20,53 +17,23 @@ from rlhf_exp.runs.figures import duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, reading
 
 LOSS_NOTES = {DEMONSTRATIONS: NOTES["loss of demonstrations"], PAIRS: NOTES["loss of pairs"]}
+WRITERS = {
+    "%": percent,
+    "counts": lambda counts: " / ".join(map(str, counts.values())),
+    "distinct": lambda found: f"{found['1']:.3f} / {found['2']:.3f}",
+    "use": lambda side: f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}" if "utilisation" in side else "-",
+}
+"""How figures are written that are no plain numbers."""
 
 
-def _share(name: str, *key: str) -> Column:
-    return Column(name, at(*key), percent, write_difference=points)
+def _make_column(name: str, path: str, form: str, has_difference: bool = False) -> Column:
+    """A figure of a section of evaluation.json, as report_texts.yaml declares it."""
+    column = Column(name, at(*path.split(".")) if path else lambda side: side, WRITERS.get(form) or number(form))
+    return column._replace(write_difference=points if form == "%" else number(f"+{form}")) if has_difference else column
 
 
-def _mean(name: str, *key: str, spec: str = ".3f") -> Column:
-    return Column(name, at(*key), number(spec), write_difference=number(f"+{spec}"))
-
-
-def _counts(names: Iterable[str]) -> Column:
-    return Column(" / ".join(names), at("counts"), lambda counts: " / ".join(str(counts[name]) for name in names))
-
-
-def _write_use(side: dict) -> str:
-    return f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}"
-
-
-POLICY_FIGURES = (
-    _counts(OUTCOMES),
-    _mean("held-out loss", "loss"),
-    Column("pair accuracy", at("preference", "accuracy"), percent),
-    _mean("mean tokens", "mean_tokens", spec=".1f"),
-    _mean("greedy mean tokens", "greedy", "mean_tokens", spec=".1f"),
-    Column("budget used", lambda side: side if "utilisation" in side else None, _write_use),
-    _share("truncated", "truncation_rate"),
-    _share("greedy truncated", "greedy", "truncation_rate"),
-    _mean("reward", "reward", "mean"),
-    Column("KL", at("kl", "mean"), number(".2f")),
-    Column("KL as sampled", at("kl_sampled", "mean"), number(".2f")),
-    Column("distinct-1 / -2", at("distinct"), lambda found: f"{found['1']:.3f} / {found['2']:.3f}"),
-)
-"""The figures of a section of evaluation.json that follow the accuracies."""
-
-RANKING_FIGURES = (
-    _share("accuracy", "accuracy"),
-    _counts(RANKINGS),
-    _mean("loss", "loss"),
-    _mean("margin", "margin", "mean"),
-    Column("calibration error", at("calibration_error"), number(".3f")),
-)
-"""The figures of held-out preference pairs, ranked by a reward model or by a policy's implicit reward."""
-
-SCORER_FIGURES = (
-    *RANKING_FIGURES,
-    Column("reward", at("reward", "mean"), number(".3f")),
-    Column("reward std", at("reward", "std"), number(".3f")),
+POLICY_FIGURES, RANKING_FIGURES, SCORER_FIGURES = (
+    [_make_column(*figure) for figure in TEXTS["sections"][name]] for name in ("policy", "ranking", "scorer")
 )
 
 
@@ -114,23 +81,23 @@ def seconds_per_step(info: dict) -> float | None:
 def _list_figures(run: Run) -> list[Column]:
     """The figures that were measured before or after training."""
     sides = _read_sides(run)
-    figures = SCORER_FIGURES if run.trains_scorer else (*_accuracies(sides), *POLICY_FIGURES)
+    figures = (*RANKING_FIGURES, *SCORER_FIGURES) if run.trains_scorer else (*_list_accuracies(sides), *POLICY_FIGURES)
     if not run.trains:  # the KL to itself is 0
         figures = [figure for figure in figures if not figure.name.startswith("KL")]
     return [figure for figure in figures if any(figure.cell(side) != "-" for side in sides)]
 
 
-def _accuracies(sides: list[dict]) -> list[Column]:
+def _list_accuracies(sides: list[dict]) -> list[Column]:
     """The accuracies: two readings if the answer's form counts (gsm8k), and a row of pass@k for each k."""
     readings = {"accuracy": "accuracy"}
     if any("lenient_accuracy" in side for side in sides):
         readings = {"accuracy": "accuracy, strict", "lenient_accuracy": "accuracy, lenient"}
     several = sorted({int(k) for side in sides for k in side.get("pass_at_k", {})})
     return [
-        *(_share(reading, key) for key, reading in readings.items()),
-        *(_share(f"greedy {reading}", "greedy", key) for key, reading in readings.items()),
-        *(Column(f"pass@{k}", at("pass_at_k", str(k)), percent) for k in several if k > 1),  # pass@1 is the accuracy
-        *(Column(f"majority@{k}", at("majority_at_k"), percent) for k in several[-1:]),
+        *(_make_column(name, key, "%", True) for key, name in readings.items()),
+        *(_make_column(f"greedy {name}", f"greedy.{key}", "%", True) for key, name in readings.items()),
+        *(_make_column(f"pass@{k}", f"pass_at_k.{k}", "%") for k in several if k > 1),  # pass@1 is the accuracy
+        *(_make_column(f"majority@{k}", "majority_at_k", "%") for k in several[-1:]),
     ]
 
 

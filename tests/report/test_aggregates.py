@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from rlhf_exp.report.aggregates import collect_scores, describe_aggregates
 from rlhf_exp.report.columns import TRAINED
 from rlhf_exp.report.groups import group_runs
 from rlhf_exp.report.page import Figures, Table
+from rlhf_exp.report.pairwise import collect_scores, describe_aggregates
 from rlhf_exp.report.plots import draw
 from rlhf_exp.runs.load import load_run
 

@@ -40,11 +40,9 @@ def test_the_page_is_one_file_without_scripts_or_outside_resources(tmp_path, dra
     assert "![a dot](plots/dot.png)" in (tmp_path / "report.md").read_text()
 
 
-def test_a_long_name_breaks_at_its_marks_and_the_first_column_is_never_of_numbers():
-    table = show(Table(["run", "n"], [["outputs/compare/seed-0_compare_dr_grpo", "1"], ["0", "2"]]))
-    assert "<td>outputs/<wbr>compare/<wbr>seed-0_<wbr>compare_<wbr>dr_<wbr>grpo</td>" in table
+def test_the_first_column_is_never_of_numbers():
+    table = show(Table(["run", "n"], [["0", "2"]]))
     assert "<td>0</td>" in table and "<th>run</th>" in table
-    assert "<wbr>" not in show(Table(["a", "b"], [["seed-0_x", "x"]]))
 
 
 def test_wide_tables_scroll_and_the_page_has_a_dark_style(tmp_path):

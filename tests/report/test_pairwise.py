@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.columns import DIFFERENCE, REWARD, TRAINED, mean_over_seeds
+from rlhf_exp.report.columns import DIFFERENCE, REWARD, TRAINED, align, mean_over_seeds, of_samples, read_wins, stack
 from rlhf_exp.report.pairwise import describe_collapsed, run_tests, summarise_tests
-from rlhf_exp.report.rows import align, of_samples, read_wins, stack
 from rlhf_exp.runs.figures import points
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import START

@@ -10,7 +10,7 @@ import pytest
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.report.curves import list_curves
 from rlhf_exp.report.page import Pair, Text
-from rlhf_exp.report.samples import describe_samples
+from rlhf_exp.report.single import describe_samples
 from rlhf_exp.report.summary import summary_table
 from rlhf_exp.report.verdict import verdict
 from rlhf_exp.runs.figures import percent, points
