@@ -21,4 +21,4 @@ def test_examples_in_docstrings_hold(name):
 
 
 def test_pure_modules_have_examples():
-    assert {"rlhf_exp.stats.intervals", "rlhf_exp.config.values", "rlhf_exp.report.tables"} <= set(MODULES)
+    assert {"rlhf_exp.stats.intervals", "rlhf_exp.config.values", "rlhf_exp.report.columns"} <= set(MODULES)

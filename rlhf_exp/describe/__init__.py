@@ -39,5 +39,5 @@ def describe(cfg: Config, out: Path) -> dict[str, Any]:
     figures["seconds"] = round(time.perf_counter() - start, 1)
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "describe.json", figures)
-    write_page(describe_data(figures, out), out, "describe")
+    write_page(describe_data(figures), out, "describe")
     return figures

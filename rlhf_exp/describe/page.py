@@ -1,17 +1,15 @@
 """The page on a task's data, and its short table for the terminal.
 
-describe_data(figures, out)  ->  blocks; the plots lie in out/plots
+describe_data(figures)       ->  blocks
 terminal_table(figures)      ->  a few lines of plain text
 """
 
-from pathlib import Path
 from typing import Any
 
 from rlhf_exp.describe import plots
 from rlhf_exp.describe.figures import BUDGETS
-from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
-from rlhf_exp.report.tables import Column, at, fill
-from rlhf_exp.report.terminal import align
+from rlhf_exp.report.columns import Column, at, fill
+from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text, align
 from rlhf_exp.runs.figures import number, percent
 
 TOKENS_NOTE = (
@@ -30,20 +28,20 @@ count = "{:,}".format
 SUBSET = at("subset")
 
 
-def describe_data(figures: dict[str, Any], out: Path) -> list[Block]:
+def describe_data(figures: dict[str, Any]) -> list[Block]:
     """Blocks from the lengths down to the odd rows; no text of a row is among them."""
     blocks: list[Block] = [Heading(f"{figures['task']}: what is in the data", 1), Text(_origin(figures))]
     if figures["tokens_left_out"]:
         blocks.append(Callout("warning", "No token counts.", figures["tokens_left_out"]))
     blocks += [Heading("Lengths"), Text(WORDS_NOTE if figures["tokens_left_out"] else f"{TOKENS_NOTE} {WORDS_NOTE}")]
     blocks += [_lengths_table(figures, unit) for unit in reversed(figures["histograms"])]
-    blocks.append(Figures(plots.draw_histograms(figures, out)))
+    blocks.append(Figures(plots.plot_histograms(figures)))
     if any(part["turns"]["max"] > 2 for part in figures["subsets"].values()):
         turns = [{"subset": name, **part["turns"]} for name, part in figures["subsets"].items()]
         blocks.append(fill([Column("turns, with the answer", SUBSET), *_length_columns(figures)], turns))
     if (budgets := _budgets_table(figures)).rows:
         blocks += [Heading("What a budget cuts off"), budgets, Text(BUDGET_NOTE)]
-    if bias := plots.draw_length_bias(figures, out):
+    if bias := plots.plot_length_bias(figures):
         blocks += [Heading("Length and preference"), _bias_table(figures), Text(LENGTH_NOTE), Figures(bias)]
     blocks += [Heading("Splits and repeats"), _splits_table(figures), Text(REPEATS_NOTE), _repeats_table(figures)]
     if figures["odd"]:

@@ -1,13 +1,12 @@
 """The plots of a task's data.
 
-draw_histograms(figures, out)   ->  [(out/plots/prompt_tokens.png, caption), ...]
-draw_length_bias(figures, out)  ->  [(out/plots/longer_wins.png, caption)]
+plot_histograms(figures)   ->  [Plot("prompt_tokens", "Length of the prompt ...", ...), ...]
+plot_length_bias(figures)  ->  [Plot("longer_wins", ...)]
 """
 
-from pathlib import Path
 from typing import Any
 
-from rlhf_exp.report.plots import BLUE, GREY, PALETTE, Picture, add_axes, name_rows, open_figure, plot_intervals
+from rlhf_exp.report.plots import BLUE, GREY, Line, Panel, Plot, choose_style, read_bounds
 
 
 def main_unit(figures: dict[str, Any]) -> str:
@@ -15,29 +14,27 @@ def main_unit(figures: dict[str, Any]) -> str:
     return "tokens" if "tokens" in figures["histograms"] else "words"
 
 
-def draw_histograms(figures: dict[str, Any], out: Path) -> list[Picture]:
+def plot_histograms(figures: dict[str, Any]) -> list[Plot]:
     """The prompt's lengths, and those of the answers over each other."""
     unit = main_unit(figures)
-    pictures = []
+    histograms, plots = figures["histograms"][unit], []
     for name, texts in (("prompt", ["prompt"]), ("answers", figures["answers"])):
-        found = {text: figures["histograms"][unit][text] for text in texts if text in figures["histograms"][unit]}
+        found = {text: histograms[text] for text in texts if text in histograms}
         if not found:
             continue
         beyond = sum(histogram["beyond"] for histogram in found.values())
         more = f"; {beyond:,} texts lie beyond the right end" if beyond else ""
-        caption = f"Length of the {name} in {unit}{more}"
-        with open_figure(out, f"{name}_{unit}", caption) as (figure, picture):
-            axes = add_axes(figure, unit, "rows")
-            for (text, histogram), color in zip(found.items(), PALETTE, strict=False):
-                axes.stairs(histogram["counts"], histogram["edges"], color=color, label=text, linewidth=1.6)
-            axes.set(xlim=(0, None), ylim=(0, None))
-            if len(found) > 1:
-                figure.legend(loc="outside upper left", ncols=2)
-        pictures.append(picture)
-    return pictures
+        lines = [
+            Line(histogram["edges"], [*histogram["counts"], 0], text if len(found) > 1 else "",
+                 style=choose_style(place) | {"drawstyle": "steps-post", "marker": None})
+            for place, (text, histogram) in enumerate(found.items())
+        ]  # fmt: skip
+        panel = Panel(unit, "rows", lines, {"xlim": (0, None), "ylim": (0, None)})
+        plots.append(Plot(f"{name}_{unit}", f"Length of the {name} in {unit}{more}", [panel]))
+    return plots
 
 
-def draw_length_bias(figures: dict[str, Any], out: Path) -> list[Picture]:
+def plot_length_bias(figures: dict[str, Any]) -> list[Plot]:
     """How often the longer answer is the chosen one, with its interval: one dot per subset."""
     unit = main_unit(figures)
     rows = {name: part[unit]["longer_wins"] for name, part in figures["subsets"].items() if "longer_wins" in part[unit]}
@@ -46,9 +43,9 @@ def draw_length_bias(figures: dict[str, Any], out: Path) -> list[Picture]:
     caption = (
         f"Share of the pairs whose longer answer, in {unit}, is the chosen one, with 95% intervals; ties count half"
     )
-    with open_figure(out, "longer_wins", caption, height=1.1 + 0.32 * len(rows)) as (figure, picture):
-        axes = add_axes(figure, "the longer answer is the chosen one, %")
-        axes.axvline(50, color=GREY, linestyle="--", linewidth=1.2)
-        plot_intervals(axes, range(len(rows)), list(rows.values()), BLUE)
-        name_rows(axes, range(len(rows)), list(rows), margin=0.5)
-    return [picture]
+    shares, bounds = list(rows.values()), read_bounds(list(rows.values()), 100)
+    half = Line([50, 50], [-1, len(rows)], style={"color": GREY, "linestyle": "--", "marker": None})
+    style = {"color": BLUE, "marker": "o", "markersize": 6, "linestyle": "none"}
+    dots = Line([100 * share["value"] for share in shares], range(len(rows)), x_bounds=bounds, style=style)
+    panel = Panel("the longer answer is the chosen one, %", "", [half, dots], names=list(rows))
+    return [Plot("longer_wins", caption, [panel], 1.1 + 0.32 * len(rows))]

@@ -20,7 +20,7 @@ from rlhf_exp.dry_run.memory import estimate_memory, warn_of_memory
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
 from rlhf_exp.dry_run.rows import Lengths, Rows, load_rows, measure_lengths, render_prompt
 from rlhf_exp.errors import printable
-from rlhf_exp.report.tables import duration
+from rlhf_exp.runs.figures import duration
 
 
 def print_dry_run(cfg: Config) -> None:

@@ -6,12 +6,18 @@ write_report([run_dir], run_dir)           # one run, into its own folder
 write_report(run_dirs, Path("comparison"))  # several, compared and grouped over seeds
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rlhf_exp.errors import printable
+from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.groups import UnknownSetting
-from rlhf_exp.report.terminal import terminal_table
-from rlhf_exp.runs.load import NotARun, find_runs, load_run, reading
+from rlhf_exp.report.page import to_text, write_page
+from rlhf_exp.report.single import describe_run
+from rlhf_exp.report.summary import terminal_table
+from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, reading
 
 __all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_report"]
 
@@ -22,11 +28,9 @@ def study_table(run_dirs: list[Path]) -> str:
     Raises:
         NotARun: as `write_report`.
     """
-    from rlhf_exp.report.compare import tabulate_study
-
     runs = [load_run(path) for path in run_dirs]
-    with reading(f"one of {len(runs)} runs"):
-        return printable(tabulate_study(runs))
+    with _naming_damaged(runs):
+        return printable(to_text(tabulate_study(runs)))
 
 
 def write_report(run_dirs: list[Path], out: Path, against: str | None = None) -> Path:
@@ -41,17 +45,26 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
         NotARun: a folder holds no readable run.json, or a file in it is broken.
         OSError: `out` cannot be written.
     """
-    # Imported here, since matplotlib takes half a second and the terminal table does not need it.
-    from rlhf_exp.report.card import write_cards
-    from rlhf_exp.report.compare import describe_runs
-    from rlhf_exp.report.page import write_page
-    from rlhf_exp.report.single import describe_run
+    from rlhf_exp.report.card import write_cards  # here, since huggingface_hub takes a while to import
 
     runs = [load_run(path) for path in run_dirs]
     out.mkdir(parents=True, exist_ok=True)
-    with reading(run_dirs[0] if len(runs) == 1 else f"one of {len(runs)} runs"):
-        blocks = describe_run(runs[0], out) if len(runs) == 1 else describe_runs(runs, out, against)
-        page = write_page(blocks, out)
+    with _naming_damaged(runs):
+        page = write_page(describe_run(runs[0]) if len(runs) == 1 else describe_runs(runs, against), out)
         if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
             write_cards(runs[0])
     return page
+
+
+@contextmanager
+def _naming_damaged(runs: list[Run]) -> Iterator[None]:
+    """Raise NotARun for a damaged run, with its folder: of several that of the first which has no report alone."""
+    try:
+        with reading(", ".join(str(run.path) for run in runs)):
+            yield
+    except NotARun:
+        with TemporaryDirectory() as folder:
+            for run in runs:
+                with reading(run.path):
+                    write_page(describe_run(run), Path(folder))
+        raise

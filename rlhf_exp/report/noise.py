@@ -1,7 +1,6 @@
 """The noise floor: how far passes of one model lie apart (algo=none over eval.seed), and what that leaves to see.
 
 describe_noise(runs)     # blocks for a comparison; empty if no model was measured alone
-tabulate_noise(runs)     # lines for the terminal
 
 A pass samples every held-out row anew. Passes over the same rows differ by sampling alone, others also by their rows.
 """
@@ -11,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from rlhf_exp.report.columns import CORRECT_BEFORE
+from rlhf_exp.report.columns import CORRECT_BEFORE, align
 from rlhf_exp.report.groups import group_runs
-from rlhf_exp.report.page import Block, Heading, Table, Text
-from rlhf_exp.report.rows import align
+from rlhf_exp.report.page import NOTES, Block, Heading, Table, Text
 from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS
@@ -23,20 +21,10 @@ from rlhf_exp.stats.intervals import standard_error
 from rlhf_exp.stats.planning import plan_comparison
 
 NUMBERS_OF_SEEDS, SPREADS = (1, 3, 5), (0.0, 0.02, 0.04)
-NOTE = (
-    "A run's own interval covers rows and sampling; passes over the same rows share the choice of the rows, and so lie"
-    " less far apart. The standard deviation of {n} passes is known only roughly: its 95% interval is by chi-square."
-)
-PLAN_NOTE = (
-    "The true difference between two trained settings, in points, that a comparison detects with 80% power (p < 0.05,"
-    " two-sided, one contrast): with {completions} of each of these {rows} rows, if their sampling varies as this"
-    " model's, both find the same rows hard, and their random numbers are not shared. With one seed the training's own"
-    " luck cannot be told from the method's."
-)
 
 
 class Passes(NamedTuple):
-    """Of one model: the runs, the latest of each eval.seed, and what they say. All are shares.
+    """What several passes of one model say. All are shares.
 
     Attributes:
         mean: over the passes.
@@ -45,7 +33,6 @@ class Passes(NamedTuple):
         by_sampling: the standard error of one pass from sampling within rows; None if the passes differ in their rows.
     """
 
-    runs: list[Run]
     mean: Interval
     deviation: Interval
     by_intervals: float
@@ -56,34 +43,23 @@ def describe_noise(runs: list[Run]) -> list[Block]:
     """A table of passes for each model that was measured alone, and what several passes of it say."""
     blocks: list[Block] = []
     for label, group in _group(runs).items():
-        blocks.append(Heading(f"Measured alone: {label}"))
         rows = [[_seed(run), percent(run.evaluation["baseline"]["accuracy"])] for run in group]
+        table = Table(["eval.seed", "accuracy"], rows)
+        blocks += [Heading(f"Measured alone: {label}"), table]
         if len(group) < 2:
-            blocks.append(Table(["eval.seed", "accuracy"], rows))
             continue
         passes = measure_passes(group)
-        blocks.append(Table(["eval.seed", "accuracy"], [*rows, ["mean", percent(passes.mean)]]))
-        blocks += [Table(["of one pass, points", ""], _list_errors(passes)), Text(NOTE.format(n=len(group)))]
+        table.rows.append(["mean", percent(passes.mean)])
+        errors = {
+            "standard deviation between passes, measured": passes.deviation,
+            "standard error by the runs' intervals: rows and sampling": passes.by_intervals,
+            "standard error by sampling within rows": passes.by_sampling,
+        }
+        rows = [[name, _write(figure)] for name, figure in errors.items() if figure is not None]
+        blocks += [Table(["of one pass, points", ""], rows), Text(NOTES["passes"].format(n=len(group)))]
         if passes.by_sampling is not None:
-            blocks += [_plan(passes), Text(PLAN_NOTE.format(**_count(passes)))]
+            blocks += _plan(group[0], passes.by_sampling)
     return blocks
-
-
-def tabulate_noise(runs: list[Run]) -> list[str]:
-    """The same in a few lines."""
-    lines = []
-    for label, group in _group(runs).items():
-        if len(group) < 2:
-            lines.append(f"{label}: accuracy {percent(group[0].evaluation['baseline']['accuracy'])}")
-            continue
-        passes = measure_passes(group)
-        lines.append(f"{label}: {len(group)} passes, mean accuracy {percent(passes.mean)}")
-        lines += [f"  {name}, points: {value}" for name, value in _list_errors(passes)]
-        if passes.by_sampling is not None:
-            lines.append("  differences between two settings detected with 80% power, points, by seeds of each:")
-            table = _plan(passes)
-            lines += [f"    {row[0]}: {', '.join(row[1:])}" for row in [table.head, *table.rows]]
-    return lines
 
 
 def measure_passes(group: list[Run]) -> Passes:
@@ -97,8 +73,7 @@ def measure_passes(group: list[Run]) -> Passes:
     same = figures is not None and all(figures.shape[1] == section["n"] for section in sections)
     by_sampling = float(np.sqrt(figures.var(0, ddof=1).mean() / figures.shape[1])) if same else None
     mean = crossed_interval(figures, SHARES) if same else mean_interval(accuracies)
-    interval = as_interval(deviation, *ends)
-    return Passes(group, mean, interval, float(np.mean(errors)), by_sampling)
+    return Passes(mean, as_interval(deviation, *ends), float(np.mean(errors)), by_sampling)
 
 
 def _group(runs: list[Run]) -> dict[str, list[Run]]:
@@ -114,36 +89,18 @@ def _seed(run: Run) -> str:
     return str(run.config.get("eval", {}).get("seed", 0))
 
 
-def _list_errors(passes: Passes) -> list[list[str]]:
-    rows = [
-        ["standard deviation between passes, measured", _write(passes.deviation)],
-        ["standard error by the runs' intervals: rows and sampling", _write(passes.by_intervals)],
-    ]
-    if passes.by_sampling is not None:
-        rows.append(["standard error by sampling within rows", _write(passes.by_sampling)])
-    return rows
-
-
-def _count(passes: Passes) -> dict[str, str]:
-    run = passes.runs[0]
-    k = run.config.get("eval", {}).get("completions", 1)
-    return {"rows": str(run.evaluation["baseline"]["n"]), "completions": f"{k} completion{'' if k == 1 else 's'}"}
-
-
-def _plan(passes: Passes) -> Table:
+def _plan(run: Run, by_sampling: float) -> list[Block]:
     """What two settings would show whose runs have `eval.completions` of each row."""
-    run = passes.runs[0]
-    section, of_each = run.evaluation["baseline"], run.config.get("eval", {}).get("completions", 1)
-    noise = passes.by_sampling**2 * section["completions"] / of_each
-    numbers = [f"{n} seed{'s' * (n > 1)}" for n in NUMBERS_OF_SEEDS]
-    table = Table(["standard deviation over seeds, points", *numbers], [])
-    for spread in SPREADS:
-        cells = [
-            "-" if seeds == 1 and spread else _write(plan_comparison(noise, spread, seeds))
-            for seeds in NUMBERS_OF_SEEDS
-        ]
-        table.rows.append([_write(spread), *cells])
-    return table
+    section, k = run.evaluation["baseline"], run.config.get("eval", {}).get("completions", 1)
+    noise = by_sampling**2 * section["completions"] / k
+    head = ["standard deviation over seeds, points", *(f"{n} seed{'s' * (n > 1)}" for n in NUMBERS_OF_SEEDS)]
+    rows = [
+        [_write(spread)]
+        + ["-" if n == 1 and spread else _write(plan_comparison(noise, spread, n)) for n in NUMBERS_OF_SEEDS]
+        for spread in SPREADS
+    ]
+    completions = f"{k} completion{'s' * (k != 1)}"
+    return [Table(head, rows), Text(NOTES["plan"].format(rows=section["n"], completions=completions))]
 
 
 def _write(figure: Interval | float) -> str:

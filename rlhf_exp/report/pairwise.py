@@ -1,38 +1,43 @@
-"""Tests which settings differ significantly: each from the start model, and each from the best or a named one.
+"""Tests which settings differ significantly: each from the start model, and each from the best or a named one; and
+aggregates over many runs by rliable's definitions, from five seeds on, or over several tasks or budgets.
 
 describe_differences({"ppo": [...], "grpo": [...]}, {"held-out accuracy": TRAINED})  ->  [Heading(...), ...]
 run_tests({"ppo": [...], "grpo": [...]}, TRAINED)  ->  Tests(contrasts, untested, ...)
+describe_aggregates({"grpo max_tokens=32": [...], "grpo max_tokens=64": [...], ...}, TRAINED)  ->  [Heading(...), ...]
+
+A stratum is a task at a budget. A method is aggregated if it has the same number of seeds in every stratum.
 """
 
+import re
+from collections.abc import Callable
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from rlhf_exp.report.columns import START_OF
-from rlhf_exp.report.page import Block, Callout, Heading, Text
-from rlhf_exp.report.rows import ByRow, stack, subtract
-from rlhf_exp.report.tables import Column, fill
+from rlhf_exp.report.columns import START_OF, ByRow, Column, fill, stack, subtract
+from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Text
+from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
 from rlhf_exp.runs.figures import Figure, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVEL, Contrast, compare_settings
+from rlhf_exp.stats.aggregate import (
+    FEWEST_RUNS,
+    interquartile_mean_interval,
+    performance_profile,
+    probability_of_improvement,
+)
 from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.contrasts import bound_spreads, measure_spreads, shared_deviation
 from rlhf_exp.stats.intervals import standard_error
 from rlhf_exp.stats.planning import MOST_ROWS, MOST_SEEDS
 
 CRITERION = f"(p < {LEVEL})"
-NOTE = (
-    "Tests over seeds, held-out rows and sampling: each setting against the start model, and against {centre}. The"
-    " spread of a setting's seeds borrows from that of all settings, unless it is far above theirs. p is adjusted for"
-    " all tests, so that the probability of any false finding is about 5% (simulated, also where seeds of some settings"
-    " spread farther): by Holm, and for the best setting by the studentized range. The intervals are 95% each, not"
-    " adjusted; that of a gain is by the setting's own seeds, as in the results over seeds, and therefore wider than"
-    " the test: with few seeds it may include 0 where the gain is significant. No significant"
-    " difference does not mean equal: the column 80% power has the true difference that these runs would detect with"
-    " 80% power, and the last two columns say how many seeds (on these rows) or rows (with these seeds) would detect"
-    " the observed one."
-)
+STRATUM = re.compile(r"\s*\b(?:task|max_tokens)=\S+")
+THRESHOLDS = np.linspace(0, 1, 201)
+SEED = 0
+
+Scores = dict[str, np.ndarray]
 
 
 class Tests(NamedTuple):
@@ -50,41 +55,34 @@ def describe_differences(
 ) -> list[Block]:
     """A sentence for each of `columns`, whose names say what they measure, and a table for accuracies; empty if no
     group has two seeds."""
-    if max(map(len, groups.values())) < 2:
+    measured = {name: c for name, c in columns.items() if any(map(c.read, chain(*groups.values())))}
+    if not measured or max(map(len, groups.values())) < 2:
         return []
-    blocks: list[Block] = []
+    blocks: list[Block] = [Heading("Which settings differ significantly")]
     centre = ""
-    for name, column in columns.items():
-        if not any(column.read(run) for run in chain(*groups.values())):
-            continue
+    for name, column in measured.items():
         tests = run_tests(groups, column, named)
         centre = tests.centre or centre
         blocks.append(Callout("info", summarise_tests(tests, name, column), ""))
         if tests.contrasts and column.write is percent:
-            blocks += [fill(list_cells(column), tests.contrasts), Text(tests.spread)]
-    if not blocks:
-        return []
-    note = [Text(NOTE.format(centre=centre))] if centre else []
-    return [Heading("Which settings differ significantly"), *blocks, *note]
+            blocks += [fill(_list_cells(column), tests.contrasts), Text(tests.spread)]
+    return [*blocks, Text(NOTES["tests"].format(centre=centre))] if centre else blocks
 
 
 def run_tests(groups: dict[str, list[Run]], column: Column, named: str | None = None) -> Tests:
     """The contrasts of all groups that have the figure of each row, and at least two seeds."""
-    of_group = {
-        label: read for label, group in groups.items() if len(read := list(map(column.rows, group))) > 1 and all(read)
-    }
+    read = {label: list(map(column.rows, group)) for label, group in groups.items()}
+    trained = _align({label: rows for label, rows in read.items() if len(rows) > 1 and all(rows)})
     present = [label for label, group in groups.items() if any(map(column.read, group))]
-    trained = _align(of_group)
-    untested = [label for label in present if label not in trained]
-    centre = named if named in trained else None
-    start = START_OF.get(column.name)
     gains = {}
-    if start:
+    if start := START_OF.get(column.name):
         after = subtract(column.rows, start)
         gains = _align({label: list(map(after, groups[label])) for label in trained})
     if not trained or (len(trained) == 1 and not gains):
         return Tests([], present, "", "")
+    centre = named if named in trained else None
     contrasts = compare_settings(trained, gains, centre, column.write is percent)
+    untested = [label for label in present if label not in trained]
     return Tests(contrasts, untested, _describe_spread(trained, column), centre or "the best one")
 
 
@@ -98,7 +96,7 @@ def summarise_tests(tests: Tests, name: str, column: Column) -> str:
     else:
         n = len(tests.contrasts) - len(alike)
         rest = f"The other {n} of {len(tests.contrasts)} do." if n else "None of those compared does."
-        listed = "; ".join(_tell(contrast, column) for contrast in alike)
+        listed = "; ".join(_describe_contrast(contrast, column) for contrast in alike)
         said = f"In {name} these do not differ significantly {CRITERION}: {listed}. {rest}"
     missing = ", ".join(tests.untested)
     return said + (f" Not tested, for one seed, or no figures of rows that all share: {missing}." if missing else "")
@@ -106,23 +104,56 @@ def summarise_tests(tests: Tests, name: str, column: Column) -> str:
 
 def describe_collapsed(groups: dict[str, list[Run]], column: Column) -> str | None:
     """Names the runs far below the other seeds of their setting; None if there are none."""
-    kept = {label: [run for run in group if column.read(run)] for label, group in groups.items()}
-    read = {label: [column.read(run) for run in group] for label, group in kept.items()}
-    error = max((standard_error(one) for values in read.values() for one in values), default=0.0)
-    found = find_collapsed({label: [one["value"] for one in values] for label, values in read.items()}, error)
+    kept = {label: [(run, column.read(run)) for run in group if column.read(run)] for label, group in groups.items()}
+    error = max((standard_error(figure) for pairs in kept.values() for _, figure in pairs), default=0.0)
+    found = find_collapsed({label: [figure["value"] for _, figure in pairs] for label, pairs in kept.items()}, error)
     if not found:
         return None
-    named = "; ".join(
-        f"{label}, seed {kept[label][i].info.get('seed')}: {column.write(column.read(kept[label][i]))}"
-        for label, i in found
-    )
+    pairs = [(label, *kept[label][i]) for label, i in found]
+    named = "; ".join(f"{label}, seed {run.info.get('seed')}: {column.write(figure)}" for label, run, figure in pairs)
     return (
-        f"Far below the other seeds of their setting: {named}. They are in the means of their settings, and widen"
-        " the intervals of these."
+        f"Far below the other seeds of their setting: {named}. They are in the means of their settings, and widen the"
+        " intervals of these."
     )
 
 
-def list_cells(column: Column) -> tuple[Column, ...]:
+def describe_aggregates(groups: dict[str, list[Run]], column: Column) -> list[Block]:
+    """A table and the performance profiles of at least two methods; else nothing."""
+    strata, scores = collect_scores(groups, column)
+    if len(scores) < 2 or (len(strata) < 2 and max(map(len, scores.values())) < FEWEST_RUNS):
+        return []
+    means = {label: interquartile_mean_interval(found, SEED) for label, found in scores.items()}
+    best = max(means, key=lambda label: means[label]["value"])
+
+    def compare(label: str) -> dict | None:
+        return None if label == best else probability_of_improvement(scores[best], scores[label], SEED)
+
+    cells = Column("interquartile mean", means.get, percent), Column(f"{best} is better", compare, percent)
+    runs = " or ".join(map(str, sorted({found.size for found in scores.values()})))
+    note = NOTES["aggregates"].format(runs=runs, strata=", ".join(strata))
+    plot = _plot_profiles(scores)
+    return [Heading("Over all runs"), fill([Column("method", str), *cells], scores), Text(note), Figures([plot])]
+
+
+def collect_scores(groups: dict[str, list[Run]], column: Column) -> tuple[list[str], Scores]:
+    """The strata, and of each method (runs, strata) the figure of each of its runs; without methods that lack a stratum
+    or have other numbers of seeds in some."""
+    by_method: dict[str, dict[str, list[float]]] = {}
+    for label, group in groups.items():
+        for run in group:
+            if (figure := column.read(run)) and figure["value"] is not None:
+                method = STRATUM.sub("", label).strip() or label
+                stratum = f"{run.info.get('task')} at {run.info.get('max_tokens')} tokens"
+                by_method.setdefault(method, {}).setdefault(stratum, []).append(figure["value"])
+    strata = list(dict.fromkeys(stratum for found in by_method.values() for stratum in found))
+    scores = {}
+    for method, found in by_method.items():
+        if set(found) == set(strata) and len(set(map(len, found.values()))) == 1:
+            scores[method] = np.array([found[stratum] for stratum in strata]).T
+    return strata, scores
+
+
+def _list_cells(column: Column) -> tuple[Column, ...]:
     """The columns of a table of contrasts."""
     write, unit = _writers(column)
     return (
@@ -156,7 +187,7 @@ def _describe_spread(trained: dict[str, np.ndarray], column: Column) -> str:
     return text + (f" Far above the others', and therefore with a limited part in theirs: {far}." if far else "")
 
 
-def _tell(contrast: Contrast, column: Column) -> str:
+def _describe_contrast(contrast: Contrast, column: Column) -> str:
     write, unit = _writers(column)
     size = f"{write(contrast.estimate.value)}{unit.replace(',', '')}"
     seeds, rows = _write_needed(contrast.seeds_needed, MOST_SEEDS), _write_needed(contrast.rows_needed, MOST_ROWS)
@@ -167,15 +198,14 @@ def _tell(contrast: Contrast, column: Column) -> str:
     )
 
 
-def _writers(column: Column) -> tuple:
+def _writers(column: Column) -> tuple[Callable[[Figure], str], str]:
     """How a difference of the figure is written, and its unit."""
     if column.write is percent:
         return points, ", points"
 
     def write(figure: Figure) -> str:
-        found = column.write(figure)
         value = figure["value"] if isinstance(figure, dict) else figure
-        return found if value is None or value < 0 else f"+{found}"
+        return column.write(figure) if value is None or value < 0 else f"+{column.write(figure)}"
 
     return write, ""
 
@@ -186,3 +216,15 @@ def _write_needed(number: int | None, most: int) -> str:
 
 def _write_p(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _plot_profiles(scores: Scores) -> Plot:
+    """The share of runs above each accuracy."""
+    lines = [
+        Line(100 * THRESHOLDS, 100 * performance_profile(found, THRESHOLDS), label,
+             style=choose_style(place) | {"drawstyle": "steps-post"})
+        for place, (label, found) in enumerate(scores.items())
+    ]  # fmt: skip
+    limits = {"xlim": (0, 105 * max(found.max() for found in scores.values())), "ylim": (0, 102)}
+    caption = "Performance profiles: the share of runs whose accuracy is above a threshold"
+    return Plot("profiles", caption, [Panel("accuracy above, %", "share of runs, %", lines, limits)])

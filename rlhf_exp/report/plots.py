@@ -1,22 +1,14 @@
-"""Draws plots as out/plots/NAME.png: what all of them share, and the measurements on held-out rows with intervals.
+"""What a plot shows, as plain data, and how it is drawn as out/plots/NAME.png; and the plots of held-out figures.
 
-with open_figure(out, "kl", "KL to the start model") as (figure, picture):
-    add_axes(figure, "step", "nats").plot([1, 2], [0.0, 0.1], color=BLUE)
-picture    # (out/plots/kl.png, "KL to the start model")
-
-draw_accuracy([("", baseline, trained)], out, "Held-out accuracy")  ->  (out/plots/accuracy.png, caption)
-draw_plane({"ppo": ((kl, reward), [(4.1, 0.4), (4.5, 0.42)])}, [start], out)  ->  (out/plots/plane.png, caption)
-draw_calibration(section["calibration"], out)  ->  (out/plots/calibration.png, caption)
+plot = Plot("kl", "KL to the start model", [Panel("step", "nats", [Line([1, 2], [0.0, 0.1])])])
+draw(plot, out)
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+import numpy as np
 
 from rlhf_exp.stats import Interval, exact
 
@@ -25,137 +17,182 @@ BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, GREY = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c959f",
 )  # fmt: skip
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, "#000000")
-DASHES = ("-", "--", ":", "-.")
-MARKERS = ("o", "^", "D", "v")
-SIZE = (5.6, 3.3)
-RC = {
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "axes.grid": True,
-    "grid.color": "#e6eaee",
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.6,
-    "legend.frameon": False,
-    "savefig.dpi": 160,
-}
-Picture = tuple[Path, str]
-"""A plot's path and caption."""
-Points = dict[str, tuple[tuple[Interval, Interval], list[tuple[float, float]]]]
-"""Label: mean KL and mean reward over seeds, and those of each run."""
+DASHES, MARKERS = ("-", "--", ":", "-."), ("o", "^", "D", "v")
+WIDTH, TALL = 5.6, 4.2
+STYLE = Path(__file__).parent.parent / "assets" / "report.mplstyle"
+MANY = 30
+"""From so many points on a curve has no marks."""
 
 
-@contextmanager
-def open_figure(out: Path, name: str, caption: str, height: float = SIZE[1]) -> Iterator[tuple[Figure, Picture]]:
-    """A figure without pyplot: Agg draws it, no display or global state is involved."""
-    path = out / "plots" / f"{name}.png"
-    with matplotlib.rc_context(RC):
-        figure = Figure(figsize=(SIZE[0], height), layout="constrained")
-        yield figure, (path, caption)
+class Line(NamedTuple):
+    """A curve, or marks without one (`linestyle` none).
+
+    Attributes:
+        label: in the legend.
+        x_bounds, y_bounds: (2, points), the low and high ends of intervals, which are drawn as bars.
+        band: (2, points), the ends of an interval that is drawn as an area.
+        notes: written beside each point.
+        style: matplotlib's names and values.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    label: str = ""
+    x_bounds: Any = None
+    y_bounds: Any = None
+    band: Any = None
+    notes: Sequence[str] = ()
+    style: dict[str, Any] = {}
+
+
+class Panel(NamedTuple):
+    """Axes with their lines.
+
+    Attributes:
+        settings: of matplotlib's `Axes.set`.
+        names: of rows of marks at the heights 0, 1, ..., the first at the top.
+        scale: of the axis of x: linear, sqrt, or symlog, linear up to the first place above 0.
+    """
+
+    xlabel: str
+    ylabel: str
+    lines: Sequence[Line]
+    settings: dict[str, Any] = {}
+    names: Sequence[str] = ()
+    scale: str = "linear"
+
+
+class Plot(NamedTuple):
+    """Panels one above the other; `height` in inches."""
+
+    name: str
+    caption: str
+    panels: Sequence[Panel]
+    height: float = 3.3
+    share_x: bool = False
+
+
+def draw(plot: Plot, out: Path) -> Path:
+    """Draw out/plots/NAME.png without pyplot: Agg draws it, no display or global state is involved."""
+    import matplotlib  # here, since it takes half a second, and a terminal's table needs none
+    from matplotlib.figure import Figure
+
+    path = out / "plots" / f"{plot.name}.png"
+    with matplotlib.rc_context(fname=STYLE):
+        figure = Figure(figsize=(WIDTH, plot.height), layout="constrained")
+        stacked = figure.subplots(len(plot.panels), 1, sharex=plot.share_x, squeeze=False)[:, 0]
+        for axes, panel in zip(stacked, plot.panels, strict=True):
+            _draw_panel(axes, panel)
+        labelled = [axes for axes in stacked if axes.get_legend_handles_labels()[1]]
+        if len(labelled) == 1:
+            longest = max(map(len, labelled[0].get_legend_handles_labels()[1]))
+            figure.legend(loc="outside lower left", ncols=max(1, 80 // (longest + 5)), fontsize=8)
+        else:
+            for axes in labelled:
+                axes.legend(fontsize=7, ncols=3)
         path.parent.mkdir(exist_ok=True)
         figure.savefig(path)
+    return path
 
 
-def add_axes(figure: Figure, xlabel: str, ylabel: str = "") -> Axes:
-    """The figure's one pair of axes."""
-    axes = figure.subplots()
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    return axes
+def choose_style(place: int, markers: bool = False) -> dict[str, Any]:
+    """The colour of the group at a place, and its dashes, or its marks."""
+    turn = place // len(PALETTE) % len(DASHES)
+    shape = {"marker": MARKERS[turn], "linestyle": "none"} if markers else {"linestyle": DASHES[turn]}
+    return {"color": PALETTE[place % len(PALETTE)]} | shape
 
 
-def plot_intervals(
-    axes: Axes, places: Sequence[float], intervals: Sequence[Interval], color: str, marker: str = "o", **style: Any
-) -> None:
-    """Shares in percent as dots at the heights `places`, each with its interval as a line."""
-    axes.errorbar(
-        [100 * interval["value"] for interval in intervals],
-        places,
-        xerr=measure_errors(intervals, scale=100),
-        color=color,
-        fmt=marker,
-        **style,
-    )
+def read_bounds(intervals: Sequence[Interval], scale: float = 1) -> np.ndarray:
+    """(2, intervals): the low and high ends; both the value where there is no interval."""
+    ends = [[i["value"] if i[end] is None else i[end] for i in intervals] for end in ("low", "high")]
+    return scale * np.array(ends, dtype=np.float64)
 
 
-def name_rows(axes: Axes, places: Sequence[float], names: Sequence[str], margin: float) -> None:
-    """Write a name to the left of each row of dots, the first at the top."""
-    axes.set_yticks(places, names)
-    axes.set(ylim=(max(places) + margin, min(places) - margin))
-    axes.grid(visible=False, axis="y")
-
-
-def measure_errors(intervals: Sequence[Interval], scale: float = 1) -> list[list[float]]:
-    """The distances of the bounds below and above each value, for `errorbar`; 0 without an interval. None is negative,
-    which `errorbar` refuses: a bound can miss its value by a rounding error."""
-    below = [0 if i["low"] is None else scale * max(0, i["value"] - i["low"]) for i in intervals]
-    above = [0 if i["high"] is None else scale * max(0, i["high"] - i["value"]) for i in intervals]
-    return [below, above]
-
-
-def draw_accuracy(rows: list[tuple[str, Interval | None, Interval | None]], out: Path, name: str) -> Picture:
+def plot_accuracy(rows: list[tuple[str, Interval | None, Interval | None]], name: str) -> Plot:
     """Accuracy before and after with 95% intervals, two dots per row (label, baseline, trained); `name` says of what it
     is the accuracy."""
-    sides = (("baseline", GREY, "s", -0.13), ("trained", BLUE, "o", 0.13))
-    caption = f"{name} before and after training, with 95% intervals"
-    with open_figure(out, "accuracy", caption, height=1.1 + 0.42 * len(rows)) as (figure, picture):
-        axes = add_axes(figure, f"{name[0].lower()}{name[1:]}, %")
-        for column, (side, color, marker, shift) in enumerate(sides, start=1):
-            dots = {place + shift: row[column] for place, row in enumerate(rows) if row[column] is not None}
-            style = {"label": side, "markersize": 6, "clip_on": False}
-            plot_intervals(axes, list(dots), list(dots.values()), color, marker, **style)
-        if len(rows) == 1:
-            name_rows(axes, [side[3] for side in sides], [side[0] for side in sides], margin=0.27)
-        else:
-            name_rows(axes, range(len(rows)), [row[0] for row in rows], margin=0.4)
-            figure.legend(loc="outside upper left", ncols=2)
-        axes.set(xlim=(0, None))
-    return picture
+    lines = []
+    for side, color, marker, shift in (("baseline", GREY, "s", -0.13), ("trained", BLUE, "o", 0.13)):
+        found = {place + shift: row[len(lines) + 1] for place, row in enumerate(rows) if row[len(lines) + 1]}
+        style = {"color": color, "marker": marker, "markersize": 6, "linestyle": "none"}
+        values = [100 * interval["value"] for interval in found.values()]
+        bounds = read_bounds(list(found.values()), 100)
+        lines.append(Line(values, list(found), side, x_bounds=bounds, style=style))
+    names = [row[0] for row in rows]
+    panel = Panel(f"{name[0].lower()}{name[1:]}, %", "", lines, {"xlim": (0, None)}, names)
+    return Plot("accuracy", f"{name} before and after training, with 95% intervals", [panel], 1.1 + 0.42 * len(rows))
 
 
-def draw_plane(points: Points, starts: list[Interval], out: Path) -> Picture:
+def plot_plane(
+    points: dict[str, tuple[tuple[Interval, Interval], list[tuple[float, float]]]], starts: list[Interval]
+) -> Plot:
     """Reward against KL, both on held-out rows: a large dot with 95% intervals for the mean of a setting, small ones
-    for its runs, and the start model at KL 0."""
+    for its runs, and the start model at KL 0.
+
+    Args:
+        points: label: mean KL and mean reward over seeds, and those of each run.
+        starts: the reward of each start model.
+    """
+    grey = {"color": GREY, "marker": "s", "linestyle": "none"}
+    lines = [_cross(exact(0), reward, "" if place else "start model", grey) for place, reward in enumerate(starts)]
+    for place, (label, (mean, runs)) in enumerate(points.items()):
+        style = choose_style(place, markers=True)
+        if len(runs) > 1:
+            lines.append(Line(*zip(*runs, strict=True), style=style | {"markersize": 3, "alpha": 0.5}))
+        lines.append(_cross(*mean, label, style))
     caption = "Reward against KL on held-out rows: means over seeds with 95% intervals, and each run"
-    with open_figure(out, "plane", caption, height=4.2) as (figure, picture):
-        axes = add_axes(figure, "KL to the start model, nats per completion", "mean reward")
-        for place, reward in enumerate(starts):
-            _plot_cross(axes, exact(0), reward, GREY, "s", None if place else "start model")
-        for index, (label, (mean, runs)) in enumerate(points.items()):
-            color, marker = PALETTE[index % 7], MARKERS[index // 7 % len(MARKERS)]
-            if len(runs) > 1:
-                axes.plot(*zip(*runs, strict=True), marker, color=color, markersize=3, alpha=0.5, linestyle="none")
-            _plot_cross(axes, *mean, color, marker, label)
-        axes.set_xlim(left=min(0, axes.get_xlim()[0]))
-        figure.legend(loc="outside upper left", ncols=3, fontsize=8)
-    return picture
+    return Plot("plane", caption, [Panel("KL to the start model, nats per completion", "mean reward", lines)], TALL)
 
 
-def draw_calibration(bins: list[dict], out: Path) -> Picture:
+def plot_calibration(bins: list[dict]) -> Plot:
     """How often the answer ranked first was the chosen one, against the predicted probability of that; each dot is
     labelled with n.
 
     Args:
         bins: {"n", "predicted", "observed" with its interval} each, over pairs with similar predicted probability.
     """
-    predicted = [100 * entry["predicted"] for entry in bins]
     observed = [entry["observed"] for entry in bins]
-    values = [100 * interval["value"] for interval in observed]
     ends = (50, 100)  # the answer ranked first has a predicted probability of at least one half
-    caption = "Calibration on the held-out pairs, against the diagonal"
-    with open_figure(out, "calibration", caption, height=4.2) as (figure, picture):
-        axes = add_axes(figure, "chosen answer first: predicted, %", "observed, %")
-        axes.plot(ends, ends, color=GREY, linestyle="--", linewidth=1.2, label="perfectly calibrated")
-        label = "this model, with 95% intervals"
-        axes.errorbar(predicted, values, yerr=measure_errors(observed, scale=100), fmt="o-", color=BLUE, label=label)
-        for x, value, entry in zip(predicted, values, bins, strict=True):
-            place = {"xytext": (6, -4), "textcoords": "offset points", "fontsize": 8, "color": "#57606a"}
-            axes.annotate(f"n={entry['n']}", (x, value), va="top", **place)
-        axes.set(xlim=(ends[0] - 2, ends[1] + 4), ylim=(None, 102))
-        figure.legend(loc="outside upper left", ncols=2)
-    return picture
+    diagonal = Line(ends, ends, "perfectly calibrated", style={"color": GREY, "linestyle": "--"})
+    dots = Line(
+        [100 * entry["predicted"] for entry in bins],
+        [100 * interval["value"] for interval in observed],
+        "this model, with 95% intervals",
+        y_bounds=read_bounds(observed, 100),
+        notes=[f"n={entry['n']}" for entry in bins],
+        style={"marker": "o"},
+    )
+    limits = {"xlim": (48, 104), "ylim": (None, 102)}
+    panel = Panel("chosen answer first: predicted, %", "observed, %", [diagonal, dots], limits)
+    return Plot("calibration", "Calibration on the held-out pairs, against the diagonal", [panel], TALL)
 
 
-def _plot_cross(axes: Axes, kl: Interval, reward: Interval, color: str, marker: str, label: str | None) -> None:
-    errors = {"xerr": measure_errors([kl]), "yerr": measure_errors([reward]), "elinewidth": 1.1}
-    axes.errorbar([kl["value"]], [reward["value"]], **errors, fmt=marker, color=color, markersize=8, label=label)
+def _cross(x: Interval, y: Interval, label: str, style: dict) -> Line:
+    bounds = {"x_bounds": read_bounds([x]), "y_bounds": read_bounds([y])}
+    return Line([x["value"]], [y["value"]], label, **bounds, style=style | {"markersize": 8})
+
+
+def _draw_panel(axes: Any, panel: Panel) -> None:
+    axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
+    for line in panel.lines:
+        marks = {"marker": "o" if len(line.x) < MANY else None, "markersize": 3, "color": BLUE}
+        # A bound can miss its value by a rounding error; `errorbar` refuses negative lengths.
+        errors = {
+            name: np.maximum(0, [values - bounds[0], bounds[1] - values])
+            for name, values, bounds in (("xerr", line.x, line.x_bounds), ("yerr", line.y, line.y_bounds))
+            if bounds is not None
+        }
+        axes.errorbar(line.x, line.y, **errors, elinewidth=1, label=line.label or None, **(marks | line.style))
+        if line.band is not None:
+            axes.fill_between(line.x, *line.band, color=line.style["color"], alpha=0.1, linewidth=0)
+        for note, x, y in zip(line.notes, line.x, line.y, strict=False):
+            axes.annotate(note, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8, color="#57606a")
+    if panel.names:
+        axes.set_yticks(range(len(panel.names)), panel.names)
+        axes.set(ylim=(len(panel.names) - 0.6, -0.4))
+        axes.grid(visible=False, axis="y")
+    if panel.scale == "sqrt":
+        axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
+    elif panel.scale == "symlog":
+        axes.set_xscale("symlog", linthresh=min(line.x[1] for line in panel.lines))
+    axes.set(**panel.settings)

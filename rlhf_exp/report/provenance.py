@@ -31,6 +31,11 @@ class Source(NamedTuple):
     licence: dict[str, Any] = {}
     commit: str | None = None
 
+    @property
+    def licence_text(self) -> str:
+        texts = [self.licence.get("license", "unknown"), *(self.licence.get(key) for key in LICENCE[1:])]
+        return ", ".join(", ".join(text) if isinstance(text, list) else str(text) for text in texts if text)
+
 
 def find_model(run: Run) -> Source:
     """The model that the run started from."""

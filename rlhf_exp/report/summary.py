@@ -1,130 +1,122 @@
-"""Writes the measurements before and after training as rows of text, for the terminal and the pages.
+"""The figures of one run before and after training, for the terminal, the pages and the model card.
 
-summary_rows(run)  ->  [["accuracy", "25.2% [21.6, 29.1]", "46.1% [41.8, 50.4]", "+20.9 [+16.4, +25.4]"], ...]
+summary_table(run)  ->  Table(["", "baseline", ...], [["accuracy", "25.2% [21.6, 29.1]", "46.1% [41.8, 50.4]", ...]])
+terminal_table(Path("outputs/2026-01-01/12-00-00"))  ->  what a run prints at its end
 """
 
-from collections.abc import Iterable
+import textwrap
+from pathlib import Path
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
-from rlhf_exp.evaluation.metrics import OUTCOMES
-from rlhf_exp.evaluation.preferences.figures import RANKINGS
-from rlhf_exp.report.tables import Column, at
-from rlhf_exp.runs.figures import number, percent, points
-from rlhf_exp.runs.load import Run
+from rlhf_exp.errors import printable
+from rlhf_exp.report.columns import Column, at, join_notes
+from rlhf_exp.report.page import NOTES, TEXTS, Table, align
+from rlhf_exp.report.policies import policy_sentence
+from rlhf_exp.report.verdict import best_sentence, preference_sentence, status_sentence, verdict, win_sentence
+from rlhf_exp.runs.figures import duration, number, percent, points, write_name
+from rlhf_exp.runs.load import Run, load_run, reading
 
-INTERVAL_NOTE = "In brackets: 95% intervals."
-SUMMARY_NOTE = (
-    "In brackets: 95% intervals over held-out rows and sampling, not over training seeds. Differences are trained minus"
-    " baseline on the same rows; those of shares are in percentage points."
-)
-SEVERAL_NOTE = "Each row has {completions} and counts once, by their mean; the counts of outcomes are over all of them."
-PASS_NOTE = "Pass@k and majority@k are over draws from them (Chen et al. 2021)."
-LOSS_NOTES = {
-    DEMONSTRATIONS: "Held-out loss is on held-out demonstrations, in nats per completion token",
-    PAIRS: "Held-out loss is on held-out pairs, the mean of -log sigmoid(margin); before training it is ln 2, and every"
-    " pair a tie",
+LOSS_NOTES = {DEMONSTRATIONS: NOTES["loss of demonstrations"], PAIRS: NOTES["loss of pairs"]}
+WRITERS = {
+    "%": percent,
+    "counts": lambda counts: " / ".join(map(str, counts.values())),
+    "distinct": lambda found: f"{found['1']:.3f} / {found['2']:.3f}",
+    "use": lambda side: f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}" if "utilisation" in side else "-",
 }
-KL_NOTE = "KL is to the start model, exact, at temperature 1, in nats per completion."
+"""How figures are written that are no plain numbers."""
 
 
-def _share(name: str, *key: str) -> Column:
-    return Column(name, at(*key), percent, write_difference=points)
+def _make_column(name: str, path: str, form: str, has_difference: bool = False) -> Column:
+    """A figure of a section of evaluation.json, as report_texts.yaml declares it."""
+    column = Column(name, at(*path.split(".")) if path else lambda side: side, WRITERS.get(form) or number(form))
+    return column._replace(write_difference=points if form == "%" else number(f"+{form}")) if has_difference else column
 
 
-def _mean(name: str, *key: str, spec: str = ".3f", note: str = "") -> Column:
-    return Column(name, at(*key), number(spec), note, number(f"+{spec}"))
-
-
-def _counts(names: Iterable[str]) -> Column:
-    return Column(" / ".join(names), at("counts"), lambda counts: " / ".join(str(counts[name]) for name in names))
-
-
-POLICY_FIGURES = (
-    _counts(OUTCOMES),
-    _mean("held-out loss", "loss"),
-    Column("pair accuracy", at("preference", "accuracy"), percent),
-    _mean("mean tokens", "mean_tokens", spec=".1f"),
-    _mean("greedy mean tokens", "greedy", "mean_tokens", spec=".1f"),
-    Column(
-        "budget used",
-        lambda side: side if "utilisation" in side else None,
-        lambda side: f"{100 * side['utilisation']:.1f}% of {side['max_tokens']}",
-    ),
-    _share("truncated", "truncation_rate"),
-    _share("greedy truncated", "greedy", "truncation_rate"),
-    _mean("reward", "reward", "mean"),
-    Column("KL", at("kl", "mean"), number(".2f"), KL_NOTE),
-    Column(
-        "KL as sampled",
-        at("kl_sampled", "mean"),
-        number(".2f"),
-        "KL as sampled: of the distributions that completions are drawn from, after temperature, top-p and top-k.",
-    ),
-    Column(
-        "distinct-1 / -2",
-        at("distinct"),
-        lambda found: f"{found['1']:.3f} / {found['2']:.3f}",
-        "Distinct-1 and -2: distinct tokens and pairs of tokens, over all of them (Li et al. 2016); they fall with"
-        " the number of tokens: compare them only between equal numbers.",
-    ),
-)
-"""The figures of a section of evaluation.json that follow the accuracies."""
-
-RANKING_FIGURES = (
-    _share("accuracy", "accuracy"),
-    _counts(RANKINGS),
-    _mean("loss", "loss", note="The baseline is the start model under the untrained head that training begins with."),
-    _mean("margin", "margin", "mean"),
-    Column("calibration error", at("calibration_error"), number(".3f")),
-)
-"""The figures of held-out preference pairs, ranked by a reward model or by a policy's implicit reward."""
-
-SCORER_FIGURES = (
-    *RANKING_FIGURES,
-    Column("reward", at("reward", "mean"), number(".3f")),
-    Column("reward std", at("reward", "std"), number(".3f")),
+POLICY_FIGURES, RANKING_FIGURES, SCORER_FIGURES = (
+    [_make_column(*figure) for figure in TEXTS["sections"][name]] for name in ("policy", "ranking", "scorer")
 )
 
 
-def list_figures(run: Run) -> list[Column]:
-    """The rows of the table: the figures that were measured before or after training."""
+def summary_table(run: Run) -> Table:
+    """A row for each figure: baseline, trained and the difference; if nothing is trained, the measurement."""
+    figures = _list_figures(run)
+    if not run.trains:
+        return Table(["", "measured"], [[figure.name, figure.cell(run.evaluation["baseline"])] for figure in figures])
+    paired = run.evaluation.get("paired", {})
+    paired = {**paired, "accuracy": paired.get("difference")}
+    rows = [[f.name, *map(f.cell, _read_sides(run)), f.write_difference(f.read(paired))] for f in figures]
+    return Table(["", "baseline", "trained", "difference"], rows)
+
+
+def summary_note(run: Run) -> str:
+    """What explains the table."""
+    first = NOTES["summary" if run.trains else "intervals"]
+    return " ".join(filter(None, [first, _several_note(run), join_notes(_list_figures(run)), _loss_note(run)]))
+
+
+def terminal_table(run_dir: Path) -> str:
+    """The run's figures before and after with 95% intervals, its cost, its health, and where the report is. All but
+    the texts of a run is ASCII, so that every terminal shows it.
+
+    Raises:
+        NotARun: `run_dir` holds no readable run.
+    """
+    run = load_run(run_dir)
+    with reading(run_dir):
+        return printable(_tabulate(run))
+
+
+def title(run: Run) -> str:
+    """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0 name=my-run tags=a,b: finished"""
+    keys = ("algo", "loss_type", "task", "model", "max_tokens", "seed", "name", "tags")
+    return f"{' '.join(f'{key}={name}' for key in keys if (name := write_name(run.info.get(key))))}: {run.status}"
+
+
+def seconds_per_step(info: dict) -> float | None:
+    """From run.json; None for a run that did not train."""
+    seconds, steps = info.get("seconds", {}).get("train"), info.get("steps")
+    return seconds / steps if seconds and steps else None
+
+
+def _list_figures(run: Run) -> list[Column]:
+    """The figures that were measured before or after training."""
     sides = _read_sides(run)
-    figures = SCORER_FIGURES if run.trains_scorer else (*_accuracies(sides), *POLICY_FIGURES)
+    figures = (*RANKING_FIGURES, *SCORER_FIGURES) if run.trains_scorer else (*_list_accuracies(sides), *POLICY_FIGURES)
     if not run.trains:  # the KL to itself is 0
         figures = [figure for figure in figures if not figure.name.startswith("KL")]
     return [figure for figure in figures if any(figure.cell(side) != "-" for side in sides)]
 
 
-def summary_head(run: Run) -> list[str]:
-    return ["", "baseline", "trained", "difference"] if run.trains else ["", "measured"]
-
-
-def summary_rows(run: Run) -> list[list[str]]:
-    """Label, baseline, trained, difference; - for a figure that was not measured. If nothing is trained: label and
-    measurement."""
-    if not run.trains:
-        return [[figure.name, figure.cell(run.evaluation["baseline"])] for figure in list_figures(run)]
-    paired = run.evaluation.get("paired", {})
-    paired = {**paired, "accuracy": paired.get("difference")}
+def _list_accuracies(sides: list[dict]) -> list[Column]:
+    """The accuracies: two readings if the answer's form counts (gsm8k), and a row of pass@k for each k."""
+    readings = {"accuracy": "accuracy"}
+    if any("lenient_accuracy" in side for side in sides):
+        readings = {"accuracy": "accuracy, strict", "lenient_accuracy": "accuracy, lenient"}
+    several = sorted({int(k) for side in sides for k in side.get("pass_at_k", {})})
     return [
-        [figure.name, *map(figure.cell, _read_sides(run)), figure.write_difference(figure.read(paired))]
-        for figure in list_figures(run)
+        *(_make_column(name, key, "%", True) for key, name in readings.items()),
+        *(_make_column(f"greedy {name}", f"greedy.{key}", "%", True) for key, name in readings.items()),
+        *(_make_column(f"pass@{k}", f"pass_at_k.{k}", "%") for k in several if k > 1),  # pass@1 is the accuracy
+        *(_make_column(f"majority@{k}", "majority_at_k", "%") for k in several[-1:]),
     ]
 
 
-def several_note(run: Run) -> str:
+def _read_sides(run: Run) -> list[dict]:
+    return [run.evaluation.get(which, {}) for which in ("baseline", "trained")]
+
+
+def _several_note(run: Run) -> str:
     """A note on the completions of each row; empty if there is one."""
     sides = _read_sides(run)
     before, after = (side.get("completions") for side in sides)
     if max(before or 1, after or 1) == 1:
         return ""
-    own = before != after is not None
-    text = f"{before} completions of the start model and {after} of the trained one" if own else f"{before} completions"
-    text = SEVERAL_NOTE.format(completions=text)
-    return f"{text} {PASS_NOTE}" if any("pass_at_k" in side for side in sides) else text
+    own = f" of the start model and {after} of the trained one" if before != after is not None else ""
+    text = NOTES["several"].format(completions=f"{before} completions{own}")
+    return f"{text} {NOTES['pass']}" if any("pass_at_k" in side for side in sides) else text
 
 
-def loss_note(run: Run) -> str:
+def _loss_note(run: Run) -> str:
     """A note on what the held-out loss and its intervals are, or why there is none; may be empty."""
     baseline = run.evaluation["baseline"]
     if "loss_left_out" in baseline:
@@ -137,19 +129,34 @@ def loss_note(run: Run) -> str:
     return f"{text} {left_out} rows are not in it: their prompts fill algo.args.max_length." if left_out else text
 
 
-def _read_sides(run: Run) -> list[dict]:
-    return [run.evaluation.get(which, {}) for which in ("baseline", "trained")]
-
-
-def _accuracies(sides: list[dict]) -> list[Column]:
-    """The accuracies: two readings if the answer's form counts (gsm8k), and a row of pass@k for each k."""
-    readings = {"accuracy": "accuracy"}
-    if any("lenient_accuracy" in side for side in sides):
-        readings = {"accuracy": "accuracy, strict", "lenient_accuracy": "accuracy, lenient"}
-    several = sorted({int(k) for side in sides for k in side.get("pass_at_k", {})})
-    return [
-        *(_share(reading, key) for key, reading in readings.items()),
-        *(_share(f"greedy {reading}", "greedy", key) for key, reading in readings.items()),
-        *(Column(f"pass@{k}", at("pass_at_k", str(k)), percent) for k in several if k > 1),  # pass@1 is the accuracy
-        *(Column(f"majority@{k}", at("majority_at_k"), percent) for k in several[-1:]),
-    ]
+def _tabulate(run: Run) -> str:
+    lines = [line for line in (title(run), status_sentence(run)) if line] + [""]
+    if "baseline" in run.evaluation:
+        table = summary_table(run)
+        lines += align([table.head, *table.rows])
+        kl = [TEXTS["figures"]["KL"]] if any(row[0] == "KL" for row in table.rows) else []
+        lines += [" ".join([NOTES["intervals"], *kl]), ""]
+    info, findings = run.info, run.diagnosis.get("findings", [])
+    judged = {"difference", "win_rate"} & set(run.evaluation.get("paired", {}))
+    training = seconds_per_step(info)
+    cached = " (baseline from the cache)" if info.get("baseline_cached") else ""
+    page = run.path / "report.html"
+    facts = {
+        "win rate": win_sentence(run),
+        "trivial": policy_sentence(run),
+        "preferences": preference_sentence(run) if judged else None,  # else the verdict's
+        "training": training
+        and f"{info['steps']} steps in {duration(info['seconds']['train'])}, {training:.3g} s per step",
+        "kept": best_sentence(run),
+        "time": ", ".join(f"{phase} {duration(spent)}" for phase, spent in info.get("seconds", {}).items()) + cached,
+        "peak memory": info.get("peak_memory_mb") and f"{info['peak_memory_mb']:,.0f} MB",
+        "report": page if page.exists() else None,
+        "health": run.diagnosis
+        and f"{run.diagnosis['health']}, {len(findings)} finding{'s' * (len(findings) != 1)}{':' * bool(findings)}",
+    }
+    lines += [verdict(run).sentence, *(f"{label:<12} {text}" for label, text in facts.items() if text)]
+    for finding in findings:
+        text = f"{finding['severity']} {finding['name']}: {finding['evidence']};"
+        text += f" try {finding['remedy']}" if finding["remedy"] else " no setting of this run would correct it"
+        lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(lines)

@@ -1,5 +1,5 @@
 """Says in a sentence what a run achieved, by the first of these that it measured: held-out accuracy, the win rate by
-reward, the accuracy of the implicit reward, KL.
+reward, the accuracy of the implicit reward, KL; and other facts of a run, each as a sentence, or None.
 
 verdict(run)  ->  Verdict("ok", "Held-out accuracy rose: 22.1% before and 38.5% after, ...")
 """
@@ -12,7 +12,7 @@ from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import Interval
 from rlhf_exp.stats.planning import plan_rows
 
-KINDS = ("ok", "info", "warning")
+OFTEN = ("more often than", "not measurably more often than", "less often than")
 
 
 class Verdict(NamedTuple):
@@ -25,21 +25,21 @@ def verdict(run: Run) -> Verdict:
     if not run.trains:
         return Verdict("info", _describe_untrained(run.evaluation.get("baseline", {})))
     trained, paired = run.evaluation.get("trained", {}), run.evaluation.get("paired", {})
-    if "difference" in paired:
+    if difference := paired.get("difference"):
         before, after = (100 * run.evaluation[side]["accuracy"]["value"] for side in ("baseline", "trained"))
         rows = "pairs" if run.trains_scorer else "rows"
-        sentence = f"{accuracy_name(run)} {{}}: {before:.1f}% before and {after:.1f}% after, a difference of"
-        sentence += f" {points(paired['difference'])} points on {paired['n']} {rows}."
-        found = _judge(paired["difference"], 0, ("rose", "did not measurably change", "fell"), sentence)
-        return found if found.kind != "info" else found._replace(sentence=found.sentence + _plan(paired, rows))
+        kind, word = _judge(difference, 0, ("rose", "did not measurably change", "fell"))
+        sentence = f"{accuracy_name(run)} {word}: {before:.1f}% before and {after:.1f}% after, a difference of"
+        sentence += f" {points(difference)} points on {paired['n']} {rows}."
+        return Verdict(kind, sentence + (_plan(difference, paired["n"], rows) if kind == "info" else ""))
     if "win_rate" in paired:
-        sentence = f"By reward the trained model wins {{}}: {percent(paired['win_rate'])} of {paired['n']} held-out"
-        sentence += " rows against the start model (a tie is half a win)."
-        return _judge(paired["win_rate"], 0.5, _often("than it loses"), sentence)
+        kind, word = _judge(paired["win_rate"], 0.5, OFTEN)
+        sentence = f"By reward the trained model wins {word} it loses: {percent(paired['win_rate'])} of {paired['n']}"
+        return Verdict(kind, f"{sentence} held-out rows against the start model (a tie is half a win).")
     if section := trained.get("preference"):
-        sentence = f"The implicit reward puts the chosen answer first {{}}: in {percent(section['accuracy'])} of"
-        sentence += f" {section['n']} held-out pairs."
-        return _judge(section["accuracy"], 0.5, _often("than chance"), sentence)
+        kind, word = _judge(section["accuracy"], 0.5, OFTEN)
+        sentence = f"The implicit reward puts the chosen answer first {word} chance: in {percent(section['accuracy'])}"
+        return Verdict(kind, f"{sentence} of {section['n']} held-out pairs.")
     if "kl" in trained:
         kl = number(".2f")(trained["kl"]["mean"])
         sentence = f"Training moved the policy {kl} nats per completion from its start (KL, held-out rows)."
@@ -100,22 +100,17 @@ def _describe_untrained(section: dict) -> str:
     return "Nothing was trained, and the task has neither a grader nor a reward."
 
 
-def _judge(interval: Interval, null: float, words: tuple[str, str, str], sentence: str) -> Verdict:
+def _judge(interval: Interval, null: float, words: tuple[str, str, str]) -> tuple[str, str]:
     """The kind and the word for an interval that is above `null`, includes it, or is below."""
     low, high = interval["low"], interval["high"]
     place = 0 if low is not None and low > null else 2 if high is not None and high < null else 1
-    return Verdict(KINDS[place], sentence.format(words[place]))
+    return ("ok", "info", "warning")[place], words[place]
 
 
-def _plan(paired: dict, rows: str) -> str:
+def _plan(difference: Interval, n: int, rows: str) -> str:
     """What these rows could have shown; empty without an interval."""
-    difference = paired["difference"]
     if None in difference.values() or not all(map(math.isfinite, difference.values())):
         return ""
-    shown, needed = plan_rows(difference, paired["n"])
+    shown, needed = plan_rows(difference, n)
     text = f" With this many {rows} a difference of {100 * shown:.1f} points is detected with 80% power"
     return f"{text}; the observed one needs {needed:,}." if needed else f"{text}."
-
-
-def _often(than: str) -> tuple[str, str, str]:
-    return f"more often {than}", f"not measurably more often {than}", f"less often {than}"

@@ -30,6 +30,20 @@ def number(spec: str) -> Callable[[Figure], str]:
     return lambda figure: _write(figure, 1, spec)
 
 
+def duration(seconds: float) -> str:
+    """Seconds in words, to the precision that matters.
+
+    >>> [duration(seconds) for seconds in (4.06, 236, 725, 12_000)]
+    ['4.1 s', '236 s', '12 min 5 s', '3 h 20 min']
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 300:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def write_name(value: Any) -> str:
     """A setting as on the command line: empty for None, several values (dpo's losses) joined."""
     if isinstance(value, list):

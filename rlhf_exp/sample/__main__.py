@@ -63,8 +63,7 @@ def _sample_and_show(cfg: Config, folder: Path) -> None:
     drawn = f"{cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
     print(f"{drawn} for {cfg.task.name}, model {cfg.model.name}, seed {cfg.seed}: {folder}", flush=True)
     from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
-    from rlhf_exp.report.tables import duration
-    from rlhf_exp.runs.figures import percent
+    from rlhf_exp.runs.figures import duration, percent
     from rlhf_exp.runs.load import load_run
     from rlhf_exp.sample.draw import sample
     from rlhf_exp.tasks.sampled import describe_counts

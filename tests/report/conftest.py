@@ -1,7 +1,7 @@
-"""Synthetic run folders, shaped as `python -m rlhf_exp` writes them.
+"""Run folders, shaped as `python -m rlhf_exp` writes them.
 
-`make_run`: grpo on countdown, with several completions a row where asked for. `make_reward_run`: a reward model.
-`make_dpo_run`: dpo on a task without a grader. `edit_info` changes run.json.
+`make_run`: grpo on Countdown, with a seed, a loss and a gain. `reward_dir`, `dpo_dir`: copies of golden runs. `edit`
+changes a JSON file of a run.
 """
 
 import json
@@ -14,52 +14,28 @@ import pytest
 
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.evaluation.metrics import compare
-from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
-from rlhf_exp.stats import mean_interval, share_interval, wilson
+from rlhf_exp.stats import mean_interval, wilson
 
+GOLDEN = Path(__file__).parent / "golden"
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
-ROWS, STEPS, PAIRS = 128, 240, 200
-SUBSETS = ("harmless-base", "helpful-base")
+ROWS, STEPS = 128, 240
 
 
 @pytest.fixture(scope="session")
-def copy_of(tmp_path_factory):
-    """Make each run once, and copy it where a test wants it."""
-    place = tmp_path_factory.mktemp("runs")
-
-    def copy_of(make):
-        def make_once(path, *args, **settings):
-            source = place / "-".join(map(str, (make.__name__, *args, *settings.items())))
-            if not source.exists():
-                make(source, *args, **settings)
-            shutil.copytree(source, path)
-            config = path / ".hydra" / "config.yaml"
-            config.write_text(config.read_text().replace(json.dumps(str(source)), json.dumps(str(path))))
-            return path
-
-        return make_once
-
-    return copy_of
+def made(tmp_path_factory):
+    """Each synthetic run is made once, and copied where a test wants it."""
+    return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture
-def make_run(copy_of):
-    return copy_of(_make_run)
+def make_run(made):
+    def make(path, seed=0, loss_type="grpo", gain=0.25):
+        source = made / f"{seed}-{loss_type}-{gain}"
+        if not source.exists():
+            _make_run(source, seed, loss_type, gain)
+        return shutil.copytree(source, path)
 
-
-@pytest.fixture
-def make_reward_run(copy_of):
-    return copy_of(_make_reward_run)
-
-
-@pytest.fixture
-def make_dpo_run(copy_of):
-    return copy_of(_make_dpo_run)
-
-
-@pytest.fixture
-def edit_info():
-    return _edit_info
+    return make
 
 
 @pytest.fixture
@@ -68,226 +44,116 @@ def run_dir(tmp_path, make_run):
 
 
 @pytest.fixture
-def reward_dir(tmp_path, make_reward_run):
-    return make_reward_run(tmp_path / "reward_model")
+def reward_dir(tmp_path):
+    return shutil.copytree(GOLDEN / "reward_model", tmp_path / "reward_model")
 
 
 @pytest.fixture
-def dpo_dir(tmp_path, make_dpo_run):
-    return make_dpo_run(tmp_path / "dpo")
+def dpo_dir(tmp_path):
+    return shutil.copytree(GOLDEN / "dpo", tmp_path / "dpo")
 
 
-def _make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 0.25, completions: int = 1) -> Path:
-    """Write a finished run whose accuracy goes from about 0.25 to 0.25 + gain at a budget of 64 tokens.
+@pytest.fixture
+def edit():
+    """edit(run_dir, "run.json", status="failed"); a dotted name is a nested key, and Ellipsis removes one."""
 
-    With several completions a row it has a greedy one too, and answers that are read strictly and leniently.
-    """
+    def edit(path, file, changes=(), **more):
+        content = json.loads((path / file).read_text())
+        for name, value in (dict(changes) | more).items():
+            *outer, last = name.split(".")
+            place = content
+            for key in outer:
+                place = place.setdefault(key, {})
+            if value is ...:
+                place.pop(last, None)
+            else:
+                place[last] = value
+        (path / file).write_text(json.dumps(content))
+
+    return edit
+
+
+@pytest.fixture
+def edit_info(edit):
+    return lambda path, **changes: edit(path, "run.json", **changes)
+
+
+@pytest.fixture
+def edit_samples():
+    def edit(path, change):
+        rows = [json.loads(line) for line in (path / "samples.jsonl").read_text().splitlines()]
+        for row in rows:
+            change(row)
+        _write_lines(path / "samples.jsonl", rows)
+
+    return edit
+
+
+def _make_run(path, seed, loss_type, gain):
+    """A finished run whose accuracy goes from about 0.25 to 0.25 + gain at a budget of 64 tokens."""
     rng = random.Random(f"{seed} {loss_type}")
-    args = {"seed": seed, "beta": 0.05, "learning_rate": 5e-4, "loss_type": loss_type}
     metrics = _make_metrics(rng, gain)
-    samples = {
-        "baseline": _make_samples(rng, "baseline", 0.0, completions),
-        "trained": _make_samples(rng, "trained", gain, completions),
-    }
-    evaluation = {which: _summarise(rows, completions) for which, rows in samples.items()}
-    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64)
-    info = {"algo": "grpo", "task": "countdown", "loss_type": loss_type, "completion_tokens": 2_457_600}
-    _write_folder(path, info, args, metrics, evaluation)
-    _write_lines(path / "samples.jsonl", [row for rows in samples.values() for row in rows])
-    return path
-
-
-def _make_reward_run(path: Path, seed: int = 0, skill: float = 1.0) -> Path:
-    """Write a finished reward model's run; with `skill` 0 it knows nothing but length."""
-    rng = random.Random(f"reward {seed}")
-    metrics = []
-    for step in range(4, STEPS + 1, 4):
-        x = 1 - math.exp(-3 * step / STEPS)
-        metrics.append({
-            "step": step, "time_s": step * 0.9, "loss": 0.69 - 0.2 * x + rng.gauss(0, 0.02), "grad_norm": 1.0,
-            "accuracy": 0.5 + 0.2 * x + rng.gauss(0, 0.03), "margin": x + rng.gauss(0, 0.05),
-            "min_reward": -2 - x, "mean_reward": rng.gauss(0, 0.05), "max_reward": 2 + x,
-        })  # fmt: skip
-    rows = {"baseline": _make_scores(rng, "baseline", 0.0), "trained": _make_scores(rng, "trained", skill)}
-    evaluation = {which: summarise_preferences(side) for which, side in rows.items()}
-    evaluation["paired"] = compare_preferences(rows["baseline"], rows["trained"])
-    info = {"algo": "reward_model", "task": "hh_rlhf", "loss_type": None, "seed": seed, "completion_tokens": 0}
-    _write_folder(path, info, {"learning_rate": 1e-5}, metrics, evaluation)
-    _write_lines(path / "preferences.jsonl", [*rows["baseline"], *rows["trained"]])
-    (path / "errors.json").write_text(json.dumps(find_errors(rows["trained"])))
-    facts = {
-        "read": dict.fromkeys(SUBSETS, 1200),
-        "dropped": {"equal_answers": {"helpful-base": 7}, "duplicate": {}},
-        "kept": {"inline_speaker": {"harmless-base": 3, "helpful-base": 2}},
-        "limit_tokens": 512,
-        "train": {"over_long": 20, "rows": 1800},
-    }
-    (path / "data.json").write_text(json.dumps(facts))
-    return path
-
-
-def _make_dpo_run(path: Path, seed: int = 0) -> Path:
-    """Write a finished run of dpo on a task without a grader: no outcome, no reward, but implicit rewards."""
-    rng = random.Random(f"dpo {seed}")
-    metrics = []
-    for step in range(4, STEPS + 1, 4):
-        x = 1 - math.exp(-3 * step / STEPS)
-        row = {
-            "step": step, "time_s": step * 0.9, "loss": 0.69 - 0.1 * x + rng.gauss(0, 0.02), "grad_norm": 1.0,
-            "rewards/accuracies": 0.5 + 0.1 * x + rng.gauss(0, 0.03), "rewards/margins": 0.5 * x,
-            "rewards/chosen": -0.3 * x, "rewards/rejected": -0.8 * x, "logps/chosen": -120 - 3 * x,
-            "logps/rejected": -118 - 8 * x, "entropy": 2.5 - 0.1 * x, "mean_token_accuracy": 0.45 + 0.01 * x,
-        }  # fmt: skip
-        metrics.append(row | ({"probe/kl": 0.1 * x, "probe/entropy": 2.4 - 0.1 * x} if step % 20 == 0 else {}))
-    samples = {which: _make_samples(rng, which, 0.0, 1) for which in ("baseline", "trained")}
-    for row in [row for rows in samples.values() for row in rows]:
-        for key in ("outcome", "extracted", "rewards", "reward"):
-            del row[key]
-    evaluation = {which: _summarise(rows, 1) for which, rows in samples.items()}
-    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64)
-    rows = _make_scores(rng, "trained", 0.7)
-    evaluation["trained"]["preference"] = summarise_preferences(rows)
-    info = {"algo": "dpo", "task": "hh_rlhf", "loss_type": ["sigmoid"], "seed": seed, "completion_tokens": 0}
-    _write_folder(path, info, {"beta": 0.1, "learning_rate": 1e-6}, metrics, evaluation)
-    _write_lines(path / "samples.jsonl", [row for side in samples.values() for row in side])
-    _write_lines(path / "preferences.jsonl", rows)
-    (path / "errors.json").write_text(json.dumps(find_errors(rows)))
-    return path
-
-
-def _write_folder(path: Path, info: dict, args: dict, metrics: list[dict], evaluation: dict) -> None:
-    (path / ".hydra").mkdir(parents=True)
-    seed = info.get("seed", args.get("seed", 0))
-    config = {
-        "seed": seed,
-        "max_tokens": 64,
-        "output_dir": str(path),
-        "algo": {"name": info["algo"], "args": args},
-    }
-    overrides = [f"algo={info['algo']}", f"task={info['task']}", f"seed={seed}"]
-    if isinstance(info["loss_type"], str):
-        overrides.insert(2, f"loss_type={info['loss_type']}")
-    # JSON is YAML.
-    (path / ".hydra" / "config.yaml").write_text(json.dumps(config))
-    (path / ".hydra" / "overrides.yaml").write_text(json.dumps(overrides))
+    before, after = ([_make_sample(rng, which, up, row) for row in range(ROWS)] for which, up in
+                     (("baseline", 0.0), ("trained", gain)))  # fmt: skip
+    evaluation = {"baseline": _summarise(before), "trained": _summarise(after)}
+    evaluation["paired"] = compare(before, after, max_tokens=64)
+    args = {"seed": seed, "beta": 0.05, "learning_rate": 5e-4, "loss_type": loss_type}
+    config = {"seed": seed, "max_tokens": 64, "algo": {"name": "grpo", "args": args}}
+    overrides = ["algo=grpo", "task=countdown", f"loss_type={loss_type}", f"seed={seed}"]
     info = {
-        "status": "finished", "error": None, "command": " ".join(["python -m rlhf_exp", *overrides]),
-        "model": "tiny", "seed": seed, "max_tokens": 64, "steps": STEPS, "prompt_tokens": 614_400,
+        "status": "finished", "error": None, "command": " ".join(["python -m rlhf_exp", *overrides]), "algo": "grpo",
+        "task": "countdown", "loss_type": loss_type, "model": "tiny", "seed": seed, "max_tokens": 64, "steps": STEPS,
+        "prompt_tokens": 614_400, "completion_tokens": 2_457_600, "baseline_cached": False,
         "seconds": {"load": 3.1, "baseline": 11.8, "train": 228.4 + seed, "evaluate": 12.9, "report": 2.2},
         "peak_memory_mb": 1234.5, "device": "cpu", "versions": {"torch": "2.13.0", "trl": "1.16.0"},
         "git_commit": "0123abc", "started": f"2026-01-01T12:0{seed}:00", "finished": "2026-01-01T12:09:00",
-        "baseline_cached": False, **info,
     }  # fmt: skip
-    (path / "run.json").write_text(json.dumps(info))
+    (path / ".hydra").mkdir(parents=True)
+    found = diagnose(metrics, evaluation, config)
+    files = {"run.json": info, "evaluation.json": evaluation, "diagnosis.json": found, ".hydra/config.yaml": config,
+             ".hydra/overrides.yaml": overrides}  # fmt: skip
+    for name, content in files.items():
+        (path / name).write_text(json.dumps(content))  # JSON is YAML
     _write_lines(path / "metrics.jsonl", metrics)
-    (path / "evaluation.json").write_text(json.dumps(evaluation))
-    (path / "diagnosis.json").write_text(json.dumps(diagnose(metrics, evaluation, config)))
+    _write_lines(path / "samples.jsonl", [*before, *after])
 
 
-def _write_lines(path: Path, rows: list[dict]) -> None:
+def _write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def _edit_info(path: Path, **changes: object) -> None:
-    info = json.loads((path / "run.json").read_text())
-    (path / "run.json").write_text(json.dumps(info | changes))
-
-
-def _make_metrics(rng: random.Random, gain: float) -> list[dict]:
+def _make_metrics(rng, gain):
     rows = []
     for step in range(4, STEPS + 1, 4):
         x = (1 - math.exp(-3 * step / STEPS)) * rng.gauss(1, 0.02)
         correct = 0.25 + gain * x + rng.gauss(0, 0.025)
-        partial = 0.5 - 0.1 * x + rng.gauss(0, 0.02)
         row = {
-            "step": step, "time_s": step * 0.95, "loss": rng.gauss(0, 0.01), "grad_norm": 0.6,
-            "learning_rate": 5e-4 * (1 - step / STEPS), "reward": correct + 0.1 * partial,
-            "kl": 0.8 * gain * x, "entropy": 0.9 - 0.3 * x + rng.gauss(0, 0.02),
-            "completions/mean_length": 36 + 12 * x + rng.gauss(0, 0.8),
-            "completions/clipped_ratio": max(0.0, 0.04 + 0.08 * x + rng.gauss(0, 0.01)),
-            "frac_reward_zero_std": 0.1 + 0.1 * x, "outcome/correct": correct, "outcome/partial": partial,
-            "outcome/failed": 1 - correct - partial,
+            "step": step, "time_s": step * 0.95, "loss": rng.gauss(0, 0.01), "grad_norm": 0.6, "reward": correct + 0.05,
+            "kl": 0.8 * gain * x, "entropy": 0.9 - 0.3 * x, "completions/mean_length": 36 + 12 * x,
+            "completions/clipped_ratio": 0.04 + 0.08 * x, "frac_reward_zero_std": 0.1 + 0.1 * x,
+            "outcome/correct": correct, "outcome/partial": 0.4, "outcome/failed": 0.6 - correct,
         }  # fmt: skip
-        if step % 20 == 0:
-            row |= {"probe/kl": 0.7 * gain * x, "probe/entropy": 0.85 - gain * x}
-        rows.append(row)
+        rows.append(row | ({"probe/kl": 0.7 * gain * x, "probe/entropy": 0.85 - gain * x} if step % 20 == 0 else {}))
     return rows
 
 
-def _make_samples(rng: random.Random, which: str, gain: float, completions: int) -> list[dict]:
-    if completions == 1:
-        alone = {"sample": 0, "decoding": "sampled"}
-        return [_make_sample(rng, which, gain, row) | alone for row in range(ROWS)]
-    places = [("sampled", i) for i in range(completions)] + [("greedy", 0)]
-    samples = []
-    for row in range(ROWS):
-        for decoding, i in places:
-            sample = _make_sample(rng, which, gain, row) | {"sample": i, "decoding": decoding}
-            strict = sample["outcome"] == "correct"
-            samples.append(sample | {"strict": strict, "lenient": strict or rng.random() < 0.2})
-    return samples
-
-
-def _make_sample(rng: random.Random, which: str, gain: float, i: int) -> dict:
+def _make_sample(rng, which, gain, i):
     outcome = rng.choices(list(SCORES), (0.25 + gain, 0.5 - gain / 2, 0.25 - gain / 2))[0]
-    answer = {"correct": "( 8 * 7 ) - 3", "partial": "8 + 7 * 3", "failed": None}[outcome]
-    search = " ".join(f"8 * {k} = {8 * k} - 3 = {8 * k - 3} no" for k in range(2, 3 + rng.randrange(1, 4)))
-    tail = f" yes </think> <answer> {answer} </answer>" if answer else ""
-    tokens = len((search + tail).split()) + 2
     return {
-        "which": which, "id": f"row-{i}", "prompt": f"use 8 7 {i} make {i + 50} .",
-        "completion": f"<think> {search}{tail}", "tokens": tokens, "truncated": outcome == "failed",
-        "outcome": outcome, "extracted": answer, "rewards": {"outcome": SCORES[outcome]},
-        "reward": SCORES[outcome], "kl": 0.0 if which == "baseline" else rng.gauss(4, 2),
+        "which": which, "id": f"row-{i}", "sample": 0, "decoding": "sampled", "prompt": f"use 8 7 {i} make {i + 50} .",
+        "completion": "<think> no " * rng.randrange(5, 20), "tokens": rng.randrange(10, 64), "outcome": outcome,
+        "truncated": outcome == "failed", "rewards": {"outcome": SCORES[outcome]}, "reward": SCORES[outcome],
+        "kl": 0.0 if which == "baseline" else rng.gauss(4, 2),
     }  # fmt: skip
 
 
-def _make_scores(rng: random.Random, which: str, skill: float) -> list[dict]:
-    rows = []
-    lengths = random.Random("the same pairs for both")
-    for i in range(PAIRS):
-        tokens = [lengths.randrange(5, 120) for _ in range(2)]
-        rewards = [tokens[0] / 100 + skill + rng.gauss(0, 0.7), tokens[1] / 100 + rng.gauss(0, 0.7)]
-        rows.append({
-            "which": which, "id": f"pair-{i}", "subset": SUBSETS[i % 2], "prompt": f"\n\nHuman: {i}?\n\nAssistant:",
-            "chosen": f" Yes, {i}.", "rejected": f" No, {i}.", "chosen_reward": rewards[0],
-            "rejected_reward": rewards[1], "margin": rewards[0] - rewards[1],
-            "chosen_tokens": tokens[0], "rejected_tokens": tokens[1],
-        })  # fmt: skip
-    return rows
-
-
-def _summarise(rows: list[dict], completions: int) -> dict:
-    sampled = [row for row in rows if row.get("decoding") != "greedy"]
-    tokens = mean_interval([row["tokens"] for row in sampled])
-    section = {
-        "n": ROWS,
-        "mean_tokens": tokens,
-        "utilisation": tokens["value"] / 64,
-        "truncation_rate": wilson(sum(row["truncated"] for row in sampled), len(sampled)),
-        "kl": {"mean": mean_interval([row["kl"] for row in sampled]), "std": 2.0},
-        "distinct": {"1": 0.01, "2": 0.1},
-        "max_tokens": 64,
-    }
-    if "outcome" in rows[0]:
-        section |= _grade(sampled)
-        section["reward"] = {"mean": mean_interval([row["reward"] for row in sampled]), "std": 0.4}
-    if completions > 1:
-        section |= {"accuracy": _share(sampled, "strict"), "lenient_accuracy": _share(sampled, "lenient")}
-        section["pass_at_k"] = {str(k): section["accuracy"] for k in (1, 2, completions)}
-        section["majority_at_k"] = section["accuracy"]
-        greedy = [row for row in rows if row["decoding"] == "greedy"]
-        lenient = wilson(sum(row["lenient"] for row in greedy), ROWS)
-        section["greedy"] = {**_grade(greedy), "lenient_accuracy": lenient, "mean_tokens": tokens}
-    return section
-
-
-def _grade(rows: list[dict]) -> dict:
+def _summarise(rows):
     counts = {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in SCORES}
-    return {"accuracy": wilson(counts["correct"], len(rows)), "counts": counts}
-
-
-def _share(rows: list[dict], key: str) -> dict:
-    ids = dict.fromkeys(row["id"] for row in rows)
-    of_row = {name: [row[key] for row in rows if row["id"] == name] for name in ids}
-    return share_interval([sum(values) / len(values) for values in of_row.values()])
+    tokens = mean_interval([row["tokens"] for row in rows])
+    return {
+        "n": ROWS, "mean_tokens": tokens, "utilisation": tokens["value"] / 64, "max_tokens": 64,
+        "truncation_rate": wilson(sum(row["truncated"] for row in rows), ROWS), "distinct": {"1": 0.01, "2": 0.1},
+        "kl": {"mean": mean_interval([row["kl"] for row in rows]), "std": 2.0}, "counts": counts,
+        "reward": {"mean": mean_interval([row["reward"] for row in rows]), "std": 0.4},
+        "accuracy": wilson(counts["correct"], ROWS),
+    }  # fmt: skip

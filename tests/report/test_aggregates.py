@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
-from rlhf_exp.report.aggregates import collect_scores, describe_aggregates
 from rlhf_exp.report.columns import TRAINED
 from rlhf_exp.report.groups import group_runs
-from rlhf_exp.report.page import Table
+from rlhf_exp.report.page import Figures, Table
+from rlhf_exp.report.pairwise import collect_scores, describe_aggregates
+from rlhf_exp.report.plots import draw
 from rlhf_exp.runs.load import load_run
 
 
@@ -38,15 +39,16 @@ def test_a_method_that_lacks_a_run_is_left_out(make):
     assert list(collect_scores(group_runs(runs[:-1]), TRAINED)[1]) == ["grpo"]
 
 
-def test_few_seeds_at_one_budget_are_not_aggregated(make, tmp_path):
-    assert describe_aggregates(group_runs(make((64,), 2)), TRAINED, tmp_path) == []
+def test_few_seeds_at_one_budget_are_not_aggregated(make):
+    assert describe_aggregates(group_runs(make((64,), 2)), TRAINED) == []
 
 
 def test_the_table_has_the_mean_of_the_middle_half_and_who_is_better(make, tmp_path, drawn):
-    blocks = describe_aggregates(group_runs(make((32, 64), 2)), TRAINED, tmp_path)
+    blocks = describe_aggregates(group_runs(make((32, 64), 2)), TRAINED)
     [table] = [block for block in blocks if isinstance(block, Table)]
     assert table.head == ["method", "interquartile mean", "grpo is better"]
     assert [row[0] for row in table.rows] == ["grpo", "dr_grpo"]
     assert table.rows[0][2] == "-" and table.rows[1][2].startswith("100.0%")
-    assert (tmp_path / "plots" / "profiles.png").exists()
+    [plot] = [plot for block in blocks if isinstance(block, Figures) for plot in block.plots]
+    assert draw(plot, tmp_path) == tmp_path / "plots" / "profiles.png"
     assert np.isfinite(float(table.rows[0][1].split("%")[0]))

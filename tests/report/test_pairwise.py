@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.columns import DIFFERENCE, REWARD, TRAINED, mean_over_seeds
+from rlhf_exp.report.columns import DIFFERENCE, REWARD, TRAINED, align, mean_over_seeds, of_samples, read_wins, stack
 from rlhf_exp.report.pairwise import describe_collapsed, run_tests, summarise_tests
-from rlhf_exp.report.rows import align, of_samples, read_wins, stack
 from rlhf_exp.runs.figures import points
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.stats import DIFFERENCES, START, crossed_interval
+from rlhf_exp.stats import START
 
 
 @pytest.fixture
@@ -21,16 +20,6 @@ def groups(tmp_path, make_run):
         name: [load_run(make_run(tmp_path / f"{name}{seed}", seed, name, gain)) for seed in (0, 1)]
         for name, gain in gains.items()
     }
-
-
-def test_the_mean_gain_has_the_interval_over_seeds_and_rows(groups):
-    rows = []
-    for run in groups["grpo"]:
-        sides = {which: {} for which in ("baseline", "trained")}
-        for sample in run.samples:
-            sides[sample["which"]][sample["id"]] = sample["outcome"] == "correct"
-        rows.append([sides["trained"][name] - sides["baseline"][name] for name in sides["baseline"]])
-    assert mean_over_seeds(groups["grpo"], DIFFERENCE) == pytest.approx(crossed_interval(rows, DIFFERENCES))
 
 
 def test_each_setting_is_compared_with_the_start_and_with_the_best(groups):

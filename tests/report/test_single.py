@@ -1,79 +1,48 @@
+"""The report and the terminal's table of one run, where the golden ones (test_golden.py) do not go."""
+
 import json
-import re
+import math
+import subprocess
+import sys
 
 import pytest
 
-from rlhf_exp.report import write_report
+from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.report.curves import list_curves
-from rlhf_exp.report.terminal import terminal_table
-from rlhf_exp.runs.load import load_run
-
-PLOTS = {"accuracy", "entropy", "kl", "length", "optimizer", "outcomes", "reward"}
-
-
-def edit_samples(run_dir, edit):
-    rows = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
-    for row in rows:
-        edit(row)
-    (run_dir / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+from rlhf_exp.report.page import Pair, Text
+from rlhf_exp.report.single import describe_samples
+from rlhf_exp.report.summary import summary_table
+from rlhf_exp.report.verdict import verdict
+from rlhf_exp.runs.figures import percent, points
+from rlhf_exp.runs.load import NotARun, load_run
 
 
-def test_a_run_gets_its_report_and_every_plot(run_dir, drawn):
-    page = write_report([run_dir], run_dir)
-    html, markdown = page.read_text(), (run_dir / "report.md").read_text()
-    assert {path.stem for path in (run_dir / "plots").iterdir()} == PLOTS
-    assert html.count("data:image/png;base64,") == len(PLOTS)
-    assert set(re.findall(r"\(plots/(\w+)\.png\)", markdown)) == PLOTS
-    for text in (html, markdown):
-        assert "python -m rlhf_exp algo=grpo task=countdown loss_type=grpo seed=0" in text
-        assert "Held-out accuracy rose" in text
-    assert not re.search(r"<script|<link|src=.http|url\(", html)
+def rows_of(run_dir):
+    return {row[0]: row[1:] for row in summary_table(load_run(run_dir)).rows}
 
 
-def test_the_same_run_gives_the_same_report(run_dir, drawn):
+def test_the_same_run_gives_the_same_report_and_every_plot(run_dir, drawn):
     first = write_report([run_dir], run_dir).read_bytes()
     assert write_report([run_dir], run_dir).read_bytes() == first
+    plots = {"accuracy", "entropy", "kl", "length", "optimizer", "outcomes", "reward"}
+    assert {path.stem for path in (run_dir / "plots").iterdir()} == plots
+    assert first.count(b"data:image/png;base64,") == len(plots)
 
 
-def test_the_table_of_changes_is_that_of_evaluation_json(run_dir):
-    changes = {"partial": {"correct": 100, "partial": 27, "failed": 1}}
-    evaluation = json.loads((run_dir / "evaluation.json").read_text())
-    evaluation["paired"]["changes"] |= changes
-    (run_dir / "evaluation.json").write_text(json.dumps(evaluation))
+def test_one_logged_step_and_non_finite_metrics_can_be_drawn(run_dir, drawn):
+    row = {"step": 1, "reward": float("nan"), "kl": float("inf"), "entropy": 0.5, "outcome/correct": 0.5,
+           "outcome/partial": 0.5, "outcome/failed": 0.0, "completions/mean_length": 3.0}  # fmt: skip
+    (run_dir / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     write_report([run_dir], run_dir)
-    assert "| partial before | 100 | 27 | 1 |" in (run_dir / "report.md").read_text()
+    assert (run_dir / "plots" / "length.png").exists()
 
 
-def test_what_the_user_calls_the_run_stands_in_its_title(run_dir, edit_info):
-    edit_info(run_dir, name="my-run", tags=["a", "b"])
-    write_report([run_dir], run_dir)
-    text = (run_dir / "report.md").read_text()
-    assert text.startswith("# my-run: grpo on countdown\n") and "seed=0 name=my-run tags=a,b: finished" in text
-
-
-def test_a_hostile_completion_stays_text(run_dir):
-    hostile = "</pre><script>alert(1)</script> ``` <img src=http://example.org/x.png>"
-    edit_samples(run_dir, lambda row: row.update(completion=hostile, prompt=hostile))
-    html = write_report([run_dir], run_dir).read_text()
-    assert "<script" not in html
-    assert "<img src=http" not in html
-    assert "````text\n</pre><script>" in (run_dir / "report.md").read_text()
-
-
-def test_findings_stand_in_the_report(run_dir):
-    finding = {"name": "kl_drift", "severity": "warning", "steps": [100, 240], "evidence": "KL reaches 1.50",
-               "cause": "beta is low", "remedy": "algo.args.beta=0.1"}  # fmt: skip
-    (run_dir / "diagnosis.json").write_text(json.dumps({"findings": [finding], "health": "warning"}))
-    html = write_report([run_dir], run_dir).read_text()
-    assert '<div class="callout warning"><b>Warning: kl drift, steps 100 to 240.</b> KL reaches 1.50.' in html
-    assert "<code>algo.args.beta=0.1</code>" in html
-
-
-def test_a_failed_run_without_measurements_still_gets_a_report(run_dir, edit_info):
-    edit_info(run_dir, status="failed", error="loss is nan at step 120")
+def test_a_run_without_measurements_says_what_it_lacks(run_dir, edit_info):
+    edit_info(run_dir, status="failed", error="loss is nan\nat step 120.", name="my-run", tags=["a", "b"])
     for name in ("evaluation.json", "samples.jsonl", "diagnosis.json", "metrics.jsonl"):
         (run_dir / name).unlink()
     html = write_report([run_dir], run_dir).read_text()
+    assert "<title>my-run: grpo on countdown</title>" in html and "name=my-run tags=a,b: failed" in html
     for sentence in (
         "This run failed: loss is nan at step 120. No step was logged.",
         "Held-out accuracy after training was not measured.",
@@ -88,26 +57,82 @@ def test_a_failed_run_without_measurements_still_gets_a_report(run_dir, edit_inf
 def test_a_folder_with_nothing_but_a_status_gets_a_report(tmp_path, status):
     (tmp_path / "run.json").write_text(json.dumps({"status": status}))
     assert write_report([tmp_path], tmp_path / "out") == tmp_path / "out" / "report.html"
+    assert {"running": "is still running, or was killed", "failed": "This run failed: no reason was recorded.",
+            "stopped": "This run was stopped: "}[status] in terminal_table(tmp_path)  # fmt: skip
 
 
-def test_one_logged_step_and_non_finite_metrics_can_be_drawn(run_dir, drawn):
-    row = {"step": 1, "reward": float("nan"), "kl": float("inf"), "entropy": 0.5, "outcome/correct": 0.5,
-           "outcome/partial": 0.5, "outcome/failed": 0.0, "completions/mean_length": 3.0}  # fmt: skip
-    (run_dir / "metrics.jsonl").write_text(json.dumps(row) + "\n")
-    write_report([run_dir], run_dir)
-    assert (run_dir / "plots" / "length.png").exists()
+def test_no_run_is_refused(tmp_path):
+    with pytest.raises(NotARun):
+        terminal_table(tmp_path)
 
 
-def test_a_reward_model_gets_its_report(reward_dir, drawn):
-    html = write_report([reward_dir], reward_dir).read_text()
-    assert {path.stem for path in (reward_dir / "plots").iterdir()} == {
-        "accuracy", "calibration", "loss", "margin", "optimizer", "pair_accuracy", "scores",
-    }  # fmt: skip
-    for text in ("Held-out preference accuracy rose", "under the untrained head", "<h2>Data</h2>"):
-        assert text in html
-    assert "<h2>Samples before" not in html
-    assert "| dropped, equal answers | 0 | 7 | 7 |" in (reward_dir / "report.md").read_text()
-    assert "duplicate" not in html
+def test_findings_stand_with_their_remedy(run_dir):
+    finding = {"name": "kl_drift", "severity": "warning", "steps": [100, 240], "evidence": "KL reaches 1.50",
+               "cause": "beta is low", "remedy": "algo.args.beta=0.1"}  # fmt: skip
+    (run_dir / "diagnosis.json").write_text(json.dumps({"findings": [finding], "health": "warning"}))
+    html = write_report([run_dir], run_dir).read_text()
+    assert '<div class="callout warning"><b>Warning: kl drift, steps 100 to 240.</b> KL reaches 1.50.' in html
+    assert "<code>algo.args.beta=0.1</code>" in html
+    table = terminal_table(run_dir)
+    assert "health       warning, 1 finding:" in table
+    assert "  warning kl_drift: KL reaches 1.50; try algo.args.beta=0.1" in table
+
+
+def test_the_table_is_ascii_and_narrow(run_dir, reward_dir):
+    for folder in (run_dir, reward_dir):
+        table = terminal_table(folder)
+        lines = [line for line in table.splitlines() if not line.startswith(("report", "Held-out"))]
+        assert table.isascii() and max(map(len, lines)) <= 110
+
+
+def test_importing_the_report_brings_no_torch_and_the_table_no_matplotlib(run_dir):
+    code = (
+        "import sys; from pathlib import Path; import rlhf_exp.report, rlhf_exp.diagnose, rlhf_exp.stats;"
+        f"rlhf_exp.report.terminal_table(Path({str(run_dir)!r}));"
+        "print([m for m in ('torch', 'transformers', 'trl', 'hydra', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_was_not_measured_or_is_not_finite_is_a_dash(run_dir, edit):
+    edit(run_dir, "evaluation.json", {"trained.kl.mean": {"value": None, "low": None, "high": None}})
+    assert rows_of(run_dir)["KL"] == ["0.00", "-", ""]
+    edit(run_dir, "evaluation.json", {"paired": ..., "trained": ...})
+    assert rows_of(run_dir)["accuracy"][1:] == ["-", "-"]
+
+
+def test_differences_are_those_of_evaluation_json(run_dir, edit):
+    length = {"value": 2.0, "low": 1.5, "high": 2.5}
+    edit(run_dir, "evaluation.json", {"paired.mean_tokens": length, "paired.truncation_rate": ...})
+    edit(run_dir, "evaluation.json", {"paired.difference": {"value": 0.111, "low": 0.05, "high": 0.2}})
+    (run_dir / "samples.jsonl").unlink()
+    rows = rows_of(run_dir)
+    assert (rows["mean tokens"][2], rows["truncated"][2]) == ("+2.0 [+1.5, +2.5]", "-")
+    assert rows["accuracy"][2] == "+11.1 [+5.0, +20.0]"
+
+
+def test_a_bound_just_below_zero_is_zero():
+    assert percent({"value": 0.0, "low": -1e-17, "high": 0.434}) == "0.0% [0.0, 43.4]"
+    assert points({"value": -1e-9, "low": -0.01, "high": 0.01}) == "+0.0 [-1.0, +1.0]"
+
+
+@pytest.mark.parametrize(
+    ("algo", "baseline", "note"),
+    [
+        ("sft", {"loss_left_out": "with algo.args.loss_type=[ipo] it is not the training loss"},
+         "Held-out loss is left out: with algo.args.loss_type=[ipo] it is not the training loss."),
+        ("sft", {"loss": {"value": 1.0, "low": 0.9, "high": 1.1}, "loss_rows": {"scored": 5, "left_out": 3}},
+         "are Student's t. 3 rows are not in it: their prompts fill algo.args.max_length."),
+        ("dpo", {"loss": {"value": math.log(2), "low": math.log(2), "high": math.log(2)}},
+         "before training it is ln 2, and every pair a tie; its intervals, that of the difference too, are"),
+        ("grpo", {"kl_sampled": {"mean": {"value": 0.5, "low": 0.5, "high": 0.5}}}, "KL as sampled: of the distri"),
+    ],
+)  # fmt: skip
+def test_a_note_explains_a_figure_that_is_rarely_measured(run_dir, edit, algo, baseline, note):
+    edit(run_dir, "run.json", algo=algo)
+    edit(run_dir, "evaluation.json", {f"baseline.{key}": value for key, value in baseline.items()})
+    assert note in write_report([run_dir], run_dir).with_suffix(".md").read_text()
 
 
 def test_the_kl_in_the_loss_of_kto_is_not_drawn_as_one_per_token(dpo_dir, run_dir, edit_info):
@@ -119,83 +144,94 @@ def test_the_kl_in_the_loss_of_kto_is_not_drawn_as_one_per_token(dpo_dir, run_di
     assert "probe/kl" in list_keys(dpo_dir) and "kl" not in list_keys(dpo_dir)
 
 
-def test_a_policy_without_a_grader_gets_its_report(dpo_dir, drawn):
-    html = write_report([dpo_dir], dpo_dir).read_text()
-    assert {path.stem for path in (dpo_dir / "plots").iterdir()} == {
-        "calibration", "entropy", "implicit_rewards", "kl", "logps", "loss", "margin", "optimizer", "pair_accuracy",
-        "token_accuracy",
-    }  # fmt: skip
-    assert "algo=dpo loss_type=sigmoid task=hh_rlhf" in html
-    for text in (
-        "The implicit reward puts the chosen answer first",
-        "<h2>Samples before",
-        "<h2>Held-out preference pairs</h2>",
-    ):
-        assert text in html
-    assert "correct / partial / failed" not in html
+NAN = float("nan")
 
 
-def test_sft_shows_its_loss_and_token_accuracy(run_dir, edit_info, drawn):
-    edit_info(run_dir, algo="sft")
-    rows = [{"step": step, "loss": 1 / step, "mean_token_accuracy": 0.5} for step in (1, 2, 3)]
-    (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write_report([run_dir], run_dir)
-    assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy", "loss", "token_accuracy"}
+@pytest.mark.parametrize(
+    ("low", "high", "kind", "words"),
+    [
+        (0.05, 0.2, "ok", "rose"), (-0.2, -0.05, "warning", "fell"), (-0.1, 0.1, "info", "did not measurably change"),
+        (None, None, "info", "did not measurably change"), (NAN, NAN, "info", "did not measurably change"),
+    ],
+)  # fmt: skip
+def test_the_verdict_follows_the_interval(run_dir, edit, low, high, kind, words):
+    edit(run_dir, "evaluation.json", {"paired.difference": {"value": 0.0, "low": low, "high": high}})
+    found = verdict(load_run(run_dir))
+    assert found.kind == kind and found.sentence.startswith(f"Held-out accuracy {words}: ")
 
 
-def test_ppo_shows_its_own_series_and_every_reward_its_component(run_dir, edit_info, drawn):
-    edit_info(run_dir, algo="ppo")
-    names = ("loss", "learning_rate", "grad_norm", "ppo/critic_grad_norm", "ppo/value_loss", "ppo/explained_variance",
-             "ppo/kl", "rewards/outcome/mean", "rewards/brevity/mean")  # fmt: skip
-    rows = [{"step": step, **dict.fromkeys(names, 0.1 * step)} for step in (1, 2, 3)]
-    (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    html = write_report([run_dir], run_dir).read_text()
-    assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy", "optimizer", "ppo", "components"}
-    assert "Rewards in training, each before its weight" in html
+@pytest.mark.parametrize("measured", ["win rate", "implicit reward"])
+@pytest.mark.parametrize(
+    ("low", "high", "kind", "word"),
+    [(0.55, 0.65, "ok", " more often than"), (0.45, 0.55, "info", "not measurably"), (0.35, 0.45, "warning", "less")],
+)
+def test_without_a_grader_win_rate_or_implicit_reward_decide(dpo_dir, edit, measured, low, high, kind, word):
+    rate = {"value": (low + high) / 2, "low": low, "high": high}
+    if measured == "win rate":
+        paired = {"n": 128, "win_rate": rate, "wins": 60, "losses": 50, "ties": 18}
+        edit(dpo_dir, "evaluation.json", paired=paired)
+        begin = "By reward the trained model wins "
+    else:
+        edit(dpo_dir, "evaluation.json", {"trained.preference.accuracy": rate, "paired.win_rate": ...})
+        begin = "The implicit reward puts the chosen answer first "
+    found = verdict(load_run(dpo_dir))
+    assert found.kind == kind and found.sentence.startswith(begin) and word in found.sentence
+    assert f"{50 * (low + high):.1f}% [{100 * low:.1f}, {100 * high:.1f}]" in found.sentence
+    assert ("preferences " in terminal_table(dpo_dir)) == (measured == "win rate")  # else the verdict says it
 
 
-def test_a_reward_alone_has_no_components(run_dir):
-    rows = [{"step": step, "rewards/outcome/mean": 0.1} for step in (1, 2)]
-    (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write_report([run_dir], run_dir)
-    assert {path.stem for path in (run_dir / "plots").iterdir()} == {"accuracy"}
+def test_with_nothing_but_kl_the_verdict_is_how_far_the_policy_moved(dpo_dir, edit):
+    kl = {"value": 4.0, "low": 3.5, "high": 4.5}
+    edit(dpo_dir, "evaluation.json", {"trained.preference": ..., "trained.kl.mean": kl, "paired.win_rate": ...})
+    sentence = "Training moved the policy 4.00 [3.50, 4.50] nats per completion from its start (KL, held-out rows)."
+    assert verdict(load_run(dpo_dir)) == ("info", sentence)
 
 
-POLICIES = {
-    "words forbidden": {
-        "policy": "give forbidden", "n": 128, "accuracy": {"value": 0.34, "low": 0.3, "high": 0.38},
-        "mean_tokens": {"value": 60, "low": 58, "high": 62}, "truncation_rate": {"value": 0.2, "low": 0.1, "high": 0.3},
-        "validation": {"give forbidden": 0.35, "check forbidden": 0.2},
-        "trained_minus": {"value": 0.1, "low": 0.04, "high": 0.16},
-    },
-    "greedy": {
-        "policy": "greedy", "n": 128, "accuracy": {"value": 0.1, "low": 0.06, "high": 0.14},
-        "mean_tokens": {"value": 50, "low": 49, "high": 51}, "truncation_rate": {"value": 0.0, "low": 0.0, "high": 0.1},
-        "validation": {"greedy": 0.1},
-    },
-}  # fmt: skip
+def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir, edit):
+    edit(run_dir, "evaluation.json", {"paired.difference": {"value": 0.02, "low": -0.01, "high": 0.05}})
+    # 3 points * (1 + 0.8416 / 1.9600) = 4.29; 128 rows * (4.29 / 2)^2 = 588.6
+    shown = " With this many rows a difference of 4.3 points is detected with 80% power"
+    assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}; the observed one needs 589.")
+    edit(run_dir, "evaluation.json", {"paired.difference.value": 0.0})
+    assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}.")
 
 
-def test_trivial_policies_stand_beside_start_and_trained_model(run_dir):
-    evaluation = json.loads((run_dir / "evaluation.json").read_text())
-    write_report([run_dir], run_dir)
-    assert "Trivial policies" not in (run_dir / "report.md").read_text()
-    assert "trivial " not in terminal_table(run_dir)
-    (run_dir / "evaluation.json").write_text(json.dumps(evaluation | {"baselines": POLICIES}))
-    write_report([run_dir], run_dir)
-    lines = (run_dir / "report.md").read_text().splitlines()
-    row = "| words forbidden: give forbidden | 34.0% [30.0, 38.0] | +10.0 [+4.0, +16.0] | 20.0% [10.0, 30.0] |"
-    at = lines.index(f"{row} 60.0 [58.0, 62.0] |")
-    assert lines[at - 1].startswith("| start model | ") and lines[at + 2].startswith("| trained model | ")
-    assert lines[at + 1] == "| greedy | 10.0% [6.0, 14.0] | - | 0.0% [0.0, 10.0] | 50.0 [49.0, 51.0] |"
-    assert "3 were tried on validation rows" in lines[at + 4]
-    best = "34.0% [30.0, 38.0], words forbidden, best on validation rows; trained minus it +10.0 [+4.0, +16.0]"
-    assert f"trivial      {best}" in terminal_table(run_dir)
+def shown(run_dir):
+    """The note, and the title and row of each pair."""
+    blocks = describe_samples(load_run(run_dir))
+    note = next(block.text for block in blocks if isinstance(block, Text))
+    return note, [(block.title, int(block.prompt.split()[3])) for block in blocks if isinstance(block, Pair)]
 
 
-def test_the_family_of_the_best_policy_is_chosen_on_validation_rows(run_dir):
-    """Of several families the highest figure on the held-out rows is the highest by chance too."""
-    luckier = POLICIES["greedy"] | {"accuracy": {"value": 0.36, "low": 0.32, "high": 0.4}}
-    evaluation = json.loads((run_dir / "evaluation.json").read_text())
-    (run_dir / "evaluation.json").write_text(json.dumps(evaluation | {"baselines": POLICIES | {"greedy": luckier}}))
-    assert "trivial      34.0% [30.0, 38.0], words forbidden, best on validation rows" in terminal_table(run_dir)
+def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir, edit_samples):
+    order = {"baseline": "pppcccpcp", "trained": "ccccpppcp"}
+    names = {"c": "correct", "p": "partial"}
+
+    def edit(row):
+        place = int(row["id"].removeprefix("row-"))
+        row["outcome"] = names[order[row["which"]][place]] if place < 9 else "failed"
+
+    edit_samples(run_dir, edit)
+    assert shown(run_dir)[1] == [
+        ("Became correct", 0), ("Became correct", 1), ("Became correct", 2),
+        ("No longer correct", 4), ("No longer correct", 5),
+        ("Correct before and after", 3), ("Not correct before or after", 6),
+    ]  # fmt: skip
+
+
+def test_without_outcomes_the_reward_sorts_them_and_without_rewards_their_order(run_dir, edit_samples):
+    rewards = {"baseline": [1, 1, 1, 2, 2, 2, 3], "trained": [1, 2, 2, 1, 1, 1, 4]}
+
+    def edit(row):
+        place = int(row["id"].removeprefix("row-"))
+        row["reward"] = rewards[row["which"]][place] if place < 7 else 0
+        del row["outcome"]
+
+    edit_samples(run_dir, edit)
+    note, pairs = shown(run_dir)
+    assert "whose reward rose" in note and pairs == [
+        ("Reward rose", 1), ("Reward rose", 2), ("Reward rose", 6),
+        ("Reward fell", 3), ("Reward fell", 4), ("Equal reward", 0),
+    ]  # fmt: skip
+    edit_samples(run_dir, lambda row: row.pop("reward"))
+    assert shown(run_dir)[1] == [("Before and after", row) for row in range(5)]
