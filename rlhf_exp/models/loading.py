@@ -9,7 +9,6 @@ For an adapter, the base is loaded and the adapter added to it.
 
 import gc
 import os
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,10 @@ from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
 from rlhf_exp.models.whole import loading_whole
+from rlhf_exp.runs.manifest import explain_damage, staged
+
+START_MODEL = "start_model"
+"""A folder in the run folder."""
 
 
 def set_up_libraries(cfg: Config) -> None:
@@ -70,22 +73,21 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
     source = locate_start_model(cfg)
     if cfg.model.init is None and not source.is_adapter:
         return source
-    processes.on_main(lambda: _make_start_model(cfg, source, run_dir / "start_model"))
-    return source.at(run_dir / "start_model")
+    processes.on_main(lambda: _make_start_model(cfg, source, run_dir))
+    return source.at(run_dir / START_MODEL)
 
 
 @loading_whole()
-def _make_start_model(cfg: Config, source: ModelSource, path: Path) -> None:
-    part = path.with_name("start_model.part")
-    if not path.exists():
-        shutil.rmtree(part, ignore_errors=True)  # left by a run that ended while writing it
+def _make_start_model(cfg: Config, source: ModelSource, run_dir: Path) -> None:
+    if (run_dir / START_MODEL).exists() and explain_damage(run_dir / START_MODEL) is None:
+        return
+    with staged(run_dir, START_MODEL) as staging:
         if cfg.model.init is not None:
-            create_untrained(cfg.model.init, cfg.seed, part)
+            create_untrained(cfg.model.init, cfg.seed, staging / START_MODEL)
         else:
             if not ALGORITHMS[source.algo].scores:
                 _refuse_classifier(source)
-            adapters.merge(source, part)
-        part.rename(path)
+            adapters.merge(source, staging / START_MODEL)
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:

@@ -227,8 +227,8 @@ class RunFolder:
         self.record.update(status=status, error=error, finished=datetime.now(UTC).isoformat(timespec="seconds"))
         self.save()
 
-    def put_back(self) -> None:
-        """Restore the record of the run that was to be resumed."""
+    def restore_record(self) -> None:
+        """Write the record of the run that was to be resumed, as it was before."""
         self._free_reserve()
         self.record = self.before
         write_json(self.path / "run.json", self.record)

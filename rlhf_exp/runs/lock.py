@@ -4,7 +4,7 @@
         ...
     find_owner(Path("outputs/x"))                                      # "process 71 on node3", or None
 
-The lock is filelock's, flock(2) on `.lock` in the folder, which works on Linux, macOS and NFS. It ends with its process,
+The lock is filelock's, flock(2) on `.lock` in the folder, for Linux, macOS and NFS. It ends with its process,
 and children made by fork() do not inherit it. On a file system without locks, a folder with a new name is still made by
 only one process; two processes that name the same folder are not detected, and a line says so.
 """

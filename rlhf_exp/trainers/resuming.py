@@ -9,7 +9,7 @@ random numbers on seed, rollout and place in it (by_row.py). A checkpoint holds 
 rollout is written at its end.
 
 A checkpoint is complete or absent: transformers would save directly into checkpoint-STEP, and saves here into a staging
-folder, which is renamed when complete (runs/checkpoints.py); only then are older checkpoints removed. What this relies
+folder, which is renamed when complete (runs/manifest.py); only then are older checkpoints removed. What this relies
 on is checked by tests/trainers/test_resuming.py and test_saving.py.
 """
 
@@ -24,8 +24,9 @@ from torch.utils.data import Sampler
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate, staged
+from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.manifest import staged
 from rlhf_exp.trainers.by_row import SamplesByRow
 from rlhf_exp.trainers.order import order_by_epoch
 

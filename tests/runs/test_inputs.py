@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from rlhf_exp import pipeline
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import staged
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows, hash_weights
+from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import Plan, check_resume, plan_job
 
 
