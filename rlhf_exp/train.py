@@ -13,10 +13,9 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.gradients import CheckGradients
+from rlhf_exp.callbacks.ending import CheckGradients, SaveAndStop
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
-from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.experiment import Experiment

@@ -3,6 +3,7 @@
     source = resolve_model(cfg, run_dir)     # the start model, of full weights
     tokenizer = load_tokenizer(source)
     model = load_policy(source)
+    merge(ModelSource("outputs/x/model"), "merged")      # an adapter with its base, as a model of full weights
 
 For an adapter, the base is loaded and the adapter added to it.
 """
@@ -87,7 +88,28 @@ def _make_start_model(cfg: Config, source: ModelSource, run_dir: Path) -> None:
         else:
             if not ALGORITHMS[source.algo].scores:
                 _refuse_classifier(source)
-            adapters.merge(source, staging / START_MODEL)
+            merge(source, staging / START_MODEL)
+
+
+def merge(source: ModelSource, out: str | Path) -> None:
+    """Write base plus adapter as one model of full weights in the source's dtype, with its tokenizer.
+
+    The base is loaded unquantised. An adapter trained on a 4-bit base learned with weights rounded to 4 bits: merged
+    with the unrounded ones it differs from the trained model by that rounding. In bfloat16 the sum is rounded once
+    more.
+
+    Raises:
+        ConfigError: it is not a known kind of adapter, or its base or its tokenizer cannot be loaded, or does not fit.
+    """
+    scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
+    kind = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
+    how = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code, "use_safetensors": True}
+    merged = adapters.load_adapted(kind, source, **how, **scores).merge_and_unload()
+    tokenizer = read_tokenizer(source)
+    if scores:  # it pools at the last token that is not padding
+        merged.config.pad_token_id = tokenizer.pad_token_id
+    merged.save_pretrained(out)
+    tokenizer.save_pretrained(out)
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:

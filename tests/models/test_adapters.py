@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.merge import main
-from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume, merge
-from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model
+from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
+from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, merge, resolve_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
@@ -100,11 +100,11 @@ def test_a_run_starts_from_another_runs_adapter(lora, tmp_path):
 def test_a_merge_that_was_cut_off_is_begun_again(lora, tmp_path):
     folder, _, model, _ = lora
     started = compose_config(["model=gpt2", f"model.path={folder / 'model'}", "device=cpu"])
-    (tmp_path / "start_model.part").mkdir()
-    (tmp_path / "start_model.part" / "config.json").write_text("{}")
+    (tmp_path / ".saving" / "start_model").mkdir(parents=True)
+    (tmp_path / ".saving" / "start_model" / "config.json").write_text("{}")
     policy = load_policy(resolve_model(started, tmp_path))
     assert torch.allclose(logits(policy), logits(model), atol=1e-5)
-    assert not (tmp_path / "start_model.part").exists()
+    assert not (tmp_path / ".saving").exists()
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

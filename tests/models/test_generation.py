@@ -8,8 +8,8 @@ from scipy import stats
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.draws import pick_tokens
 from rlhf_exp.models.generation import Sampling, sample_completions
+from rlhf_exp.models.row_random import pick_tokens
 
 EOS, PAD = 1, 0
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13], [4, 4]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlhf_exp.trainers.ppo.kl import KLController
+from rlhf_exp.trainers.ppo.advantages import KLController
 
 
 def test_the_coefficient_moves_by_the_clipped_error():

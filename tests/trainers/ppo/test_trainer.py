@@ -15,7 +15,7 @@ from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.kl import compare_sampled
 from rlhf_exp.models.patches import patch_position_ids
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
-from rlhf_exp.trainers.ppo.config import PPOConfig
+from rlhf_exp.trainers.ppo import PPOConfig
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
 from rlhf_exp.trainers.ppo.trainer import PPOTrainer
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rlhf_exp.callbacks import gradients
-from rlhf_exp.callbacks.gradients import CheckGradients
+from rlhf_exp.callbacks.ending import CheckGradients
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import NoGradient
