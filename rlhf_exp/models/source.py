@@ -212,14 +212,17 @@ def locate_reward_model(cfg: Config) -> ModelSource:
     """
     path = expand(cfg.reward.path)
     source = replace(locate_start_model(cfg), path=path, key="reward.path", base=None, quantization=None)
+    model = Path(path) / "model"
+    if not (Path(path) / ".hydra" / "config.yaml").is_file():
+        return source
+    if not model.is_dir():
+        raise source.refuse("a run that has saved no model; its run.json says how far it got")
+    from omegaconf import OmegaConf
+
     with refusing_damage(f"reward.path={cfg.reward.path}"):
-        run = read_config(Path(path))
-        if not run:
-            return source
-        if not (Path(path) / "model").is_dir():
-            raise source.refuse("a run that has saved no model; its run.json says how far it got")
-        dtype, quantization = run["model"]["dtype"], run["peft"]["quantization"] or None
-        return replace(source, path=str(Path(path) / "model"), dtype=dtype, quantization=quantization)
+        run = OmegaConf.create(read_config(Path(path)))  # older versions wrote references
+        quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
+        return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
 
 
 def expand(path: str) -> str:

@@ -21,7 +21,7 @@ from rlhf_exp.runs.checkpoints import explain_lost, find_checkpoint
 from rlhf_exp.runs.environment import list_versions
 from rlhf_exp.runs.folder import read_record, say_once
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
-from rlhf_exp.runs.load import YAML_LOADER, NotARun, read_config, refusing_damage
+from rlhf_exp.runs.load import YAML_LOADER, read_config, refusing_damage
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.manifest import explain_damage
 from rlhf_exp.runs.settings import list_settings
@@ -115,7 +115,7 @@ def start_anew(folder: Path, cfg: Config) -> None:
         return
     try:
         same = not _find_differences(folder, cfg) and not list_changes(record.get("inputs", {}), hash_inputs(cfg))
-    except NotARun:  # its settings cannot be read
+    except ValueError:  # its settings cannot be read
         same = False
     for path in (*(folder / name for name in (WRITTEN if same else (*WRITTEN, *DRAWN))), *folder.glob("best-*")):
         if path.is_dir():
@@ -187,7 +187,8 @@ def _find_differences(folder: Path, cfg: Config) -> dict[str, str]:
         NotARun: its config cannot be read.
     """
     as_saved = yaml.load(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))), YAML_LOADER)  # numbers as YAML has them
-    there, here = list_settings(read_config(folder)), list_settings(as_saved)
+    saved = OmegaConf.create(read_config(folder))  # older versions wrote references
+    there, here = list_settings(saved), list_settings(as_saved)
     pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in {**here, **there}}
     return {name: f"{name}={old}, here {new}" for name, (old, new) in pairs.items() if old != new}
 

@@ -76,8 +76,8 @@ def test_broken_and_foreign_folders_are_listed_as_such(here, capsys):
     here("config").joinpath(".hydra/config.yaml").write_text("a: [")
     lines = table(capsys)[1:-1]
     assert sorted(line.split("outputs/")[1] for line in lines) == [
-        *("config", "figures", "hydra: has no run.json", "list: its run.json is of another program"),
-        "torn: its run.json is torn",
+        *("config", "figures", "hydra: has no run.json", "list: run.json: expected a mapping, found list"),
+        "torn: run.json: not valid JSON (Unterminated string starting at: line 1 column 12 (char 11))",
     ]
     assert names(capsys, "--filter", "eval.rows=64", "--filter", "status=finished") == ["figures"]
 
@@ -147,11 +147,6 @@ def test_runs_are_sorted_by_time_or_by_a_key(here, capsys):
         (
             ["--filter", "finished"],
             "--filter finished: must be KEY=VALUE, such as status=finished or algo.args.beta=0.1",
-        ),
-        (
-            ["--filter", "status=finnished"],
-            "--filter status=finnished: must be one of running, killed, finished, failed, stopped, refused, broken,"
-            " foreign; did you mean finished?",
         ),
         (["--filter", "gain>much"], "--filter gain>much: much is no number; > compares numbers"),
         (["--sort", "accurcy"], "--sort accurcy: no such key; did you mean accuracy?"),
