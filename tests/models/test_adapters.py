@@ -273,10 +273,6 @@ def test_an_adapter_of_another_kind_is_refused_in_one_line(task_type, tmp_path):
     ]
 
 
-def test_no_adapter_is_built_for_full_training():
-    assert build_peft_config(compose("gpt2")) is None
-
-
 def test_the_adapter_is_what_the_configuration_says():
     config = build_peft_config(compose("gpt2", "peft=lora", "peft.lora.r=3", "peft.lora.lora_alpha=5", "algo=dpo"))
     assert (config.r, config.lora_alpha, config.lora_dropout, config.target_modules) == (3, 5, 0.0, "all-linear")

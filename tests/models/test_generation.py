@@ -133,12 +133,6 @@ def test_a_completion_is_the_same_alone_in_any_batch_in_any_order_and_by_either_
     assert sample(model, prompts, sampling, keys=name_keys(16, "other")) != together
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_top_k_of_one_is_greedy(model, method):
-    greedy = sample(model, PROMPTS, Sampling(8, temperature=0.0), method)
-    assert sample(model, PROMPTS, Sampling(8, top_k=1), method) == greedy
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("method", METHODS)
 def test_temperature_0_takes_the_most_probable_token_and_no_random_number(model, method):

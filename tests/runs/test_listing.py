@@ -77,7 +77,7 @@ def test_broken_and_foreign_folders_are_listed_as_such(here, capsys):
     lines = table(capsys)[1:-1]
     assert sorted(line.split("outputs/")[1] for line in lines) == [
         *("config", "figures", "hydra: has no run.json", "list: run.json: expected a mapping, found list"),
-        "torn: run.json: not valid JSON (Unterminated string starting at: line 1 column 12 (char 11))",
+        "torn: run.json: not valid JSON (Unterminated string starting at: line 1 column 2 (char 1))",
     ]
     assert names(capsys, "--filter", "eval.rows=64", "--filter", "status=finished") == ["figures"]
 
@@ -170,8 +170,3 @@ def test_two_hundred_runs_are_listed_in_a_moment_without_torch(here):
     assert all(run.read("eval.rows") == 64 and run.gain for run in list_runs(Path("outputs")))
     assert time.process_time() - began < 2
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_no_run_that_fits_is_no_mistake(here, capsys):
-    here("a")
-    assert table(capsys, "--filter", "tag=none") == ["0 of 1 runs"]

@@ -136,15 +136,6 @@ def test_latest_points_at_the_newest_run_below_outputs_and_is_read_through():
     assert sorted(os.listdir("outputs")) == ["b", "countdown", "latest"]
 
 
-def test_a_folder_that_is_called_latest_stays():
-    for folder in ("outputs/latest", "outputs/b"):
-        Path(folder).mkdir(parents=True)
-        with point_latest(Path(folder)):
-            pass
-    assert sorted(os.listdir("outputs")) == ["b", "latest"]
-    assert not Path("outputs/latest").is_symlink()
-
-
 def refuse(folder):
     """What a run does that is refused after it has made its folder."""
     Path(folder).mkdir(parents=True)
