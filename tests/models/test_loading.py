@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -132,6 +133,7 @@ def test_the_tokenizer_knows_the_models_context(tmp_path):
     shorter = AutoTokenizer.from_pretrained(source.path)
     shorter.model_max_length = 7
     shorter.save_pretrained(source.path)
+    Path(source.path, "manifest.json").unlink()
     assert load_tokenizer(source).model_max_length == 7
 
 
@@ -157,6 +159,7 @@ def write_tokenizer(folder, **tokens):
     file = folder / "start_model" / "tokenizer_config.json"
     settings = {key: value for key, value in json.loads(file.read_text()).items() if not key.endswith("_token")}
     file.write_text(json.dumps(settings | tokens))
+    (folder / "start_model" / "manifest.json").unlink()
     return source.path
 
 
