@@ -49,8 +49,8 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
     finally:
         if "tensorboard" in cfg.logging.report_to:
             _attempt("TensorBoard: the results are missing", lambda: _write_scalars(load_run(run_dir)))
-        if "wandb" in cfg.logging.report_to:
-            _attempt("W&B: the results are missing", lambda: _close_wandb(run_dir))
+        if "wandb" in cfg.logging.report_to and (opened := _find_run()) is not None:
+            _attempt("W&B: the results are missing", lambda: _close_wandb(opened, run_dir))
 
 
 def watch(trainer: "Trainer") -> None:
@@ -150,12 +150,10 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
         print(f"W&B run {name}: {where}", flush=True)
 
 
-def _close_wandb(run_dir: Path) -> None:
-    opened, exit_status = _find_run(), FAILED
-    if opened is None:
-        return
+def _close_wandb(opened: Any, run_dir: Path) -> None:
     import wandb
 
+    exit_status = FAILED
     try:
         run = load_run(run_dir)
         exit_status = EXIT_STATUSES.get(run.status, FAILED)

@@ -112,8 +112,7 @@ def _tabulate(runs: list[ListedRun]) -> list[str]:
 
 def _count(runs: list[ListedRun], of_all: int) -> str:
     counts = ", ".join(f"{n} {status}" for status, n in Counter(run.status for run in runs).most_common())
-    of = f" of {of_all}" if len(runs) < of_all else ""
-    return f"{len(runs)}{of} run{'' if len(runs) == 1 and not of else 's'}{f': {counts}' if counts else ''}"
+    return f"{len(runs)} of {of_all} runs{f': {counts}' if counts else ''}"
 
 
 def _write_method(run: ListedRun) -> str:

@@ -85,11 +85,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     rows, torn = [], 0
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         row = _parse_metrics(line)
-        if row is None and FIRST_KEY in line:
+        if row is None and line.strip("\0 \r"):  # a power failure can leave zeros
             torn += 1
-            row = _parse_metrics(line[line.rindex(FIRST_KEY) :])
-        elif row is None and line.strip("\0 \r"):  # a power failure can leave zeros
-            torn += 1
+            row = _parse_metrics(line[max(line.rfind(FIRST_KEY), 0) :])
         if row is not None:
             rows.append(row)
     if torn:

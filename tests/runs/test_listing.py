@@ -55,7 +55,7 @@ def test_a_run_is_a_line_with_its_settings_and_figures(here, capsys):
     assert line.split()[:10] == ["my-run", "x,y", "countdown", "grpo/dr_grpo", "tiny", "0", "finished", "110", "45.0%",
                                  "[30.0,"]  # fmt: skip
     assert "+25.0 [+20.0, +30.0]" in line and line.endswith("outputs/countdown/grpo/a")
-    assert count == "1 run: 1 finished"
+    assert count == "1 of 1 runs: 1 finished"
 
 
 def test_runs_lie_at_any_depth_and_nothing_inside_a_run_is_one(here, capsys):
