@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING
 
 from rlhf_exp.errors import ConfigError, say
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 LOCK = ".lock"
 OUTPUTS = Path("outputs")
@@ -78,7 +80,7 @@ def find_owner(folder: Path) -> str | None:
     try:
         with lock.acquire(blocking=False):
             return None
-    except Timeout:
+    except TimeoutError:
         return _read_owner(folder)
     except OSError:
         return None
@@ -127,18 +129,20 @@ def _link(latest: Path, target: str | None) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _find_lock(folder: Path) -> FileLock:
+def _find_lock(folder: Path) -> "FileLock":
     """The lock of the folder: in one process always the same object, which knows whether this process holds it."""
+    from filelock import FileLock  # 0.04 s, which --help does not need
+
     return FileLock(folder.resolve() / LOCK, is_singleton=True, thread_local=False, fallback_to_soft=False)
 
 
-def _acquire(lock: FileLock, folder: Path) -> None:
+def _acquire(lock: "FileLock", folder: Path) -> None:
     """Take the lock, and write this process's name into its file."""
     if lock.is_locked:
         raise FolderTaken(f"a run is going on in it ({_read_owner(folder)})")
     try:
         lock.acquire(timeout=PATIENCE_S, poll_interval=PATIENCE_S / 10)
-    except Timeout:
+    except TimeoutError:
         raise FolderTaken(f"a run is going on in it ({_read_owner(folder)})") from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
