@@ -153,21 +153,12 @@ def _load(path: Path) -> Run:
     info = read_json(path / "run.json")
     if "status" not in info:
         raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
-    return Run(
-        path=path,
-        info=info,
-        metrics=read_metrics(path / "metrics.jsonl"),
-        validation=read_metrics(path / "validation.jsonl"),
-        evaluation=read_json(path / "evaluation.json"),
-        samples=_read_lines(path / "samples.jsonl"),
-        policies=_read_lines(path / "policies.jsonl"),
-        preferences=_read_lines(path / "preferences.jsonl"),
-        errors=read_json(path / "errors.json"),
-        facts=read_json(path / "data.json"),
-        diagnosis=read_json(path / "diagnosis.json"),
-        config=read_config(path),
-        overrides=read_saved(path, "overrides", list),
-    )
+    objects = {name: read_json(path / f"{name}.json") for name in ("evaluation", "errors", "diagnosis")}
+    lines = {name: _read_lines(path / f"{name}.jsonl") for name in ("samples", "policies", "preferences")}
+    series = {name: read_metrics(path / f"{name}.jsonl") for name in ("metrics", "validation")}
+    facts, config = read_json(path / "data.json"), read_config(path)
+    overrides = read_saved(path, "overrides", list)
+    return Run(path, info, facts=facts, config=config, overrides=overrides, **objects, **lines, **series)
 
 
 def read_config(path: Path) -> dict:

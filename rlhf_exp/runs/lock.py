@@ -138,9 +138,9 @@ def _find_lock(folder: Path) -> "FileLock":
 
 def _acquire(lock: "FileLock", folder: Path) -> None:
     """Take the lock, and write this process's name into its file."""
-    if lock.is_locked:
-        raise FolderTaken(f"a run is going on in it ({_read_owner(folder)})")
     try:
+        if lock.is_locked:
+            raise TimeoutError
         lock.acquire(timeout=PATIENCE_S, poll_interval=PATIENCE_S / 10)
     except TimeoutError:
         raise FolderTaken(f"a run is going on in it ({_read_owner(folder)})") from None
