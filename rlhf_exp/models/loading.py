@@ -51,9 +51,7 @@ def set_up_libraries(cfg: Config) -> None:
     """
     if not gc.get_freeze_count():  # once: what an earlier job of a sweep has left may still become garbage
         gc.freeze()
-    os.environ.setdefault(
-        "DISABLE_SAFETENSORS_CONVERSION", "1"
-    )  # else the hub's bot may give other files than the author
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # else the hub's bot may give other files
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL uses old names
@@ -82,12 +80,12 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
 def _make_start_model(cfg: Config, source: ModelSource, run_dir: Path) -> None:
     if (run_dir / START_MODEL).exists() and explain_damage(run_dir / START_MODEL) is None:
         return
+    if cfg.model.init is None and not ALGORITHMS[source.algo].scores:
+        _refuse_classifier(source)
     with staged(run_dir, START_MODEL) as staging:
         if cfg.model.init is not None:
             create_untrained(cfg.model.init, cfg.seed, staging / START_MODEL)
         else:
-            if not ALGORITHMS[source.algo].scores:
-                _refuse_classifier(source)
             merge(source, staging / START_MODEL)
 
 

@@ -8,7 +8,6 @@ import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS
@@ -55,7 +54,7 @@ COLUMNS: tuple[tuple[str, Callable[[ListedRun], str]], ...] = (
     ("steps", lambda run: write_name(run.info.get("steps"))),
     ("accuracy", lambda run: percent(run.accuracy)),
     ("gain", lambda run: points(run.gain)),
-    ("began", lambda run: _write_date(run.info.get("started"))),
+    ("began (UTC)", lambda run: write_name(run.info.get("started"))[:16].replace("T", " ")),
     ("run", lambda run: f"{run.path}{f': {run.problem}' if run.problem else ''}"),
 )
 NUMBERS = ("seed", "steps", "accuracy", "gain")
@@ -120,14 +119,6 @@ def _write_method(run: ListedRun) -> str:
     algo, loss = write_name(run.info.get("algo")), write_name(run.info.get("loss_type"))
     row = ALGORITHMS.get(algo)
     return f"{algo}/{loss}" if row and algo in row.losses and loss not in ("", algo) else algo
-
-
-def _write_date(started: object) -> str:
-    """The time in this machine's zone."""
-    try:
-        return datetime.fromisoformat(str(started)).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return ""
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.callbacks.tracking import SHOWN_SAMPLES, choose_mode, list_results, list_samples, name_run, track
+from rlhf_exp.callbacks.tracking import choose_mode, list_results, name_run, track
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.load import load_run
@@ -28,29 +28,18 @@ def mode(*overrides):
     return choose_mode(compose_config(overrides))
 
 
-def test_wandb_is_offline_without_a_key():
+def test_wandb_is_online_with_a_key_alone_unless_config_or_environment_say_otherwise(monkeypatch, tmp_path):
     assert mode() == "offline"
-
-
-def test_wandb_is_online_with_a_key_in_the_environment(monkeypatch):
-    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    assert mode() == "online"
-
-
-def test_wandb_is_online_after_wandb_login(tmp_path):
     (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password key\n")
     (tmp_path / ".netrc").chmod(0o600)
     assert mode() == "online"
-
-
-def test_the_mode_of_the_config_and_then_of_the_environment_count(monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     assert mode() == "disabled"
     assert mode("logging.wandb_mode=online") == "online"
 
 
-def write_run(folder, status="finished", samples=2):
-    """A run folder with figures and samples, as far as the trackers read it."""
+def write_run(folder, status="finished"):
+    """A run folder with figures, as far as the trackers read it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps({"status": status, "steps": 6}))
     baseline = {"n": 2, "accuracy": {**ACCURACY, "value": 0.125}}
@@ -58,12 +47,6 @@ def write_run(folder, status="finished", samples=2):
     (folder / "evaluation.json").write_text(json.dumps(sections))
     finding = {"name": "kl_drift", "severity": "warning"}
     (folder / "diagnosis.json").write_text(json.dumps({"findings": [finding], "health": "warning"}))
-    rows = [
-        {"which": which, "id": str(i), "prompt": f"p{i}", "completion": which, "outcome": "failed", "reward": 0.0}
-        for which in ("baseline", "trained")
-        for i in range(samples)
-    ]
-    (folder / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def scan(data):
@@ -123,7 +106,6 @@ def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tm
         assert (config["max_tokens"], config["algo"]["args"]["max_completion_length"]) == (7, 7)
         assert found["summary"]["trained/accuracy"] == 0.25 and found["summary"]["baseline/accuracy/low"] == 0.2
         assert found["summary"]["findings"] == ["kl_drift"] and found["summary"]["status"] == status
-        assert found["history"]["samples/nrows"] == 2
         assert found["exit"] == (0 if status == "finished" else 1)
 
 
@@ -186,12 +168,6 @@ def test_labels_that_wandb_refuses_are_refused_first(override, line):
     with pytest.raises(ConfigError) as caught:
         compose_config([override])
     assert caught.value.problems == [line]
-
-
-def test_the_table_of_samples_has_a_bounded_number_of_rows(tmp_path):
-    write_run(tmp_path, samples=SHOWN_SAMPLES + 5)
-    head, rows = list_samples(load_run(tmp_path))
-    assert len(rows) == SHOWN_SAMPLES and len(rows[0]) == len(head)
 
 
 def test_results_are_flat_and_hold_every_figure_of_both_sides(tmp_path):

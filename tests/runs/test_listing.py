@@ -51,7 +51,7 @@ def test_a_run_is_a_line_with_its_settings_and_figures(here, capsys):
     here("countdown/grpo/a", name="my-run", tags=["x", "y"], loss_type="dr_grpo")
     head, line, count = table(capsys)
     assert head.split() == ["name", "tags", "task", "algo", "model", "seed", "status", "steps", "accuracy", "gain",
-                            "began", "run"]  # fmt: skip
+                            "began", "(UTC)", "run"]  # fmt: skip
     assert line.split()[:10] == ["my-run", "x,y", "countdown", "grpo/dr_grpo", "tiny", "0", "finished", "110", "45.0%",
                                  "[30.0,"]  # fmt: skip
     assert "+25.0 [+20.0, +30.0]" in line and line.endswith("outputs/countdown/grpo/a")
