@@ -83,7 +83,7 @@ def add_callbacks(
         callbacks.insert(0, Validate(experiment.folder.path, measure, experiment.cfg.eval.every, best))
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
-    if getattr(trainer, "use_vllm", False):
+    if experiment.cfg.algo.args.get("use_vllm"):
         trainer.add_callback(EngineCallback(trainer))
     CheckGradients().watch(trainer)
     meter = ComputeMeter(experiment.cfg.train_tokens)
@@ -95,9 +95,9 @@ def add_callbacks(
 def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
     """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
     training ends."""
-    found = processes.on_main(lambda: find_checkpoint(folder.path))
-    start = found.path if resumed else None
-    for line in found.broken:
+    newest = processes.on_main(lambda: find_checkpoint(folder.path))
+    start = newest.path if resumed else None
+    for line in newest.broken:
         print(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}", flush=True)
     processes.on_main(lambda: clear_unfinished(Path(trainer.args.output_dir), start))
     try:

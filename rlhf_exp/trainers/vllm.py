@@ -96,9 +96,9 @@ def preparing_engine(experiment: Experiment) -> Iterator[None]:
 
 def shares_engine(trainer: Any, cfg: Config) -> bool:
     """Whether measurements in training are sampled by the engine that samples the rollouts, in this process."""
-    sharded = getattr(trainer, "is_fsdp_enabled", False) or getattr(trainer, "is_deepspeed_enabled", False)
-    colocated = getattr(trainer, "use_vllm", False) and trainer.vllm_mode == "colocate" and not sharded
-    return colocated and choose_engine(cfg) == "vllm"
+    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    colocated = cfg.algo.args.get("use_vllm") and trainer.vllm_mode == "colocate" and not sharded
+    return bool(colocated) and choose_engine(cfg) == "vllm"
 
 
 def sample_colocated(

@@ -96,7 +96,7 @@ def record_draws(patch):
         drawn.append((tokens, logits.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)))
         return tokens
 
-    for caller in ("draws", "generation"):
+    for caller in ("row_random", "generation"):
         patch.setattr(f"rlhf_exp.models.{caller}.pick_tokens", record)
     return drawn
 
