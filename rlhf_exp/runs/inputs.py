@@ -69,8 +69,8 @@ def check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None
             line = f"process {other} reads others than process 0 ({', '.join(changed)})"
             raise ConfigError([f"{line}; all need the same files, such as on a file system that they share"])
     if cfg.resume and (changed := list_changes(folder.before.get("inputs", {}), inputs)):
-        line = f"resume={cfg.resume}: holds a run of other inputs ({', '.join(changed)})"
-        raise ConfigError([f"{line}; use another output_dir"])
+        line = f"resume={cfg.resume}: is a run of other inputs ({', '.join(changed)})"
+        raise ConfigError([f"{line}; start a new run with another output_dir"])
     folder.record["inputs"] |= inputs
     folder.save()
 

@@ -174,10 +174,13 @@ def _require_same(folder: Path, cfg: Config, where: str) -> None:
     before, inputs = read_record(folder).get("inputs") or {}, hash_inputs(cfg)
     same = {name for name in inputs if before.get(name) == inputs[name]}  # another path with the same content
     differing = [line for name, line in _find_differences(folder, cfg).items() if name not in same]
-    for kind, lines in (("settings", differing), ("inputs", list_changes(before, inputs))):
+    new = "start a new run with another output_dir"
+    changed = list_changes(before, inputs)
+    for kind, lines, way in (("settings", differing, f"leave that out, or {new}"), ("inputs", changed, new)):
         if lines:
-            more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-            raise ConfigError([f"{where}: holds a run of other {kind} ({', '.join(lines[:SHOWN])}{more}); {ANOTHER}"])
+            found = ", ".join(lines[:SHOWN]) + (f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
+            verb, way = ("is", way) if cfg.resume else ("holds", ANOTHER)
+            raise ConfigError([f"{where}: {verb} a run of other {kind} ({found}); {way}"])
 
 
 def _find_differences(folder: Path, cfg: Config) -> dict[str, str]:

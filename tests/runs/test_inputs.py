@@ -65,8 +65,8 @@ def test_another_content_behind_the_same_name_is_refused_on_resume(begin, file, 
     with pytest.raises(ConfigError) as caught:
         check_resume(compose_config([*overrides, "resume=there"]))
     [line] = caught.value.problems
-    assert line.startswith(f"resume=there: holds a run of other inputs ({key} ") and ", here " in line
-    assert line.endswith("); use another output_dir")
+    assert line.startswith(f"resume=there: is a run of other inputs ({key} ") and ", here " in line
+    assert line.endswith("); start a new run with another output_dir")
 
 
 @pytest.mark.parametrize(("file", "key"), CHANGES)
@@ -122,7 +122,7 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
 
     monkeypatch.setattr(pipeline, "_run_stages", stages)
     with pytest.raises(
-        ConfigError, match=r"holds a run of other inputs \(rows to train on [0-9a-f]{8}, here [0-9a-f]{8}\)"
+        ConfigError, match=r"is a run of other inputs \(rows to train on [0-9a-f]{8}, here [0-9a-f]{8}\)"
     ):
         pipeline._run(cfg, RunFolder.create(tmp_path, {"inputs": {}}), None)
     assert json.loads((tmp_path / "run.json").read_text()) == before
