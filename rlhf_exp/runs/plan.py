@@ -6,12 +6,8 @@ check_resume(config)             # with resume=RUN_DIR: refuses other settings, 
 """
 
 import shutil
-from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-
-import yaml
-from omegaconf import OmegaConf
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
@@ -21,10 +17,10 @@ from rlhf_exp.runs.checkpoints import explain_lost, find_checkpoint
 from rlhf_exp.runs.environment import list_versions
 from rlhf_exp.runs.folder import read_record, say_once
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
-from rlhf_exp.runs.load import YAML_LOADER, read_config, refusing_damage
+from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.manifest import explain_damage
-from rlhf_exp.runs.settings import list_settings
+from rlhf_exp.runs.settings import find_differences
 
 # What a run leaves in its folder, and the part of it that depends only on the settings. checkpoints.py renames
 # incomplete checkpoints, among them all of older versions, which wrote no manifest.
@@ -114,7 +110,7 @@ def start_anew(folder: Path, cfg: Config) -> None:
     if not record:
         return
     try:
-        same = not _find_differences(folder, cfg) and not list_changes(record.get("inputs", {}), hash_inputs(cfg))
+        same = not find_differences(folder, cfg) and not list_changes(record.get("inputs", {}), hash_inputs(cfg))
     except ValueError:  # its settings cannot be read
         same = False
     for path in (*(folder / name for name in (WRITTEN if same else (*WRITTEN, *DRAWN))), *folder.glob("best-*")):
@@ -173,7 +169,7 @@ def _require_same(folder: Path, cfg: Config, where: str) -> None:
     """
     before, inputs = read_record(folder).get("inputs") or {}, hash_inputs(cfg)
     same = {name for name in inputs if before.get(name) == inputs[name]}  # another path with the same content
-    differing = [line for name, line in _find_differences(folder, cfg).items() if name not in same]
+    differing = [line for name, line in find_differences(folder, cfg).items() if name not in same]
     new = "start a new run with another output_dir"
     changed = list_changes(before, inputs)
     for kind, lines, way in (("settings", differing, f"leave that out, or {new}"), ("inputs", changed, new)):
@@ -181,19 +177,6 @@ def _require_same(folder: Path, cfg: Config, where: str) -> None:
             found = ", ".join(lines[:SHOWN]) + (f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
             verb, way = ("is", way) if cfg.resume else ("holds", ANOTHER)
             raise ConfigError([f"{where}: {verb} a run of other {kind} ({found}); {way}"])
-
-
-def _find_differences(folder: Path, cfg: Config) -> dict[str, str]:
-    """The settings of `cfg` that are not those of the run in `folder`, by key, each as `seed=1, here 2`.
-
-    Raises:
-        NotARun: its config cannot be read.
-    """
-    as_saved = yaml.load(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))), YAML_LOADER)  # numbers as YAML has them
-    saved = OmegaConf.create(read_config(folder))  # older versions wrote references
-    there, here = list_settings(saved), list_settings(as_saved)
-    pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in {**here, **there}}
-    return {name: f"{name}={old}, here {new}" for name, (old, new) in pairs.items() if old != new}
 
 
 def _require_same_processes(folder: Path, cfg: Config, where: str) -> None:

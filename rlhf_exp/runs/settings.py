@@ -1,14 +1,21 @@
-"""The settings of a run: how it was started, and what its config says.
+"""The settings of a run: how it was started, what its config says, and in what another config differs.
 
 recall("outputs/x")                           # ([], ["algo=dpo", "seed=1"])
 list_settings(config)["eval.rows"]            # "512"
+find_differences(Path("outputs/x"), cfg)      # {"seed": "seed=0, here 1"}
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.runs.load import read_saved, refusing_damage
+import yaml
+
+from rlhf_exp.runs.load import YAML_LOADER, read_config, read_saved, refusing_damage
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
 
 MAY_DIFFER = (
     # Where a run happens, and what the user calls it.
@@ -51,6 +58,21 @@ def list_settings(config: Mapping[str, Any]) -> dict[str, str]:
     """{"eval.rows": "512", ...}: the settings by dotted key, without those of MAY_DIFFER."""
     flat = flatten(config).items()
     return {name: str(value) for name, value in flat if value != {} and not name.startswith(MAY_DIFFER)}
+
+
+def find_differences(folder: Path, cfg: "Config") -> dict[str, str]:
+    """The settings of `cfg` that are not those of the run in `folder`, by key, each as `seed=1, here 2`.
+
+    Raises:
+        NotARun: its config cannot be read.
+    """
+    from omegaconf import OmegaConf
+
+    as_saved = yaml.load(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))), YAML_LOADER)  # numbers as YAML has them
+    saved = OmegaConf.create(read_config(folder))  # older versions wrote references
+    there, here = list_settings(saved), list_settings(as_saved)
+    pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in {**here, **there}}
+    return {name: f"{name}={old}, here {new}" for name, (old, new) in pairs.items() if old != new}
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "", separator: str = ".") -> dict[str, Any]:
