@@ -21,7 +21,8 @@ from importlib import import_module
 from pathlib import Path
 
 from rlhf_exp import __main__ as command_line
-from rlhf_exp.runs.checkpoints import STAGING, find_checkpoint
+from rlhf_exp.runs.checkpoints import find_checkpoint
+from rlhf_exp.runs.manifest import STAGING
 
 SETTINGS = [
     *("max_tokens=16", "algo.args.per_device_train_batch_size=8", "algo.args.max_steps=8", "algo.args.save_steps=2"),

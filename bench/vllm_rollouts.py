@@ -19,7 +19,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.models.vllm_cpu import prepare_vllm_on_cpu
+from rlhf_exp.models.vllm import prepare_vllm_on_cpu
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.tokens import encode_prompts
 

@@ -107,7 +107,7 @@ ALGORITHMS = {
     ),
     "ppo": Algorithm(
         learns_from=PROMPTS,
-        config_class="rlhf_exp.trainers.ppo.config:PPOConfig",
+        config_class="rlhf_exp.trainers.ppo:PPOConfig",
         minibatches=4,
         scores_rollouts=True,
         kl_price="algo.init_kl_coef",

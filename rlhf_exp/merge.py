@@ -39,7 +39,7 @@ def _work(arguments: list[str]) -> None:
     print(f"adds {adapter} to its base: {out}", flush=True)
     import transformers
 
-    from rlhf_exp.models.adapters import merge
+    from rlhf_exp.models.loading import merge
     from rlhf_exp.models.source import ModelSource
     from rlhf_exp.report.card import write_merged_card
 

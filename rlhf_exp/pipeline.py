@@ -28,12 +28,11 @@ from rlhf_exp.push import push, push_command
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.checkpoints import check_newest
-from rlhf_exp.runs.command import describe_stop
 from rlhf_exp.runs.failures import ProcessFailed, find_failure, is_lost, outlast_main, record_failure, watch
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.runs.stopping import Stop, StopSignals, tell
+from rlhf_exp.runs.stopping import Stop, StopSignals, describe_stop, tell
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
@@ -78,7 +77,7 @@ def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
     except ConfigError as error:
         # A refused run may be overwritten by another one, but not one that was to be resumed.
         if cfg.resume:
-            folder.put_back()
+            folder.restore_record()
         else:
             folder.give_up("refused", "; ".join(error.problems))
         if not orders.do_all_refuse():

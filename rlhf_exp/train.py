@@ -3,7 +3,6 @@
 train(experiment, probe, signals)       # the trained model is then in run_dir/model
 """
 
-import shutil
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -14,23 +13,19 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.gradients import CheckGradients
+from rlhf_exp.callbacks.ending import CheckGradients, SaveAndStop
 from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
-from rlhf_exp.callbacks.stopping import SaveAndStop
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
-from rlhf_exp.runs.checkpoints import find_checkpoint, tidy
+from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint
 from rlhf_exp.runs.folder import RunFolder
-from rlhf_exp.runs.inputs import MANIFEST
-from rlhf_exp.runs.manifest import replace_folder, seal
+from rlhf_exp.runs.manifest import replace_folder, staged
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.vllm import EngineCallback, sample_colocated, shares_engine
-
-PARTIAL = ".model"
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.validation import Validation
@@ -47,21 +42,21 @@ def train(
     folder, trainer = experiment.folder, build_trainer(experiment)
     base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
 
-    def save(path: str) -> None:
-        trainer.save_model(path)
-        processes.on_main(lambda: _tidy_model(Path(path), base))
+    def save(path: Path) -> None:
+        trainer.save_model(str(path))
+        processes.on_main(lambda: _complete_model(path, base))
 
     best = Best(folder, validation.metric, save) if experiment.cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
     if received := processes.share(signals.received):
         raise Stop(received)
-    kept = best.path if best else None
-    if kept is None:
-        kept = folder.path / PARTIAL
-        processes.on_main(lambda: shutil.rmtree(kept, ignore_errors=True))
-        trainer.save_model(str(kept))
-    processes.on_main(lambda: _place_model(kept, folder.path / "model", base))
+    model = folder.path / "model"
+    if best is None:
+        with processes.around(staged(folder.path, model.name)) as staging:
+            save(staging / model.name)
+    elif best.path != model:  # it is there already if a run is resumed after training
+        processes.on_main(lambda: replace_folder(best.path, model))
 
 
 def add_callbacks(
@@ -88,7 +83,7 @@ def add_callbacks(
         callbacks.insert(0, Validate(experiment.folder.path, measure, experiment.cfg.eval.every, best))
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
-    if getattr(trainer, "use_vllm", False):
+    if experiment.cfg.algo.args.get("use_vllm"):
         trainer.add_callback(EngineCallback(trainer))
     CheckGradients().watch(trainer)
     meter = ComputeMeter(experiment.cfg.train_tokens)
@@ -100,11 +95,11 @@ def add_callbacks(
 def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
     """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
     training ends."""
-    found = processes.on_main(lambda: find_checkpoint(folder.path))
-    start = found.path if resumed else None
-    for line in found.broken:
+    newest = processes.on_main(lambda: find_checkpoint(folder.path))
+    start = newest.path if resumed else None
+    for line in newest.broken:
         print(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}", flush=True)
-    processes.on_main(lambda: tidy(Path(trainer.args.output_dir), start))
+    processes.on_main(lambda: clear_unfinished(Path(trainer.args.output_dir), start))
     try:
         trainer.train(resume_from_checkpoint=start and str(start))
     finally:
@@ -114,19 +109,8 @@ def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMet
         folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)
 
 
-def _tidy_model(path: Path, base: str | None) -> None:
+def _complete_model(path: Path, base: str | None) -> None:
     """Remove the pickle beside the weights, and record an adapter's `base` on the hub."""
     (path / "training_args.bin").unlink(missing_ok=True)  # the config is in .hydra
     if base is not None:
         record_base(path, base)
-
-
-def _place_model(kept: Path, model: Path, base: str | None) -> None:
-    """Put what was saved where the trained model is looked for; the best one is there already if a run is resumed after
-    training."""
-    if kept == model:
-        return
-    if not (kept / MANIFEST).is_file():  # the last policy, or the best one of an older version
-        _tidy_model(kept, base)
-        seal(kept)
-    replace_folder(kept, model)

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from rlhf_exp import ConfigError, compose, pipeline, run
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.runs.checkpoints import staged
+from rlhf_exp.runs.manifest import staged
 
 DOCS = ROOT / "docs" / "python.md"
 

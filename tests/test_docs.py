@@ -32,7 +32,7 @@ from rlhf_exp.describe import __main__ as DESCRIBE
 from rlhf_exp.merge import PARSER as MERGE
 from rlhf_exp.report.__main__ import PARSER as REPORT
 from rlhf_exp.runs.__main__ import PARSER as RUNS
-from rlhf_exp.runs.checkpoints import staged
+from rlhf_exp.runs.manifest import staged
 from rlhf_exp.sample import __main__ as SAMPLE
 
 if not (ROOT / "README.md").is_file():

@@ -15,9 +15,9 @@ ALGORITHMS["positive_rloo"] = replace(ALGORITHMS["rloo"], build="positive_rloo:b
 def build(experiment):
     """The trainer of an experiment; called once, when torch and TRL are loaded."""
     from rlhf_exp.trainers import list_arguments
-    from rlhf_exp.trainers.rloo import CompactRLOOTrainer
+    from rlhf_exp.trainers.rloo import ResumableRLOOTrainer
 
-    class PositiveRLOOTrainer(CompactRLOOTrainer):
+    class PositiveRLOOTrainer(ResumableRLOOTrainer):
         def _generate_and_score_completions(self, inputs):
             batch = super()._generate_and_score_completions(inputs)
             batch["advantages"] = batch["advantages"].clamp(min=0)

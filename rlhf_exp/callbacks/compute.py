@@ -20,7 +20,6 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp import processes
-from rlhf_exp.errors import say
 from rlhf_exp.runs.checkpoints import WORK
 
 
@@ -77,10 +76,7 @@ class ComputeMeter(TrainerCallback):
         if not (state.global_step and kept.exists()):
             return
         counts = json.loads(kept.read_text(encoding="utf-8"))
-        if "prompt_tokens" not in counts and (tokens := state.num_input_tokens_seen):
-            counts["prompt_tokens"] = tokens
-            say(f"{kept.parent.name} is of an earlier version: its {tokens:,} tokens all count as prompt_tokens")
-        self.counts |= counts
+        self.counts |= {"prompt_tokens": state.num_input_tokens_seen} | counts
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
         self._began = time.perf_counter()

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 WANDB_HOST = "api.wandb.ai"
-SHOWN_SAMPLES = 64
-"""Held-out rows in the table of samples, each with its completion before and after training."""
-
 FINISH_TIMEOUT_S = 120.0
 """How long a run waits for its last upload; `wandb sync` can send what is missing after that."""
 
@@ -49,8 +46,8 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
     finally:
         if "tensorboard" in cfg.logging.report_to:
             _attempt("TensorBoard: the results are missing", lambda: _write_scalars(load_run(run_dir)))
-        if "wandb" in cfg.logging.report_to:
-            _attempt("W&B: the results are missing", lambda: _close_wandb(run_dir))
+        if "wandb" in cfg.logging.report_to and (opened := _find_run()) is not None:
+            _attempt("W&B: the results are missing", lambda: _close_wandb(opened, run_dir))
 
 
 def watch(trainer: "Trainer") -> None:
@@ -109,17 +106,6 @@ def list_results(run: Run) -> dict[str, Any]:
     return {**numbers, **health, "status": run.status}
 
 
-def list_samples(run: Run) -> tuple[list[str], list[list[Any]]]:
-    """Header and rows of a table of the first `SHOWN_SAMPLES` held-out samples, before and after training."""
-    head = ["id", "prompt", "baseline", "baseline outcome", "baseline reward",
-            "trained", "trained outcome", "trained reward"]  # fmt: skip
-    rows = []
-    for before, after in run.paired_samples()[:SHOWN_SAMPLES]:
-        sides = [cell for s in (before, after) for cell in (s["completion"], s.get("outcome"), s.get("reward"))]
-        rows.append([str(before["id"]), before["prompt"], *sides])
-    return head, rows
-
-
 def _open_wandb(cfg: Config, run_dir: Path) -> None:
     import wandb
 
@@ -150,19 +136,12 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
         print(f"W&B run {name}: {where}", flush=True)
 
 
-def _close_wandb(run_dir: Path) -> None:
-    opened, exit_status = _find_run(), FAILED
-    if opened is None:
-        return
-    import wandb
-
+def _close_wandb(opened: Any, run_dir: Path) -> None:
+    exit_status = FAILED
     try:
         run = load_run(run_dir)
         exit_status = EXIT_STATUSES.get(run.status, FAILED)
         opened.summary.update(list_results(run))
-        head, rows = list_samples(run)
-        if rows:
-            opened.log({"samples": wandb.Table(columns=head, data=rows)})
     finally:
         opened.finish(exit_code=exit_status)
 

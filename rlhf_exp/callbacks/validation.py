@@ -1,6 +1,6 @@
 """Writes validation.jsonl, adds its means to the metrics of training, and keeps the best policy (`eval.best`).
 
-best = Best(folder, "validation/accuracy", trainer.save_model)
+best = Best(folder, "validation/accuracy", save)
 callbacks.insert(0, Validate(run_dir, validation.measure, every=10, best=best))
 best.path                      # run_dir/best-40; None before the first measurement
 """
@@ -15,21 +15,21 @@ from typing import Any
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState
 
 from rlhf_exp import processes
-from rlhf_exp.runs.best import LEAST, Kept, find_best
+from rlhf_exp.runs.checkpoints import LEAST, BestPolicy, find_best
 from rlhf_exp.runs.folder import RunFolder, append_jsonl, keep_rows, write_json
 from rlhf_exp.runs.inputs import BEST
-from rlhf_exp.runs.manifest import replace_folder, seal
+from rlhf_exp.runs.manifest import staged
 
-PARTIAL, ROWS = ".best", "validation.jsonl"
+ROWS = "validation.jsonl"
 
 
 class Best:
     """The policy with the highest figure, of equal ones the first. best.json beside its weights says which it is, also
-    in model/, so that a resumed run continues to compare with it (runs/best.py); run.json says it too."""
+    in model/, so that a resumed run continues to compare with it (runs/checkpoints.py); run.json says it too."""
 
-    def __init__(self, folder: RunFolder, metric: str, save: Callable[[str], None]) -> None:
+    def __init__(self, folder: RunFolder, metric: str, save: Callable[[Path], None]) -> None:
         self._folder, self._metric, self._save = folder, metric, save
-        self._kept: Kept | None = None
+        self._kept: BestPolicy | None = None
 
     @property
     def path(self) -> Path | None:
@@ -44,23 +44,20 @@ class Best:
     def offer(self, step: int, figures: dict[str, float]) -> None:
         """Save the policy of this step if none was better. The one before is removed once it is on disk."""
         value = figures[self._metric]
-        new = Kept(self._folder.path / f"best-{step}", step, self._metric, LEAST if isnan(value) else value)
+        new = BestPolicy(self._folder.path / f"best-{step}", step, self._metric, LEAST if isnan(value) else value)
         if self._kept is not None and new.value <= self._kept.value:
             return
-        partial = self._folder.path / PARTIAL
-        processes.on_main(lambda: shutil.rmtree(partial, ignore_errors=True))
-        self._save(str(partial))
+        with processes.around(staged(self._folder.path, new.path.name)) as staging:
+            self._save(staging / new.path.name)
+            write_json(staging / new.path.name / BEST, new.facts)
         self._folder.record["best"] = new.facts
-        processes.on_main(lambda: self._put(partial, new))
+        processes.on_main(lambda: self._remove_others(new.path))
         self._kept = new
 
-    def _put(self, partial: Path, new: Kept) -> None:
-        write_json(partial / BEST, new.facts)
-        seal(partial)
-        replace_folder(partial, new.path)
+    def _remove_others(self, kept: Path) -> None:
         self._folder.save()
         for before in self._folder.path.glob("best-*"):
-            if before != new.path:
+            if before != kept:
                 shutil.rmtree(before)
 
 

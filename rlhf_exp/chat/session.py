@@ -28,8 +28,8 @@ from rlhf_exp.graders import Grade
 from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
 from rlhf_exp.models.loading import load_policy, load_tokenizer, set_up_libraries
 from rlhf_exp.models.source import ModelSource, locate_start_model
-from rlhf_exp.runs.command import recall
 from rlhf_exp.runs.load import Run, refusing_damage
+from rlhf_exp.runs.settings import recall
 from rlhf_exp.tasks import Row, Task, Text, add_system_prompt, find_rows, load_task, wants_chat
 from rlhf_exp.tasks.prompts import count_unknown
 from rlhf_exp.tasks.tokens import encode_prompts

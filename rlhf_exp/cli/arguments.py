@@ -14,8 +14,8 @@ from rlhf_exp.cli.subcommand import parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.command import recall
 from rlhf_exp.runs.lock import LATEST, OUTPUTS, follow_link
+from rlhf_exp.runs.settings import recall
 
 
 def prepare_arguments() -> Namespace:

@@ -20,10 +20,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.models.adapters import without_adapter
-from rlhf_exp.models.draws import Key
 from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
 from rlhf_exp.models.kl import CompletionKL, measure_completions
 from rlhf_exp.models.policies import Processor
+from rlhf_exp.models.row_random import Key
 from rlhf_exp.models.scoring import Row, completion_logits, evaluating
 from rlhf_exp.models.vllm import Sampler
 from rlhf_exp.rewards import score_completions

@@ -1,7 +1,7 @@
-"""LoRA adapters: their configuration, loading the base of one, adding it to the base, and merging.
+"""LoRA adapters: their configuration, and loading one with its base.
 
 peft_config = build_peft_config(cfg)                 # None for peft=none
-merge(ModelSource("outputs/x/model"), "merged")      # a model of full weights in safetensors
+load_adapted(AutoModelForCausalLM, source)
 """
 
 import json
@@ -17,7 +17,6 @@ from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
 from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
@@ -120,29 +119,3 @@ def without_adapter(model: PeftModel, call: Callable[..., Any]) -> Callable[...,
             return call(*args, **kwargs)
 
     return disabled
-
-
-def merge(source: ModelSource, out: str | Path) -> None:
-    """Write base plus adapter as one model of full weights in the source's dtype, with its tokenizer.
-
-    The base is loaded unquantised. An adapter trained on a 4-bit base learned with weights rounded to 4 bits: merged
-    with the unrounded ones it differs from the trained model by that rounding. In bfloat16 the sum is rounded once
-    more.
-
-    Raises:
-        ConfigError: it is not a known kind of adapter, or its base cannot be loaded, or does not fit.
-    """
-    scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
-    kind = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
-    how = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code, "use_safetensors": True}
-    merged = load_adapted(kind, source, **how, **scores).merge_and_unload()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
-    except (OSError, ValueError) as error:
-        raise source.refuse(
-            f"its tokenizer cannot be loaded from {source.tokenizer} ({show(str(error), MOST)})"
-        ) from None
-    if scores:  # it pools at the last token that is not padding
-        merged.config.pad_token_id = tokenizer.pad_token_id
-    merged.save_pretrained(out)
-    tokenizer.save_pretrained(out)

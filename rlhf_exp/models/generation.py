@@ -2,9 +2,10 @@
 
     completions = sample_completions(model, prompt_ids, keys, sampling, eos_ids=[1], pad_id=0)    # list of token lists
 
-Each completion draws from a stream of its own (draws.py), so that it is the same in any batch and by either method.
-`method=compact` is a decoding loop that removes a sequence from the batch, and from the cache, as soon as it ends,
-where `generate` continues it with padding until the longest one has ended. `method=trl` is transformers' `generate`.
+Each completion draws from a stream of its own (row_random.py), so that it is the same in any batch and by either
+method. `method=compact` is a decoding loop that stops decoding rows that have ended: it removes them from the batch and
+from the cache, where `generate` continues them with padding until the longest one has ended. `method=trl` is
+transformers' `generate`.
 `auto` is compact on a CPU, where it is faster (bench/generation.py), and with FSDP2 and ZeRO-3, and trl elsewhere.
 """
 
@@ -25,8 +26,8 @@ from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.config.rules.scale import SHARDED
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.draws import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
 from rlhf_exp.models.policies import Processor
+from rlhf_exp.models.row_random import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
 from rlhf_exp.models.scoring import evaluating, pad
 from rlhf_exp.models.whole import whole_weights
 
@@ -114,7 +115,7 @@ def sample_completions(
         )
         drawn = output[:, inputs["input_ids"].shape[1] :]
     else:
-        drawn = _sample_compact(model, *inputs.values(), warp, uniforms, sampling.max_new_tokens, eos_ids, processors)
+        drawn = _decode_unended(model, *inputs.values(), warp, uniforms, sampling.max_new_tokens, eos_ids, processors)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
@@ -137,7 +138,7 @@ def roll_out(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:
 
 def sample_rollout(trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]]) -> list[list[int]]:
     """One completion of the trainer's policy for each prompt, sampled as its arguments say, without dropout, from the
-    streams of the trainer's `row_keys` (trainers/by_row.py)."""
+    streams of the trainer's `row_keys` (trainers/resuming.py)."""
     from trl.models.utils import unwrap_model_for_generation
 
     config = trainer.generation_config
@@ -164,7 +165,7 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
     return warp
 
 
-def _sample_compact(
+def _decode_unended(
     model: PreTrainedModel,
     ids: torch.Tensor,
     mask: torch.Tensor,

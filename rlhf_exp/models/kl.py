@@ -10,12 +10,16 @@ et al. 2025, arXiv:2504.10637).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from rlhf_exp import processes
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.scoring import Row, split_rows
+from rlhf_exp.models.scoring import Row, completion_logits, evaluating, split_rows
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer
 
 CHUNK_VALUES = 2**22
 """Positions times vocabulary that are compared at once: about ten arrays of this size are in memory, in addition to the
@@ -75,6 +79,41 @@ def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor
     """
     log_ratio = reference_logps - logps
     return (logps.exp() * (torch.expm1(log_ratio) - log_ratio)).sum(-1)
+
+
+@torch.no_grad()
+def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
+    """For each completion KL(policy || reference) of the distributions that it was sampled from, and the mean
+    probability of drawing a token that the reference cannot draw: (batch,) float32 each. Without dropout, as when
+    completions are sampled.
+
+    It needs the whole next-token distributions of policy and reference, while TRL's scoring keeps only the sampled
+    tokens' values. So each takes one more forward pass, without gradient, in batches that bound the logits' memory.
+    """
+    from trl.trainer.utils import use_adapter
+
+    sides = [
+        [ids[mask.bool()].tolist() for ids, mask in zip(rollout[f"{part}_ids"], rollout[f"{part}_mask"], strict=True)]
+        for part in ("prompt", "completion")
+    ]
+    policy = trainer.accelerator.unwrap_model(trainer.model)
+
+    def score(rows: list[Row], model: torch.nn.Module = policy) -> list[torch.Tensor]:
+        with trainer.accelerator.autocast():
+            return completion_logits(model, rows, trainer._tokenizer.pad_token_id)
+
+    def score_reference(rows: list[Row]) -> list[torch.Tensor]:
+        if trainer.ref_model is not None:
+            return score(rows, trainer.ref_model)
+        # As in TRL: of an adapter, the base, or the adapter that training began with.
+        with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
+            return score(rows)
+
+    size = policy.config.get_text_config().vocab_size
+    with evaluating(policy):
+        found = measure_completions(score, score_reference, list(zip(*sides, strict=True)), size, sampling)
+    columns = {"kl_exact": [one.sampled for one in found], "kl_outside": [one.outside for one in found]}
+    return {name: torch.tensor(values, device=rollout["completion_ids"].device) for name, values in columns.items()}
 
 
 def compare_sampled(

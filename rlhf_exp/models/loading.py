@@ -3,13 +3,13 @@
     source = resolve_model(cfg, run_dir)     # the start model, of full weights
     tokenizer = load_tokenizer(source)
     model = load_policy(source)
+    merge(ModelSource("outputs/x/model"), "merged")      # an adapter with its base, as a model of full weights
 
 For an adapter, the base is loaded and the adapter added to it.
 """
 
 import gc
 import os
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
 from rlhf_exp.models.whole import loading_whole
+from rlhf_exp.runs.manifest import explain_damage, staged
+
+START_MODEL = "start_model"
+"""A folder in the run folder."""
 
 
 def set_up_libraries(cfg: Config) -> None:
@@ -47,9 +51,7 @@ def set_up_libraries(cfg: Config) -> None:
     """
     if not gc.get_freeze_count():  # once: what an earlier job of a sweep has left may still become garbage
         gc.freeze()
-    os.environ.setdefault(
-        "DISABLE_SAFETENSORS_CONVERSION", "1"
-    )  # else the hub's bot may give other files than the author
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # else the hub's bot may give other files
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # TRL uses old names
@@ -70,22 +72,42 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
     source = locate_start_model(cfg)
     if cfg.model.init is None and not source.is_adapter:
         return source
-    processes.on_main(lambda: _make_start_model(cfg, source, run_dir / "start_model"))
-    return source.at(run_dir / "start_model")
+    processes.on_main(lambda: _make_start_model(cfg, source, run_dir))
+    return source.at(run_dir / START_MODEL)
 
 
 @loading_whole()
-def _make_start_model(cfg: Config, source: ModelSource, path: Path) -> None:
-    part = path.with_name("start_model.part")
-    if not path.exists():
-        shutil.rmtree(part, ignore_errors=True)  # left by a run that ended while writing it
+def _make_start_model(cfg: Config, source: ModelSource, run_dir: Path) -> None:
+    if (run_dir / START_MODEL).exists() and explain_damage(run_dir / START_MODEL) is None:
+        return
+    if cfg.model.init is None and not ALGORITHMS[source.algo].scores:
+        _refuse_classifier(source)
+    with staged(run_dir, START_MODEL) as staging:
         if cfg.model.init is not None:
-            create_untrained(cfg.model.init, cfg.seed, part)
+            create_untrained(cfg.model.init, cfg.seed, staging / START_MODEL)
         else:
-            if not ALGORITHMS[source.algo].scores:
-                _refuse_classifier(source)
-            adapters.merge(source, part)
-        part.rename(path)
+            merge(source, staging / START_MODEL)
+
+
+def merge(source: ModelSource, out: str | Path) -> None:
+    """Write base plus adapter as one model of full weights in the source's dtype, with its tokenizer.
+
+    The base is loaded unquantised. An adapter trained on a 4-bit base learned with weights rounded to 4 bits: merged
+    with the unrounded ones it differs from the trained model by that rounding. In bfloat16 the sum is rounded once
+    more.
+
+    Raises:
+        ConfigError: it is not a known kind of adapter, or its base or its tokenizer cannot be loaded, or does not fit.
+    """
+    scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
+    kind = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
+    how = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code, "use_safetensors": True}
+    merged = adapters.load_adapted(kind, source, **how, **scores).merge_and_unload()
+    tokenizer = read_tokenizer(source)
+    if scores:  # it pools at the last token that is not padding
+        merged.config.pad_token_id = tokenizer.pad_token_id
+    merged.save_pretrained(out)
+    tokenizer.save_pretrained(out)
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:

@@ -20,7 +20,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.inputs import hash_weights
-from rlhf_exp.runs.load import refusing_damage
+from rlhf_exp.runs.load import read_config, refusing_damage
 from rlhf_exp.runs.manifest import explain_damage, remedy
 
 if TYPE_CHECKING:
@@ -212,15 +212,15 @@ def locate_reward_model(cfg: Config) -> ModelSource:
     """
     path = expand(cfg.reward.path)
     source = replace(locate_start_model(cfg), path=path, key="reward.path", base=None, quantization=None)
-    config, model = Path(path) / ".hydra" / "config.yaml", Path(path) / "model"
-    if not config.is_file():
+    model = Path(path) / "model"
+    if not (Path(path) / ".hydra" / "config.yaml").is_file():
         return source
     if not model.is_dir():
         raise source.refuse("a run that has saved no model; its run.json says how far it got")
     from omegaconf import OmegaConf
 
     with refusing_damage(f"reward.path={cfg.reward.path}"):
-        run = OmegaConf.load(config)
+        run = OmegaConf.create(read_config(Path(path)))  # older versions wrote references
         quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
         return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
 

@@ -5,8 +5,11 @@ its memory on the GPU is free again.
     sampler = choose_sampler(cfg, source)       # the same for eval.engine=vllm, and None for transformers
 
 Each completion has a seed of its own, made of its key: two models that sample the same key share their random numbers,
-in any order of the rows. They are other numbers than those of draws.py. Each of several processes starts an engine of
-its own, on its own GPU.
+in any order of the rows. They are other numbers than those of row_random.py. Each of several processes starts an engine
+of its own, on its own GPU.
+
+On a CPU vLLM needs settings of its own, for rollouts too: LLM(model=source.path, **prepare_vllm_on_cpu(source)).
+vLLM's own variables win where they are set, such as VLLM_CPU_KVCACHE_SPACE, the cache's size in GiB.
 
 As a program it is that process: `python -m rlhf_exp.models.vllm FOLDER FD` reads request.json in the folder, shows its
 progress on the file descriptor, and writes answer.json.
@@ -30,14 +33,25 @@ if TYPE_CHECKING:
     from vllm import LLM
 
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.models.draws import Key
     from rlhf_exp.models.generation import Sampling
+    from rlhf_exp.models.row_random import Key
     from rlhf_exp.models.source import ModelSource
 
 REQUEST, ANSWER = "request.json", "answer.json"
 GPU_SHARE = 0.9
 """Of the GPU's free memory."""
 
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in this process, where weights reach it
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else the training's threads are bound to cores too
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # else a share of all memory, less what training takes
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",  # else each engine reports to vLLM's makers
+}
+
+CPU_OPTIONS = {"enforce_eager": True, "enable_chunked_prefill": False}
+"""Arguments of `vllm.LLM`: no compilation, which takes half a minute and makes small models slower; whole prompts, as
+vLLM 0.30 cannot divide one that has a seed."""
 
 Sampler = Callable[[list[list[int]], "Sequence[Key]", "Sampling", list[int], str], list[list[int]]]
 """(prompt_ids, keys, sampling, eos_ids, title) -> token ids of each completion."""
@@ -84,14 +98,12 @@ def sample_by_vllm(
     Raises:
         EngineFailed: vLLM cannot be started, or not with this model.
     """
-    from rlhf_exp.models.vllm_cpu import OPTIONS
-
     if not prompt_ids:
         return []
     with TemporaryDirectory(prefix="rlhf_exp_vllm_") as name:
         folder, weights = Path(name), source.path
         if source.is_adapter:
-            from rlhf_exp.models.adapters import merge
+            from rlhf_exp.models.loading import merge
 
             weights = str(folder / "merged")
             merge(source, weights)
@@ -102,7 +114,7 @@ def sample_by_vllm(
             "max_model_len": max(map(len, prompt_ids)) + sampling.max_new_tokens,
         }
         if source.use_cpu:
-            engine |= OPTIONS
+            engine |= CPU_OPTIONS
         request = {"engine": engine, "prompt_ids": prompt_ids, "title": title}
         request["sampling"] = describe_sampling(keys, sampling, eos_ids)
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
@@ -111,7 +123,7 @@ def sample_by_vllm(
 
 def describe_sampling(keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int]) -> list[dict[str, Any]]:
     """The arguments of vLLM's SamplingParams for each completion."""
-    from rlhf_exp.models.draws import hash_key
+    from rlhf_exp.models.row_random import hash_key
 
     shared = {
         "max_tokens": sampling.max_new_tokens,
@@ -131,6 +143,21 @@ def generate(engine: "LLM", prompt_ids: list[list[int]], each: list[dict[str, An
     prompts = [{"prompt_token_ids": ids} for ids in prompt_ids]
     outputs = engine.generate(prompts, [SamplingParams(**one) for one in each], use_tqdm=show)
     return [list(output.outputs[0].token_ids) for output in outputs]
+
+
+def prepare_vllm_on_cpu(source: "ModelSource") -> dict[str, Any]:
+    """Set vLLM up for a CPU; a second call changes nothing. Returns arguments of `vllm.LLM`: the dtype of the model as
+    it is trained (vLLM's `auto` makes bfloat16 of float32), and CPU_OPTIONS.
+
+    vLLM 0.30 packs the weight of each linear layer and drops the parameter, so that weights loaded later fail or, in
+    the output layer, have no effect. This is switched off for all engines of this process.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from vllm.model_executor.layers import utils  # reads the variables above
+
+    utils.dispatch_cpu_unquantized_gemm = _use_weight_as_it_is
+    return {"dtype": source.name_dtype(), "use_tqdm_on_load": False, **CPU_OPTIONS}
 
 
 def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
@@ -155,8 +182,6 @@ def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
 
 def _environment(use_cpu: bool) -> dict[str, str]:
     """Of one process alone, which sees this process's GPU alone."""
-    from rlhf_exp.models.vllm_cpu import ENVIRONMENT
-
     of_torchrun = (*processes.SET_BY_TORCHRUN, "TORCHELASTIC_")  # with them vLLM would wait for the other processes
     kept = {name: value for name, value in os.environ.items() if not name.startswith(of_torchrun)}
     kept = ENVIRONMENT | kept
@@ -168,6 +193,12 @@ def _environment(use_cpu: bool) -> dict[str, str]:
     index = torch.cuda.current_device()
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     return kept | {"CUDA_VISIBLE_DEVICES": seen.split(",")[index] if seen else str(index)}
+
+
+def _use_weight_as_it_is(layer: Any, remove_weight: bool) -> None:
+    import torch
+
+    layer.cpu_linear = torch.nn.functional.linear
 
 
 def _answer(folder: Path, terminal: int) -> None:

@@ -17,11 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf
-
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import read_text
-from rlhf_exp.runs.load import refusing_damage
+from rlhf_exp.runs.load import read_config, refusing_damage
 from rlhf_exp.tasks import as_completion
 
 if TYPE_CHECKING:
@@ -105,6 +103,6 @@ def _reads_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool | N
     """Whether the reward model was trained on messages; None if it has a chat template and no run that tells."""
     if tokenizer.chat_template is None:
         return False
-    config = Path(cfg.reward.path).expanduser() / ".hydra" / "config.yaml"
     with refusing_damage(f"reward.path={cfg.reward.path}"):
-        return OmegaConf.load(config).task.prompt != "plain" if config.is_file() else None
+        run = read_config(Path(cfg.reward.path).expanduser())
+        return run["task"]["prompt"] != "plain" if run else None

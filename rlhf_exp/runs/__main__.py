@@ -8,14 +8,13 @@ import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.runs.figures import percent, points, write_name
-from rlhf_exp.runs.listing import KEYS, Listed, list_runs
+from rlhf_exp.runs.listing import KEYS, ListedRun, list_runs
 from rlhf_exp.runs.lock import OUTPUTS
 from rlhf_exp.runs.selecting import Filter, check_key, sort_runs
 
@@ -44,7 +43,7 @@ PARSER.add_argument("--out", metavar="FOLDER", help="with --compare: where the r
 PARSER.add_argument("--against", metavar="SETTING", help="with --compare: as of the command report")
 
 ABSENT = "-"
-COLUMNS: tuple[tuple[str, Callable[[Listed], str]], ...] = (
+COLUMNS: tuple[tuple[str, Callable[[ListedRun], str]], ...] = (
     ("name", lambda run: write_name(run.info.get("name"))),
     ("tags", lambda run: write_name(run.tags)),
     ("task", lambda run: write_name(run.info.get("task"))),
@@ -55,7 +54,7 @@ COLUMNS: tuple[tuple[str, Callable[[Listed], str]], ...] = (
     ("steps", lambda run: write_name(run.info.get("steps"))),
     ("accuracy", lambda run: percent(run.accuracy)),
     ("gain", lambda run: points(run.gain)),
-    ("began", lambda run: _write_date(run.info.get("started"))),
+    ("began (UTC)", lambda run: write_name(run.info.get("started"))[:16].replace("T", " ")),
     ("run", lambda run: f"{run.path}{f': {run.problem}' if run.problem else ''}"),
 )
 NUMBERS = ("seed", "steps", "accuracy", "gain")
@@ -89,7 +88,7 @@ def _work(arguments: list[str]) -> int:
     return 0
 
 
-def _compare(runs: list[Listed], out: str | None, against: str | None) -> int:
+def _compare(runs: list[ListedRun], out: str | None, against: str | None) -> int:
     """Hand the runs that can be read to the report; returns its exit status."""
     readable = [str(run.path) for run in runs if not run.problem]
     if not readable:
@@ -99,7 +98,7 @@ def _compare(runs: list[Listed], out: str | None, against: str | None) -> int:
     return report([*readable, *(["--out", out] if out else []), *(["--against", against] if against else [])])
 
 
-def _tabulate(runs: list[Listed]) -> list[str]:
+def _tabulate(runs: list[ListedRun]) -> list[str]:
     """Lines of the table; a column that is empty for all runs is left out."""
     columns = []
     for name, write in COLUMNS:
@@ -110,25 +109,16 @@ def _tabulate(runs: list[Listed]) -> list[str]:
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
-def _count(runs: list[Listed], of_all: int) -> str:
+def _count(runs: list[ListedRun], of_all: int) -> str:
     counts = ", ".join(f"{n} {status}" for status, n in Counter(run.status for run in runs).most_common())
-    of = f" of {of_all}" if len(runs) < of_all else ""
-    return f"{len(runs)}{of} run{'' if len(runs) == 1 and not of else 's'}{f': {counts}' if counts else ''}"
+    return f"{len(runs)} of {of_all} runs{f': {counts}' if counts else ''}"
 
 
-def _write_method(run: Listed) -> str:
+def _write_method(run: ListedRun) -> str:
     """grpo, or with another loss than the one of its name grpo/dr_grpo."""
     algo, loss = write_name(run.info.get("algo")), write_name(run.info.get("loss_type"))
     row = ALGORITHMS.get(algo)
     return f"{algo}/{loss}" if row and algo in row.losses and loss not in ("", algo) else algo
-
-
-def _write_date(started: object) -> str:
-    """The time in this machine's zone."""
-    try:
-        return datetime.fromisoformat(str(started)).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return ""
 
 
 if __name__ == "__main__":

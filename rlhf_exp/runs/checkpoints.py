@@ -1,55 +1,72 @@
-"""Makes checkpoints atomic: written to a staging folder, listed in a manifest with sizes and hashes (manifest.py), then
-renamed; and checks that they hold what a resumed run reads. Imports no ML library.
+"""Finds what a run has saved to resume from: its checkpoints, and with `eval.best` its best policy. Imports no ML
+library.
 
-    with staged(run_dir / "checkpoints", "checkpoint-40") as staging:
-        save_into(staging / "checkpoint-40")
-    rotate(run_dir / "checkpoints", keep=1)
-    find_checkpoint(run_dir)         # Found(path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
+    find_checkpoint(run_dir)         # (path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
     check_newest(run_dir, cfg)       # ["resume=outputs/x: checkpoint-40 cannot be resumed: optimizer.pt is missing"]
+    rotate(run_dir / "checkpoints", keep=1)
+    find_best(run_dir)               # (path=.../best-40, step=40, metric="validation/accuracy", value=0.45)
+    explain_lost(run_dir)            # "best-40: model.safetensors is damaged: ..."; None if it is whole
 
-A process may be killed, or a machine lose its power, between any two lines here: an earlier whole checkpoint is then
-still there.
+Checkpoints are written by manifest.staged. A process may be killed, or a machine lose its power, between any two lines:
+an earlier whole checkpoint is then still there. best.json lies beside a best policy's weights, first in best-STEP/,
+then in model/.
 """
 
+import json
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
-from rlhf_exp.runs.manifest import REMOVING, explain_broken, seal, sync
+from rlhf_exp.runs.folder import read_record
+from rlhf_exp.runs.inputs import BEST
+from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken, explain_damage
 
-FOLDER = "checkpoints"
-STAGING, UNUSABLE = ".saving", "unusable-"
+FOLDER, UNUSABLE = "checkpoints", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
 PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
-
 
 SAVED_BY = {"fsdp2": ("optimizer.bin", "pytorch_model_fsdp.bin"), "zero2": ("latest",), "zero3": ("latest",)}
 """What an engine saves instead of optimizer.pt."""
 
+LEAST = float("-inf")
+"""The value of a best policy whose figure is not a number; null in JSON."""
 
-class Found(NamedTuple):
+
+class NewestCheckpoint(NamedTuple):
     """The newest whole checkpoint, and a line about each newer one that is incomplete or damaged."""
 
     path: Path | None
     broken: list[str]
 
 
-def find_checkpoint(run_dir: Path, by_size: bool = False) -> Found:
+class BestPolicy(NamedTuple):
+    """A policy that was the best when it was measured."""
+
+    path: Path
+    step: int
+    metric: str
+    value: float
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What best.json and run.json hold of it."""
+        return {"step": self.step, "metric": self.metric, "value": self.value}
+
+
+def find_checkpoint(run_dir: Path, by_size: bool = False) -> NewestCheckpoint:
     """Look for the newest whole checkpoint of a run; changes nothing. `by_size`: without its hashes, where none will be
     read."""
     broken = []
     for path in reversed(_list_checkpoints(run_dir / FOLDER)):
         reason = explain_broken(path, by_size)
         if reason is None:
-            return Found(path, broken)
+            return NewestCheckpoint(path, broken)
         broken.append(f"{path.name}: {reason}")
-    return Found(None, broken)
+    return NewestCheckpoint(None, broken)
 
 
 def read_step(path: Path) -> int:
@@ -63,26 +80,6 @@ def name_of_rank(name: str) -> str:
     return name if processes.is_main() else f"{path.stem}-{processes.rank()}{path.suffix}"
 
 
-@contextmanager
-def staged(folder: Path, name: str) -> Iterator[Path]:
-    """Yields a staging folder; save into its folder `name`. At the end that is synced, gets its manifest, and is moved
-    into `folder`; if saving fails, nothing of it remains.
-
-    Raises:
-        OSError: `folder` already holds a checkpoint of that name, or the disk is full.
-    """
-    staging = folder / STAGING
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
-    try:
-        yield staging
-        seal(staging / name)
-        (staging / name).rename(folder / name)
-        sync(folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
 def rotate(folder: Path, keep: int | None) -> None:
     """Remove all checkpoints except the newest `keep`; none if that is None or 0.
 
@@ -92,9 +89,9 @@ def rotate(folder: Path, keep: int | None) -> None:
         shutil.rmtree(path.rename(folder / f"{REMOVING}{path.name}"))
 
 
-def tidy(folder: Path, newest: Path | None) -> None:
-    """Clean up before training resumes from `newest`, or starts: remove what a killed process left unfinished, and
-    rename newer, incomplete checkpoints to `unusable-checkpoint-80`, since their names will be needed again."""
+def clear_unfinished(folder: Path, newest: Path | None) -> None:
+    """Before training resumes from `newest`, or starts: remove what a killed process left unfinished, and rename newer,
+    incomplete checkpoints to `unusable-checkpoint-80`, since their names will be needed again."""
     for left in (*folder.glob(STAGING), *folder.glob(f"{REMOVING}*")):
         shutil.rmtree(left)
     for path in _list_checkpoints(folder):
@@ -111,28 +108,57 @@ def list_needed(cfg: Config) -> list[tuple[str, ...]]:
     names = [*SAVED_BY.get(cfg.scale.name, ("optimizer.pt",)), "scheduler.pt", "trainer_state.json", PROGRESS, WORK]
     names += ["rng_state.pth"] if n == 1 else [f"rng_state_{rank}.pth" for rank in range(n)]
     names += ALGORITHMS[cfg.algo.name].checkpoint_files
-    if cfg.algo.args.get("use_adaptive_entropy"):
-        names.append("entropy_ctrl_state.json")
-    if cfg.algo.args.get("sync_ref_model"):
-        names.append(REFERENCE)
+    names += ["entropy_ctrl_state.json"] if cfg.algo.args.get("use_adaptive_entropy") else []
+    names += [REFERENCE] if cfg.algo.args.get("sync_ref_model") else []
     return [weights if cfg.peft.lora is None else ("adapter_model.safetensors",), *((name,) for name in names)]
 
 
-def explain_unfit(checkpoint: Path, cfg: Config) -> str | None:
-    """Which file is missing, without which training would silently resume as another run; None if none is missing."""
-    for names in list_needed(cfg):
-        if not any((checkpoint / name).is_file() for name in names):
-            return f"{names[0]} is missing"
-    return None
+def find_lacking(checkpoint: Path, cfg: Config) -> str | None:
+    """The first file that is missing, without which training would silently resume as another run."""
+    lacking = (names[0] for names in list_needed(cfg) if not any((checkpoint / name).is_file() for name in names))
+    return next(lacking, None)
 
 
 def check_newest(run_dir: Path, cfg: Config) -> list[str]:
     """A line if the checkpoint that a run would resume from is not fit for it."""
     newest = find_checkpoint(run_dir).path
-    reason = newest and explain_unfit(newest, cfg)
-    return [f"resume={run_dir}: {newest.name} cannot be resumed: {reason}"] if reason else []
+    lacking = newest and find_lacking(newest, cfg)
+    return [f"resume={run_dir}: {newest.name} cannot be resumed: {lacking} is missing"] if lacking else []
+
+
+def find_best(run_dir: Path) -> BestPolicy | None:
+    """The best policy in a run's folder, of equal ones the first; None if there is none.
+
+    Where no folder has a best.json, which older versions did not write, run.json says which it is.
+    """
+    found = [best for path in (*run_dir.glob("best-*"), run_dir / "model") if (best := _read_best(path))]
+    if found:
+        return max(found, key=lambda best: (best.value, -best.step))
+    recorded = read_record(run_dir).get("best")
+    folders = [run_dir / f"best-{recorded['step']}", run_dir / "model"] if recorded else []
+    return next((_parse_best(folder, recorded) for folder in folders if folder.is_dir()), None)
+
+
+def explain_lost(run_dir: Path) -> str | None:
+    """Why the best policy of a run that has been measured is not there any more; None if it is."""
+    if (best := find_best(run_dir)) is None:
+        return "its best policy so far is gone"
+    reason = explain_damage(best.path)
+    return reason and f"its best policy so far is damaged ({best.path.name}/{reason})"
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:
     """Folders named checkpoint-STEP, by step."""
     return sorted((path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)), key=read_step)
+
+
+def _read_best(folder: Path) -> BestPolicy | None:
+    try:
+        return _parse_best(folder, json.loads((folder / BEST).read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _parse_best(folder: Path, facts: dict[str, Any]) -> BestPolicy:
+    value = LEAST if facts["value"] is None else float(facts["value"])
+    return BestPolicy(folder, int(facts["step"]), str(facts["metric"]), value)

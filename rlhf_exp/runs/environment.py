@@ -8,6 +8,7 @@ import resource
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from rlhf_exp import processes
@@ -54,11 +55,10 @@ def read_commit() -> str | None:
     root = Path(__file__).parent.parent.parent
     if not (root / ".git").exists():
         return None
-    try:
+    with suppress(OSError, subprocess.SubprocessError):
         command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
+    return None
 
 
 def peak_memory_mb() -> float:
@@ -67,12 +67,11 @@ def peak_memory_mb() -> float:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 1e6, 1)
-    try:
+    with suppress(OSError, TypeError):
         found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
         return round(int(found[1]) * 1024 / 1e6, 1)
-    except (OSError, TypeError):
-        unit = 1 if sys.platform == "darwin" else 1024
-        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
 
 
 def reset_peak_memory() -> bool:
@@ -88,9 +87,8 @@ def reset_peak_memory() -> bool:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         return True
-    try:
+    with suppress(OSError, AttributeError):  # another system; another C library
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except (OSError, AttributeError):  # another system; another C library
-        return False
-    return True
+        return True
+    return False

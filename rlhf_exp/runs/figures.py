@@ -6,10 +6,7 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import Any
 
 Figure = "Interval | float | None"
 """A number with or without its interval; None if it was not measured."""

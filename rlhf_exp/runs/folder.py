@@ -85,11 +85,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     rows, torn = [], 0
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         row = _parse_metrics(line)
-        if row is None and FIRST_KEY in line:
+        if row is None and line.strip("\0 \r"):  # a power failure can leave zeros
             torn += 1
-            row = _parse_metrics(line[line.rindex(FIRST_KEY) :])
-        elif row is None and line.strip("\0 \r"):  # a power failure can leave zeros
-            torn += 1
+            row = _parse_metrics(line[max(line.rfind(FIRST_KEY), 0) :])
         if row is not None:
             rows.append(row)
     if torn:
@@ -227,8 +225,8 @@ class RunFolder:
         self.record.update(status=status, error=error, finished=datetime.now(UTC).isoformat(timespec="seconds"))
         self.save()
 
-    def put_back(self) -> None:
-        """Restore the record of the run that was to be resumed."""
+    def restore_record(self) -> None:
+        """Write the record of the run that was to be resumed, as it was before."""
         self._free_reserve()
         self.record = self.before
         write_json(self.path / "run.json", self.record)

@@ -6,7 +6,6 @@
 What looks like a run and cannot be read is listed too, with the reason.
 """
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.load import NotARun, read_config
+from rlhf_exp.runs.load import NotARun, read_config, read_json
 from rlhf_exp.runs.lock import LOCK, find_owner
 from rlhf_exp.runs.settings import flatten
 
@@ -34,7 +33,7 @@ KEYS = (*LABELS, "tag", "status", "accuracy", "gain", "run")
 
 
 @dataclass
-class Listed:
+class ListedRun:
     """One folder: its run.json, and why it is no run that can be read; its other files are read when they are asked
     for."""
 
@@ -58,20 +57,19 @@ class Listed:
 
     @cached_property
     def evaluation(self) -> dict:
+        """evaluation.json; {} if there is none that can be read."""
         try:
-            found = json.loads((self.path / "evaluation.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            return read_json(self.path / "evaluation.json")
+        except NotARun:
             return {}
-        return found if isinstance(found, dict) else {}
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """The config by dotted key; {} if there is none that can be read."""
         try:
-            found = read_config(self.path)
+            return flatten(read_config(self.path))
         except NotARun:
             return {}
-        return flatten(found) if isinstance(found, dict) else {}
 
     @property
     def accuracy(self) -> dict | None:
@@ -100,7 +98,7 @@ class Listed:
         return status | labels | {"tags": self.tags} | figures
 
 
-def list_runs(folder: Path) -> list[Listed]:
+def list_runs(folder: Path) -> list[ListedRun]:
     """Every run at most DEPTH folders below `folder`, or the run that it is, the one that began last at the end.
 
     Raises:
@@ -137,21 +135,19 @@ def _find_folders(folder: Path, root: Path, depth: int) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path) -> Listed:
+def _read(path: Path) -> ListedRun:
     try:
-        info = json.loads((path / "run.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if not (path / LOCK).exists():
-            return Listed(path, problem="has no run.json", kind="foreign")
-        kind = "killed" if find_owner(path) is None else "running"
-        return Listed(path, problem="has begun, and has no run.json yet", kind=kind)
-    except OSError as error:
-        return Listed(path, problem=f"cannot be read, {error.strerror}", kind="broken")
-    except (ValueError, RecursionError):
-        return Listed(path, problem="its run.json is torn", kind="broken")
-    if not isinstance(info, dict) or info.get("status") not in STATUSES:
-        return Listed(path, problem="its run.json is of another program", kind="foreign")
-    return Listed(path, info)
+        info = read_json(path / "run.json")
+    except NotARun as error:
+        return ListedRun(path, problem=str(error).removeprefix(f"{path}/"), kind="broken")
+    if info.get("status") in STATUSES:
+        return ListedRun(path, info)
+    if (path / "run.json").exists():
+        return ListedRun(path, problem="its run.json is of another program", kind="foreign")
+    if not (path / LOCK).exists():
+        return ListedRun(path, problem="has no run.json", kind="foreign")
+    kind = "killed" if find_owner(path) is None else "running"
+    return ListedRun(path, problem="has begun, and has no run.json yet", kind=kind)
 
 
 def _find_interval(evaluation: dict, section: str, name: str) -> dict | None:

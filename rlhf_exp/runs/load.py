@@ -8,7 +8,7 @@ import io
 import json
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,24 +150,15 @@ def load_run(path: Path) -> Run:
 
 
 def _load(path: Path) -> Run:
-    info = _read_json(path / "run.json")
+    info = read_json(path / "run.json")
     if "status" not in info:
         raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
-    return Run(
-        path=path,
-        info=info,
-        metrics=read_metrics(path / "metrics.jsonl"),
-        validation=read_metrics(path / "validation.jsonl"),
-        evaluation=_read_json(path / "evaluation.json"),
-        samples=_read_lines(path / "samples.jsonl"),
-        policies=_read_lines(path / "policies.jsonl"),
-        preferences=_read_lines(path / "preferences.jsonl"),
-        errors=_read_json(path / "errors.json"),
-        facts=_read_json(path / "data.json"),
-        diagnosis=_read_json(path / "diagnosis.json"),
-        config=read_config(path),
-        overrides=read_saved(path, "overrides", list),
-    )
+    objects = {name: read_json(path / f"{name}.json") for name in ("evaluation", "errors", "diagnosis")}
+    lines = {name: _read_lines(path / f"{name}.jsonl") for name in ("samples", "policies", "preferences")}
+    series = {name: read_metrics(path / f"{name}.jsonl") for name in ("metrics", "validation")}
+    facts, config = read_json(path / "data.json"), read_config(path)
+    overrides = read_saved(path, "overrides", list)
+    return Run(path, info, facts=facts, config=config, overrides=overrides, **objects, **lines, **series)
 
 
 def read_config(path: Path) -> dict:
@@ -185,18 +176,22 @@ def read_saved(path: Path, name: str, form: type[dict] | type[list]) -> Any:
     Raises:
         NotARun: it cannot be read, or is of another form.
     """
-    file = path / ".hydra" / f"{name}.yaml"
-    found = _read_yaml(file)
-    if found is not None and not isinstance(found, form):
-        kind = "a mapping" if form is dict else "a list"
-        raise NotARun(f"{file}: expected {kind}, found {type(found).__name__}")
-    return found or form()
+    return _parse(path / ".hydra" / f"{name}.yaml", lambda text: yaml.load(text, Loader=YAML_LOADER), form)
+
+
+def read_json(path: Path) -> dict:
+    """A JSON object; empty if the file is missing or empty.
+
+    Raises:
+        NotARun: it cannot be read, or is of another form.
+    """
+    return _parse(path, json.loads, dict)
 
 
 def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
     """The runs whose run.json can be read; if none can, all of them, so that load_run names one in its error."""
     torn = [path for path in run_dirs if read_record(path).get("status") == "broken"]
-    if not torn or len(torn) == len(run_dirs):
+    if len(torn) == len(run_dirs):
         return run_dirs
     for path in torn:
         say(f"{path}: left out, its run.json is torn")
@@ -216,15 +211,17 @@ def _read_text(path: Path) -> str:
         raise NotARun(f"{path}: not UTF-8 text") from error
 
 
-def _read_json(path: Path) -> dict:
+def _parse(path: Path, parse: Callable[[str], Any], form: type) -> Any:
+    """What is in a file, or an empty `form` if it is missing or empty."""
     text = _read_text(path)
     try:
-        content = json.loads(text) if text else {}
-    except (ValueError, RecursionError) as error:
-        raise NotARun(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise NotARun(f"{path}: expected a JSON object, found {type(content).__name__}")
-    return content
+        found = parse(text) if text else None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise NotARun(f"{path}: not valid {path.suffix[1:].upper()} ({' '.join(str(error).split())})") from error
+    if found is not None and not isinstance(found, form):
+        kind = "mapping" if form is dict else "list"
+        raise NotARun(f"{path}: expected a {kind}, found {type(found).__name__}")
+    return found or form()
 
 
 def _read_lines(path: Path) -> list[dict]:
@@ -242,15 +239,6 @@ def _read_lines(path: Path) -> list[dict]:
             raise NotARun(f"{path}, line {number}: expected a JSON object, found {type(row).__name__}")
         rows.append(row)
     return rows
-
-
-def _read_yaml(path: Path) -> Any:
-    try:
-        return yaml.load(_read_text(path), Loader=YAML_LOADER)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        if isinstance(error, NotARun):
-            raise
-        raise NotARun(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
 
 
 def _natural(path: Path) -> list[str | int]:

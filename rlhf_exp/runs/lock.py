@@ -4,32 +4,32 @@
         ...
     find_owner(Path("outputs/x"))                                      # "process 71 on node3", or None
 
-The lock is flock(2) on `.lock` in the folder, which works on Linux, macOS and NFS, whose clients pass it to the server.
-It ends with its process in any case. Children made by fork() close it, so that a worker that outlives its parent does
-not keep it. On a file system without locks, a folder with a new name is still made by only one process; two processes
-that name the same folder are not detected, and a line says so.
+The lock is filelock's, flock(2) on `.lock` in the folder, for Linux, macOS and NFS. It ends with its process,
+and children made by fork() do not inherit it. On a file system without locks, a folder with a new name is still made by
+only one process; two processes that name the same folder are not detected, and a line says so.
 """
 
 import errno
-import fcntl
 import json
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlhf_exp.errors import ConfigError, say
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 LOCK = ".lock"
 OUTPUTS = Path("outputs")
 LATEST = "latest"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-TRIES, PAUSE_S = 10, 0.02  # `find_owner` in another process also holds the lock for a moment
-
-_held: dict[Path, int] = {}
+PATIENCE_S = 0.2
+"""`find_owner` in another process also holds the lock for a moment."""
 
 
 class FolderTaken(Exception):
@@ -43,26 +43,22 @@ def claim_folder(path: Path, numbered: bool = False) -> Iterator[Path]:
     `numbered`: the name may change, and becomes the first of path, path_2, path_3, ... that does not exist.
 
     Raises:
-        FolderTaken: another running process has locked it.
+        FolderTaken: another running process, or this one, has locked it.
         OSError: the folder cannot be written.
     """
-    there = path.is_dir() and not numbered
+    is_new = numbered or not path.is_dir()
     folder = make_new(path) if numbered else path
     folder.mkdir(parents=True, exist_ok=True)
-    lock = _lock(folder)
-    key = folder.resolve()
-    _held[key] = lock
+    lock = _find_lock(folder)
+    _acquire(lock, folder)
     try:
         yield folder
     finally:
-        try:
-            with suppress(OSError):  # NFS keeps a removed file under another name while it is open
-                if not there and os.listdir(folder) == [LOCK]:  # refused before anything was written
-                    (folder / LOCK).unlink()
-                    folder.rmdir()
-        finally:
-            del _held[key]
-            os.close(lock)
+        with suppress(OSError):  # NFS keeps a removed file under another name while it is open
+            if is_new and os.listdir(folder) == [LOCK]:  # refused before anything was written
+                (folder / LOCK).unlink()
+                folder.rmdir()
+        lock.release()
 
 
 def make_new(path: Path) -> Path:
@@ -77,22 +73,17 @@ def make_new(path: Path) -> Path:
 
 
 def find_owner(folder: Path) -> str | None:
-    """The other running process that has locked the folder; None if there is none."""
-    if folder.resolve() in _held:
+    """The other running process that has locked the folder; None if there is none, or if this process may not try."""
+    lock = _find_lock(folder)
+    if lock.is_locked or not (folder / LOCK).exists():
         return None
     try:
-        lock = os.open(folder / LOCK, os.O_RDONLY)
+        with lock.acquire(blocking=False):
+            return None
+    except TimeoutError:
+        return _read_owner(folder)
     except OSError:
         return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _read_owner(lock)
-    except OSError:
-        return None
-    finally:
-        os.close(lock)
-    return None
 
 
 @contextmanager
@@ -138,42 +129,31 @@ def _link(latest: Path, target: str | None) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _lock(folder: Path) -> int:
-    """The open lock file, locked, with this process's name in it."""
-    for _ in range(TRIES):
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(folder / LOCK) and os.path.samestat(os.fstat(lock), os.stat(folder / LOCK)):
-                os.ftruncate(lock, 0)
-                os.write(lock, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
-                return lock
-            owner = "a process that has just ended"
-        except BlockingIOError:
-            owner = _read_owner(lock)
-        except OSError as error:
-            if error.errno in NO_LOCKS:
-                say(f"{folder}: its file system has no locks; keep other runs out of it")
-                return lock
-            os.close(lock)
-            raise
-        os.close(lock)
-        time.sleep(PAUSE_S)
-    raise FolderTaken(f"a run is going on in it ({owner})")
+def _find_lock(folder: Path) -> "FileLock":
+    """The lock of the folder: in one process always the same object, which knows whether this process holds it."""
+    from filelock import FileLock  # 0.04 s, which --help does not need
+
+    return FileLock(folder.resolve() / LOCK, is_singleton=True, thread_local=False, fallback_to_soft=False)
 
 
-def _read_owner(lock: int) -> str:
+def _acquire(lock: "FileLock", folder: Path) -> None:
+    """Take the lock, and write this process's name into its file."""
     try:
-        owner = json.loads(os.pread(lock, 1000, 0))
+        if lock.is_locked:
+            raise TimeoutError
+        lock.acquire(timeout=PATIENCE_S, poll_interval=PATIENCE_S / 10)
+    except TimeoutError:
+        raise FolderTaken(f"a run is going on in it ({_read_owner(folder)})") from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        say(f"{folder}: its file system has no locks; keep other runs out of it")
+    (folder / LOCK).write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
+
+
+def _read_owner(folder: Path) -> str:
+    try:
+        owner = json.loads((folder / LOCK).read_text(encoding="utf-8"))
         return f"process {owner['pid']} on {owner['host']}"
-    except (ValueError, KeyError, TypeError):  # it has the lock but has not written its name yet
+    except (OSError, ValueError, KeyError, TypeError):  # it has the lock but has not written its name yet
         return "a process that has just begun"
-
-
-def _close_all() -> None:
-    for lock in _held.values():
-        os.close(lock)
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_close_all)

@@ -1,16 +1,18 @@
-"""Lists the files of a checkpoint or a model with their sizes and hashes, by which damage is found. Imports no ML
-library.
+"""Saves folders of weights whole or not at all, and finds damage in them. A manifest is what says that a checkpoint or
+a model is complete: it lists the sizes and hashes of its files. Imports no ML library.
 
-    seal(folder)                # brings all files to the disk, then writes manifest.json
+    with staged(run_dir, "model") as staging:      # at the end sealed by a manifest, and moved to run_dir/model
+        save_into(staging / "model")
     explain_broken(checkpoint)  # "optimizer.pt is damaged: its hash is not that in manifest.json"; None if it is whole
     explain_damage(model)       # the same; None also for a model that has no manifest
-    replace_folder(new, model)
 """
 
 import errno
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rlhf_exp.config.hub import is_hub_id
@@ -18,9 +20,28 @@ from rlhf_exp.config.rules.paths import list_local_models
 from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.inputs import MANIFEST, WEIGHTS, hash_path
 
-REMOVING = ".removing-"
+STAGING, REMOVING = ".saving", ".removing-"
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 """Errors of network and user-space file systems that cannot sync a folder to the disk."""
+
+
+@contextmanager
+def staged(folder: Path, name: str) -> Iterator[Path]:
+    """Yields a staging folder; save into its folder `name`. At the end that is synced, gets its manifest, and takes the
+    place of `folder`/`name`; if saving fails, nothing of it remains.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    staging = folder / STAGING
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    try:
+        yield staging
+        seal(staging / name)
+        replace_folder(staging / name, folder / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def seal(folder: Path) -> None:
@@ -38,6 +59,29 @@ def seal(folder: Path) -> None:
         sync(found)
 
 
+def replace_folder(new: Path, place: Path) -> None:
+    """Rename `new` to `place`, and remove what was there."""
+    old = place.with_name(f"{REMOVING}{place.name}")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+    sync(place.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Sync a file, or a folder's list of names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC or not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
+
+
 def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) -> str | None:
     """Why a folder is not as it was sealed: a file is missing, or has another size or hash. None if it is whole.
 
@@ -49,11 +93,11 @@ def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) 
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         sizes = {name: int(size) for name, size in manifest["files"].items()}
         hashes = dict(manifest.get("sha256", {}))
-        names = [name for name in sizes if not of_model or ("/" not in name and WEIGHTS.search(name))]
     except FileNotFoundError:
         return f"has no {MANIFEST}; it was cut off, or is of an older version"
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{MANIFEST} cannot be read"
+    names = [name for name in sizes if not of_model or ("/" not in name and WEIGHTS.search(name))]
     for name in names:
         if not (folder / name).is_file():
             return f"{name} is missing"
@@ -94,26 +138,3 @@ def find_damaged_models(cfg: Config) -> list[str]:
 def remedy(model: Path) -> str:
     """What to do about a damaged model."""
     return f"resume its run, which saves it again, or where you changed it yourself delete {model / MANIFEST}"
-
-
-def replace_folder(new: Path, place: Path) -> None:
-    """Rename `new` to `place`, and remove what was there."""
-    old = place.with_name(f"{REMOVING}{place.name}")
-    shutil.rmtree(old, ignore_errors=True)
-    if place.exists():
-        place.rename(old)
-    new.rename(place)
-    sync(place.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def sync(path: Path) -> None:
-    """Sync a file, or a folder's list of names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in NO_FOLDER_SYNC or not path.is_dir():
-            raise
-    finally:
-        os.close(descriptor)

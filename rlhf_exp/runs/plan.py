@@ -6,29 +6,21 @@ check_resume(config)             # with resume=RUN_DIR: refuses other settings, 
 """
 
 import shutil
-from collections.abc import Callable, Collection
-from dataclasses import asdict
 from enum import Enum
-from functools import wraps
 from pathlib import Path
-from typing import Any
-
-from omegaconf import OmegaConf
-from yaml import YAMLError
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.best import explain_lost
-from rlhf_exp.runs.checkpoints import find_checkpoint
+from rlhf_exp.runs.checkpoints import explain_lost, find_checkpoint
 from rlhf_exp.runs.environment import list_versions
 from rlhf_exp.runs.folder import read_record, say_once
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
 from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.manifest import explain_damage
-from rlhf_exp.runs.settings import MAY_CHANGE, Differing, list_differing, list_settings
+from rlhf_exp.runs.settings import find_differences
 
 # What a run leaves in its folder, and the part of it that depends only on the settings. checkpoints.py renames
 # incomplete checkpoints, among them all of older versions, which wrote no manifest.
@@ -37,6 +29,7 @@ WRITTEN = ("run.json", "metrics.jsonl", "validation.jsonl", "evaluation.json", "
            "plots", "model", "rows", "wandb_id", "tensorboard")  # fmt: skip
 DRAWN = ("start_model", "samples")
 SHOWN = 3  # settings in a message
+ANOTHER = "use another output_dir"
 
 
 class Plan(Enum):
@@ -53,18 +46,6 @@ def check_run_folder(cfg: Config) -> list[str]:
     return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder), cfg)
 
 
-def _refuse_damaged(decide: Callable[[Config], Any]) -> Callable[[Config], Any]:
-    """Have a value of another type in a file of the run's folder raise a ConfigError."""
-
-    @wraps(decide)
-    def call(cfg: Config) -> Any:
-        with refusing_damage(cfg.resume or cfg.output_dir):
-            return decide(cfg)
-
-    return call
-
-
-@_refuse_damaged
 def plan_job(cfg: Config) -> Plan:
     """What to do in `cfg.output_dir`. An unfinished run resumes from its last whole checkpoint, or starts anew if it
     has none; a finished one whose weights are gone resumes too.
@@ -74,47 +55,44 @@ def plan_job(cfg: Config) -> Plan:
             its results would be lost.
     """
     folder = Path(cfg.output_dir)
-    status = read_record(folder).get("status")
-    if status in (None, "refused"):
-        return Plan.START
-    other = "use another output_dir"
-    _list_permitted(folder, cfg, f"output_dir={folder}: holds a run of other", other, other)
-    gone = _explain_gone(folder, cfg)
-    if status == "finished" and gone is None:
-        return Plan.SKIP
-    lost = "there is no whole checkpoint" if find_checkpoint(folder).path is None else _explain_lost(folder, cfg)
-    if status == "finished" and lost:
-        way = "put them back, or remove the folder to run it again"
-        raise ConfigError([f"output_dir={folder}: has finished, but its weights are gone ({gone}), and {lost}; {way}"])
-    if lost:
-        return Plan.START
-    _check_processes(folder, cfg, f"output_dir={folder}")
-    if status == "finished":
-        say_once(f"{folder}: has finished, but its weights are gone ({gone}); they are saved again from its checkpoint")
-    return Plan.RESUME
+    with refusing_damage(folder):
+        status = read_record(folder).get("status")
+        if status in (None, "refused"):
+            return Plan.START
+        _require_same(folder, cfg, f"output_dir={folder}")
+        gone = _explain_gone(folder, cfg)
+        if status == "finished" and gone is None:
+            return Plan.SKIP
+        lost = "there is no whole checkpoint" if find_checkpoint(folder).path is None else _explain_lost(folder, cfg)
+        said = f"has finished, but its weights are gone ({gone})"
+        if status == "finished" and lost:
+            way = "put them back, or remove the folder to run it again"
+            raise ConfigError([f"output_dir={folder}: {said}, and {lost}; {way}"])
+        if lost:
+            return Plan.START
+        _require_same_processes(folder, cfg, f"output_dir={folder}")
+        if status == "finished":
+            say_once(f"{folder}: {said}; they are saved again from its checkpoint")
+        return Plan.RESUME
 
 
-@_refuse_damaged
 def check_resume(cfg: Config) -> list[str]:
-    """Refuse to resume a run with other settings or inputs than it began with; returns a line for each setting that
-    differs but may.
-
-    The length of training may not differ, since the learning rate depends on it.
+    """Refuse to resume a run with other settings or inputs than it began with; returns a line for each package of
+    another version. The length of training may not differ, since the learning rate depends on it.
 
     Raises:
         ConfigError: other settings, or other files behind the same names.
     """
     folder = Path(cfg.resume)
-    _check_processes(folder, cfg, f"resume={folder}")
-    new = "start a new run with another output_dir"
-    permitted = _list_permitted(folder, cfg, f"resume={folder}: is a run of other", f"leave that out, or {new}", new)
-    notes = [f"{item}: may differ" for item in permitted]
-    record, now = read_record(folder), list_versions()
-    for name, version in record.get("versions", {}).items():
-        notes += [f"{name} {version}, here {now.get(name, 'none')}"] if version != now.get(name) else []
-    if record.get("inputs") is None:
-        notes.append("its run.json holds no hashes of its inputs: they are not compared")
-    return [f"resume={folder}: {note}" for note in notes]
+    with refusing_damage(folder):
+        _require_same_processes(folder, cfg, f"resume={folder}")
+        _require_same(folder, cfg, f"resume={folder}")
+        record, now = read_record(folder), list_versions()
+        versions = record.get("versions", {}).items()
+        notes = [f"{name} {old}, here {now.get(name, 'none')}" for name, old in versions if old != now.get(name)]
+        if record.get("inputs") is None:
+            notes.append("its run.json holds no hashes of its inputs: they are not compared")
+        return [f"resume={folder}: {note}" for note in notes]
 
 
 def is_complete(cfg: Config, folder: Path) -> bool:
@@ -132,8 +110,8 @@ def start_anew(folder: Path, cfg: Config) -> None:
     if not record:
         return
     try:
-        same = not _compare(folder, cfg) and not list_changes(record.get("inputs", {}), hash_inputs(cfg))
-    except ConfigError:  # its settings cannot be read
+        same = not find_differences(folder, cfg) and not list_changes(record.get("inputs", {}), hash_inputs(cfg))
+    except ValueError:  # its settings cannot be read
         same = False
     for path in (*(folder / name for name in (WRITTEN if same else (*WRITTEN, *DRAWN))), *folder.glob("best-*")):
         if path.is_dir():
@@ -160,11 +138,11 @@ def _check_resume(folder: Path, cfg: Config) -> list[str]:
         return [f"resume={folder}: not a run's folder, it has no run.json"]
     if is_complete(cfg, folder):
         return []
-    found = find_checkpoint(folder)
-    if found.path is not None:
+    newest = find_checkpoint(folder)
+    if newest.path is not None:
         lost = _explain_lost(folder, cfg)
         return [f"resume={folder}: {lost}; start anew with its overrides and another output_dir"] if lost else []
-    broken = f" that is whole ({', '.join(found.broken)})" if found.broken else " yet"
+    broken = f" that is whole ({', '.join(newest.broken)})" if newest.broken else " yet"
     place = "another output_dir" if (folder / "model").exists() else f"output_dir={folder}"
     return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and {place}"]
 
@@ -183,49 +161,32 @@ def _check_output(folder: Path, skip_finished: bool) -> list[str]:
     return [] if skip_finished else [f"output_dir={folder}: already holds a run; use another folder{way}"]
 
 
-def _list_permitted(folder: Path, cfg: Config, where: str, use_settings: str, use_inputs: str) -> list[Differing]:
-    """The settings of `cfg` that differ from those of the run in `folder` and may change.
+def _require_same(folder: Path, cfg: Config, where: str) -> None:
+    """Refuse other settings than those of the run in `folder`, but for settings.MAY_DIFFER, and other inputs.
 
     Raises:
-        ConfigError: others differ, or the inputs do; the line begins with `where` and ends with what to use instead.
+        ConfigError: the line begins with `where`.
     """
     before, inputs = read_record(folder).get("inputs") or {}, hash_inputs(cfg)
-    # Another path with the same content is the same setting.
-    differing = _compare(folder, cfg, [name for name in inputs if before.get(name) == inputs[name]])
-    if refused := [item for item in differing if item.name not in MAY_CHANGE]:
-        more = f" and {len(refused) - SHOWN} more" if len(refused) > SHOWN else ""
-        raise ConfigError([f"{where} settings ({', '.join(map(str, refused[:SHOWN]))}{more}); {use_settings}"])
-    if changed := list_changes(before, inputs):
-        raise ConfigError([f"{where} inputs ({', '.join(changed)}); {use_inputs}"])
-    return differing
+    same = {name for name in inputs if before.get(name) == inputs[name]}  # another path with the same content
+    differing = [line for name, line in find_differences(folder, cfg).items() if name not in same]
+    new = "start a new run with another output_dir"
+    changed = list_changes(before, inputs)
+    for kind, lines, way in (("settings", differing, f"leave that out, or {new}"), ("inputs", changed, new)):
+        if lines:
+            found = ", ".join(lines[:SHOWN]) + (f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
+            verb, way = ("is", way) if cfg.resume else ("holds", ANOTHER)
+            raise ConfigError([f"{where}: {verb} a run of other {kind} ({found}); {way}"])
 
 
-def _check_processes(folder: Path, cfg: Config, where: str) -> None:
+def _require_same_processes(folder: Path, cfg: Config, where: str) -> None:
     """A checkpoint holds a random state for each process, and what an engine saves.
 
     Raises:
         ConfigError: there are other processes, or another engine.
     """
     record = read_record(folder)
-    began = record.get("processes", 1), record.get("scale", "none")
-    here = processes.count(), cfg.scale.name
-    if began == here:
-        return
-    start = "without torchrun" if began[0] == 1 else f"with torchrun --nproc_per_node {began[0]} and scale={began[1]}"
-    ran = [f"{n} process{'es' if n > 1 else ''} and scale={name}" for n, name in (began, here)]
-    raise ConfigError([f"{where}: began with {ran[0]}, here {ran[1]}; start it {start}, or use another output_dir"])
-
-
-def _compare(folder: Path, cfg: Config, same: Collection[str] = ()) -> list[Differing]:
-    """The settings of `cfg` that differ from those of the run in `folder`, except the names in `same`.
-
-    Raises:
-        ConfigError: its settings cannot be read.
-    """
-    try:
-        saved = list_settings(OmegaConf.load(folder / ".hydra" / "config.yaml"))
-    except (OSError, ValueError, AttributeError, RecursionError, YAMLError) as error:
-        reason = " ".join(str(error).split())[:100]
-        raise ConfigError([f"{folder}: its .hydra/config.yaml cannot be read ({reason}); use another folder"]) from None
-    now = OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))  # numbers as YAML has them
-    return list_differing(saved, list_settings(now), same)
+    began, here = (record.get("processes", 1), record.get("scale", "none")), (processes.count(), cfg.scale.name)
+    if began != here:
+        ran = [f"torchrun --nproc_per_node {n} and scale={scale}" for n, scale in (began, here)]
+        raise ConfigError([f"{where}: began with {ran[0]}, here {ran[1]}; start it as it began, or {ANOTHER}"])

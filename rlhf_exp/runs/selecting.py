@@ -10,13 +10,12 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from rlhf_exp.config.keys import known_keys, refuse_key
-from rlhf_exp.config.values import nearest, one_of, show
+from rlhf_exp.config.values import nearest, show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import write_name
-from rlhf_exp.runs.listing import KEYS, STATUSES, Listed
+from rlhf_exp.runs.listing import KEYS, ListedRun
 
-_COMPARE = {"=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt,
-            "<=": operator.le}  # fmt: skip
+COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _FILTER = re.compile(r"([\w.]+)(!=|>=|<=|=|>|<)(.*)")
 
 
@@ -33,28 +32,24 @@ class Filter(NamedTuple):
         """Read a condition.
 
         Raises:
-            ConfigError: it is none, or names a status that does not exist.
+            ConfigError: it is none.
         """
         found = _FILTER.fullmatch(text)
         if not found or not found[3]:
             raise ConfigError([f"--filter {text}: must be KEY=VALUE, such as status=finished or algo.args.beta=0.1"])
         key, sign, value = found.groups()
-        if key == "status" and "=" in sign and not any(fnmatchcase(status, value) for status in STATUSES):
-            raise ConfigError([f"--filter {text}: {one_of(value, STATUSES)}"])
         if sign not in ("=", "!=") and _as_number(value) is None:
             raise ConfigError([f"--filter {text}: {show(value)} is no number; {sign} compares numbers"])
         return cls("tag" if key == "tags" else key, sign, value, text)
 
-    def keeps(self, run: Listed) -> bool:
+    def keeps(self, run: ListedRun) -> bool:
         """Whether the run has the value; * and ? stand for any letters, and numbers are compared as numbers. A run
         without a value is kept only by !=."""
         found = run.read(self.key)
-        if self.sign == "!=":
-            return not self._equals(found)
-        if self.sign == "=":
-            return self._equals(found)
+        if self.sign in ("=", "!="):
+            return self._equals(found) == (self.sign == "=")
         number = _as_number(found)
-        return number is not None and _COMPARE[self.sign](number, _as_number(self.value))
+        return number is not None and COMPARISONS[self.sign](number, _as_number(self.value))
 
     def _equals(self, found: Any) -> bool:
         if self.key == "tag":
@@ -66,23 +61,21 @@ class Filter(NamedTuple):
         return fnmatchcase(text, self.value)
 
 
-def check_key(flag: str, key: str, runs: list[Listed]) -> None:
+def check_key(flag: str, key: str, runs: list[ListedRun]) -> None:
     """Refuse a key that neither every run nor the config of any run has, and that no run could have.
 
     Raises:
         ConfigError: with the nearest valid key.
     """
-    if key in KEYS or any(key in run.config for run in runs) or key in known_keys():
-        return
-    near = nearest(key, KEYS)
-    why = f"no such key; did you mean {near}?" if near else refuse_key(key)
-    raise ConfigError([f"{flag}: {why}"])
+    if not (key in KEYS or any(key in run.config for run in runs) or key in known_keys()):
+        near = nearest(key, KEYS)
+        raise ConfigError([f"{flag}: {f'no such key; did you mean {near}?' if near else refuse_key(key)}"])
 
 
-def sort_runs(runs: list[Listed], key: str) -> list[Listed]:
+def sort_runs(runs: list[ListedRun], key: str) -> list[ListedRun]:
     """By a key, the smallest first; runs that lack it come before all others."""
 
-    def place(run: Listed) -> tuple:
+    def place(run: ListedRun) -> tuple:
         value = run.read(key)
         number = _as_number(value)
         return (0, 0.0, "") if value is None else (1, number, "") if number is not None else (2, 0.0, str(value))

@@ -1,56 +1,78 @@
-"""Lists the settings of a run as a flat mapping, and those in which two runs differ.
+"""The settings of a run: how it was started, what its config says, and in what another config differs.
 
+recall("outputs/x")                           # ([], ["algo=dpo", "seed=1"])
 list_settings(config)["eval.rows"]            # "512"
-list_differing(list_settings(one), list_settings(other))     # [Differing("seed", "0", "1")]
+find_differences(Path("outputs/x"), cfg)      # {"seed": "seed=0, here 1"}
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-CIRCUMSTANCES = ("output_dir", "resume", "dry_run", "skip_finished", "eval.cache_dir", "reward.timeout_s",
-                 "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
-                 "scale.name", "algo.args.ddp_find_unused_parameters", "algo.args.fsdp")  # fmt: skip
-"""Keys that say where and how a run happens, not what it does: they are not settings."""
+import yaml
 
-MAY_CHANGE = ("device.threads", "monitor.every_steps", "monitor.stop_on_nonfinite",
-              "algo.args.save_steps", "algo.args.save_strategy", "algo.args.save_total_limit")  # fmt: skip
-"""Settings that may change when a run is resumed: how it is watched and saved. Threads change only last digits."""
+from rlhf_exp.runs.load import YAML_LOADER, read_config, read_saved, refusing_damage
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+MAY_DIFFER = (
+    # Where a run happens, and what the user calls it.
+    "output_dir", "resume", "dry_run", "skip_finished", "run.", "hub.", "logging.", "eval.cache_dir",
+    "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
+    # On which hardware, and by which engines: run.json says which one measured. Threads change only last digits.
+    "hardware.", "device.threads", "scale.name", "eval.engine", "algo.args.ddp_find_unused_parameters",
+    "algo.args.fsdp", "algo.args.deepspeed.",
+    # How it is watched and saved.
+    "monitor.every_steps", "monitor.stop_on_nonfinite", "reward.timeout_s", "algo.args.save_steps",
+    "algo.args.save_strategy", "algo.args.save_total_limit",
+    # A table that grows with the package's algorithms; the run's own rate is in `algo` too.
+    "model.learning_rate.",
+)  # fmt: skip
+"""Beginnings of the keys that may differ when a run is resumed: they have no effect on its results."""
 
 SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
-UNREAD = ("logging.", "run.", "hub.", "hardware.", "model.learning_rate.", "eval.engine",
-          "algo.args.fsdp_config.", "algo.args.deepspeed.")  # fmt: skip
-"""Keys without effect on the results: logging, what the user calls the run, where the model is pushed, hardware,
-engines (run.json's `eval_engine` says which one measured), and the table of learning rates. The rate of the run is
-also in `algo`, and later versions of the package have more algorithms in the table."""
 
+def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """How the run in `folder` was started: its study as flags, and its overrides except those typed again.
 
-class Differing(NamedTuple):
-    """A setting with different values in two runs; as text `seed=1, here 2`."""
-
-    name: str
-    there: str
-    here: str
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.there}, here {self.here}"
+    Raises:
+        ConfigError: a file in its `.hydra` is damaged; a missing one is as an empty one.
+    """
+    dropped = {*typed, "resume", "output_dir", "dry_run"}
+    with refusing_damage(folder):
+        overrides, hydra = read_saved(Path(folder), "overrides", list), read_saved(Path(folder), "hydra", dict)
+        kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2
+        sources = hydra["runtime"]["config_sources"] if overrides and hydra else []
+        studies = [source["path"] for source in sources if source["provider"] == "command-line"]
+        if not studies:
+            return [], kept
+        flags = [f"--config-dir={studies[0]}", f"--config-name={hydra['job']['config_name']}"]
+    return flags, ["hydra.mode=RUN", *kept]
 
 
 def list_settings(config: Mapping[str, Any]) -> dict[str, str]:
-    """{"eval.rows": "512", ...}: the settings by dotted key, without those of where and how a run happens."""
-    return {
-        name: str(value)
-        for name, value in flatten(config).items()
-        if value != {} and name not in CIRCUMSTANCES and not name.startswith(UNREAD)
-    }
+    """{"eval.rows": "512", ...}: the settings by dotted key, without those of MAY_DIFFER."""
+    flat = flatten(config).items()
+    return {name: str(value) for name, value in flat if value != {} and not name.startswith(MAY_DIFFER)}
 
 
-def list_differing(there: dict[str, str], here: dict[str, str], same: Collection[str] = ()) -> list[Differing]:
-    """Settings that differ, except the names in `same`."""
-    names = dict.fromkeys([*here, *there])
-    pairs = [Differing(name, there.get(name, "unset"), here.get(name, "unset")) for name in names if name not in same]
-    return [pair for pair in pairs if pair.there != pair.here]
+def find_differences(folder: Path, cfg: "Config") -> dict[str, str]:
+    """The settings of `cfg` that are not those of the run in `folder`, by key, each as `seed=1, here 2`.
+
+    Raises:
+        NotARun: its config cannot be read.
+    """
+    from omegaconf import OmegaConf
+
+    as_saved = yaml.load(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))), YAML_LOADER)  # numbers as YAML has them
+    saved = OmegaConf.create(read_config(folder))  # older versions wrote references
+    there, here = list_settings(saved), list_settings(as_saved)
+    pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in {**here, **there}}
+    return {name: f"{name}={old}, here {new}" for name, (old, new) in pairs.items() if old != new}
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "", separator: str = ".") -> dict[str, Any]:

@@ -4,6 +4,8 @@
         signals.may_wait = True      # a checkpoint can follow the running step, so the first signal is only recorded
         signals.received             # None, or for example signal.SIGTERM
 
+    describe_stop(stop, run_dir, 40)     # Stopped at step 40 by SIGTERM; checkpoint saved. Resume with: ...
+
 A signal that need not wait raises `Stop` wherever the program is. SIGTERM comes from `kill`, Slurm and container
 services, SIGUSR1 from Slurm before a time limit (`sbatch --signal=USR1@120`), SIGUSR2 likewise from submitit, SIGHUP
 from a closed terminal.
@@ -11,13 +13,17 @@ from a closed terminal.
 
 import contextlib
 import os
+import shlex
 import signal
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from rlhf_exp.errors import SIGNALLED
+from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
+from rlhf_exp.runs.environment import name_launcher, name_program, read_command
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 AGAIN = (signal.SIGINT, signal.SIGTERM)
@@ -81,6 +87,23 @@ class StopSignals:
         elif number not in AGAIN or now - self._since < ECHO_S:
             return
         raise Stop(number)
+
+
+def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
+    """How the run stopped, and the command that resumes it or starts it anew.
+
+    `saved_step`: the step of the checkpoint that was saved because of the signal.
+    """
+    newest = find_checkpoint(run_dir, by_size=True).path
+    resume = f"Resume with: {shlex.join([*name_launcher('python'), *name_program(), f'resume={run_dir}'])}"
+    if saved_step is not None:
+        return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {resume}"
+    if newest is not None:
+        return f"Stopped by {stop.name} without saving; the last checkpoint is of step {read_step(newest)}. {resume}"
+    if (run_dir / "model").exists():  # which must not be written over
+        trained = f"{run_dir}/model is trained, and there is no checkpoint"
+        return f"Stopped by {stop.name}; {trained}. Start anew with another output_dir: {read_command()}"
+    return f"Stopped by {stop.name}; there is no checkpoint yet. Start anew with: {read_command()}"
 
 
 def tell(line: str) -> None:

@@ -32,7 +32,7 @@ def build_trainer(experiment: Experiment) -> Trainer:
     and 4-bit weights keep their gradient."""
     name = experiment.cfg.algo.name
     row = ALGORITHMS[name]
-    in_process = getattr(experiment.args, "use_vllm", False) and experiment.args.vllm_mode == "colocate"
+    in_process = experiment.cfg.algo.args.get("use_vllm") and experiment.args.vllm_mode == "colocate"
     with preparing_engine(experiment) if in_process else nullcontext(), explaining_targets(experiment.cfg):
         build = _build_offline if row.trainer else load_object(row.build or f"rlhf_exp.trainers.{name}:build")
         trainer = build(experiment)
@@ -78,7 +78,7 @@ class GlobalNeighbours:
 def _make_dataset(rows: list[dict[str, Any]], experiment: Experiment) -> Dataset:
     """The rows; for several processes from files in the run folder. TRL's rank 0 writes the log-probabilities of the
     reference beside them, where the others read them; those of rows in memory it would write to a folder of its own."""
-    if not getattr(experiment.args, "precompute_ref_log_probs", False) or processes.count() == 1:
+    if not experiment.cfg.algo.args.get("precompute_ref_log_probs") or processes.count() == 1:
         return Dataset.from_list(rows)
     path = str(experiment.folder.path / ROWS)
     processes.on_main(lambda: Dataset.from_list(rows).save_to_disk(path))

@@ -4,12 +4,12 @@
     class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer): ...
 
 Saved in addition to TRL's files: the figures since the last logged step, the counts of tokens and of rollouts, and a
-reference that follows the policy. The order of the rows depends on seed and epoch alone (order.py), and a completion's
-random numbers on seed, rollout and place in it (by_row.py). A checkpoint holds no rollout, so one that is due within a
-rollout is written at its end.
+reference that follows the policy. The order of the rows depends on seed and epoch alone, and a completion's random
+numbers on seed, rollout and place in it (models/row_random.py). A checkpoint holds no rollout, so one that is due
+within a rollout is written at its end.
 
 A checkpoint is complete or absent: transformers would save directly into checkpoint-STEP, and saves here into a staging
-folder, which is renamed when complete (runs/checkpoints.py); only then are older checkpoints removed. What this relies
+folder, which is renamed when complete (runs/manifest.py); only then are older checkpoints removed. What this relies
 on is checked by tests/trainers/test_resuming.py and test_saving.py.
 """
 
@@ -21,13 +21,15 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.utils.data import Sampler
+from transformers.trainer_pt_utils import LengthGroupedSampler
+from trl.trainer.utils import RepeatSampler
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate, staged
+from rlhf_exp.models.row_random import Key, give_row_random
+from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.folder import write_json
-from rlhf_exp.trainers.by_row import SamplesByRow
-from rlhf_exp.trainers.order import order_by_epoch
+from rlhf_exp.runs.manifest import staged
 
 
 class Resumable:
@@ -110,8 +112,35 @@ class Resumable:
         return self.ref_model if getattr(self.args, "sync_ref_model", False) else None
 
 
-class ResumableRollouts(SamplesByRow, Resumable):
-    """The same for trainers that sample: GRPO, PPO and RLOO. Each completion has its own random numbers (by_row.py)."""
+class RowRandomRollouts:
+    """Comes before a TRL trainer that samples among the bases: each completion of a rollout has its own random numbers,
+    whichever code samples.
+
+    A completion's key is the run's seed, the number of the rollout, and the completion's place in it: it stays the same
+    if the rollout is split otherwise over batches or processes, or the run is resumed. The key does not name the
+    problem, which may be drawn twice in a rollout: the second completion would be a copy. vLLM and transformers'
+    continuous batching draw from generators of their own, as the batch comes.
+    tests/trainers/test_row_random.py holds what is relied on.
+    """
+
+    rollouts = 0
+    """How many have begun."""
+
+    row_keys: list[Key]
+    """One for each completion of the rollout that is being sampled on this process, for our own decoding loop; TRL's
+    call of `generate` gets them in its generation config."""
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        first = self.accelerator.process_index * len(inputs)
+        self.row_keys = [("training", self.args.seed, self.rollouts, first + i) for i in range(len(inputs))]
+        if not (self.use_vllm or self.use_transformers_continuous_batching):
+            give_row_random(self.generation_config, self.row_keys)
+        self.rollouts += 1
+        return super()._generate_and_score_completions(inputs)
+
+
+class ResumableRollouts(RowRandomRollouts, Resumable):
+    """The same for trainers that sample: GRPO, PPO and RLOO."""
 
     _save_is_due = False
 
@@ -136,3 +165,45 @@ class ResumableRollouts(SamplesByRow, Resumable):
         self.control.should_save = self._save_is_due and (self.is_over() or not in_rollout)
         self._save_is_due &= not self.control.should_save
         super()._maybe_log_save_evaluate(*args, **kwargs)
+
+
+class RepeatOrder(RepeatSampler):
+    """TRL's sampler, in the order of an uninterrupted run: each epoch draws one more permutation."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Be ready to draw the permutation of `epoch`, counted from 0; accelerate and transformers call this."""
+        if self.shuffle:
+            self.generator.manual_seed(self.seed)
+            for _ in range(epoch):
+                torch.randperm(self.num_samples, generator=self.generator)
+
+
+class LengthOrder(LengthGroupedSampler):
+    """Rows of similar length next to each other, in another order in each epoch."""
+
+    def __init__(self, *args: Any, seed: int, **kwargs: Any) -> None:
+        super().__init__(*args, generator=torch.Generator().manual_seed(seed), **kwargs)
+        self.seed = seed
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the order of `epoch`, counted from 0."""
+        self.generator.manual_seed(self.seed + epoch)
+
+
+def order_by_epoch(sampler: Sampler | None, seed: int) -> Sampler | None:
+    """A sampler of the same rows whose order depends on seed and epoch alone: those of TRL and transformers draw from a
+    generator that starts anew with each process, so that one that resumes in the second epoch would draw the first
+    epoch's order. A plain random order needs no change: accelerate seeds it by the epoch. Rows of similar length are
+    those of a step of all processes."""
+    if isinstance(sampler, RepeatSampler):
+        return RepeatOrder(
+            sampler.data_source,
+            sampler.mini_repeat_count,
+            sampler.batch_size,
+            sampler.repeat_count,
+            sampler.shuffle,
+            sampler.seed,
+        )
+    if isinstance(sampler, LengthGroupedSampler):
+        return LengthOrder(sampler.batch_size * processes.count(), lengths=sampler.lengths, seed=seed)
+    return sampler

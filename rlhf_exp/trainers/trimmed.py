@@ -110,11 +110,8 @@ def score_trimmed(
     parts = []
     for rows in chunks:
         short_ids, short_mask, is_scored = _trim_rows(ids[rows], mask[rows], in_completion[rows])
-        figures = score(short_ids, short_mask, is_scored.shape[1])
-        parts.append([None if one is None else one[is_scored] for one in figures])
-    order = torch.cat(chunks)
-    places = in_completion[order, -width:]
-    return tuple(_put_back(values, places, order) for values in zip(*parts, strict=True))
+        parts.append(_select(score(short_ids, short_mask, is_scored.shape[1]), is_scored))
+    return _scatter(parts, in_completion[:, -width:], chunks)
 
 
 def score_packed(
@@ -131,18 +128,16 @@ def score_packed(
     (1, tokens) ids, and a mask that holds the completions' tokens alone: its figures of all others are not used.
     """
     in_completion = _find_completions(mask, width)
-    order = torch.arange(len(mask), device=mask.device)
-    parts = []
-    for rows in order.split(chunk_rows):
+    chunks, parts = torch.arange(len(mask), device=mask.device).split(chunk_rows), []
+    for rows in chunks:
         is_real = mask[rows].bool()
         tokens, is_scored, positions = (
             of_rows[is_real][None] for of_rows in (ids[rows], in_completion[rows], mask[rows].cumsum(1) - 1)
         )
         with _at_positions(model, positions):
             figures = score(tokens, is_scored.to(mask), max(1, tokens.shape[1] - 1))
-        parts.append([None if one is None else one[is_scored[:, 1:]] for one in figures])
-    places = in_completion[:, -width:]
-    return tuple(_put_back(values, places, order) for values in zip(*parts, strict=True))
+        parts.append(_select(figures, is_scored[:, 1:]))
+    return _scatter(parts, in_completion[:, -width:], chunks)
 
 
 @contextmanager
@@ -179,9 +174,19 @@ def _trim_rows(
     return moved[0], moved[1], moved[2][:, -kept:]
 
 
-def _put_back(values: Sequence[torch.Tensor | None], places: torch.Tensor, order: torch.Tensor) -> torch.Tensor | None:
-    """(batch, time) with the chunks' values at their places, which are in the order of the chunks, and else 0."""
-    if values[0] is None:
-        return None
-    found = torch.cat(values)
-    return found.new_zeros(places.shape).masked_scatter(places, found)[order.argsort()]
+def _select(figures: Figures, is_scored: torch.Tensor) -> Figures:
+    return tuple(None if one is None else one[is_scored] for one in figures)
+
+
+def _scatter(parts: list[Figures], in_completion: torch.Tensor, chunks: Sequence[torch.Tensor]) -> Figures:
+    """(batch, time) each, with the chunks' figures at the completions' tokens, and else 0."""
+    order = torch.cat(list(chunks))
+    places = in_completion[order]
+
+    def scatter(values: Figures) -> torch.Tensor | None:
+        if values[0] is None:
+            return None
+        found = torch.cat(values)
+        return found.new_zeros(places.shape).masked_scatter(places, found)[order.argsort()]
+
+    return tuple(scatter(values) for values in zip(*parts, strict=True))

@@ -28,12 +28,11 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.draws import Key
 from rlhf_exp.models.generation import Sampling
+from rlhf_exp.models.row_random import Key
 from rlhf_exp.models.scoring import evaluating, pad
 from rlhf_exp.models.source import locate_start_model
-from rlhf_exp.models.vllm import choose_engine, describe_sampling, generate
-from rlhf_exp.models.vllm_cpu import prepare_vllm_on_cpu
+from rlhf_exp.models.vllm import choose_engine, describe_sampling, generate, prepare_vllm_on_cpu
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
@@ -97,9 +96,9 @@ def preparing_engine(experiment: Experiment) -> Iterator[None]:
 
 def shares_engine(trainer: Any, cfg: Config) -> bool:
     """Whether measurements in training are sampled by the engine that samples the rollouts, in this process."""
-    sharded = getattr(trainer, "is_fsdp_enabled", False) or getattr(trainer, "is_deepspeed_enabled", False)
-    colocated = getattr(trainer, "use_vllm", False) and trainer.vllm_mode == "colocate" and not sharded
-    return colocated and choose_engine(cfg) == "vllm"
+    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    colocated = cfg.algo.args.get("use_vllm") and trainer.vllm_mode == "colocate" and not sharded
+    return bool(colocated) and choose_engine(cfg) == "vllm"
 
 
 def sample_colocated(

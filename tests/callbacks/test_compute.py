@@ -117,12 +117,13 @@ def test_a_resumed_run_continues_to_count(tmp_path):
     assert without_time(resumed.counts) == without_time(meter.counts)
 
 
-def test_tokens_before_a_checkpoint_of_an_earlier_version_are_not_lost(tmp_path, capsys):
+def test_tokens_before_a_checkpoint_of_an_earlier_version_are_not_lost(tmp_path):
     saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
     meter, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2")
     first = tmp_path / "checkpoints" / "checkpoint-1"
     counts = json.loads((first / WORK).read_text())
-    sampled, read = counts.pop("completion_tokens"), counts.pop("prompt_tokens")
+    sampled = counts.pop("completion_tokens")
+    del counts["prompt_tokens"]
     (first / WORK).write_text(json.dumps(counts))
     resumed, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2", resume=str(first))
     whole = meter.count_tokens()
@@ -130,7 +131,6 @@ def test_tokens_before_a_checkpoint_of_an_earlier_version_are_not_lost(tmp_path,
         "prompt_tokens": whole["prompt_tokens"] + sampled,
         "completion_tokens": whole["completion_tokens"] - sampled,
     }
-    assert f"checkpoint-1 is of an earlier version: its {sampled + read:,} tokens all count" in capsys.readouterr().err
 
 
 def test_passes_between_steps_do_not_count(tmp_path):

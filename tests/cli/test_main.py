@@ -20,7 +20,7 @@ from rlhf_exp.cli.composing import take_out
 from rlhf_exp.cli.help import format_help
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import staged
+from rlhf_exp.runs.manifest import staged
 
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
 STUDIES += " countdown_qwen3_loss_x_tokens_tiny, noise, tune_grpo"

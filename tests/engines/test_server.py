@@ -17,7 +17,7 @@ from rlhf_exp.config.rules import machine
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.models.vllm_cpu import ENVIRONMENT
+from rlhf_exp.models.vllm import ENVIRONMENT
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.vllm import EngineCallback, check_server

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.merge import main
-from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume, merge
-from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model
+from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
+from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, merge, resolve_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
@@ -100,11 +100,11 @@ def test_a_run_starts_from_another_runs_adapter(lora, tmp_path):
 def test_a_merge_that_was_cut_off_is_begun_again(lora, tmp_path):
     folder, _, model, _ = lora
     started = compose_config(["model=gpt2", f"model.path={folder / 'model'}", "device=cpu"])
-    (tmp_path / "start_model.part").mkdir()
-    (tmp_path / "start_model.part" / "config.json").write_text("{}")
+    (tmp_path / ".saving" / "start_model").mkdir(parents=True)
+    (tmp_path / ".saving" / "start_model" / "config.json").write_text("{}")
     policy = load_policy(resolve_model(started, tmp_path))
     assert torch.allclose(logits(policy), logits(model), atol=1e-5)
-    assert not (tmp_path / "start_model.part").exists()
+    assert not (tmp_path / ".saving").exists()
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -271,10 +271,6 @@ def test_an_adapter_of_another_kind_is_refused_in_one_line(task_type, tmp_path):
     assert error.value.problems == [
         f"model.path={adapter}: is an adapter of task type {shown}; must be CAUSAL_LM or SEQ_CLS"
     ]
-
-
-def test_no_adapter_is_built_for_full_training():
-    assert build_peft_config(compose("gpt2")) is None
 
 
 def test_the_adapter_is_what_the_configuration_says():

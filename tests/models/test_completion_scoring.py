@@ -15,9 +15,9 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.draws import pick_tokens
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.models.row_random import pick_tokens
 from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config
@@ -96,7 +96,7 @@ def record_draws(patch):
         drawn.append((tokens, logits.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)))
         return tokens
 
-    for caller in ("draws", "generation"):
+    for caller in ("row_random", "generation"):
         patch.setattr(f"rlhf_exp.models.{caller}.pick_tokens", record)
     return drawn
 

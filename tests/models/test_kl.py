@@ -101,47 +101,6 @@ def test_equal_models_have_none_and_near_ones_no_negative_one(sampling, dtype):
     assert compare_sampled(logps, near, sampling)[0].min() >= 0
 
 
-def expect_k1(logps, reference, sampling):
-    """The expectation of k1 at one position, as a trainer computes it: log-ratios at the sampling's temperature, of
-    tokens drawn from what top-k and top-p leave."""
-    (p, own), (r, _) = loop_kept(logps, sampling), loop_kept(reference, sampling)
-    total = math.fsum(p[i] for i in own)
-    return math.fsum(p[i] / total * math.log(p[i] / r[i]) for i in own)
-
-
-def test_k1_of_truncated_samples_is_no_estimate_of_any_kl_and_can_be_negative():
-    """Both models can draw token 0 alone, so that what they write is the same: its KL is 0, and k1 is below it."""
-    policy, reference = give(0.91, 0.09), give(0.99, 0.01)
-    cut = Sampling(8, top_p=0.9)
-    assert expect_k1(policy[0].tolist(), reference[0].tolist(), cut) == pytest.approx(math.log(0.91 / 0.99))
-    assert math.log(0.91 / 0.99) < -0.08
-    assert compare_sampled(policy, reference, cut)[0].item() == pytest.approx(0, abs=1e-12)
-    assert token_kl(policy, reference).item() > 0.1
-
-
-def test_k1_is_biased_where_the_sampling_truncates_and_nowhere_else():
-    logps, reference = draw_logps()
-    for sampling in SAMPLINGS:
-        expected = [expect_k1(*pair, sampling) for pair in zip(logps.tolist(), reference.tolist(), strict=True)]
-        exact = compare_sampled(logps, reference, sampling)[0].tolist()
-        if sampling.truncates:
-            assert max(abs(a - b) for a, b in zip(expected, exact, strict=True)) > 0.05
-        else:
-            assert expected == pytest.approx(exact, rel=1e-9)
-
-
-def test_the_mean_of_drawn_k1_is_negative_while_the_exact_figure_is_not():
-    """A policy less sure than its reference: 20,000 tokens drawn from what top-p 0.9 leaves of it."""
-    reference, cut = draw_logps(1, 11, spread=3.0, seed=4)[0], Sampling(8, top_p=0.9)
-    policy = torch.log_softmax(0.8 * reference, -1)
-    p, own = loop_kept(policy[0].tolist(), cut)
-    weights = torch.tensor([p[i] if i in own else 0.0 for i in range(11)])
-    drawn = torch.multinomial(weights, 20_000, replacement=True, generator=torch.Generator().manual_seed(0))
-    k1 = (policy - reference)[0][drawn]
-    assert k1.mean() + 5 * k1.std() / 20_000**0.5 < 0
-    assert compare_sampled(policy, reference, cut)[0].item() >= 0
-
-
 @pytest.mark.parametrize("sampling", [PLAIN, BREVITY])
 @pytest.mark.parametrize(("batch", "chunk"), [(2**26, 2**22), (11 * 14, 22), (1, 1)])
 def test_a_completion_is_the_sum_of_its_tokens_whatever_the_batch(monkeypatch, sampling, batch, chunk):

@@ -1,12 +1,11 @@
 import json
-from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
@@ -23,7 +22,6 @@ from rlhf_exp.models.loading import (
 )
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.tasks.prompts import count_unknown
 from rlhf_exp.trainers import build_trainer
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
@@ -88,11 +86,6 @@ def test_the_shipped_model_is_small_and_loads_with_its_tokenizer_alone(tmp_path)
     assert (tmp_path / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
 
 
-def test_the_model_card_names_the_command_that_rebuilds_it():
-    card = (ASSETS / "tiny" / "README.md").read_text()
-    assert "python -m rlhf_exp algo=sft task=countdown model=tiny_untrained" in card
-
-
 # Where the start model is, and what identifies it.
 
 
@@ -129,26 +122,6 @@ def test_a_policy_is_finite_and_comes_back_as_it_was_saved(architecture, dtype, 
     assert torch.equal(logits(load_policy(locate_start_model(cfg).at(tmp_path / "again"))), logits(policy))
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_the_attention_is_the_configured_one(attention, tmp_path):
-    cfg = compose("qwen3", f"model.attn_implementation={attention}")
-    assert load_policy(resolve_model(cfg, tmp_path)).config._attn_implementation == attention
-
-
-def test_a_dtype_of_torchs_is_one_too(tmp_path):
-    source = resolve_model(compose("gpt2"), tmp_path)
-    assert load_policy(replace(source, dtype=torch.bfloat16)).dtype == torch.bfloat16
-
-
-def test_a_loaded_gpt2_has_its_positions_patched(tmp_path):
-    cfg = compose("gpt2")
-    policy = load_policy(resolve_model(cfg, tmp_path))
-    padded = torch.cat([torch.zeros(2, 3, dtype=torch.long), IDS], 1)
-    mask = torch.tensor([[0] * 3 + [1] * 6] * 2)
-    with torch.no_grad():
-        assert torch.allclose(policy(input_ids=padded, attention_mask=mask).logits[:, 3:], logits(policy), atol=1e-5)
-
-
 # Tokenizers.
 
 
@@ -160,6 +133,7 @@ def test_the_tokenizer_knows_the_models_context(tmp_path):
     shorter = AutoTokenizer.from_pretrained(source.path)
     shorter.model_max_length = 7
     shorter.save_pretrained(source.path)
+    Path(source.path, "manifest.json").unlink()
     assert load_tokenizer(source).model_max_length == 7
 
 
@@ -185,6 +159,7 @@ def write_tokenizer(folder, **tokens):
     file = folder / "start_model" / "tokenizer_config.json"
     settings = {key: value for key, value in json.loads(file.read_text()).items() if not key.endswith("_token")}
     file.write_text(json.dumps(settings | tokens))
+    (folder / "start_model" / "manifest.json").unlink()
     return source.path
 
 
@@ -198,12 +173,6 @@ def test_a_tokenizer_with_neither_is_refused_in_one_line(tmp_path):
     assert refusal(load_tokenizer, locate_start_model(of_folder(path))) == (
         f"model.path={path}: its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json"
     )
-
-
-def test_words_outside_a_closed_vocabulary_are_counted():
-    tokenizer = build_trace_tokenizer()
-    assert count_unknown(tokenizer, ["use 8 7 3 make 53 ."]) == {}
-    assert count_unknown(tokenizer, ["use 8 777 make 53 .", "use 777 make 1000 ."]) == {"777": 2, "1000": 1}
 
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
@@ -257,19 +226,6 @@ def test_thinking_is_refused_where_the_template_does_not_know_it(template, reaso
     assert refusal(set_thinking, locate_start_model(cfg), SimpleNamespace(chat_template=template)) == (
         f"model.enable_thinking=false: model=tiny has {reason}; must be null"
     )
-
-
-def test_qwen3s_own_template_thinks_or_does_not():
-    if not (TOKENIZERS / "qwen3").is_dir():
-        pytest.skip(f"needs the tokenizer in {TOKENIZERS / 'qwen3'}")
-    texts = {}
-    for thinking in ("null", "true", "false"):
-        tokenizer = AutoTokenizer.from_pretrained(TOKENIZERS / "qwen3")
-        set_thinking(locate_start_model(compose_config(["device=cpu", f"model.enable_thinking={thinking}"])), tokenizer)
-        chat = [{"role": "user", "content": "Hi"}]
-        texts[thinking] = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    assert texts["null"] == texts["true"] != texts["false"]
-    assert texts["false"].endswith("<think>\n\n</think>\n\n")
 
 
 # Reward models.
@@ -356,15 +312,6 @@ def test_what_is_no_reward_model_is_refused_in_one_line(tmp_path):
     )
 
 
-def test_the_adapter_of_a_language_model_is_no_reward_model(tmp_path):
-    cfg = compose("gpt2", "algo=sft", "peft=lora", f"output_dir={tmp_path}")
-    make_trainer(cfg, tmp_path).save_model(str(tmp_path / "model"))
-    assert refusal(load_reward_model, with_reward(tmp_path / "model")) == (
-        f"reward.path={tmp_path / 'model'}: holds a language model (GPT2LMHeadModel), not a reward model;"
-        " train one with algo=reward_model"
-    )
-
-
 @pytest.mark.parametrize("peft", ["none", "lora"])
 def test_a_reward_model_is_no_policy(peft, tmp_path):
     cfg = compose("gpt2", "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}")
@@ -384,59 +331,3 @@ def make_trainer(cfg, folder):
     tokenizer, task = load_tokenizer(source), SimpleNamespace(train=ROWS)
     rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
     return build_trainer(Experiment(cfg, None, source, tokenizer, task, rewards, build_args(cfg)))
-
-
-def train(folder, algo, *overrides, watch=None):
-    """The trainer after one step of plain gradient descent."""
-    cfg = compose(
-        "qwen2", f"algo={algo}", f"output_dir={folder}", "max_tokens=4", "algo.args.max_steps=1",
-        "algo.args.per_device_train_batch_size=4", "+algo.args.optim=sgd", "algo.args.learning_rate=0.1",
-        "algo.args.lr_scheduler_type=constant", *overrides,
-    )  # fmt: skip
-    trainer = make_trainer(cfg, folder)
-    if watch is not None:
-        watch(trainer.model)
-    trainer.train()
-    return trainer
-
-
-@pytest.mark.parametrize(
-    ("algo", "overrides"),
-    [("sft", []), ("dpo", []), ("reward_model", []), ("grpo", ["reward=outcome", "algo.args.num_generations=4"])],
-)
-def test_training_keeps_no_cache(algo, overrides, tmp_path):
-    passes = []
-
-    def watch(model):
-        backbone = model.base_model
-
-        def note(module, args, kwargs, output):
-            if torch.is_grad_enabled():
-                passes.append(kwargs.get("use_cache"))
-                assert output.past_key_values is None
-
-        backbone.register_forward_hook(note, with_kwargs=True)
-
-    train(tmp_path, algo, *overrides, watch=watch)
-    assert passes and set(passes) == {False}
-
-
-@pytest.mark.parametrize(("algo", "peft"), [("sft", "none"), ("dpo", "lora"), ("reward_model", "qlora")])
-def test_gradient_checkpointing_trains_the_same(algo, peft, tmp_path):
-    weights, runs = {}, {}
-    for checkpointing in ("false", "true"):
-        count, start = [], {}
-
-        def watch(model, count=count, start=start):
-            layer = next(module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))
-            layer.input_layernorm.register_forward_hook(lambda *args: count.append(torch.is_grad_enabled()))
-            start.update({n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad})
-
-        overrides = [f"peft={peft}", f"algo.args.activation_checkpointing={checkpointing}"]
-        trainer = train(tmp_path / checkpointing, algo, *overrides, watch=watch)
-        weights[checkpointing] = {n: p.detach() for n, p in trainer.model.named_parameters() if p.requires_grad}
-        runs[checkpointing] = sum(count)
-    assert runs["true"] == 2 * runs["false"] > 0, "each layer runs again in the backward pass"
-    assert any(not torch.equal(tensor, start[name]) for name, tensor in weights["true"].items())
-    for name, plain in weights["false"].items():
-        assert torch.allclose(plain, weights["true"][name], atol=1e-6), name

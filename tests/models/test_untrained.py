@@ -2,10 +2,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer, create_untrained
+from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, create_untrained
 
 SHAPE = {
     "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -57,13 +56,6 @@ def test_words_are_refused_for_qwen2_whose_folders_are_read_with_its_own_tokeniz
     assert error.value.problems == ["model.init.tokenizer=words: not with architecture=qwen2, only bytes"]
 
 
-@pytest.mark.parametrize("name", ["tiny_untrained", "tiny_gpt2", "tiny_qwen2", "tiny_qwen3"])
-def test_the_shipped_shapes_can_be_made(name, tmp_path):
-    cfg = compose_config(["algo=sft", f"model={name}"])
-    create_untrained(cfg.model.init, cfg.seed, tmp_path)
-    assert AutoModelForCausalLM.from_pretrained(tmp_path).config.model_type == cfg.model.init["architecture"]
-
-
 def test_the_seed_alone_decides_the_weights(tmp_path):
     init = {"architecture": "gpt2", "tokenizer": "bytes", **SHAPE}
     found = []
@@ -72,19 +64,6 @@ def test_the_seed_alone_decides_the_weights(tmp_path):
         create_untrained(init, seed, tmp_path / folder)
         found.append(ModelSource(str(tmp_path / folder)).identify())
     assert found[0] == found[1] != found[2]
-
-
-def test_the_byte_tokenizer_has_a_symbol_for_each_byte_and_two_more():
-    tokenizer = build_byte_tokenizer()
-    assert len(tokenizer) == 258
-    assert tokenizer.convert_tokens_to_ids(["<pad>", "<eos>"]) == [0, 1]
-    assert tokenizer.decode(tokenizer("yes<eos>")["input_ids"], skip_special_tokens=True) == "yes"
-
-
-def test_words_are_tokens_of_the_trace_tokenizer():
-    tokenizer = build_trace_tokenizer()
-    assert tokenizer.convert_ids_to_tokens(tokenizer("use 8 7 make 56 .")["input_ids"]) == "use 8 7 make 56 .".split()
-    assert tokenizer("use 8x")["input_ids"][-1] == tokenizer.unk_token_id
 
 
 GPT2_KEYS = (

@@ -9,8 +9,8 @@ import pytest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.report.__main__ import main as report
 from rlhf_exp.runs.__main__ import main as list_runs
-from rlhf_exp.runs.command import recall
 from rlhf_exp.runs.folder import read_record, write_json
+from rlhf_exp.runs.settings import recall
 
 DAMAGES = {
     "cut off": lambda text: text[: len(text) // 2],

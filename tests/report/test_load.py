@@ -138,7 +138,7 @@ def test_what_is_no_run_is_named(tmp_path):
     ("content", "message"),
     [
         (b"{", "run.json: not valid JSON"),
-        (b"[]", "run.json: expected a JSON object, found list"),
+        (b"[]", "run.json: expected a mapping, found list"),
         (b"\xff\xfe", "run.json: not UTF-8 text"),
         (json.dumps({"other": 1}).encode(), "no run.json with a status in it"),
     ],

@@ -157,7 +157,8 @@ def test_prompts_that_the_reward_model_does_not_read_are_refused(tmp_path):
 def test_a_run_with_a_damaged_config_is_refused(tmp_path, content):
     run = make_run(tmp_path / "run", make_tokenizer())
     (run / ".hydra" / "config.yaml").write_text(content)
-    with pytest.raises(ConfigError, match=f"^reward.path={run}: a file in it is damaged, or was written by another"):
+    reasons = "not valid|expected a|a file in it is damaged"
+    with pytest.raises(ConfigError, match=rf"{run}(/\.hydra/config\.yaml)?: ({reasons})"):
         build(run, PAIRS)
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import WORK, explain_unfit, find_checkpoint, list_needed, rotate, staged, tidy
+from rlhf_exp.runs.checkpoints import WORK, clear_unfinished, find_checkpoint, find_lacking, list_needed, rotate
+from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import check_run_folder
 
 FILES = ("model.safetensors", "optimizer.pt", "critic/model.safetensors")
@@ -159,11 +160,11 @@ def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside
     (last / "manifest.json").unlink()
     (last.parent / ".saving" / "checkpoint-9").mkdir(parents=True)
     shutil.copytree(before, last.parent / ".removing-checkpoint-1")
-    tidy(last.parent, before)
+    clear_unfinished(last.parent, before)
     assert names(tmp_path) == ["checkpoint-3", "unusable-checkpoint-6"]
     save(tmp_path, 6)
     assert find_checkpoint(tmp_path).path == last
-    tidy(last.parent, None)
+    clear_unfinished(last.parent, None)
     assert names(tmp_path) == ["unusable-checkpoint-3", "unusable-checkpoint-6"]
 
 
@@ -213,10 +214,10 @@ def test_a_run_without_a_whole_checkpoint_cannot_be_resumed_and_the_line_says_wh
 def test_each_file_that_a_resumed_run_reads_is_asked_for(tmp_path, case):
     cfg = configure(*CASES[case])
     fill(tmp_path, cfg)
-    assert explain_unfit(tmp_path, cfg) is None
+    assert find_lacking(tmp_path, cfg) is None
     for names in list_needed(cfg):
         (tmp_path / names[-1]).rename(tmp_path / "aside")
-        assert explain_unfit(tmp_path, cfg) == f"{names[0]} is missing"
+        assert find_lacking(tmp_path, cfg) == names[0]
         (tmp_path / "aside").rename(tmp_path / names[-1])
 
 

@@ -51,11 +51,11 @@ def test_a_run_is_a_line_with_its_settings_and_figures(here, capsys):
     here("countdown/grpo/a", name="my-run", tags=["x", "y"], loss_type="dr_grpo")
     head, line, count = table(capsys)
     assert head.split() == ["name", "tags", "task", "algo", "model", "seed", "status", "steps", "accuracy", "gain",
-                            "began", "run"]  # fmt: skip
+                            "began", "(UTC)", "run"]  # fmt: skip
     assert line.split()[:10] == ["my-run", "x,y", "countdown", "grpo/dr_grpo", "tiny", "0", "finished", "110", "45.0%",
                                  "[30.0,"]  # fmt: skip
     assert "+25.0 [+20.0, +30.0]" in line and line.endswith("outputs/countdown/grpo/a")
-    assert count == "1 run: 1 finished"
+    assert count == "1 of 1 runs: 1 finished"
 
 
 def test_runs_lie_at_any_depth_and_nothing_inside_a_run_is_one(here, capsys):
@@ -76,8 +76,8 @@ def test_broken_and_foreign_folders_are_listed_as_such(here, capsys):
     here("config").joinpath(".hydra/config.yaml").write_text("a: [")
     lines = table(capsys)[1:-1]
     assert sorted(line.split("outputs/")[1] for line in lines) == [
-        *("config", "figures", "hydra: has no run.json", "list: its run.json is of another program"),
-        "torn: its run.json is torn",
+        *("config", "figures", "hydra: has no run.json", "list: run.json: expected a mapping, found list"),
+        "torn: run.json: not valid JSON (Unterminated string starting at: line 1 column 2 (char 1))",
     ]
     assert names(capsys, "--filter", "eval.rows=64", "--filter", "status=finished") == ["figures"]
 
@@ -148,11 +148,6 @@ def test_runs_are_sorted_by_time_or_by_a_key(here, capsys):
             ["--filter", "finished"],
             "--filter finished: must be KEY=VALUE, such as status=finished or algo.args.beta=0.1",
         ),
-        (
-            ["--filter", "status=finnished"],
-            "--filter status=finnished: must be one of running, killed, finished, failed, stopped, refused, broken,"
-            " foreign; did you mean finished?",
-        ),
         (["--filter", "gain>much"], "--filter gain>much: much is no number; > compares numbers"),
         (["--sort", "accurcy"], "--sort accurcy: no such key; did you mean accuracy?"),
         (["--out", "x"], "--out: has no effect without --compare"),
@@ -175,8 +170,3 @@ def test_two_hundred_runs_are_listed_in_a_moment_without_torch(here):
     assert all(run.read("eval.rows") == 64 and run.gain for run in list_runs(Path("outputs")))
     assert time.process_time() - began < 2
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_no_run_that_fits_is_no_mistake(here, capsys):
-    here("a")
-    assert table(capsys, "--filter", "tag=none") == ["0 of 1 runs"]

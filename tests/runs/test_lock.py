@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs import lock
 from rlhf_exp.runs.lock import FolderTaken, claim_folder, find_owner, follow_link, point_latest
 
 START_TOGETHER = """
@@ -125,7 +124,6 @@ def test_a_folder_that_cannot_be_removed_hides_no_error_and_is_released(spoil):
     shutil.rmtree("x", ignore_errors=True)
     with claim_folder(Path("x")):
         pass
-    assert not lock._held
 
 
 def test_latest_points_at_the_newest_run_below_outputs_and_is_read_through():
@@ -136,15 +134,6 @@ def test_latest_points_at_the_newest_run_below_outputs_and_is_read_through():
     assert os.readlink("outputs/latest") == "b"
     assert follow_link("outputs/latest") == "outputs/b" == follow_link("outputs/b")
     assert sorted(os.listdir("outputs")) == ["b", "countdown", "latest"]
-
-
-def test_a_folder_that_is_called_latest_stays():
-    for folder in ("outputs/latest", "outputs/b"):
-        Path(folder).mkdir(parents=True)
-        with point_latest(Path(folder)):
-            pass
-    assert sorted(os.listdir("outputs")) == ["b", "latest"]
-    assert not Path("outputs/latest").is_symlink()
 
 
 def refuse(folder):

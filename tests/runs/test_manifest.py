@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.runs.best import explain_lost, find_best
+from rlhf_exp.runs.checkpoints import explain_lost, find_best
 from rlhf_exp.runs.inputs import hash_weights
 from rlhf_exp.runs.manifest import explain_broken, explain_damage, find_damaged_models, replace_folder, seal
 

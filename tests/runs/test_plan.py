@@ -9,9 +9,8 @@ from omegaconf import OmegaConf
 from rlhf_exp.callbacks.tracking import ID_FILE
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import staged
 from rlhf_exp.runs.folder import say_once
-from rlhf_exp.runs.manifest import seal
+from rlhf_exp.runs.manifest import seal, staged
 from rlhf_exp.runs.plan import Plan, check_run_folder, plan_job, start_anew
 
 

@@ -18,7 +18,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.runs.checkpoints import explain_unfit
+from rlhf_exp.runs.checkpoints import find_lacking
 from rlhf_exp.runs.folder import RunFolder, write_json
 from rlhf_exp.tasks import Task
 from rlhf_exp.train import train_from_checkpoint
@@ -131,7 +131,7 @@ def run_and_resume(folder, case, lora=False):
     whole.train()
     assert checkpoints(folder) == saved
     checkpoint = folder / "checkpoints" / f"checkpoint-{step}"
-    assert explain_unfit(checkpoint, configure(folder, *overrides, *(["peft=lora"] if lora else []))) is None
+    assert find_lacking(checkpoint, configure(folder, *overrides, *(["peft=lora"] if lora else []))) is None
     assert_equal(whole, resume(folder, step, *overrides, lora=lora))
 
 

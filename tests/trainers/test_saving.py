@@ -11,7 +11,7 @@ from transformers.trainer_pt_utils import safe_globals
 from trl import DPOTrainer, GRPOTrainer, RewardTrainer, SFTTrainer
 
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.stopping import SaveAndStop
+from rlhf_exp.callbacks.ending import SaveAndStop
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment

@@ -17,8 +17,8 @@ from torch import nn
 from trl.trainer.utils import disable_dropout_in_model
 
 from rlhf_exp import processes
+from rlhf_exp.trainers.ppo.advantages import KLController
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
-from rlhf_exp.trainers.ppo.kl import KLController
 
 CRITIC = "critic"
 """The critic's name as a submodule of the policy, and its folder in what is saved."""

@@ -18,6 +18,7 @@ from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 
 from rlhf_exp import processes
 from rlhf_exp.models.generation import Sampling
+from rlhf_exp.models.kl import measure_rollout_kl
 from rlhf_exp.trainers.ppo.actor_critic import ActorCritic
 from rlhf_exp.trainers.ppo.advantages import (
     estimate_advantages,
@@ -28,7 +29,6 @@ from rlhf_exp.trainers.ppo.advantages import (
     whiten,
 )
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
-from rlhf_exp.trainers.ppo.kl import measure_rollout_kl
 from rlhf_exp.trainers.resuming import ResumableRollouts
 from rlhf_exp.trainers.trimmed import TrimmedPasses
 

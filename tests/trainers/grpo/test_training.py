@@ -7,8 +7,8 @@ from trl import GRPOTrainer
 
 from rlhf_exp.models.generation import roll_out
 from rlhf_exp.models.patches import patch_position_ids
-from rlhf_exp.trainers.by_row import SamplesByRow
 from rlhf_exp.trainers.grpo import VariantGRPOTrainer
+from rlhf_exp.trainers.resuming import RowRandomRollouts
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
 STAGES = ["algo.curriculum.budgets=[8,16,24]", "algo.curriculum.from_steps=[0,2,4]"]
@@ -41,7 +41,7 @@ def trained(trainer):
     return trainer
 
 
-class PlainTrainer(SamplesByRow, GRPOTrainer):
+class PlainTrainer(RowRandomRollouts, GRPOTrainer):
     """TRL's own class, with the same random numbers."""
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from rlhf_exp.callbacks import gradients
-from rlhf_exp.callbacks.gradients import CheckGradients
+from rlhf_exp.callbacks import ending
+from rlhf_exp.callbacks.ending import CheckGradients
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import NoGradient
@@ -95,7 +95,7 @@ def test_a_healthy_run_is_looked_at_only_until_its_first_gradient(tmp_path, over
 
 @pytest.mark.parametrize("algo", ["grpo", "rloo"])
 def test_equal_rewards_end_no_run_and_a_later_difference_trains_it(tmp_path, monkeypatch, algo):
-    monkeypatch.setattr(gradients, "ENOUGH", 2)
+    monkeypatch.setattr(ending, "ENOUGH", 2)
     calls = []
 
     def differ_late(completions, **columns):
@@ -112,7 +112,7 @@ def test_equal_rewards_end_no_run_and_a_later_difference_trains_it(tmp_path, mon
 
 
 def test_completions_that_the_budget_cuts_off_and_masks_end_no_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(gradients, "ENOUGH", 1)
+    monkeypatch.setattr(ending, "ENOUGH", 1)
     overrides = ["algo=grpo", *GROUPS, "algo.args.beta=0", "+algo.args.mask_truncated_completions=true"]
     trainer, check = build(tmp_path, *overrides, "max_tokens=2", "algo.args.max_steps=2")
     trainer.train()
@@ -120,7 +120,7 @@ def test_completions_that_the_budget_cuts_off_and_masks_end_no_run(tmp_path, mon
 
 
 def test_the_steps_of_the_critic_alone_do_not_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(gradients, "ENOUGH", 1)
+    monkeypatch.setattr(ending, "ENOUGH", 1)
     overrides = ["algo=ppo", "algo.args.per_device_train_batch_size=2", "algo.critic_warmup_steps=2"]
     trainer, check = build(tmp_path, *overrides, "algo.args.max_steps=3")
     trainer.train()

@@ -82,7 +82,7 @@ class DrawnTokens(LogitsProcessor):
 
 
 @dataclass
-class RowDraws(BaseWatermarkingConfig):
+class RowRandom(BaseWatermarkingConfig):
     """Brings DrawnTokens into a `generate` call of TRL's, which takes no processor: a generation config builds only a
     watermark's, and after all others, which is where the token must be drawn."""
 
@@ -97,8 +97,8 @@ class RowDraws(BaseWatermarkingConfig):
         return DrawnTokens(draw_uniforms(self.keys, self.count).to(device))
 
 
-def draw_by_key(config: GenerationConfig, keys: list[Key]) -> None:
+def give_row_random(config: GenerationConfig, keys: list[Key]) -> None:
     """Let the next `generate` with this config draw completion i from the stream of `keys[i]`. Without effect unless it
     samples one completion per row: greedy decoding draws nothing, and beams draw otherwise."""
     if config.get_generation_mode() == GenerationMode.SAMPLE:
-        config.watermarking_config = RowDraws(keys, config.max_new_tokens)
+        config.watermarking_config = RowRandom(keys, config.max_new_tokens)

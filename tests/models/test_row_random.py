@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.draws import DrawnTokens, draw_uniforms, pick_tokens
+from rlhf_exp.models.row_random import DrawnTokens, draw_uniforms, pick_tokens
 
 SMALLEST, LARGEST = 0.0, 1 - 2.0**-32
 

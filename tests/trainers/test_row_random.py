@@ -10,9 +10,9 @@ from trl import GRPOTrainer, RLOOTrainer
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.draws import RowDraws, draw_by_key
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.models.row_random import RowRandom, give_row_random
 from rlhf_exp.models.scoring import evaluating
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer
@@ -121,11 +121,11 @@ def test_a_checkpoint_of_an_earlier_version_can_be_resumed(make):
 def test_only_sampling_of_one_completion_per_row_takes_the_numbers():
     for other in ({"do_sample": False}, {"num_beams": 2}):
         config = GenerationConfig(**{"do_sample": True, "max_new_tokens": 4, **other})
-        draw_by_key(config, [("a",)])
+        give_row_random(config, [("a",)])
         assert config.watermarking_config is None
     config = GenerationConfig(do_sample=True, max_new_tokens=4)
-    draw_by_key(config, [("a",)])
-    assert config.watermarking_config == RowDraws([("a",)], 4)
+    give_row_random(config, [("a",)])
+    assert config.watermarking_config == RowRandom([("a",)], 4)
 
 
 def test_transformers_calls_a_watermark_after_all_other_processors():

@@ -1,22 +1,50 @@
-"""Ends a run whose loss cannot change any weight, which would train to its end and hand back the start model.
+"""Ends training early: after a signal, once a checkpoint is saved; and if the loss cannot change any weight, so that
+the run would train to its end and hand back the start model.
 
 CheckGradients().watch(trainer)     # raises NoGradient in training
+trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
 """
 
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlhf_exp import processes
 from rlhf_exp.errors import NoGradient
+from rlhf_exp.runs.stopping import StopSignals
 
 ENOUGH = 10
 """So many steps with rows to learn from and without a gradient end the run; in a shorter run all of them."""
 
 WITHIN_BACKWARD = ("lomo", "layerwise")
 """Parts of the names of optimizers that use and drop each gradient during the backward pass."""
+
+
+class SaveAndStop(TrainerCallback):
+    """From the signal on, asks for a checkpoint after every step, and ends training once one is saved. It must be the
+    first callback, since a later one may postpone the saving."""
+
+    def __init__(self, signals: StopSignals) -> None:
+        self._signals = signals
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        self._signals.may_wait = True
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Of several processes each may get the signal at another step, and all save after the same one."""
+        self._signals.received = max(processes.gather(self._signals.received), key=lambda found: found or 0)
+        if self._signals.received:
+            control.should_save = True
+
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self._signals.received:
+            self._signals.saved_step = state.global_step
+            control.should_training_stop = True
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        self._signals.may_wait = False
 
 
 class CheckGradients(TrainerCallback):
