@@ -27,9 +27,9 @@ if processes.is_main():
 else:
     assert orders.receive() == "work"
 rank = processes.rank()
-found = {"rank": rank, "share": processes.share(rank), "gather": processes.gather("ab"[rank])}
-found["sums"] = processes.add_up([1.0, processes.rank()])
-found["joined"] = processes.join({i: i * i for i in processes.take(range(5))})
+found = {"rank": rank, "share": processes.broadcast(rank), "gather": processes.gather("ab"[rank])}
+found["sums"] = processes.sum_over_ranks([1.0, processes.rank()])
+found["joined"] = processes.gather_dict({i: i * i for i in processes.shard(range(5))})
 found["once"] = processes.on_main(lambda: f"by {processes.rank()}")
 try:
     processes.on_main(refuse)
@@ -115,15 +115,15 @@ def test_one_process_keeps_its_own_values(monkeypatch):
     for name in processes.SET_BY_TORCHRUN:
         monkeypatch.delenv(name, raising=False)
     assert processes.is_main() and processes.count() == 1 and processes.check() == []
-    assert processes.share(5) == 5 and processes.gather(5) == [5] and processes.add_up([1.0]) == [1.0]
-    assert list(processes.take(range(3))) == [0, 1, 2] and processes.join({1: 2}) == {1: 2}
+    assert processes.broadcast(5) == 5 and processes.gather(5) == [5] and processes.sum_over_ranks([1.0]) == [1.0]
+    assert list(processes.shard(range(3))) == [0, 1, 2] and processes.gather_dict({1: 2}) == {1: 2}
     assert processes.on_main(lambda: 7) == 7 and orders.do_all_refuse()
     orders.give_up()
     assert not orders.is_broken()
 
 
 def test_what_all_ranks_do_together_is_refused_where_one_is_alone():
-    for together in (lambda: processes.on_main(lambda: 1), lambda: processes.share(1), lambda: processes.gather(1)):
+    for together in (lambda: processes.on_main(lambda: 1), lambda: processes.broadcast(1), lambda: processes.gather(1)):
         with pytest.raises(AssertionError, match="rank 0 is alone inside on_main"):
             processes.on_main(together)
     assert processes.on_main(lambda: 1) == 1

@@ -11,18 +11,34 @@ import os
 import re
 import shutil
 import sys
+import time
 import traceback
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.keys import known_keys
+from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, printable, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
 from rlhf_exp.runs.stopping import Stop
 
+COMMANDS = {
+    "chat": "rlhf_exp.chat.__main__",
+    "describe": "rlhf_exp.describe.__main__",
+    "merge": "rlhf_exp.merge",
+    "report": "rlhf_exp.report.__main__",
+    "runs": "rlhf_exp.runs.__main__",
+    "sample": "rlhf_exp.sample.__main__",
+}
+"""The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
+is the same as `python -m rlhf_exp.report`."""
+WORD = re.compile(r"[A-Za-z][\w.-]*")
 FULL_BYTES = 2**20  # with less free space than this, the disk counts as the cause of an error
 UNWRITTEN = re.compile(
     r"enforce fail at inline_container\.cc.*unexpected pos|PytorchStreamWriter|basic_ios::clear|os error (28|122)\b"
@@ -30,12 +46,17 @@ UNWRITTEN = re.compile(
 """What torch and safetensors say when a file could not be written whole."""
 
 
-class Failed(Exception):
-    """An error while a folder was claimed: one line that says which, and where the traceback is."""
-
-
 class Done(Exception):
     """A flag such as --version has printed all that was asked for."""
+
+
+def call_command(arguments: Sequence[str]) -> int | None:
+    """Call the command that the first argument names; returns its exit status, or None if the first argument is not a
+    word but an override or a flag, which belong to an experiment."""
+    if not arguments or not WORD.fullmatch(arguments[0]):
+        return None
+    name, *rest = arguments
+    return import_module(COMMANDS[name]).main(rest) if name in COMMANDS else guard(lambda: _refuse(name))
 
 
 def run_command(
@@ -51,37 +72,30 @@ def run_command(
     if {"-h", "--help"} & set(arguments):
         print(usage(), end="")
         return flush(0)
-    if command and processes.count() > 1:
-        if processes.is_main():
-            say("takes one process; start it without torchrun", command)
-        return REFUSED
     if not sys.stderr.isatty():  # a log would keep every redraw
         hide_bars()
-    return flush(guard(lambda: work(arguments), command))
+    return flush(guard(lambda: _work_alone(work, arguments, command), command))
 
 
 def guard(work: Callable[[], int | None], command: str = "", where: str = "") -> int:
     """The exit status of `work`. Its errors are printed on stderr, with `where` before them: one line for each mistake
-    of the user (status 2), one line for a failure (1); the status of a signal is 128 plus its number."""
+    of the user (status 2), one line for a failure (1), after its traceback unless a folder holds that (see `claim`);
+    the status of a signal is 128 plus its number."""
     try:
         return work() or 0
-    except ConfigError as error:
-        for problem in error.problems:
-            say(where + problem, command)
-        return REFUSED
     except KeyboardInterrupt as error:
         return Stop.of(error).status
-    except Failed as error:
-        say(f"{where}{error}", command)
     except Done:
         return 0
-    except (Exception, SystemExit) as error:  # before a folder was claimed
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            say(f"{where}{str(error.filename)[:60]}...: {error.strerror}", command)
-            return REFUSED
-        print(printable(traceback.format_exc()), end="", file=sys.stderr)
-        say(f"{where}failed: {name_error(error)}", command)
-    return FAILED
+    except BaseException as error:  # SystemExit too: a reward may raise anything
+        problems, status = _describe_error(error)
+        if not processes.is_main():
+            time.sleep(processes.GRACE_S)  # torchrun ends this rank if rank 0 ends with the same error
+        elif problems is None:
+            print(printable("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+        for problem in problems or [f"failed: {name_error(error)}"]:
+            say(where + problem, command)
+        return status
 
 
 def parse_flags(
@@ -102,11 +116,11 @@ def parse_flags(
 
 @contextmanager
 def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
-    """Lock a folder for this process; yields its path, which gets a number if `numbered` and it exists.
+    """Lock a folder for this process; yields its path, which gets a number if `numbered` and it exists. The traceback
+    of an error inside is kept in the folder, and a note of the error says so in one line.
 
     Raises:
         ConfigError: another process uses it, or it cannot be written.
-        Failed: any other error inside, whose traceback is then in the folder.
     """
     with ExitStack() as stack:
         try:
@@ -119,8 +133,9 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
             yield folder
         except (ConfigError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # SystemExit too: a reward may raise anything
-            raise Failed(_keep_traceback(error, folder)) from error
+        except BaseException as error:
+            error.add_note(f"rlhf_exp: {_keep_traceback(error, folder)}")
+            raise
 
 
 def is_full(folder: Path, error: BaseException) -> bool:
@@ -150,6 +165,31 @@ def flush(status: int) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try again when it exits
         return status or FAILED
     return status
+
+
+def _refuse(name: str) -> None:
+    known = known_keys()
+    takes_value = (ROOT / "conf" / name).is_dir() or not any(key.startswith(f"{name}.") for key in known)
+    if name in known and takes_value:
+        raise ConfigError([f"{name}: has no value; write {name}=VALUE"])
+    allowed = f"{', '.join(COMMANDS)}, or KEY=VALUE for an experiment{suggest(name, COMMANDS)}"
+    raise ConfigError([f"{name}: no such command; must be one of {allowed}"])
+
+
+def _work_alone(work: Callable[[list[str]], int | None], arguments: list[str], command: str) -> int | None:
+    if command and processes.count() > 1:
+        raise ConfigError(["takes one process; start it without torchrun"])
+    return work(arguments)
+
+
+def _describe_error(error: BaseException) -> tuple[list[str] | None, int]:
+    """The lines that say all about an error, None for one that needs its traceback; and the exit status."""
+    if isinstance(error, ConfigError):
+        return error.problems, REFUSED
+    notes = [note.removeprefix("rlhf_exp: ") for note in getattr(error, "__notes__", ()) if "rlhf_exp: " in note]
+    if not notes and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return [f"{str(error.filename)[:60]}...: {error.strerror}"], REFUSED
+    return notes or None, FAILED
 
 
 def _keep_traceback(error: BaseException, folder: Path) -> str:

@@ -15,16 +15,10 @@ from rlhf_exp.config.overrides import name_key
 from rlhf_exp.runs.environment import name_program
 from rlhf_exp.runs.load import load_run
 
-OPTUNA = "hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper"
 RESULTS = "optimization_results.yaml"
 """Optuna's sweeper writes it into the folder of the sweep."""
 NO_TRIAL = "No trials are completed yet."
 """Optuna's error, a ValueError, if it is asked for the best of none."""
-
-
-def is_tuned(settings: DictConfig) -> bool:
-    """Whether Optuna chooses the jobs; `settings` are Hydra's own."""
-    return settings.sweeper._target_ == OPTUNA
 
 
 def check_tuning(settings: DictConfig, config: DictConfig) -> list[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from rlhf_exp.cli.launchers import LOGS, SLURM, SUBMITIT, Placing, prepare_launcher
 
 from rlhf_exp import __main__
 from rlhf_exp.cli import sweep
-from rlhf_exp.cli.launchers import LOGS, SLURM, SUBMITIT, Placing, prepare_launcher
 from rlhf_exp.errors import ConfigError
 
 pytest.importorskip("submitit", reason="submitit is not installed")

@@ -15,9 +15,9 @@ from omegaconf import OmegaConf
 
 from rlhf_exp import merge, pipeline
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.commands import COMMANDS
+from rlhf_exp.cli.arguments import format_help
 from rlhf_exp.cli.composing import take_out
-from rlhf_exp.cli.help import format_help
+from rlhf_exp.cli.subcommand import COMMANDS
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import staged
@@ -46,7 +46,7 @@ def runs(monkeypatch):
     """Stand-ins for TRL and the run, which other tests cover; the list of what was to be run."""
     started = []
 
-    def record(cfg, folder):
+    def record(cfg, folder, args):
         started.append((cfg, folder))
         return 0
 
@@ -312,7 +312,7 @@ def test_a_folder_in_which_a_run_lives_is_refused_with_its_process(command, runs
 
 
 def test_a_run_that_is_refused_late_leaves_latest_where_it_was(command, runs, monkeypatch):
-    def refuse(cfg, folder):
+    def refuse(cfg, folder, args):
         finish(folder, "refused")
         raise ConfigError(["task.path=x: too few rows"])
 
@@ -486,7 +486,7 @@ def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
 
 def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
-    monkeypatch.setattr(pipeline, "run", lambda cfg, folder: finish(folder) or 0)
+    monkeypatch.setattr(pipeline, "run", lambda cfg, folder, args: finish(folder) or 0)
     assert command("-m", "seed=0,1", "output_dir=there")[0] == 0
     assert "2 runs compared" in Path("there/report.html").read_text()
 
@@ -605,7 +605,7 @@ def test_flags_may_stand_before_and_after_the_overrides(command, runs):
 
 
 def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, monkeypatch):
-    def crash(cfg, folder):
+    def crash(cfg, folder, args):
         raise RuntimeError("boom\nmore")
 
     monkeypatch.setattr(pipeline, "run", crash)
@@ -619,7 +619,7 @@ def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, mon
 @pytest.mark.parametrize("status", [130, 143])
 def test_a_signal_to_one_job_ends_the_whole_sweep(command, runs, monkeypatch, status):
     started = []
-    monkeypatch.setattr(pipeline, "run", lambda cfg, folder: started.append(folder) or status)
+    monkeypatch.setattr(pipeline, "run", lambda cfg, folder, args: started.append(folder) or status)
     assert command("-m", "max_tokens=8,16", "output_dir=there") == (status, [])
     assert len(started) == 1
 

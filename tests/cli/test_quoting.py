@@ -1,8 +1,8 @@
 import shlex
 
 import pytest
-
 from rlhf_exp.cli.quoting import repair, write_command
+
 from rlhf_exp.config.compose import compose_files
 
 TEXTS = (

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from rlhf_exp.cli.launchers import ALL, JOBLIB, share_cores
 
 from rlhf_exp import __main__
 from rlhf_exp.cli import sweep, workers
-from rlhf_exp.cli.launchers import ALL, JOBLIB, share_cores
 from rlhf_exp.cli.sweep import name_job, place_job
 from rlhf_exp.cli.workers import Jobs, Prefixed, Relay
 from rlhf_exp.runs.stopping import ECHO_S, Stop

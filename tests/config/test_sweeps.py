@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from hydra import compose, initialize_config_dir
-
 from rlhf_exp.cli.launchers import ALL, JOBLIB
+
 from rlhf_exp.cli.tuning import check_tuning, is_tuned
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import parse, register_resolvers

@@ -22,7 +22,7 @@ def end(command_line, monkeypatch, tmp_path):
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
 
     def call(stages):
-        monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, signals: stages(cfg, folder))
+        monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, *_: stages(cfg, folder))
         done = command_line("output_dir=there", "device=cpu", cwd=tmp_path)
         return done.returncode, done.stderr.splitlines(), json.loads(Path("there/run.json").read_text())
 
