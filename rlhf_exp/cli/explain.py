@@ -13,11 +13,12 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.cli.subcommand import COMMANDS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys, refuse_key, takes_text
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import assign, is_secret, one_of
+from rlhf_exp.config.values import assign, is_secret, one_of, suggest
 from rlhf_exp.errors import ConfigError
 
 EXTRAS = {
@@ -97,8 +98,11 @@ def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
 def _explain_unread(error: OverrideParseException) -> str:
     """What Hydra's grammar cannot read: most often a text that a shell or Hydra needs in quotes."""
     text = error.override
-    if "=" not in text and name_key(text) in known_keys():
-        return f"{text}: has no value; write {text}=VALUE"
+    if "=" not in text:
+        if name_key(text) in known_keys():
+            return f"{text}: has no value; write {text}=VALUE"
+        names = sorted(COMMANDS)
+        return f"{text}: must be KEY=VALUE, or a command: {', '.join(names)}{suggest(text, names)}"
     group, _, option = text.partition("=")
     if group in ELSEWHERE:  # such as model=~/folder
         return f"{text}: no such option; {_point_elsewhere(group, option)}"

@@ -8,7 +8,6 @@
 
 import errno
 import os
-import re
 import shutil
 import sys
 import time
@@ -21,42 +20,26 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
-from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import known_keys
-from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, printable, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
 from rlhf_exp.runs.stopping import Stop
 
-COMMANDS = {
-    "chat": "rlhf_exp.chat.__main__",
-    "describe": "rlhf_exp.describe.__main__",
-    "merge": "rlhf_exp.merge",
-    "report": "rlhf_exp.report.__main__",
-    "runs": "rlhf_exp.runs.__main__",
-    "sample": "rlhf_exp.sample.__main__",
-}
+COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in ("chat", "describe", "report", "runs", "sample")}
+COMMANDS["merge"] = "rlhf_exp.merge"
 """The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
 is the same as `python -m rlhf_exp.report`."""
-WORD = re.compile(r"[A-Za-z][\w.-]*")
-FULL_BYTES = 2**20  # with less free space than this, the disk counts as the cause of an error
-UNWRITTEN = re.compile(
-    r"enforce fail at inline_container\.cc.*unexpected pos|PytorchStreamWriter|basic_ios::clear|os error (28|122)\b"
-)
-"""What torch and safetensors say when a file could not be written whole."""
-
-
+FULL_BYTES = 2**20
+"""With less free space than this the disk counts as the cause of an error: torch's own error does not say so."""
 class Done(Exception):
     """A flag such as --version has printed all that was asked for."""
 
 
 def call_command(arguments: Sequence[str]) -> int | None:
-    """Call the command that the first argument names; returns its exit status, or None if the first argument is not a
-    word but an override or a flag, which belong to an experiment."""
-    if not arguments or not WORD.fullmatch(arguments[0]):
+    """Call the command that the first argument names; returns its exit status, or None if it names none: overrides and
+    flags belong to an experiment."""
+    if not arguments or arguments[0] not in COMMANDS:
         return None
-    name, *rest = arguments
-    return import_module(COMMANDS[name]).main(rest) if name in COMMANDS else guard(lambda: _refuse(name))
+    return import_module(COMMANDS[arguments[0]]).main(list(arguments[1:]))
 
 
 def run_command(
@@ -71,10 +54,13 @@ def run_command(
     arguments = sys.argv[1:] if arguments is None else arguments
     if {"-h", "--help"} & set(arguments):
         print(usage(), end="")
-        return flush(0)
+        return 0
     if not sys.stderr.isatty():  # a log would keep every redraw
         hide_bars()
-    return flush(guard(lambda: _work_alone(work, arguments, command), command))
+    if command and processes.count() > 1:
+        say("takes one process; start it without torchrun", command)
+        return REFUSED
+    return guard(lambda: work(arguments), command)
 
 
 def guard(work: Callable[[], int | None], command: str = "", where: str = "") -> int:
@@ -138,48 +124,10 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
             raise
 
 
-def is_full(folder: Path, error: BaseException) -> bool:
-    """Whether an error comes from a full disk or an exhausted quota; torch's own error does not say so."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    if UNWRITTEN.search(name_error(error)):
-        return True
-    try:
-        return shutil.disk_usage(folder).free < FULL_BYTES
-    except OSError:
-        return False
-
-
 def hide_bars() -> None:
     """Draw no progress bars, here and in processes started later. tqdm and datasets read this as they are imported."""
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
-
-
-def flush(status: int) -> int:
-    """The exit status after flushing stdout; a failure if that cannot be written, such as to a full disk."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        say(f"what was printed cannot be written, {error.strerror}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try again when it exits
-        return status or FAILED
-    return status
-
-
-def _refuse(name: str) -> None:
-    known = known_keys()
-    takes_value = (ROOT / "conf" / name).is_dir() or not any(key.startswith(f"{name}.") for key in known)
-    if name in known and takes_value:
-        raise ConfigError([f"{name}: has no value; write {name}=VALUE"])
-    allowed = f"{', '.join(COMMANDS)}, or KEY=VALUE for an experiment{suggest(name, COMMANDS)}"
-    raise ConfigError([f"{name}: no such command; must be one of {allowed}"])
-
-
-def _work_alone(work: Callable[[list[str]], int | None], arguments: list[str], command: str) -> int | None:
-    if command and processes.count() > 1:
-        raise ConfigError(["takes one process; start it without torchrun"])
-    return work(arguments)
 
 
 def _describe_error(error: BaseException) -> tuple[list[str] | None, int]:
@@ -195,10 +143,11 @@ def _describe_error(error: BaseException) -> tuple[list[str] | None, int]:
 def _keep_traceback(error: BaseException, folder: Path) -> str:
     """Write the traceback into the folder's error.log; returns the line that says what failed."""
     log = folder / "error.log"
+    said = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = f"; the disk of {folder} is full" if said or shutil.disk_usage(folder).free < FULL_BYTES else ""
     try:
         log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         kept = f"traceback in {log}"
     except OSError as problem:
         kept = f"its traceback cannot be written to {log}, {problem.strerror}"
-    full = f"; the disk of {folder} is full" if is_full(folder, error) else ""
     return f"failed: {name_error(error)}{full} ({kept})"

@@ -43,10 +43,6 @@ CLASSES = {
 """Options of Hydra's groups, and the class of ours that each names."""
 
 
-class SameJob(Exception):
-    """A job with the settings of one before."""
-
-
 def register_plugins() -> None:
     """Have the options of Hydra's sweepers and launchers name our classes; their other keys stay."""
     store = ConfigStore.instance()
@@ -92,9 +88,8 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader, tuned: bool = False)
         raise Done
     if not first.dry_run:
         print(f"checking {total or 'the'} jobs", flush=True)  # importing TRL takes seconds
-    if problems := refuse_jobs(jobs, composed, listed, first.dry_run):
-        started = [] if first.dry_run else [f"none of {total} jobs was started" if total else "no job was started"]
-        raise ConfigError([*problems, *started])
+    if problems := refuse_jobs(jobs, composed, listed):
+        raise ConfigError([*problems, f"none of {total} jobs was started" if total else "no job was started"])
     return jobs
 
 
@@ -122,13 +117,9 @@ def run_sweep(jobs: Jobs, config: DictConfig, sweep: Callable[[], object]) -> in
     return min(bad, default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 
-def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]], together: bool = False) -> list[str]:
-    """Check each job as `run_job` will, except for its weights; returns the problems with their jobs. A problem of all
-    jobs is listed once. TRL, which takes seconds to import, sees only jobs without others.
-
-    Args:
-        together: only what a job alone cannot show: that it equals another, and that no job reads a typed key.
-    """
+def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) -> list[str]:
+    """Check each job as `run_job` will; returns the problems with their jobs. A problem of all jobs is listed once.
+    TRL, which takes seconds to import, sees only jobs without others, and none of a dry run."""
     found: dict[str, list[int]] = {}
     places: dict[str, int] = {}
     configs: list[Config] = []
@@ -137,43 +128,44 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]],
         try:
             configs.append(_check_job(jobs, job, number, overrides, places))
             unread.append(list_unread(configs[-1], overrides))
-        except SameJob as error:
-            found[str(error)] = [number]
         except ConfigError as error:
             unread.append({})  # it may read any key
-            for problem in () if together else error.problems:
+            for problem in error.problems:
                 found.setdefault(problem, []).append(number)
     if unread and not jobs.tuned:  # else values that are chosen later may read them
         everywhere = [line for text, line in unread[0].items() if all(text in lines for lines in unread)]
         found |= {line: list(range(len(listed))) for line in everywhere}
-    if not found and not together:
+    if not found and not configs[0].dry_run:
         connect(configs[0])
+        from rlhf_exp.config.trl_args import build_args
+
         for number, checked in enumerate(configs):
-            for problem in _check_arguments(checked):
-                found.setdefault(problem, []).append(number)
-    lines: list[tuple[int, str]] = []
-    for problem, numbers in found.items():
-        if len(numbers) == len(listed) > 1:
-            lines.append((-1, f"all {len(listed)} jobs: {problem}"))
-        else:
-            lines += [(number, f"{jobs.name(number, listed[number])}: {problem}") for number in numbers]
-    return [line for _, line in sorted(lines, key=lambda found: found[0])]
+            try:
+                build_args(checked)
+            except ConfigError as error:
+                for problem in error.problems:
+                    found.setdefault(problem, []).append(number)
+    everyones = [problem for problem, numbers in found.items() if len(numbers) == len(listed) > 1]
+    return [f"all {len(listed)} jobs: {problem}" for problem in everyones] + [
+        f"{jobs.name(number, overrides)}: {problem}"
+        for number, overrides in enumerate(listed)
+        for problem, numbers in found.items()
+        if number in numbers and problem not in everyones
+    ]
 
 
 def report_study(folder: Path) -> None:
     """Write the report on all runs below `folder` and print its figures, unless there are fewer than two."""
     from rlhf_exp.report import NotARun, find_runs, study_table, write_report
 
+    if len(list(folder.glob("*/run.json"))) < 2:
+        return
     try:
         runs = find_runs(folder)
-    except NotARun:
-        return
-    if len(runs) > 1:
-        try:
-            page = write_report(runs, folder)
-            print(f"\n{study_table(runs)}\nreport  {page}")
-        except NotARun as error:
-            say(f"no report was written: {error}")
+        page = write_report(runs, folder)
+        print(f"\n{study_table(runs)}\nreport  {page}")
+    except NotARun as error:
+        say(f"no report was written: {error}")
 
 
 def _make_folder(config: DictConfig) -> Path:
@@ -192,12 +184,11 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     """The checked config of a job; `places` are the settings, folders and repositories of the jobs before.
 
     Raises:
-        SameJob: it is one of those.
         ConfigError: its problems.
     """
-    settings = OmegaConf.masked_copy(job, [name for name in job if name not in ("hydra", "output_dir")])
-    if (first := places.setdefault(OmegaConf.to_yaml(settings), number)) != number:
-        raise SameJob(f"has the settings of job {first + 1}; leave one of the two out")
+    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, [key for key in job if key not in ("hydra", "output_dir")]))
+    if (first := places.setdefault(settings, number)) != number:
+        raise ConfigError([f"has the settings of job {first + 1}; leave one of the two out"])
     with open_dict(job):
         job.hydra.job.num = number
         jobs.place(job, job.pop("hydra"))
@@ -213,14 +204,3 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     if config.skip_finished and not config.resume:
         plan_job(config)
     return config
-
-
-def _check_arguments(config: Config) -> list[str]:
-    """What TRL itself refuses."""
-    from rlhf_exp.config.trl_args import build_args
-
-    try:
-        build_args(config)
-    except ConfigError as error:
-        return error.problems
-    return []

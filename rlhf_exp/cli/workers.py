@@ -16,7 +16,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from rlhf_exp import processes
 from rlhf_exp.cli.tuning import read_objective
 from rlhf_exp.errors import FAILED, SIGNALLED, say
 from rlhf_exp.runs.folder import write_json, write_text
-from rlhf_exp.runs.stopping import AGAIN, ECHO_S, SIGNALS, Stop, StopSignals
+from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals
 
 STOP = "stop"
 SUBMITTED = "SUBMITIT_EXECUTOR" in os.environ
@@ -84,7 +83,7 @@ class Jobs:
         if status and processes.count() > 1:
             processes.leave(status)
         if status > SIGNALLED and not SUBMITTED:  # a scheduler sends its signals to each job for itself
-            write_text(self.notes / STOP, str(status - SIGNALLED))
+            write_text(self.notes / STOP, str(status - SIGNALLED), any_rank=True)
             if at_home:
                 raise Stop(status - SIGNALLED)
         return read_objective(Path(cfg.output_dir)) if self.tuned and status == 0 else None
@@ -199,23 +198,19 @@ class Jobs:
     def _note(self, number: int, **facts: Any) -> None:
         """Write what is known of a job. If the folder is gone, so is the process that would read it."""
         with suppress(FileNotFoundError):
-            write_json(self._find_note(number), facts)
+            write_json(self._find_note(number), facts, any_rank=True)
 
 
 class Relay:
     """Handles signals while jobs run in other processes, and waits for them to end."""
 
     def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._times, self._since = 0, 0.0
+        self._jobs, self._times = jobs, 0
         self.cancel: Callable[[], None] = lambda: None
         """Takes waiting jobs out of a scheduler's queue."""
 
     def handle(self, number: int, frame: Any) -> None:
-        now = time.monotonic()
-        if self._times and (number not in AGAIN or now - self._since < ECHO_S):
-            return
-        self._times, self._since = self._times + 1, now
+        self._times += 1
         if self._times > PATIENCE:
             raise Stop(number)
         running = self._jobs.stop(number)

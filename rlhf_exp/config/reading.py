@@ -74,28 +74,18 @@ def open_hydra(config_dir: str | None = None, conf: str | None = None) -> Iterat
 
 
 def describe_yaml(error: Exception, file: Path) -> str:
-    """The file with the place in it, and what is wrong there, for an error of reading YAML."""
+    """The file, with the place in it if that is known, and what is wrong, for an error of reading YAML."""
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
         problem, began = error.problem or error.context, error.context_mark
         if error.problem and began and began.line != mark.line:
             problem += f", {error.context} that begins in line {began.line + 1}"
         return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
     if isinstance(error, ReaderError):
-        return f"{file}, {_place(file.read_text(encoding='utf-8')[: error.position])}: holds a control character"
+        return f"{file}: holds a control character (the {error.position + 1}th)"
     if isinstance(error, UnicodeDecodeError):
-        content = file.read_bytes()
-        try:
-            content.decode()
-        except UnicodeDecodeError as found:
-            place = _place(content[: found.start].decode())
-            return f"{file}, {place}: not UTF-8 (byte {content[found.start]:#x}); save it as UTF-8"
+        return f"{file}: not UTF-8 (byte {error.object[error.start]:#x}); save it as UTF-8"
     reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
     return f"{file}: {reason or type(error).__name__}"
-
-
-def _place(before: str) -> str:
-    """The line and column that follow this text."""
-    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 
 def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
