@@ -99,7 +99,8 @@ def runs(monkeypatch):
         ("+seed", "+seed: has no value; write +seed=VALUE"),
         (
             "reprot",
-            "reprot: must be KEY=VALUE, or a command: chat, describe, merge, report, runs, sample; did you mean report?",
+            "reprot: must be KEY=VALUE, or a command: chat, describe, merge, report, runs, sample; did you mean"
+            " report?",
         ),
         ("~nope", "Could not delete from config. 'nope' does not exist."),
         ("--bogus", "unrecognized arguments: --bogus; see --help"),
