@@ -16,13 +16,13 @@ from pathlib import Path
 
 from rlhf_exp import processes
 from rlhf_exp.cli.arguments import complete
-from rlhf_exp.cli.composing import explaining
-from rlhf_exp.cli.job import check_and_run, check_composed
-from rlhf_exp.cli.subcommand import Failed
+from rlhf_exp.cli.explain import explaining
+from rlhf_exp.cli.job import check_job, is_named_by_time, run_checked
 from rlhf_exp.config.compose import compose_files
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import SIGNALLED, ConfigError
 from rlhf_exp.runs.load import Run, load_run
+from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.stopping import Stop
 
 ORIGIN = "_composed"
@@ -51,7 +51,9 @@ def compose(
     of_study = ["hydra.mode=RUN"] if name is not None and "hydra.mode=RUN" not in overrides else []
     with explaining(overrides):
         cfg, settings = compose_files([*of_study, *overrides], name, folder)
-    config = check_composed(cfg, settings.overrides.task)
+    config = check_job(cfg, settings.overrides.task, alone=True)
+    if problems := [] if is_named_by_time(cfg) else check_run_folder(config):
+        raise ConfigError(problems)
     typed = [f"--{flag}={value}" for flag, value in found.items() if value is not None]
     object.__setattr__(config, ORIGIN, (cfg, settings, [*typed, *of_study, *overrides]))
     return config
@@ -71,13 +73,9 @@ def run(cfg: Config) -> Run | None:
         raise ConfigError(["run(): takes one process; of several the command line makes a run, torchrun -m rlhf_exp"])
     if not hasattr(cfg, ORIGIN):
         raise ConfigError(["cfg: was not returned by compose(); a change is an override: compose([..., 'KEY=VALUE'])"])
-    cfg, settings, typed = copy.deepcopy(getattr(cfg, ORIGIN))  # a run writes its folder into them
+    composed, settings, typed = copy.deepcopy(getattr(cfg, ORIGIN))  # a run writes its folder into them
     with _as_command_line(typed):
-        try:
-            status, folder = check_and_run(cfg, settings)
-        except Failed as failed:
-            failed.__cause__.add_note(f"rlhf_exp: {failed}")
-            raise failed.__cause__ from None
+        status, folder = run_checked(cfg, composed, settings)
     if status > SIGNALLED:
         raise Stop(status - SIGNALLED)
     return None if folder is None else load_run(folder)

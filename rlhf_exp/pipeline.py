@@ -1,22 +1,23 @@
 """One experiment, a call per stage: check, load, baseline, train, evaluate, diagnose, report, push.
 
-    status = run(cfg, Path("outputs/x"))     # 0: the folder holds a finished run
+    status = run(cfg, Path("outputs/x"), build_args(cfg))     # 0: the folder holds a finished run
 
 However the run ends, run.json says how, and the folder holds all that was measured until then.
 """
 
+import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 
-from rlhf_exp import orders, processes
+from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config, learns_from_samples
-from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import FAILED, ConfigError, name_error, printable, read_message, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
@@ -28,11 +29,10 @@ from rlhf_exp.push import push, push_command
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.checkpoints import check_newest
-from rlhf_exp.runs.failures import ProcessFailed, find_failure, is_lost, outlast_main, record_failure, watch
-from rlhf_exp.runs.folder import RunFolder, write_json
+from rlhf_exp.runs.folder import RESERVE, RunFolder, read_record, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.runs.stopping import Stop, StopSignals, describe_stop, tell
+from rlhf_exp.runs.stopping import Stop, StopSignals, describe_stop
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
@@ -41,103 +41,111 @@ from rlhf_exp.train import train
 from rlhf_exp.trainers.vllm import check_server
 
 
-def run(cfg: Config, run_dir: Path) -> int:
-    """Run the experiment into `run_dir`; returns the exit status.
+class RankFailed(RuntimeError):
+    """Another rank of the run has failed; the message says which, and why."""
+
+
+def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
+    """Run the experiment into `run_dir` with TRL's `args` (build_args); returns the exit status.
 
     Raises:
-        ConfigError: a user's mistake that shows only with TRL, the data or the model loaded.
+        ConfigError: a user's mistake that shows only with the data or the model loaded.
         BaseException: any other error, which is already recorded in run.json.
     """
-    try:
-        facts = processes.on_main(lambda: _check_and_list_facts(cfg, run_dir))
-        folder = RunFolder.create(run_dir, facts)
-    except RuntimeError as error:
-        if is_lost(error):
-            raise ProcessFailed(record_failure(run_dir, error)) from error
-        raise  # in step: rank 0's error, which the others know
+    facts = processes.on_main(lambda: _check_and_list_facts(cfg, run_dir))
+    folder = RunFolder.create(run_dir, facts)
     with StopSignals() as signals:
-        return _run(cfg, folder, signals)
+        try:
+            _run_stages(cfg, folder, args, signals)
+        except KeyboardInterrupt as error:
+            if cause := _find_failed_rank(folder.path):  # torchrun stops this rank, for another has failed
+                raise _fail(folder, signals, cause) from error
+            return _stop(folder, Stop.of(error), signals.saved_step)
+        except ConfigError as error:
+            if not processes.is_main():
+                time.sleep(processes.GRACE_S)  # torchrun ends this rank if rank 0 refuses the run too
+                _record_failed_rank(folder, error)
+            elif cfg.resume:
+                folder.restore_record()
+            else:  # a refused run may be overwritten by another one
+                folder.give_up("refused", "; ".join(error.problems))
+            raise
+        except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
+            if not processes.is_main():
+                _record_failed_rank(folder, error)
+            elif cause := _find_failed_rank(folder.path):
+                raise _fail(folder, signals, cause) from error
+            else:
+                _fail(folder, signals, f"{type(error).__name__}: {read_message(error)}")
+            raise
+        folder.finish("finished")
+        return _report_and_push(cfg, folder) if processes.is_main() else 0
 
 
-def _run(cfg: Config, folder: RunFolder, signals: StopSignals) -> int:
-    try:
-        with watch(folder):
-            _run_stages(cfg, folder, signals)
-    except KeyboardInterrupt as error:
-        if cause := find_failure(folder.path):  # it is the launcher that stops this process
-            raise _fail(folder, signals, cause) from error
-        stop = Stop.of(error)
-        folder.give_up("stopped", stop.name)
-        tell(f"\n{describe_stop(stop, folder.path, signals.saved_step)}")
-        with suppress(KeyboardInterrupt):
-            _report_what_there_is(folder)
-        orders.give_up()
-        outlast_main(folder.path)
-        return stop.status
-    except ConfigError as error:
-        # A refused run may be overwritten by another one, but not one that was to be resumed.
-        if cfg.resume:
-            folder.restore_record()
-        else:
-            folder.give_up("refused", "; ".join(error.problems))
-        if not orders.do_all_refuse():
-            record_failure(folder.path, error)
-        raise
-    except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
-        if cause := record_failure(folder.path, error):
-            raise _fail(folder, signals, cause) from error
-        _fail(folder, signals, f"{type(error).__name__}: {read_message(error)}")
-        raise
-    folder.finish("finished")
-    if not processes.is_main():
-        return 0
-    status = _report(folder)
-    return _push(cfg, folder) if cfg.hub.push and status == 0 else status
+def _stop(folder: RunFolder, stop: Stop, saved_step: int | None) -> int:
+    """Close the record of a run that a signal has stopped, and say how to resume it; returns the exit status."""
+    folder.give_up("stopped", stop.name)
+    print(f"\n{describe_stop(stop, folder.path, saved_step)}", flush=True)
+    with suppress(KeyboardInterrupt):
+        _report_what_there_is(folder)
+    return stop.status
 
 
-def _push(cfg: Config, folder: RunFolder) -> int:
-    """Push the model of a finished run; if that fails the run still counts as finished."""
-    try:
-        with folder.phase("push"):
-            folder.record["pushed"] = push(cfg, folder.path)
-    except KeyboardInterrupt as error:
-        stop = Stop.of(error)
-        tell(f"\nFinished; {stop.name} cut off the push. Push with: {push_command(cfg, folder.path)}")
-        return stop.status
-    if folder.record["pushed"]:
-        print(f"pushed       {folder.record['pushed']}")
-    return 0
-
-
-def _fail(folder: RunFolder, signals: StopSignals, cause: str) -> ProcessFailed:
-    """Close the record of a run that has failed; returns the error for a process whose peer has."""
-    signals.are_ignored = processes.count() > 1  # the launcher now ends all processes
+def _fail(folder: RunFolder, signals: StopSignals, cause: str) -> RankFailed:
+    """Close the record of a run that has failed; returns the error for a rank that waited for the failed one."""
+    signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
     folder.give_up("failed", cause)
     _report_what_there_is(folder)
-    return ProcessFailed(cause)
+    return RankFailed(cause)
 
 
-def _report(folder: RunFolder) -> int:
-    """Write the report of a finished run and print its figures; if that fails the run still counts as finished."""
+def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
+    """Write why this rank, above 0, has failed, unless the run has ended already, so that the error only follows."""
+    if read_record(folder.path).get("status") != "running":
+        return
+    line = f"process {processes.rank()}: {name_error(error)}"
+    log = folder.path / f"error-{processes.rank()}.log"
+    with suppress(OSError):
+        (folder.path / RESERVE).unlink(missing_ok=True)  # the disk may be full
+        log.write_text(f"{line}\n{''.join(traceback.format_exception(error))}", encoding="utf-8")
+        write_json(folder.path / "run.json", folder.record | {"status": "failed", "error": line}, any_rank=True)
+
+
+def _find_failed_rank(folder: Path) -> str | None:
+    """The line about the rank above 0 that failed first; None if none has."""
+    logs = sorted(folder.glob("error-*.log"), key=lambda log: log.stat().st_mtime)
+    return f"{logs[0].read_text(encoding='utf-8').splitlines()[0]} (traceback in {logs[0]})" if logs else None
+
+
+def _report_and_push(cfg: Config, folder: RunFolder) -> int:
+    """Report on a finished run and push its model; if that fails the run still counts as finished."""
+    report = f"python -m rlhf_exp report {folder.path}"
+    rest = f"its report. Write it with: {report}"
     try:
         with folder.phase("report"):
             _write_report(folder)
-    except OSError as error:
-        reason = f"its report cannot be written, {error.strerror or error}"
-        say(f"the run has finished, but {reason}; once it can: python -m rlhf_exp report {folder.path}")
-        return FAILED
+        print(terminal_table(folder.path))
+        if cfg.hub.push:
+            rest = f"the push. Push with: {push_command(cfg, folder.path)}"
+            with folder.phase("push"):
+                folder.record["pushed"] = push(cfg, folder.path)
+            if folder.record["pushed"]:
+                print(f"pushed       {folder.record['pushed']}")
     except KeyboardInterrupt as error:
         stop = Stop.of(error)
-        tell(f"\nFinished; {stop.name} cut off its report. Write it with: python -m rlhf_exp report {folder.path}")
+        print(f"\nFinished; {stop.name} cut off {rest}", flush=True)
         return stop.status
-    print(terminal_table(folder.path))
+    except OSError as error:
+        reason = f"its report cannot be written, {error.strerror or error}"
+        say(f"the run has finished, but {reason}; once it can: {report}")
+        return FAILED
     return 0
 
 
-def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
+def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals: StopSignals) -> None:
     folder.check_is_shared()
     set_up_libraries(cfg)
-    experiment = _load(cfg, folder)
+    experiment = _load(cfg, folder, args)
     evaluator = (ScorerEvaluator if ALGORITHMS[cfg.algo.name].scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
@@ -152,10 +160,9 @@ def _run_stages(cfg: Config, folder: RunFolder, signals: StopSignals) -> None:
         evaluator.measure_trained_model()
 
 
-def _load(cfg: Config, folder: RunFolder) -> Experiment:
+def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment:
     """Load the parts of the experiment, and check that they fit together, and that a resumed run has the same."""
     with folder.phase("load"):
-        args = build_args(cfg)
         model = resolve_model(cfg, folder.path)
         tokenizer = load_tokenizer(model)
     task = _load_rows(cfg, folder, model, tokenizer)

@@ -1,37 +1,30 @@
 """The processes of a run, as torchrun starts them: which one this is, and what all of them know or do together.
 
-    processes.is_main()                          # rank 0, which alone writes and prints
-    settings = processes.share(settings)         # rank 0's value
-    found = processes.join({i: measure(i) for i in processes.take(range(9))})    # measured once, known to all
+    processes.connect(timeout_s=1800, use_cpu=True)          # every rank, before any of the functions below
+    processes.is_main()                                      # rank 0, which alone writes and prints
+    settings = processes.broadcast(settings)                 # rank 0's value
+    found = processes.gather_dict({i: measure(i) for i in processes.shard(range(9))})  # measured once, known to all
 
-Every rank makes the same calls in the same order, except `take`, which asks nobody. A single process gets its own value
-back, and torch is not imported. Objects travel through gloo, also where gradients travel through NCCL. How the others
-come to be where rank 0 is: orders.py.
+Each rank runs the same command line, so every rank makes the same calls in the same order, except `shard`, which asks
+nobody. A single process gets its own value back, and torch is not imported. Objects travel through gloo, also where
+gradients travel through NCCL. When one rank ends with an error, torchrun ends the others.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from typing import Any, TypeVar
 
-from rlhf_exp.errors import ConfigError, name_error
+from rlhf_exp.errors import SIGNALLED, ConfigError
 
 T = TypeVar("T")
 
 SET_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
-
-
-class MainFailed(RuntimeError):
-    """Rank 0 has raised an error in `on_main`; the message says which."""
-
-
-class _State:
-    is_on_main = False
-    """Inside `on_main`: the others wait for its end, and would take another call's value for its result."""
-
-
-_state = _State()
+GRACE_S = 5.0
+"""How long a rank with an error waits before it says so: torchrun ends it meanwhile if rank 0 has the same error."""
 
 
 def rank() -> int:
@@ -65,12 +58,42 @@ def check() -> list[str]:
     return [f"WORLD_SIZE={count()}: without {', '.join(missing)}; start with torchrun, or unset WORLD_SIZE"]
 
 
+def connect(timeout_s: float, use_cpu: bool) -> None:
+    """Open the group of all ranks, which accelerate then uses too. Later jobs of a sweep use the first one's.
+
+    `timeout_s`: how long one rank waits for another (TRL's `ddp_timeout`, which TRL itself would read too late).
+    """
+    if count() == 1:
+        return
+    import torch
+
+    if torch.distributed.is_initialized():
+        return
+    if not use_cpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    backend = "gloo" if use_cpu else "cpu:gloo,cuda:nccl"
+    torch.distributed.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+
+
+def leave(status: int) -> int:
+    """Close the group; returns the exit status. After an error or a signal the process ends here, since the group could
+    not be closed: other ranks may be gone. After a signal rank 0 still writes its report, which torchrun would cut off
+    if another rank ended with an error."""
+    if status and count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if is_main() or status < SIGNALLED else 0)
+    if count() > 1 and (torch := sys.modules.get("torch")) and torch.distributed.is_initialized():
+        barrier()  # rank 0 still writes its report
+        torch.distributed.destroy_process_group()
+    return status
+
+
 # What all ranks do together
 
 
-def share(value: T) -> T:
+def broadcast(value: T) -> T:
     """Rank 0's value."""
-    _refuse_on_main()
     if count() == 1:
         return value
     import torch
@@ -82,7 +105,6 @@ def share(value: T) -> T:
 
 def gather(value: T) -> list[T]:
     """The value of each rank, by rank."""
-    _refuse_on_main()
     if count() == 1:
         return [value]
     import torch
@@ -92,7 +114,7 @@ def gather(value: T) -> list[T]:
     return found
 
 
-def spread(tensors: Iterable[Any]) -> None:
+def broadcast_tensors(tensors: Iterable[Any]) -> None:
     """Give tensors, on any device, rank 0's values."""
     if count() > 1:
         import torch
@@ -101,7 +123,7 @@ def spread(tensors: Iterable[Any]) -> None:
             torch.distributed.broadcast(tensor.detach(), src=0)
 
 
-def add_up(values: Sequence[float]) -> list[float]:
+def sum_over_ranks(values: Sequence[float]) -> list[float]:
     """Each value's sum over the ranks, in float64."""
     if count() == 1:
         return list(values)
@@ -112,12 +134,12 @@ def add_up(values: Sequence[float]) -> list[float]:
     return sums.tolist()
 
 
-def take(items: Sequence[T]) -> Sequence[T]:
+def shard(items: Sequence[T]) -> Sequence[T]:
     """Every n-th of the items, this rank's part."""
     return items[rank() :: count()]
 
 
-def join(found: dict[Any, T]) -> dict[Any, T]:
+def gather_dict(found: dict[Any, T]) -> dict[Any, T]:
     """The entries of all ranks."""
     return {key: value for part in gather(found) for key, value in part.items()}
 
@@ -126,50 +148,30 @@ def on_main(call: Callable[[], T]) -> T:
     """What `call` returns on rank 0, which alone calls it. Nothing that all ranks do together may be in it.
 
     Raises:
-        Exception: what `call` raises; on other ranks a MainFailed, but a ConfigError as it is.
+        ConfigError: `call` raises it, on every rank; another error is raised on rank 0 alone, which then ends.
     """
-    _refuse_on_main()
-    found, error = None, None
+    found, refused = None, None
     if is_main():
         try:
-            found = _call_alone(call)
-        except Exception as raised:
-            share((None, raised if isinstance(raised, ConfigError) else MainFailed(f"rank 0: {name_error(raised)}")))
-            raise
-    found, error = share((found, error))
-    if error is not None:
-        raise error
+            found = call()
+        except ConfigError as error:
+            refused = error
+    found, refused = broadcast((found, refused))
+    if refused is not None:
+        raise refused
     return found
 
 
-def _call_alone(call: Callable[[], T]) -> T:
-    _state.is_on_main = True
-    try:
-        return call()
-    finally:
-        _state.is_on_main = False
-
-
-def _refuse_on_main() -> None:
-    if _state.is_on_main:
-        raise AssertionError("rank 0 is alone inside on_main: no other function that all ranks call may be used there")
-
-
 @contextmanager
-def around(context: AbstractContextManager[T]) -> Iterator[T]:
+def enter_on_main(context: AbstractContextManager[T]) -> Iterator[T]:
     """Inside the `with` of all ranks, what `context` yields to rank 0, which alone enters it, before others come, and
     leaves it, after they have gone."""
-    if not is_main():
-        yield share(None)
-        wait()
-        share(None)
-        return
-    with context as value:
-        yield share(value)
-        wait()
-    share(None)
+    with context if is_main() else nullcontext() as value:
+        yield broadcast(value)
+        barrier()
+    barrier()
 
 
-def wait() -> None:
-    """Until every rank is here."""
+def barrier() -> None:
+    """Wait until every rank is here."""
     gather(None)

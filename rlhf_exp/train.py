@@ -49,7 +49,7 @@ def train(
     best = Best(folder, validation.metric, save) if experiment.cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
-    if received := processes.share(signals.received):
+    if received := processes.broadcast(signals.received):
         raise Stop(received)
     model = folder.path / "model"
     if best is None:

@@ -3,13 +3,11 @@
 `command_line`: `python -m rlhf_exp ...` without a new process, which takes 8 s of processor time to import TRL.
 """
 
-import copy
 import functools
 import gc
 import importlib.metadata
 import os
 import pickle
-import re
 import signal
 import sys
 import warnings
@@ -18,18 +16,17 @@ from dataclasses import dataclass
 from io import StringIO
 from types import SimpleNamespace
 
-import omegaconf
 import pytest
-from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
-from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from matplotlib.figure import Figure
-from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from rlhf_exp import __main__, api, processes
 from rlhf_exp.__main__ import main
+from rlhf_exp.config import ROOT, compose
 
 SAVEFIG = Figure.savefig
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
@@ -141,85 +138,41 @@ def _as_a_process(folder, argv):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compositions():
-    """Compose the same options of groups once, and read each file and each expression once: Hydra takes 0.15 s for each
-    composition, and composes a job of a sweep three times. Values are set anew, and all checks still run. Kept as
-    bytes, which are copied fastest, and which no garbage collection walks through."""
-    made = {}
-    choose, merge, read, load = (
-        defaults_list._create_defaults_list, ConfigLoaderImpl._compose_config_from_defaults_list,
-        ConfigRepository.load_config, OmegaConf.load,
-    )  # fmt: skip
-    parse_rule = OverridesParser.parse_rule
-    create_map, embed = defaults_list._create_interpolation_map, ConfigLoaderImpl._load_single_config
+def composed_once():
+    """Compose the same options of groups once, since Hydra takes 0.1 s for each composition; values are set anew, by
+    Hydra's own function, and all checks still run. Kept as bytes, which are copied fastest."""
+    made, compose_files = {}, compose.compose_files
 
-    def remember(key, make):
+    def compose_values(overrides, config_name):
+        found = OverridesParser.create().parse_overrides(list(overrides))
+        values = [item for item in found if is_value(item)]
+        chosen = [item.input_line for item in found if item not in values]
+        key = (config_name, processes.count(), *chosen)
         if key not in made:
-            made[key] = pickle.dumps(make())
-        return pickle.loads(made[key])
+            made[key] = pickle.dumps(compose_files(chosen, config_name))
+        cfg, settings = pickle.loads(made[key])
+        ConfigLoaderImpl._apply_overrides_to_config(values, cfg)
+        settings.overrides.task = [item.input_line for item in found if not item.is_hydra_override()]
+        return cfg, settings
 
-    def choose_once(repo, config_name, overrides, **kwargs):
-        values, overrides.config_overrides = overrides.config_overrides, []
+    def compose_once(overrides, config_name=None, config_dir=None):
+        try:
+            refused = compose.check_overrides(overrides)
+            if not (refused or config_dir):  # a folder of a test's own may change
+                return compose_values(overrides, config_name)
+        except (HydraException, OmegaConfBaseException):
+            pass  # said below
+        return compose_files(overrides, config_name, config_dir)
 
-        def make():
-            return choose(repo, config_name, overrides, **kwargs), vars(overrides)
-
-        chosen, after = remember(("choose", *_places(repo), config_name, str(overrides), str(kwargs)), make)
-        vars(overrides).update(after | {"config_overrides": values})
-        return chosen
-
-    def merge_once(loader, defaults, repo):
-        common = 0  # Hydra's own configs and conf/config.yaml, which nearly all compositions begin with
-        while common < len(defaults) and re.fullmatch("hydra/.*|config", defaults[common].config_path):
-            common += 1
-
-        def key(number):
-            return "merge", *_places(repo), *map(repr, defaults[:number])
-
-        def merge_the_rest():
-            first = remember(key(common), lambda: merge(loader, defaults[:common], repo))
-            return merge(loader, [SimpleNamespace(config=first), *defaults[common:]], repo)
-
-        return remember(key(len(defaults)), merge_the_rest)
-
-    def embed_once(loader, default, repo):
-        return default if hasattr(default, "config") else embed(loader, default, repo)
-
-    def read_once(repo, config_path):
-        return remember(("read", *_places(repo), config_path), lambda: read(repo, config_path))
-
-    def map_where_needed(overrides, defaults, self_added):
-        return create_map(overrides, defaults, self_added) if "${" in str(defaults) else None
-
-    def load_once(file):
-        if not hasattr(file, "read"):  # a run's own, which may change
-            return load(file)
-        text = file.read()
-        return remember(("read", text), lambda: load(StringIO(text)))
-
-    @functools.lru_cache(10_000)
-    def parse_override(text, rule):
-        return parse_rule(OverridesParser.create(), text, rule)
-
-    parse_once = functools.lru_cache(1000)(omegaconf.grammar_parser.parse)
-    replacements = [
-        (defaults_list, "_create_defaults_list", choose_once),
-        (defaults_list, "_create_interpolation_map", map_where_needed),
-        (ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_once),
-        (ConfigLoaderImpl, "_load_single_config", embed_once),
-        (ConfigRepository, "load_config", read_once),
-        (OverridesParser, "parse_rule", lambda parser, *args: copy.copy(parse_override(*args))),
-        (OmegaConf, "load", load_once),
-        (omegaconf.base, "parse", parse_once),
-        (omegaconf._utils, "parse", parse_once),
-    ]
-    originals = [(place, name, getattr(place, name)) for place, name, _ in replacements]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ConfigStore, "__deepcopy__", lambda store, memo: store, raising=False)  # it is one for all
-        for place, name, replacement in replacements:
-            patch.setattr(place, name, replacement)
-        yield originals
+        patch.setattr(compose, "compose_files", compose_once)
+        patch.setattr(__main__, "compose_files", compose_once)
+        patch.setattr(api, "compose_files", compose_once)
+        yield
 
 
-def _places(repo):
-    return [source.path for source in repo.get_sources()]
+def is_value(override):
+    """Whether an override sets a value, and neither chooses an option of a group nor concerns Hydra itself."""
+    name = override.key_or_group
+    is_group = (ROOT / "conf" / name).is_dir() or override.package is not None
+    return not (is_group or override.is_hydra_override() or override.is_sweep_override())

@@ -26,7 +26,7 @@ def runs(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     started = []
 
-    def record(cfg, folder):
+    def record(cfg, folder, args):
         started.append(cfg)
         facts = {"status": "finished", "command": " ".join(sys.argv[1:])}
         (folder / "run.json").write_text(json.dumps(facts))
@@ -113,7 +113,7 @@ def test_only_what_compose_returned_is_run_and_only_once(runs):
 
 
 def test_an_error_of_a_run_is_raised_as_it_is(runs, monkeypatch):
-    def fail(cfg, folder):
+    def fail(cfg, folder, args):
         raise RuntimeError("boom")
 
     monkeypatch.setattr(pipeline, "run", fail)
@@ -125,7 +125,7 @@ def test_an_error_of_a_run_is_raised_as_it_is(runs, monkeypatch):
 
 
 def test_a_stopped_run_stops_the_program(runs, monkeypatch):
-    monkeypatch.setattr(pipeline, "run", lambda cfg, folder: 128 + 15)
+    monkeypatch.setattr(pipeline, "run", lambda cfg, folder, args: 128 + 15)
     with pytest.raises(KeyboardInterrupt):
         run(compose(["output_dir=there"]))
 

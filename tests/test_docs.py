@@ -22,8 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from rlhf_exp import ConfigError, api
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.chat.__main__ import PARSER as CHAT
-from rlhf_exp.cli.commands import COMMANDS
-from rlhf_exp.cli.subcommand import parse_flags
+from rlhf_exp.cli.subcommand import COMMANDS, parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.model_shape import ASSETS

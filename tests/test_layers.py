@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 SCHEMAS = "tasks.*.schema"
 
 LAYERS = (
-    ("errors", "processes", "orders", "stats", "algorithms", "config.ranges", "config.values"),
+    ("errors", "processes", "stats", "algorithms", "config.ranges", "config.values"),
     (SCHEMAS,),  # config/schema.py is made of them
     ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "rewards.countdown", "rewards.table"),  # a config is of the keys of rewards
@@ -32,7 +32,7 @@ LAYERS = (
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
 WITHOUT_TORCH = (
-    *("algorithms", "api", "cli", "config", "errors", "experiment", "models.source", "orders", "processes", "runs"),
+    *("algorithms", "api", "cli", "config", "errors", "experiment", "models.source", "processes", "runs"),
 )
 HEAVY = ("torch", "transformers", "trl", "datasets")
 

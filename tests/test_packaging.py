@@ -266,12 +266,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_wheel_holds_the_package_its_configs_and_its_model(wheel: zipfile.ZipFile) -> None:
-    packed = {name for name in wheel.namelist() if name.startswith("rlhf_exp/")}
+    packed = {name for name in wheel.namelist() if name.startswith(("rlhf_exp/", "hydra_plugins/"))}
     assert packed >= {
         "rlhf_exp/conf/config.yaml", "rlhf_exp/assets/tiny/model.safetensors", "rlhf_exp/assets/report.css",
     }  # fmt: skip
     assert [name for name in packed if name.startswith("rlhf_exp/sweeps/") and name.endswith(".yaml")]
-    sources = {"rlhf_exp": "rlhf_exp", "conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"}
+    sources = {"conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"} | {name: name for name in ("rlhf_exp", "hydra_plugins")}
     assert packed == {
         f"{target}/{path.relative_to(ROOT / source)}"
         for source, target in sources.items()
@@ -293,6 +293,9 @@ def test_installed_wheel_runs_from_another_folder(wheel: zipfile.ZipFile, tmp_pa
     (tmp_path / "elsewhere").mkdir()
     command = [sys.executable, "-m", "rlhf_exp", "algo=grpo", "task=countdown", "dry_run=true"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(command, cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert str(ROOT) not in done.stdout
+    for given in ([], ["-m", "seed=0,1"]):
+        done = subprocess.run(
+            [*command, *given], cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert str(ROOT) not in done.stdout

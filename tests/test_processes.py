@@ -2,47 +2,39 @@
 
 import json
 import os
-import pickle
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 
-from rlhf_exp import orders, processes
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
+from rlhf_exp import processes
 
 TALK = """
 import json, sys
-from rlhf_exp import orders, processes
+from contextlib import nullcontext
+from rlhf_exp import processes
 from rlhf_exp.errors import ConfigError
 
 def refuse():
     raise ConfigError(["one=1: no", "two=2: no"])
 
-if processes.is_main():
-    orders.connect(timeout_s=60, use_cpu=True)
-    orders.give("work")
-else:
-    assert orders.receive() == "work"
+processes.connect(timeout_s=60, use_cpu=True)
 rank = processes.rank()
-found = {"rank": rank, "share": processes.share(rank), "gather": processes.gather("ab"[rank])}
-found["sums"] = processes.add_up([1.0, processes.rank()])
-found["joined"] = processes.join({i: i * i for i in processes.take(range(5))})
+found = {"rank": rank, "broadcast": processes.broadcast(rank), "gather": processes.gather("ab"[rank])}
+found["sums"] = processes.sum_over_ranks([1.0, processes.rank()])
+found["shards"] = processes.gather_dict({i: i * i for i in processes.shard(range(5))})
 found["once"] = processes.on_main(lambda: f"by {processes.rank()}")
 try:
     processes.on_main(refuse)
 except ConfigError as error:
     found["refused"] = error.problems
-found["in_step"] = orders.do_all_refuse()
-if processes.is_main():
-    orders.end(3)
-    status = 3
-else:
-    status = orders.receive().status
+with processes.enter_on_main(nullcontext("entered")) as found["entered"]:
+    pass
 print(json.dumps(found), flush=True)
-sys.exit(orders.leave(status))
+processes.barrier()
+sys.exit(processes.leave(3) if rank else 0)
 """
 
 
@@ -65,39 +57,35 @@ def start(code, ranks, *arguments):
 
 
 @pytest.mark.slow
-def test_ranks_share_gather_add_join_and_refuse_together():
+def test_ranks_broadcast_gather_add_and_refuse_together():
     ends = start(TALK, 2)
-    assert [status for _, status in ends] == [3, 3]
+    assert [status for _, status in ends] == [0, 3]
     for rank, (printed, _) in enumerate(ends):
         found = json.loads(printed)
-        assert found["rank"] == rank and found["share"] == 0 and found["gather"] == ["a", "b"]
+        assert found["rank"] == rank and found["broadcast"] == 0 and found["gather"] == ["a", "b"]
         assert found["sums"] == [2.0, 1.0]
-        assert found["joined"] == {str(i): i * i for i in range(5)}
+        assert found["shards"] == {str(i): i * i for i in range(5)}
         assert found["once"] == "by 0"
         assert found["refused"] == ["one=1: no", "two=2: no"]
-        assert found["in_step"]
+        assert found["entered"] == "entered"
 
 
 ALONE = """
 import os, sys
 from pathlib import Path
-from rlhf_exp import orders, processes
+from rlhf_exp import processes
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs import folder
 
 folder.SEEN_S = 0.5
-if processes.is_main():
-    orders.connect(timeout_s=60, use_cpu=True)
-    orders.give("work")
-else:
-    assert orders.receive() == "work"
+processes.connect(timeout_s=60, use_cpu=True)
 folder.RunFolder.create(Path("shared").resolve(), {}).check_is_shared()
 os.chdir(sys.argv[1 + processes.rank()])
 try:
     folder.RunFolder.create(Path("run"), {}).check_is_shared()
 except ConfigError as error:
     print(error, flush=True)
-orders.leave(0)
+processes.leave(0)
 """
 
 
@@ -115,18 +103,11 @@ def test_one_process_keeps_its_own_values(monkeypatch):
     for name in processes.SET_BY_TORCHRUN:
         monkeypatch.delenv(name, raising=False)
     assert processes.is_main() and processes.count() == 1 and processes.check() == []
-    assert processes.share(5) == 5 and processes.gather(5) == [5] and processes.add_up([1.0]) == [1.0]
-    assert list(processes.take(range(3))) == [0, 1, 2] and processes.join({1: 2}) == {1: 2}
-    assert processes.on_main(lambda: 7) == 7 and orders.do_all_refuse()
-    orders.give_up()
-    assert not orders.is_broken()
-
-
-def test_what_all_ranks_do_together_is_refused_where_one_is_alone():
-    for together in (lambda: processes.on_main(lambda: 1), lambda: processes.share(1), lambda: processes.gather(1)):
-        with pytest.raises(AssertionError, match="rank 0 is alone inside on_main"):
-            processes.on_main(together)
-    assert processes.on_main(lambda: 1) == 1
+    assert processes.broadcast(5) == 5 and processes.gather(5) == [5] and processes.sum_over_ranks([1.0]) == [1.0]
+    assert list(processes.shard(range(3))) == [0, 1, 2] and processes.gather_dict({1: 2}) == {1: 2}
+    assert processes.on_main(lambda: 7) == 7 and processes.leave(3) == 3
+    with processes.enter_on_main(nullcontext(4)) as value:
+        assert value == 4
 
 
 def test_a_number_of_processes_without_an_address_is_refused(monkeypatch, command_line, tmp_path):
@@ -148,22 +129,3 @@ def test_a_number_of_processes_that_is_none_is_refused_and_an_empty_one_is_one(m
     assert done.stderr == (
         "rlhf_exp: WORLD_SIZE=two: must be a whole number; start with torchrun, or unset WORLD_SIZE\n"
     )
-
-
-def test_a_job_that_needs_another_connection_is_refused(monkeypatch):
-    opened = {"device.use_cpu": True, "algo.args.ddp_timeout": 1800}
-    monkeypatch.setattr(orders._state, "opened_with", opened)
-    orders.connect(1800, True)
-    with pytest.raises(ConfigError) as refused:
-        orders.connect(60, False)
-    way = "the processes of a sweep have one connection, opened with"
-    assert refused.value.problems == [
-        f"device.use_cpu=false: {way} true; start this job by a torchrun of its own",
-        f"algo.args.ddp_timeout=60: {way} 1800; start this job by a torchrun of its own",
-    ]
-
-
-def test_a_checked_config_travels():
-    config = compose_config(["device=cpu", "algo=ppo", "reward=outcome"])
-    assert pickle.loads(pickle.dumps(config)) == config
-    assert pickle.loads(pickle.dumps(ConfigError(["a", "b"]))).problems == ["a", "b"]

@@ -84,7 +84,7 @@ class ComputeMeter(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self.counts["step_seconds"] += time.perf_counter() - self._began
         self._began = None
-        for name, n in zip(self._new, processes.add_up(list(self._new.values())), strict=True):
+        for name, n in zip(self._new, processes.sum_over_ranks(list(self._new.values())), strict=True):
             self.counts[name] += round(n)
             self._new[name] = 0
         if self.is_spent():

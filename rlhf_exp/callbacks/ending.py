@@ -86,7 +86,7 @@ class CheckGradients(TrainerCallback):
         if self._trainer is None:
             return
         own = self._teaches, _has_gradient(self._trainer)
-        taught, found = processes.add_up([float(value) for value in own])
+        taught, found = processes.sum_over_ranks([float(value) for value in own])
         self._teaches = False
         if found:
             self._stop_looking()

@@ -1,9 +1,10 @@
-"""Prepares the command line before Hydra reads it: one-line errors for flags, and three conveniences.
+"""Prepares the command line before Hydra reads it: one-line errors for flags, --help, and three conveniences.
 
 `-cd sweeps` finds the shipped studies from any folder, `output_dir=` applies to a whole sweep, and `resume=`
 brings the overrides of the run that it resumes.
 """
 
+import re
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -16,24 +17,41 @@ from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.lock import LATEST, OUTPUTS, follow_link
 from rlhf_exp.runs.settings import recall
+from rlhf_exp.tasks.schema import find_keys, list_tasks
+
+USAGE = Path(__file__).parent.parent / "assets" / "usage.txt"
+
+
+def format_help() -> str:
+    """Usage, every group with its options, the keys, examples, and the other commands. Hydra's own help composes first,
+    0.3 s more."""
+    conf = ROOT / "conf"
+    defaults = dict(re.findall(r"^  - (\w+): (\S+)", (conf / "config.yaml").read_text(encoding="utf-8"), re.MULTILINE))
+    lines = []
+    for group in sorted(folder.name for folder in conf.iterdir() if folder.is_dir()):
+        default = defaults[group].replace("${algo}", defaults["algo"])
+        options = sorted(path.stem for path in (conf / group).glob("*.yaml"))
+        shown = ", ".join(f"{option}*" if option == default else option for option in options)
+        lines.append(f"  {group:<11} {shown}")
+    studies = ", ".join(sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml")))
+    columns = {name: ", ".join(find_keys(name).columns) for name in list_tasks()} | {"file": "all of the file's"}
+    named = "; ".join(f"{name} {of_task}" for name, of_task in columns.items() if of_task)
+    return USAGE.read_text(encoding="utf-8").format(groups="\n".join(lines), studies=studies, columns=named)
 
 
 def prepare_arguments() -> Namespace:
-    """Parse `sys.argv` with Hydra's own parser and complete it in place; returns what was typed.
+    """Complete `sys.argv` in place, and parse it with Hydra's own parser.
 
     Raises:
         ConfigError: a flag that Hydra does not know, or `resume=latest` before the first run.
     """
     args = parse_flags(get_args_parser())
     flags, overrides = complete(args.overrides, args.config_name, args.config_dir)
-    values = dict(text.split("=", 1) for text in args.overrides if "=" in text)
-    if "output_dir" in values:  # Hydra makes a sweep's folder before it applies the overrides of a job
-        overrides.append(f"hydra.sweep.dir={values['output_dir']}")
     if overrides:  # the parser needs them to be adjacent
         start = sys.argv.index(args.overrides[0])
         sys.argv[start : start + len(args.overrides)] = overrides
     sys.argv += flags  # the last occurrence of a flag counts
-    return args
+    return get_args_parser().parse_args()
 
 
 def find_config_dir(named: str | None) -> str | None:
@@ -69,8 +87,8 @@ def complete(overrides: list[str], config_name: str | None, config_dir: str | No
             raise ConfigError([f"resume={LATEST}: {why}; name a run's folder"])
     folder = follow_link(named)
     text = values["resume"] if folder == named else folder
-    if config_name is not None:
-        return flags, [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
-    flags, kept = recall(folder, typed=set(values))
     overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
+    if config_name is not None:
+        return flags, overrides
+    flags, kept = recall(folder, typed=set(values))
     return flags, [*kept, *overrides, f"output_dir={text}"]

@@ -5,18 +5,14 @@ with claim_output(cfg, ["task=hh_rlhf"]) as cfg:
     ...
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.arguments import find_config_dir
-from rlhf_exp.cli.explain import explain
-from rlhf_exp.cli.quoting import set_text
+from rlhf_exp.cli.explain import explaining, set_text
 from rlhf_exp.cli.subcommand import claim, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.overrides import name_key
@@ -36,41 +32,29 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     Raises:
         ConfigError: a mistake in `arguments`, such as a flag or a key that only a run has.
     """
-    typed = [command, *arguments]
-    flags, arguments = _split_flags(arguments)
+    folder, arguments = _take_flag(arguments, "-cd", "--config-dir")
     for text in arguments:
         if text.startswith("-"):
             raise ConfigError([f"{text}: no such flag; see --help"])
         if name_key(text) in ("resume", "dry_run"):
             raise ConfigError([f"{text}: not with rlhf_exp {command}, only with rlhf_exp"])
-    folder = find_config_dir(flags.config_dir)
-    with explaining(arguments, typed):
+    with explaining(arguments):
         overrides = [*defaults, *arguments]
-        return compose_config([*_list_untrained(overrides), *overrides], [check_run_folder], folder)
+        return compose_config([*_list_untrained(overrides), *overrides], [check_run_folder], find_config_dir(folder))
 
 
 def take_out(arguments: Sequence[str]) -> list[str]:
     """The arguments with `output_dir=FOLDER` for `--out FOLDER`, as the commands that compare runs call it."""
+    folder, others = _take_flag(list(arguments), "--out")
+    return others if folder is None else [*others, set_text("output_dir", folder)]
+
+
+def _take_flag(arguments: list[str], *names: str) -> tuple[str | None, list[str]]:
+    """The value of a flag, and what else was typed."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--out")
-    flags, others = parse_flags(parser, list(arguments), parser.parse_known_args)
-    return others if flags.out is None else [*others, set_text("output_dir", flags.out)]
-
-
-def _split_flags(arguments: list[str]) -> tuple[Namespace, list[str]]:
-    """The flag -cd, and what else was typed."""
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("-cd", "--config-dir")
-    return parse_flags(parser, arguments, parser.parse_known_args)
-
-
-@contextmanager
-def explaining(overrides: Sequence[str], typed: Sequence[str] | None = None) -> Iterator[None]:
-    """Raise a ConfigError with one line for an error of Hydra's inside the `with`; `typed`: see `explain`."""
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException, RecursionError) as error:
-        raise ConfigError([explain(error, overrides, typed)]) from None
+    parser.add_argument(*names, dest="value")
+    flags, others = parse_flags(parser, arguments, parser.parse_known_args)
+    return flags.value, others
 
 
 def _list_untrained(arguments: list[str]) -> list[str]:

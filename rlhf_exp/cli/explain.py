@@ -4,18 +4,22 @@ explain(exception, ["leraning_rate=1"])  ->  "leraning_rate=1: no such key; did 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from hydra.errors import MissingConfigException, OverrideParseException
+from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.quoting import repair, write_command
+from rlhf_exp.cli.subcommand import COMMANDS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys, refuse_key, takes_text
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import assign, is_secret, one_of
+from rlhf_exp.config.values import assign, is_secret, one_of, suggest
+from rlhf_exp.errors import ConfigError
 
 EXTRAS = {
     "hydra/launcher=submitit_local": "slurm",
@@ -23,6 +27,11 @@ EXTRAS = {
     "hydra/sweeper=optuna": "optuna",
 }
 """Options that a package brings, with its extra in pyproject.toml."""
+ELSEWHERE = {
+    "model": "a hub id or a folder is model.path: ",
+    "task": "rows of your own are task=file: task=file ",
+}
+"""Groups whose options are taken for the value of their key `path`."""
 _UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
 _AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<override>.+)'")
 # Lines of Hydra's messages that only help to configure Hydra itself.
@@ -33,73 +42,78 @@ _NOISE = re.compile(
 _RAISED = re.compile(r"\w+ raised while composing config:; ")
 
 
-def explain(error: Exception, overrides: Sequence[str], typed: Sequence[str] | None = None) -> str:
-    """One line for an error of Hydra or OmegaConf while composing the config from `overrides`.
+@contextmanager
+def explaining(overrides: Sequence[str]) -> Iterator[None]:
+    """Raise a ConfigError with one line for an error of Hydra's inside the `with`."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, RecursionError) as error:
+        raise ConfigError([explain(error, overrides)]) from None
 
-    Args:
-        typed: all arguments of the command line, of which the line shows the command that was meant; None: there is no
-            command line.
-    """
+
+def set_text(key: str, value: str) -> str:
+    """The override that sets a key to this text, whatever characters it has."""
+    return f"{key}={QuotedString(value, Quote.double).with_quotes()}"
+
+
+def explain(error: Exception, overrides: Sequence[str]) -> str:
+    """One line for an error of Hydra or OmegaConf while composing the config from `overrides`."""
     if isinstance(error, MissingConfigException):
-        return _explain_missing(error, overrides, typed)
+        return _explain_missing(error)
     if isinstance(error, OverrideParseException):
-        return _explain_unread(error, overrides, typed)
+        return _explain_unread(error)
     if isinstance(error, RecursionError):
         return "a config names itself in its defaults list, directly or by way of others"
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: cannot be written, {error.strerror}"
     message = str(error) or str(error.__cause__)
     if unknown := _UNKNOWN_KEY.match(message):
         key = getattr(error.__cause__, "full_key", None) or unknown["key"]  # within a mapping that was typed as a whole
-        key = next((name for name in map(name_key, overrides) if name.startswith(f"{key}.")), key)
-        if key.rpartition(".")[0] in ("reward.weights", "reward.functions", "task.options"):
-            return f"{(text := _find_override(key, overrides))}: not there yet; add it with a plus: +{text}"
-        algo, text = _find_algo(overrides), _find_override(key, overrides)
-        place, _, end = key.rpartition(".")
-        if place == "algo.args" and end in load_arguments(algo):
-            steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # else steps take precedence
-            return f"{text}: not there yet; add it with a plus: +{text}{steps}"
-        if (why := refuse_key(key, algo)).endswith(f" {key}?"):
-            why = "the config that -cn names lacks it; its defaults list must begin with /config"
-        return f"{text}: {why}"
+        return _explain_unknown(next((name for name in map(name_key, overrides) if name.startswith(f"{key}.")), key),
+                                overrides)  # fmt: skip
     if ambiguous := _AMBIGUOUS.match(message):
         override = ambiguous["override"]
         key, _, values = override.partition("=")
-        meant = takes_text(name_key(key)) and repair(typed or overrides)
-        way = f"or in quotes: {_show(meant, typed)}" if meant else f"for a list write {key}=[{values}]"
+        way = f"as one text write {_quote(override)}" if takes_text(name_key(key)) else f"for a list {key}=[{values}]"
         return f"{override}: several values; to run each add -m, {way}"
     lines = [line.strip() for line in message.splitlines() if line.strip() and not _NOISE.search(line)]
     return _RAISED.sub("", "; ".join(lines))
 
 
-def _explain_unread(error: OverrideParseException, overrides: Sequence[str], typed: Sequence[str] | None) -> str:
+def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
+    """A key that is not in the config: it must be added, or there is none of that name."""
+    algo = dict(text.split("=", 1) for text in overrides if "=" in text).get("algo")
+    algo = algo if algo in ALGORITHMS else "grpo"
+    text = next((text for text in overrides if name_key(text) == key), key)
+    text = assign(key, None) if is_secret(key) else text
+    place, _, end = key.rpartition(".")
+    if place in ("reward.weights", "reward.functions", "task.options"):
+        return f"{text}: not there yet; add it with a plus: +{text}"
+    if place == "algo.args" and end in load_arguments(algo):
+        steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # else steps take precedence
+        return f"{text}: not there yet; add it with a plus: +{text}{steps}"
+    if (why := refuse_key(key, algo)).endswith(f" {key}?"):
+        why = "the config that -cn names lacks it; its defaults list must begin with /config"
+    return f"{text}: {why}"
+
+
+def _explain_unread(error: OverrideParseException) -> str:
     """What Hydra's grammar cannot read: most often a text that a shell or Hydra needs in quotes."""
-    text, words = error.override, typed or overrides
-    if "=" not in text and name_key(text) in known_keys():
-        return f"{text}: has no value; write {text}=VALUE"
+    text = error.override
+    if "=" not in text:
+        if name_key(text) in known_keys():
+            return f"{text}: has no value; write {text}=VALUE"
+        names = sorted(COMMANDS)
+        return f"{text}: must be KEY=VALUE, or a command: {', '.join(names)}{suggest(text, names)}"
     group, _, option = text.partition("=")
     if group in ELSEWHERE:  # such as model=~/folder
-        return f"{text}: no such option; {_point_elsewhere(group, option, option, words, typed)}"
-    if (meant := repair(words)) and meant != list(words):
-        return f"{text}: cannot be read without quotes; write {_show(meant, typed)}"
+        return f"{text}: no such option; {_point_elsewhere(group, option)}"
+    if takes_text(name_key(text)):
+        return f"{text}: cannot be read without quotes; write {_quote(text)}"
     reason = "".join(line for line in error.message.splitlines() if not _NOISE.search(line))[:120]
     why = f" ({reason})" if reason else ""
     return f"{text}: cannot be read{why}; must be KEY=VALUE, with special characters of a text in quotes"
 
 
-def _show(words: Sequence[str], typed: Sequence[str] | None) -> str:
-    """The command of these words; without a command line, the words."""
-    return write_command(words) if typed is not None else " ".join(words)
-
-
-ELSEWHERE = {
-    "model": ("a hub id or a folder is model.path", ["model.path={}"]),
-    "task": ("rows of your own are task=file", ["task=file", "task.path={}"]),
-}
-"""Groups whose options are taken for the values of another key: which, and how it is typed."""
-
-
-def _explain_missing(error: MissingConfigException, overrides: Sequence[str], typed: Sequence[str] | None) -> str:
+def _explain_missing(error: MissingConfigException) -> str:
     if "Could not load" in (line := str(error).partition("\n")[0]):  # a file that another's defaults list names
         return line
     missing = error.missing_cfg_file or ""
@@ -115,35 +129,17 @@ def _explain_missing(error: MissingConfigException, overrides: Sequence[str], ty
     is_path = "/" in option or Path(option).exists() or group == "task" and "." in option
     lines = [] if group in ELSEWHERE and is_path else [one_of(option.replace(".", "_"), options)]
     if group in ELSEWHERE and (is_path or group == "model"):
-        shown = option if is_path else "ORG/NAME"
-        lines.append(_point_elsewhere(group, option, shown, typed or overrides, typed))
+        lines.append(_point_elsewhere(group, option if is_path else "ORG/NAME"))
     return f"{group}={option}: no such option; {'; '.join(lines)}".replace("?; a ", "? A ")
 
 
-def _point_elsewhere(group: str, option: str, shown: str, words: Sequence[str], typed: Sequence[str] | None) -> str:
-    """The key that takes such a value, and the command with it; of a sweep, in which the option is one of several, that
-    key alone."""
-    what, parts = ELSEWHERE[group]
-    meant, choice = [part.format(shown) for part in parts], f"{group}={option}"
-    if choice not in words:
-        return f"{what}: {_show(meant, None)}"
-    at = words.index(choice)
-    whole = [*words[:at], *meant, *words[at + 1 :]]
-    return f"{what}: {_show(repair(whole) or whole, typed)}"
+def _point_elsewhere(group: str, value: str) -> str:
+    """The key that takes such a value."""
+    override = f"{group}.path={value}"
+    return f"{ELSEWHERE[group]}{_quote(override) if re.search('[~ ]', value) else override}"
 
 
-def _find_override(key: str, overrides: Sequence[str]) -> str:
-    """The override as it was typed, with a secret hidden."""
-    if is_secret(key):
-        return assign(key, None)
-    return next((text for text in overrides if name_key(text) == key), key)
-
-
-def _find_algo(overrides: Sequence[str]) -> str:
-    """The algorithm that the overrides choose, directly or by an experiment; grpo by default."""
-    chosen = dict(text.split("=", 1) for text in overrides if "=" in text)
-    algo = chosen.get("algo")
-    if algo is None and (file := ROOT / "conf" / "experiment" / f"{chosen.get('experiment')}.yaml").is_file():
-        found = re.search(r"override /algo: (\w+)", file.read_text(encoding="utf-8"))
-        algo = found and found[1]
-    return algo if algo in ALGORITHMS else "grpo"
+def _quote(override: str) -> str:
+    """The override with its value in quotes, as a shell takes it."""
+    key, _, value = override.partition("=")
+    return f"'{set_text(key, value)}'"

@@ -1,138 +1,174 @@
 """One experiment of the command line: its composed config is checked, its folder claimed, and the run started.
 
-run_job(cfg, HydraConfig.get())      # the exit status; called for each job of a sweep
+run_job(cfg, settings)      # the exit status; called for each job of a sweep
 """
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from rlhf_exp import orders
+from rlhf_exp import processes
 from rlhf_exp.cli.subcommand import claim, guard
-from rlhf_exp.cli.sweep import name_job, place_job
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.paths import find_missing_weights
 from rlhf_exp.config.rules.unread import find_unread
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import FAILED, ConfigError, printable, say
-from rlhf_exp.runs.failures import forget_failures
+from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.lock import point_latest
 from rlhf_exp.runs.manifest import find_damaged_models
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete, plan_job, start_anew
 
+if TYPE_CHECKING:
+    from rlhf_exp.cli.workers import Jobs
 
-def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0, again: bool = False) -> int:
+DDP_TIMEOUT_S = 1800
+"""transformers' default of `ddp_timeout`."""
+
+
+def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, again: bool = False) -> int:
     """Check one composed config and run it; returns its exit status.
 
     Args:
         settings: Hydra's own part of the config.
-        jobs: the number of jobs in the sweep, 0 if not known.
+        jobs: the sweep that the job is one of.
         again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
     """
-    where = ""
-    if settings.mode == RunMode.MULTIRUN:
-        job = name_job(settings.job.num, jobs, settings.overrides.task)
-        where = f"{job}: "
-        place_job(cfg, settings)
-        cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
-        print(f"\n{job}" if settings.job.num else job, flush=True)
-    if orders.is_broken():
-        say(f"{where}not started, for the processes of an earlier job are gone")
-        return FAILED
-    return guard(lambda: check_and_run(cfg, settings)[0], where=where)
+    if jobs is None:
+        return guard(lambda: check_and_run(cfg, settings)[0])
+    name = jobs.name(settings.job.num, settings.overrides.task)
+    jobs.place(cfg, settings)
+    cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
+    print(f"\n{name}" if settings.job.num else name, flush=True)
+    return guard(lambda: check_and_run(cfg, settings, alone=False)[0], where=f"{name}: ")
 
 
-def check_composed(cfg: DictConfig, overrides: Sequence[str], alone: bool = True) -> Config:
-    """The checked config of an experiment that may start in its folder now.
+def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Config:
+    """The checked config of an experiment; its folder is checked later (`plan_run`).
 
     Args:
-        alone: false for a job of a sweep, in which another job may read a key that this one does not.
+        typed: the overrides that the config was composed with.
+        alone: it is no job of a sweep, in which another job may read a key that this one does not.
 
     Raises:
-        ConfigError: all that can be found without an import of torch.
+        ConfigError: all that can be found without an import of torch, and without a look into the run folder.
     """
-    checks = [find_missing_weights, find_damaged_models, *([] if _is_named_by_time(cfg) else [check_run_folder])]
-    return parse(cfg, overrides, [*checks, *([lambda config: find_unread(config, overrides)] if alone else [])])
+    unread = [lambda config: find_unread(config, typed)] if alone else []
+    return parse(cfg, typed, [find_missing_weights, find_damaged_models, *unread])
 
 
-def _is_named_by_time(cfg: DictConfig) -> bool:
+def is_named_by_time(cfg: DictConfig) -> bool:
     """Whether the user names no folder, and resumes none: one that another run of the same second has gets a number."""
     named = str(OmegaConf.to_container(cfg, resolve=False).get("output_dir", ""))
     return "${now:" in named and cfg.get("resume") is None
 
 
-def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
+def check_and_run(cfg: DictConfig, settings: DictConfig, alone: bool = True) -> tuple[int, Path | None]:
     """Check one composed config and run it; returns the exit status and the folder, None after a dry run.
 
     Raises:
         ConfigError: a user's mistake.
-        Failed: any other error; the run's folder holds its traceback.
+        BaseException: any other error, with a note if the run's folder holds its traceback.
     """
-    by_time = _is_named_by_time(cfg)
-    config = check_composed(cfg, settings.overrides.task, settings.mode != RunMode.MULTIRUN)
-    kind = "dry run: " if config.dry_run else ""
+    return run_checked(check_job(cfg, settings.overrides.task, alone), cfg, settings)
+
+
+def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
+    """`check_and_run` for the `config` that was checked; `cfg`: what it was made from."""
+    numbered = is_named_by_time(cfg)
     what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
-    print(f"{kind}{what}: {config.output_dir}", flush=True)
-    prepare_hub(config)
     if config.dry_run:
+        if problems := [] if numbered else check_run_folder(config):
+            raise ConfigError(problems)
+        print(f"dry run: {what}: {config.output_dir}", flush=True)
+        prepare_hub(config)
         from rlhf_exp.dry_run.show import print_dry_run
 
         print_dry_run(config)
         return 0, None
-    for note in check_resume(config) if config.resume else ():
-        print(printable(note), flush=True)
-    if config.resume and is_complete(config, folder := Path(config.resume)):
-        print(f"finished already, nothing is left to do: {folder}; its report: {folder / 'report.html'}", flush=True)
-        return 0, folder
-    plan = plan_job(config) if config.skip_finished and not config.resume else Plan.START
+    connect(config)
+    plan = processes.on_main(lambda: plan_run(config, numbered, f"{what}: {config.output_dir}"))
+    prepare_hub(config)
     if plan == Plan.SKIP:
-        print(f"finished already: {config.output_dir}", flush=True)
         return 0, Path(config.output_dir)
     if plan == Plan.RESUME:
-        print(f"resuming: {config.output_dir}", flush=True)
         config = replace(config, resume=config.output_dir)
     if "trl" not in sys.modules:
         print("[start] imports torch and TRL", flush=True)
-    from rlhf_exp.config.trl_args import build_args
+    with processes.enter_on_main(claim(config.output_dir, numbered)) as folder:
+        from rlhf_exp.config.trl_args import build_args
 
-    build_args(config)  # before there is a folder
-    with claim(config.output_dir, numbered=by_time) as folder:
         if str(folder) != config.output_dir:
             print(f"another run has that folder; this one's is {folder}", flush=True)
-        config = _settle(config, cfg, plan, folder)
-        _write_hydra(folder, cfg, settings)
-        forget_failures(folder)
-        orders.give((config, folder))
+            config = _move(config, cfg, folder)
+        args = build_args(config)
+        processes.on_main(lambda: _prepare_folder(config, cfg, settings, folder))
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
 
-        with point_latest(folder), track(config, folder):
-            return run(config, folder), folder
+        with ExitStack() as stack:
+            if processes.is_main():
+                stack.enter_context(point_latest(folder))
+                stack.enter_context(track(config, folder))
+            return run(config, folder, args), folder
 
 
-def _settle(config: Config, cfg: DictConfig, plan: Plan, folder: Path) -> Config:
-    """Check the folder again, now that no other process can write there, and remove what a run that is not resumed
-    has left; returns the config with the folder's name."""
+def connect(config: Config) -> None:
+    """Open the group of all processes as the config says."""
+    processes.connect(config.algo.args.get("ddp_timeout") or DDP_TIMEOUT_S, config.device.use_cpu)
+
+
+def plan_run(config: Config, numbered: bool, what: str) -> Plan:
+    """Whether a run starts or resumes in its folder, or is finished already. Prints `what` it is, and what differs.
+
+    Args:
+        numbered: it gets a folder of its own.
+
+    Raises:
+        ConfigError: the folder holds another run, or cannot be resumed.
+    """
+    if problems := [] if numbered else check_run_folder(config):
+        raise ConfigError(problems)
+    print(what, flush=True)
+    if config.resume:
+        for note in check_resume(config):
+            print(printable(note), flush=True)
+        if is_complete(config, folder := Path(config.resume)):
+            report = folder / "report.html"
+            print(f"finished already, nothing is left to do: {folder}; its report: {report}", flush=True)
+            return Plan.SKIP
+        return Plan.START
+    plan = plan_job(config) if config.skip_finished else Plan.START
+    if plan != Plan.START:
+        done = "finished already" if plan == Plan.SKIP else "resuming"
+        print(f"{done}: {config.output_dir}", flush=True)
+    return plan
+
+
+def _move(config: Config, cfg: DictConfig, folder: Path) -> Config:
+    """The config with another folder."""
     cfg.output_dir = str(folder)
-    config = replace(parse(cfg, further=[check_run_folder]), resume=config.resume)
-    if cfg.skip_finished and cfg.resume is None and plan_job(config) != plan:
-        raise ConfigError([f"output_dir={folder}: another process has run in it meanwhile; start again"])
-    if config.resume is None:
-        start_anew(folder, config)
-    return config
+    args = config.algo.args | {"output_dir": cfg.algo.args.output_dir}
+    return replace(config, output_dir=str(folder), algo=replace(config.algo, args=args))
 
 
-def _write_hydra(folder: Path, cfg: DictConfig, settings: DictConfig) -> None:
-    """Write `.hydra`: the config with every interpolation resolved, and the overrides."""
+def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folder: Path) -> None:
+    """Remove what a run that is not resumed has left, and write `.hydra`: the config with every interpolation resolved,
+    and the overrides."""
+    cfg.output_dir = str(folder)
     texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
     try:
+        if config.resume is None:
+            start_anew(folder, config)
+        for log in folder.glob("error-*.log"):
+            log.unlink()
         (folder / ".hydra").mkdir(exist_ok=True)
         for name, text in texts.items():
             write_text(folder / ".hydra" / f"{name}.yaml", text)

@@ -1,11 +1,9 @@
 """Asks Slurm how jobs are. Submitit asks `sacct`, which knows nothing on a cluster that keeps no accounts.
 
-queue = Queue()
-queue.follow(jobs)       # in the process that waits for submitit's jobs: these ask `squeue`
-is_cancelled("4711_2")   # in a job that SIGTERM has reached
+queue = Queue(jobs)         # in the process that waits for submitit's jobs: these ask `squeue`
+queue.cancel_pending()
 """
 
-import os
 import subprocess
 from collections.abc import Iterable
 
@@ -20,12 +18,9 @@ FORGOTTEN = "ended"
 class Queue(SlurmInfoWatcher):
     """How the followed jobs are, by `squeue`, which is asked at least once a minute."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._jobs: list[SlurmJob] = []
-
-    def follow(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[Job] = ()) -> None:
         """Make those of `jobs` that are Slurm's ask here."""
+        super().__init__()
         self._jobs = [job for job in jobs if isinstance(job, SlurmJob)]
         for job in self._jobs:
             job.watcher = self
@@ -48,13 +43,3 @@ class Queue(SlurmInfoWatcher):
     def read_info(self, string: bytes) -> dict[str, dict[str, str]]:
         states = dict(line.split("|") for line in string.decode().split())
         return {job: {"State": states.get(job, FORGOTTEN)} for job in self._registered}
-
-
-def is_cancelled(job: str) -> bool:
-    """Whether a job was cancelled (`scancel`) that SIGTERM has reached. It comes before a preemption too, but then the
-    job still runs, in its grace time, or Slurm has put it into the queue again."""
-    command = ["squeue", "--noheader", f"--jobs={job}", "--Format=State:20,RestartCnt:20"]
-    match subprocess.run(command, capture_output=True, text=True, check=False).stdout.split():
-        case ["COMPLETING" | "CANCELLED", restarts]:
-            return int(restarts) == int(os.environ.get("SLURM_RESTART_COUNT", 0))
-    return False

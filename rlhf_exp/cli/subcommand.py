@@ -8,13 +8,14 @@
 
 import errno
 import os
-import re
 import shutil
 import sys
+import time
 import traceback
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,22 @@ from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, printable,
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
 from rlhf_exp.runs.stopping import Stop
 
-FULL_BYTES = 2**20  # with less free space than this, the disk counts as the cause of an error
-UNWRITTEN = re.compile(
-    r"enforce fail at inline_container\.cc.*unexpected pos|PytorchStreamWriter|basic_ios::clear|os error (28|122)\b"
-)
-"""What torch and safetensors say when a file could not be written whole."""
-
-
-class Failed(Exception):
-    """An error while a folder was claimed: one line that says which, and where the traceback is."""
-
-
+COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in ("chat", "describe", "report", "runs", "sample")}
+COMMANDS["merge"] = "rlhf_exp.merge"
+"""The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
+is the same as `python -m rlhf_exp.report`."""
+FULL_BYTES = 2**20
+"""With less free space than this the disk counts as the cause of an error: torch's own error does not say so."""
 class Done(Exception):
     """A flag such as --version has printed all that was asked for."""
+
+
+def call_command(arguments: Sequence[str]) -> int | None:
+    """Call the command that the first argument names; returns its exit status, or None if it names none: overrides and
+    flags belong to an experiment."""
+    if not arguments or arguments[0] not in COMMANDS:
+        return None
+    return import_module(COMMANDS[arguments[0]]).main(list(arguments[1:]))
 
 
 def run_command(
@@ -50,38 +54,34 @@ def run_command(
     arguments = sys.argv[1:] if arguments is None else arguments
     if {"-h", "--help"} & set(arguments):
         print(usage(), end="")
-        return flush(0)
-    if command and processes.count() > 1:
-        if processes.is_main():
-            say("takes one process; start it without torchrun", command)
-        return REFUSED
+        return 0
     if not sys.stderr.isatty():  # a log would keep every redraw
         hide_bars()
-    return flush(guard(lambda: work(arguments), command))
+    if command and processes.count() > 1:
+        say("takes one process; start it without torchrun", command)
+        return REFUSED
+    return guard(lambda: work(arguments), command)
 
 
 def guard(work: Callable[[], int | None], command: str = "", where: str = "") -> int:
     """The exit status of `work`. Its errors are printed on stderr, with `where` before them: one line for each mistake
-    of the user (status 2), one line for a failure (1); the status of a signal is 128 plus its number."""
+    of the user (status 2), one line for a failure (1), after its traceback unless a folder holds that (see `claim`);
+    the status of a signal is 128 plus its number."""
     try:
         return work() or 0
-    except ConfigError as error:
-        for problem in error.problems:
-            say(where + problem, command)
-        return REFUSED
     except KeyboardInterrupt as error:
         return Stop.of(error).status
-    except Failed as error:
-        say(f"{where}{error}", command)
     except Done:
         return 0
-    except (Exception, SystemExit) as error:  # before a folder was claimed
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            say(f"{where}{str(error.filename)[:60]}...: {error.strerror}", command)
-            return REFUSED
-        print(printable(traceback.format_exc()), end="", file=sys.stderr)
-        say(f"{where}failed: {name_error(error)}", command)
-    return FAILED
+    except BaseException as error:  # SystemExit too: a reward may raise anything
+        problems, status = _describe_error(error)
+        if not processes.is_main():
+            time.sleep(processes.GRACE_S)  # torchrun ends this rank if rank 0 ends with the same error
+        elif problems is None:
+            print(printable("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+        for problem in problems or [f"failed: {name_error(error)}"]:
+            say(where + problem, command)
+        return status
 
 
 def parse_flags(
@@ -102,11 +102,11 @@ def parse_flags(
 
 @contextmanager
 def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
-    """Lock a folder for this process; yields its path, which gets a number if `numbered` and it exists.
+    """Lock a folder for this process; yields its path, which gets a number if `numbered` and it exists. The traceback
+    of an error inside is kept in the folder, and a note of the error says so in one line.
 
     Raises:
         ConfigError: another process uses it, or it cannot be written.
-        Failed: any other error inside, whose traceback is then in the folder.
     """
     with ExitStack() as stack:
         try:
@@ -119,20 +119,9 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
             yield folder
         except (ConfigError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # SystemExit too: a reward may raise anything
-            raise Failed(_keep_traceback(error, folder)) from error
-
-
-def is_full(folder: Path, error: BaseException) -> bool:
-    """Whether an error comes from a full disk or an exhausted quota; torch's own error does not say so."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    if UNWRITTEN.search(name_error(error)):
-        return True
-    try:
-        return shutil.disk_usage(folder).free < FULL_BYTES
-    except OSError:
-        return False
+        except BaseException as error:
+            error.add_note(f"rlhf_exp: {_keep_traceback(error, folder)}")
+            raise
 
 
 def hide_bars() -> None:
@@ -141,24 +130,24 @@ def hide_bars() -> None:
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 
 
-def flush(status: int) -> int:
-    """The exit status after flushing stdout; a failure if that cannot be written, such as to a full disk."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        say(f"what was printed cannot be written, {error.strerror}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try again when it exits
-        return status or FAILED
-    return status
+def _describe_error(error: BaseException) -> tuple[list[str] | None, int]:
+    """The lines that say all about an error, None for one that needs its traceback; and the exit status."""
+    if isinstance(error, ConfigError):
+        return error.problems, REFUSED
+    notes = [note.removeprefix("rlhf_exp: ") for note in getattr(error, "__notes__", ()) if "rlhf_exp: " in note]
+    if not notes and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return [f"{str(error.filename)[:60]}...: {error.strerror}"], REFUSED
+    return notes or None, FAILED
 
 
 def _keep_traceback(error: BaseException, folder: Path) -> str:
     """Write the traceback into the folder's error.log; returns the line that says what failed."""
     log = folder / "error.log"
+    said = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = f"; the disk of {folder} is full" if said or shutil.disk_usage(folder).free < FULL_BYTES else ""
     try:
         log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         kept = f"traceback in {log}"
     except OSError as problem:
         kept = f"its traceback cannot be written to {log}, {problem.strerror}"
-    full = f"; the disk of {folder} is full" if is_full(folder, error) else ""
     return f"failed: {name_error(error)}{full} ({kept})"

@@ -1,245 +1,206 @@
-"""Lists and checks the jobs of a sweep before the first of them starts, and names their folders.
+"""Checks the jobs of a sweep before the first of them starts, and reports on them after the last.
 
-with begin_sweep(config) as jobs:       # the config with which Hydra begins the sweep; refuses it if one job is bad
-    jobs.run(3, work)                   # Hydra's launcher calls it for each job
+    jobs = prepare_sweep(config, loader)             # the config with which Hydra begins the sweep
+    run_sweep(jobs, config, lambda: ...)             # has Hydra's sweeper call `jobs`; the exit status
 
-Hydra composes each job only when its turn comes, so without this check a mistake in the last job would show only after
-all others have run.
+The sweepers in hydra_plugins/ call both. Hydra composes each job only when its turn comes, so without this check a
+mistake in the last job would show only after all others have run.
 """
 
-import re
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from hashlib import sha256
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra._internal.utils import get_args_parser
-from hydra.core.global_hydra import GlobalHydra
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlhf_exp import processes
-from rlhf_exp.cli.launchers import Placing, prepare_launcher, wait_for_all
+from rlhf_exp.cli.explain import set_text
+from rlhf_exp.cli.job import check_job, connect, run_job
 from rlhf_exp.cli.subcommand import Done, hide_bars
-from rlhf_exp.cli.tuning import check_tuning, is_tuned
+from rlhf_exp.cli.tuning import NO_TRIAL, check_tuning, print_best
 from rlhf_exp.cli.workers import Jobs
-from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.config.rules.paths import find_missing_weights
 from rlhf_exp.config.rules.unread import list_unread
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, say
-from rlhf_exp.runs.manifest import find_damaged_models
+from rlhf_exp.runs.lock import make_new
 from rlhf_exp.runs.plan import plan_job
 
-SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-MOST_LETTERS = 100  # in the name of a job's folder; a longer one is shortened and ends with a hash
+PLUGINS = "hydra_plugins.rlhf_exp_sweeps."
+CLASSES = {
+    "hydra/sweeper": {"basic": "CheckedSweeper", "optuna": "CheckedOptunaSweeper"},
+    "hydra/launcher": {
+        "joblib": "ParallelLauncher",
+        "submitit_local": "LocalLauncher",
+        "submitit_slurm": "SlurmLauncher",
+    },
+}
+"""Options of Hydra's groups, and the class of ours that each names."""
 
 
-class SameJob(Exception):
-    """A job with the settings of one before."""
+def register_plugins() -> None:
+    """Have the options of Hydra's sweepers and launchers name our classes; their other keys stay."""
+    store = ConfigStore.instance()
+    for group, classes in CLASSES.items():
+        installed = store.list(group)
+        for option in classes.keys() & {name.removesuffix(".yaml") for name in installed}:
+            node = OmegaConf.merge(store.load(f"{group}/{option}.yaml").node, {"_target_": PLUGINS + classes[option]})
+            store.store(option, node, group)
 
 
-@contextmanager
-def begin_sweep(config: DictConfig) -> Iterator[Jobs]:
-    """Check every job before the first starts, and choose how many run at once.
+def prepare_sweep(config: DictConfig, loader: ConfigLoader, tuned: bool = False) -> Jobs:
+    """Check every job before the first starts. `tuned`: Optuna chooses them one after the other.
 
     Raises:
         ConfigError: the problems of all jobs, a line each; none was started.
+        Done: a dry run of a search has shown what its jobs have in common.
     """
-    folder = Path(config.hydra.sweep.dir)  # read before the jobs are composed, which copy a name that was made
-    listed = list_jobs(config)
-    first = compose_job(config, listed[0] if listed else list_fixed())
-    if is_tuned(config.hydra):
-        if problems := check_tuning(config.hydra, first):
-            raise ConfigError(problems)
-        if first.dry_run:  # there would be no results to choose by
-            _show_fixed(first)
-            raise Done
-    if processes.count() > 1 and (launcher := config.hydra.runtime.choices["hydra/launcher"]) != "basic":
+    params = config.hydra.sweeper.params or {}
+    typed = OverridesParser.create(config_loader=loader).parse_overrides(list(config.hydra.overrides.task))
+    fixed = [text.input_line for text in typed if not text.is_sweep_override()]
+    swept = {text.get_key_element() for text in typed if text.is_sweep_override()} | set(params)
+    listed = [fixed]
+    if not tuned:
+        given = OverridesParser.create(config_loader=loader).parse_overrides([f"{k}={v}" for k, v in params.items()])
+        listed = BasicSweeper.split_arguments([*given, *typed], max_batch_size=None)[0]
+    composed = [loader.load_sweep_config(config, overrides) for overrides in listed]
+    first = composed[0]
+    total = 0 if tuned else len(listed)
+    jobs = Jobs(run_job, list(sys.argv), Path(config.hydra.sweep.dir), total, frozenset(swept),
+                first.device.use_cpu, tuned)  # fmt: skip
+    if problems := check_tuning(config.hydra, first) if tuned else []:
+        raise ConfigError(problems)
+    launcher = config.hydra.runtime.choices["hydra/launcher"]
+    if processes.count() > 1 and launcher != "basic":
         several = f"not with {processes.count()} processes per run; use hydra/launcher=basic"
         raise ConfigError([f"hydra/launcher={launcher}: {several}"])
-    placing = prepare_launcher(config.hydra.launcher, folder, len(listed), first.device.use_cpu)
-    if placing != Placing.HERE:
+    if launcher != "basic":
         hide_bars()
-    if first.dry_run:  # each job then checks itself
-        if problems := refuse_jobs(config, listed, together=True):
-            raise ConfigError(problems)
-    else:
-        print(f"checking {len(listed) or 'the'} jobs", flush=True)  # importing TRL takes seconds
-        if problems := refuse_jobs(config, listed or [list_fixed()]):
-            raise ConfigError(
-                [*problems, f"none of {len(listed)} jobs was started" if listed else "no job was started"]
-            )
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".jobs_", dir=folder) as statuses:
-        jobs = Jobs(list(sys.argv), Path(statuses), len(listed), first.dry_run)
-        with ExitStack() as stack:
-            if placing != Placing.HERE:
-                stack.enter_context(jobs.pass_on_signals())
-            if placing == Placing.SUBMITTED:
-                stack.enter_context(wait_for_all(jobs.stopped_by))
-                stack.enter_context(jobs.watch())
-            yield jobs
+    if first.dry_run and tuned:  # there would be no results to choose by
+        from rlhf_exp.dry_run.show import print_dry_run
+
+        print_dry_run(_check_job(jobs, first, 0, listed[0], {}))
+        raise Done
+    if not first.dry_run:
+        print(f"checking {total or 'the'} jobs", flush=True)  # importing TRL takes seconds
+    if problems := refuse_jobs(jobs, composed, listed):
+        raise ConfigError([*problems, f"none of {total} jobs was started" if total else "no job was started"])
+    return jobs
 
 
-def list_jobs(config: DictConfig) -> list[list[str]]:
-    """The overrides of every job of a sweep, in Hydra's order; empty if its sweeper chooses them one after the other
-    (optuna)."""
-    sweeper = config.hydra.sweeper
-    if sweeper._target_ != SWEEPER:
-        return []
-    swept = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
-    typed = [text.input_line for text in _parse_typed() if not text.is_hydra_override()]
-    return BasicSweeper.split_arguments(_parse([*swept, *typed]), max_batch_size=None)[0]
+def run_sweep(jobs: Jobs, config: DictConfig, sweep: Callable[[], object]) -> int:
+    """Make the sweep's folder, have Hydra run the jobs in it, and report on them; returns the exit status."""
+    jobs.folder = processes.on_main(lambda: _make_folder(config))
+    config.hydra.sweep.dir = str(jobs.folder)
+    config.hydra.overrides.hydra.append(set_text("hydra.sweep.dir", str(jobs.folder)))  # for each job, composed anew
+    with jobs.noting():
+        try:
+            sweep()
+        except BrokenProcessPool:
+            say("the process of a job has died (out of memory?), and those of the other jobs were ended")
+        except ValueError as error:
+            if not (jobs.tuned and str(error) == NO_TRIAL):
+                raise
+            say("no trial of the search has succeeded")
+        statuses = jobs.end()
+    bad = [status for status in statuses if status]
+    if bad and len(statuses) > 1:
+        say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
+    if processes.is_main() and not config.dry_run:
+        report_study(jobs.folder)
+        print_best(jobs.folder)
+    return min(bad, default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 
-def list_fixed() -> list[str]:
-    """The typed overrides that all jobs have."""
-    return [text.input_line for text in _parse_typed() if not (text.is_hydra_override() or text.is_sweep_override())]
-
-
-def compose_job(config: DictConfig, overrides: list[str]) -> DictConfig:
-    """A job's config, Hydra's part included, as Hydra itself will compose it."""
-    return GlobalHydra.instance().config_loader().load_sweep_config(config, overrides)
-
-
-def refuse_jobs(config: DictConfig, jobs: list[list[str]], together: bool = False) -> list[str]:
-    """Compose each job as Hydra will, and check it as `run_job` will, except for its weights; returns the problems with
-    their jobs. A problem of all jobs is listed once. TRL, which takes seconds to import, sees only jobs without others.
-
-    Args:
-        together: only what a job alone cannot show: that it equals another, and that no job reads a typed key.
-    """
+def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) -> list[str]:
+    """Check each job as `run_job` will; returns the problems with their jobs. A problem of all jobs is listed once.
+    TRL, which takes seconds to import, sees only jobs without others, and none of a dry run."""
     found: dict[str, list[int]] = {}
     places: dict[str, int] = {}
     configs: list[Config] = []
     unread: list[dict[str, str]] = []
-    for number, overrides in enumerate(jobs):
+    for number, (job, overrides) in enumerate(zip(composed, listed, strict=True)):
         try:
-            configs.append(_check_job(compose_job(config, overrides), number, overrides, places))
+            configs.append(_check_job(jobs, job, number, overrides, places))
             unread.append(list_unread(configs[-1], overrides))
-        except SameJob as error:
-            found[str(error)] = [number]
         except ConfigError as error:
             unread.append({})  # it may read any key
-            for problem in () if together else error.problems:
+            for problem in error.problems:
                 found.setdefault(problem, []).append(number)
-    if unread and not is_tuned(config.hydra):  # else values that are chosen later may read them
+    if unread and not jobs.tuned:  # else values that are chosen later may read them
         everywhere = [line for text, line in unread[0].items() if all(text in lines for lines in unread)]
-        found |= {line: list(range(len(jobs))) for line in everywhere}
-    if not found and not together:
+        found |= {line: list(range(len(listed))) for line in everywhere}
+    if not found and not configs[0].dry_run:
+        connect(configs[0])
+        from rlhf_exp.config.trl_args import build_args
+
         for number, checked in enumerate(configs):
-            for problem in _check_arguments(checked):
-                found.setdefault(problem, []).append(number)
-    lines: list[tuple[int, str]] = []
-    for problem, numbers in found.items():
-        if len(numbers) == len(jobs) > 1:
-            lines.append((-1, f"all {len(jobs)} jobs: {problem}"))
-        else:
-            lines += [(number, f"{name_job(number, len(jobs), jobs[number])}: {problem}") for number in numbers]
-    return [line for _, line in sorted(lines, key=lambda found: found[0])]
-
-
-def name_job(number: int, total: int, overrides: list[str]) -> str:
-    """job 3 of 18 (seed=0 max_tokens=64); `number` counts from 0, `total` is 0 if not known."""
-    return f"job {number + 1}{f' of {total}' if total else ''} ({' '.join(overrides)})"
-
-
-def place_job(cfg: DictConfig, settings: DictConfig) -> None:
-    """Set the folder of a sweep's job. With skip_finished its name has no number, since numbers change when the study
-    grows, and finished jobs must be found again; Optuna tries the same settings several times, always in one order."""
-    name = _name_folder(settings)
-    plain = cfg.skip_finished and name and not is_tuned(settings)
-    name = name if plain else f"{settings.job.num:02d}_{name}"
-    cfg.output_dir = str(Path(settings.sweep.dir) / name)
+            try:
+                build_args(checked)
+            except ConfigError as error:
+                for problem in error.problems:
+                    found.setdefault(problem, []).append(number)
+    everyones = [problem for problem, numbers in found.items() if len(numbers) == len(listed) > 1]
+    return [f"all {len(listed)} jobs: {problem}" for problem in everyones] + [
+        f"{jobs.name(number, overrides)}: {problem}"
+        for number, overrides in enumerate(listed)
+        for problem, numbers in found.items()
+        if number in numbers and problem not in everyones
+    ]
 
 
 def report_study(folder: Path) -> None:
     """Write the report on all runs below `folder` and print its figures, unless there are fewer than two."""
     from rlhf_exp.report import NotARun, find_runs, study_table, write_report
 
+    if len(list(folder.glob("*/run.json"))) < 2:
+        return
     try:
         runs = find_runs(folder)
-    except NotARun:
-        return
-    if len(runs) > 1:
-        try:
-            page = write_report(runs, folder)
-            print(f"\n{study_table(runs)}\nreport  {page}")
-        except NotARun as error:
-            say(f"no report was written: {error}")
+        page = write_report(runs, folder)
+        print(f"\n{study_table(runs)}\nreport  {page}")
+    except NotARun as error:
+        say(f"no report was written: {error}")
 
 
-def _name_folder(settings: DictConfig) -> str:
-    """A folder's name from the overrides that the sweep varies, in letters that `resume=` takes without quotes.
-
-    These are the study's parameters, and overrides that were typed with several values: `seed=0,1`, `seed=range(3)`.
-    """
-    typed = {text.input_line.partition("=")[0]: text.is_sweep_override() for text in _parse_typed()}
-    swept = {key for key, several in typed.items() if several} | set(settings.sweeper.params or {})
-    own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in swept]
-    name = re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))
-    if len(name) <= MOST_LETTERS:
-        return name
-    return f"{name[: MOST_LETTERS - 9]}-{sha256(' '.join(own).encode()).hexdigest()[:8]}"
+def _make_folder(config: DictConfig) -> Path:
+    """The sweep's folder; one that is named by the time gets a number if another sweep has it."""
+    named, folder = OmegaConf.to_container(config.hydra.sweep, resolve=False)["dir"], Path(config.hydra.sweep.dir)
+    try:
+        if "${now:" in named:
+            return make_new(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError([f"{folder}: cannot be written, {error.strerror}"]) from None
+    return folder
 
 
-def _parse_typed() -> list[Override]:
-    return _parse(get_args_parser().parse_args().overrides)
-
-
-def _parse(overrides: list[str]) -> list[Override]:
-    return OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(overrides)
-
-
-def _show_fixed(first: DictConfig) -> None:
-    """Print what a job would be without what is searched for."""
-    from rlhf_exp.dry_run.show import print_dry_run
-
-    with open_dict(first):
-        del first["hydra"]
-    print_dry_run(parse(first, list_fixed(), [find_missing_weights]))
-
-
-def _check_job(job: DictConfig, number: int, overrides: list[str], places: dict[str, int]) -> Config:
+def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], places: dict[str, int]) -> Config:
     """The checked config of a job; `places` are the settings, folders and repositories of the jobs before.
 
     Raises:
-        SameJob: it is one of those.
         ConfigError: its problems.
     """
-    settings = OmegaConf.masked_copy(job, [name for name in job if name not in ("hydra", "output_dir")])
-    if (first := places.setdefault(OmegaConf.to_yaml(settings), number)) != number:
-        raise SameJob(f"has the settings of job {first + 1}; leave one of the two out")
+    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, [key for key in job if key not in ("hydra", "output_dir")]))
+    if (first := places.setdefault(settings, number)) != number:
+        raise ConfigError([f"has the settings of job {first + 1}; leave one of the two out"])
     with open_dict(job):
         job.hydra.job.num = number
-        place_job(job, job.hydra)
-        del job["hydra"]
+        jobs.place(job, job.pop("hydra"))
     if (first := places.setdefault(job.output_dir, number)) != number:
         way = "use skip_finished=false, which numbers them"
         raise ConfigError([f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"])
     if job.hub.push and (first := places.setdefault(f"hub.repo={job.hub.repo}", number)) != number:
         way = f"name one for each, such as 'hub.repo={job.hub.repo}-${{seed}}'"
         raise ConfigError([f"hub.repo={job.hub.repo}: is the repository of job {first + 1} too; {way}"])
-    # Not check_run_folder: a run that is there concerns its own job alone.
-    config = parse(job, overrides, [find_missing_weights, find_damaged_models])
+    # What is in its folder concerns a job alone, unless finished jobs are to be skipped.
+    config = check_job(job, overrides)
     prepare_hub(config)
     if config.skip_finished and not config.resume:
         plan_job(config)
     return config
-
-
-def _check_arguments(config: Config) -> list[str]:
-    """What TRL itself refuses."""
-    from rlhf_exp.config.trl_args import build_args
-
-    try:
-        build_args(config)
-    except ConfigError as error:
-        return error.problems
-    return []

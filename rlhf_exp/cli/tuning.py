@@ -8,23 +8,14 @@ import shlex
 from pathlib import Path
 
 import yaml
-from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 
-from rlhf_exp.config.overrides import name_key
-from rlhf_exp.runs.environment import name_program
 from rlhf_exp.runs.load import load_run
 
-OPTUNA = "hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper"
 RESULTS = "optimization_results.yaml"
 """Optuna's sweeper writes it into the folder of the sweep."""
 NO_TRIAL = "No trials are completed yet."
 """Optuna's error, a ValueError, if it is asked for the best of none."""
-
-
-def is_tuned(settings: DictConfig) -> bool:
-    """Whether Optuna chooses the jobs; `settings` are Hydra's own."""
-    return settings.sweeper._target_ == OPTUNA
 
 
 def check_tuning(settings: DictConfig, config: DictConfig) -> list[str]:
@@ -52,19 +43,6 @@ def print_best(folder: Path) -> None:
     if not path.is_file():
         return
     found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    best = [f"{key}={value}" for key, value in found["best_params"].items()]
-    print(f"best    {' '.join(best)}: {found['best_value']:.4g} on the rows that it was chosen on, so less on others")
-    print(f"        on test rows: {shlex.join(['python', *name_program(), *_repeat_single(best), 'eval.split=test'])}")
-
-
-def _repeat_single(best: list[str]) -> list[str]:
-    """The arguments of one run of the search, with its settings and the `best` of those that were searched for."""
-    args = get_args_parser().parse_args()
-    study = [f"-cd={args.config_dir}"] if args.config_dir else []
-    study += [f"-cn={args.config_name}", "hydra.mode=RUN"] if args.config_name else []
-    own = {"eval.split", "output_dir", *map(name_key, best)}
-    return [
-        *study,
-        *(text for text in args.overrides if not text.startswith("hydra") and name_key(text) not in own),
-        *best,
-    ]
+    best = shlex.join(f"{key}={value}" for key, value in found["best_params"].items())
+    print(f"best    {best}: {found['best_value']:.4g} on the rows that it was chosen on, so less on others")
+    print(f"        on test rows: the same command with hydra.mode=RUN, without -m, and with {best} eval.split=test")

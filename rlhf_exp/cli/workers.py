@@ -1,40 +1,45 @@
-"""Runs the jobs of a sweep in other processes than the one that was started: with joblib's and submitit's launchers.
+"""The jobs of a sweep as Hydra's launchers call them, in this process or in others (joblib, submitit).
 
-    jobs = Jobs(list(sys.argv), folder, total=12, dry_run=False)
-    with jobs.pass_on_signals():
-        ...                      # in the process of a job, which gets a copy of `jobs`: jobs.run(3, work)
-    jobs.end()                   # the jobs' exit statuses
+    jobs = Jobs(run_job, list(sys.argv), folder, total=12, swept=frozenset(["seed"]), use_cpu=True)
+    with jobs.noting(), jobs.pass_on_signals():
+        ...                      # Hydra's launcher: jobs(cfg) for each job, in another process with a copy of `jobs`
+        jobs.end()               # the jobs' exit statuses
 
-Files in `folder` say which process runs which job, and how each job has ended.
+Files in `notes` say which process runs which job, and how each job has ended.
 """
 
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
-from threading import Event, Thread
+from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
-from rlhf_exp.cli.launchers import cancel_pending
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from rlhf_exp import processes
+from rlhf_exp.cli.tuning import read_objective
 from rlhf_exp.errors import FAILED, SIGNALLED, say
 from rlhf_exp.runs.folder import write_json, write_text
-from rlhf_exp.runs.stopping import AGAIN, ECHO_S, SIGNALS, Stop, StopSignals
+from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals
 
 STOP = "stop"
 SUBMITTED = "SUBMITIT_EXECUTOR" in os.environ
 """Whether this process is a job of submitit, which sends it PREEMPTION before its time is up."""
 PREEMPTION = signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
-LOOK_S = 0.5
 PATIENCE = 2
 """Signals that are passed on to the jobs; the next one ends their processes at once."""
+MOST_LETTERS = 100  # in the name of a job's folder; a longer one is shortened and ends with a hash
 
 
 def _name_process() -> tuple[str, int]:
@@ -43,33 +48,68 @@ def _name_process() -> tuple[str, int]:
 
 @dataclass
 class Jobs:
-    """The jobs of one sweep: the command line, which their processes lack, the folder in which they note how they have
-    ended, and their number (0 if not known)."""
+    """What the jobs of one sweep have in common, also in processes that lack the command line.
 
+    Attributes:
+        work: runs one job: of its config, Hydra's part of it, these Jobs, and whether it has begun before.
+        argv: the command line.
+        folder: of the sweep.
+        total: how many jobs there are; 0 if not known.
+        swept: the keys that the jobs differ in.
+        tuned: Optuna chooses them.
+    """
+
+    work: Callable[[DictConfig, DictConfig, "Jobs", bool], int]
     argv: list[str]
     folder: Path
     total: int
-    dry_run: bool
+    swept: frozenset[str]
+    use_cpu: bool
+    tuned: bool = False
+    notes: Path | None = None
     home: tuple[str, int] = field(default_factory=_name_process)
 
-    def run(self, number: int, work: Callable[[], int]) -> int:
-        """Do the work of job `number`, counted from 0, and keep its exit status.
+    def __call__(self, cfg: DictConfig) -> float | None:
+        """Run one job and note its exit status; returns what Optuna maximises, if it chooses the jobs.
 
         Raises:
             Stop: a signal has ended the job, and the sweep runs in this process; elsewhere no further job is started.
         """
-        at_home = _name_process() == self.home
-        status = work() if at_home else self._run_here(number, work)
+        settings = HydraConfig.get()
+        number, at_home = settings.job.num, _name_process() == self.home
+        again = self._find_note(number).exists()  # a scheduler has preempted the job, and starts it again
+        status = self.work(cfg, settings, self, again) if at_home else self._run_here(cfg, settings, again)
         self._note(number, status=status)
+        if status and processes.count() > 1:
+            processes.leave(status)
         if status > SIGNALLED and not SUBMITTED:  # a scheduler sends its signals to each job for itself
-            write_text(self.folder / STOP, str(status - SIGNALLED))
+            write_text(self.notes / STOP, str(status - SIGNALLED), any_rank=True)
             if at_home:
                 raise Stop(status - SIGNALLED)
-        return status
+        return read_objective(Path(cfg.output_dir)) if self.tuned and status == 0 else None
 
-    def has_begun(self, number: int) -> bool:
-        """Whether job `number` has begun before: the scheduler has preempted it, and starts it again."""
-        return (self.folder / f"{number}.json").exists()
+    def name(self, number: int, overrides: list[str]) -> str:
+        """job 3 of 18 (seed=0 max_tokens=64); `number` counts from 0."""
+        return f"job {number + 1}{f' of {self.total}' if self.total else ''} ({' '.join(overrides)})"
+
+    def place(self, cfg: DictConfig, settings: DictConfig) -> None:
+        """Set the folder of a job, named by what the sweep varies, in letters that `resume=` takes without quotes. With
+        skip_finished its name has no number, since numbers change when the study grows, and finished jobs must be found
+        again; Optuna tries the same settings several times, always in one order."""
+        own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in self.swept]
+        name = re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))
+        if len(name) > MOST_LETTERS:
+            name = f"{name[: MOST_LETTERS - 9]}-{sha256(' '.join(own).encode()).hexdigest()[:8]}"
+        if not cfg.skip_finished or not name or self.tuned:
+            name = f"{settings.job.num:02d}_{name}"
+        cfg.output_dir = str(self.folder / name)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Jobs can be run inside the `with`."""
+        with TemporaryDirectory(prefix=".jobs_", dir=self.folder) as notes:
+            self.notes = Path(notes)
+            yield
 
     def end(self) -> list[int]:
         """The exit status of each job, now that none is running: FAILED if it has none, for its process has died.
@@ -79,11 +119,11 @@ class Jobs:
         """
         if number := self.stopped_by():
             raise Stop(number)
-        begun = [job.get("status", FAILED) for job in self._read()]
+        begun = [job.get("status", FAILED) for job in self.read_notes().values()]
         return begun + [FAILED] * (self.total - len(begun))
 
     @contextmanager
-    def pass_on_signals(self) -> Iterator[None]:
+    def pass_on_signals(self) -> Iterator["Relay"]:
         """Pass signals on to the running jobs inside the `with`, since only a terminal sends them to all processes."""
         relay = Relay(self)
         before = {number: signal.getsignal(number) for number in SIGNALS}
@@ -91,16 +131,15 @@ class Jobs:
             if handler != signal.SIG_IGN:
                 signal.signal(number, relay.handle)
         try:
-            yield
+            yield relay
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
     def stop(self, number: int) -> int:
         """Send a signal to the running jobs, and start no other; returns how many are running."""
-        write_text(self.folder / STOP, str(number))
-        cancel_pending()
-        running = [job for job in self._read() if "pid" in job]
+        write_text(self.notes / STOP, str(number))
+        running = [job for job in self.read_notes().values() if "pid" in job]
         for job in running:
             if job["slurm"]:
                 subprocess.run(["scancel", f"--signal={signal.Signals(number).name[3:]}", job["slurm"]], check=False)
@@ -109,35 +148,27 @@ class Jobs:
                     os.kill(job["pid"], number)
         return len(running)
 
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Print a line for each job that begins or ends inside the `with`, as its output goes to a file."""
-        done = Event()
-        seen: dict[int, str] = {}
+    def stopped_by(self) -> int:
+        """The signal that ends the sweep; 0 if there was none."""
+        path = self.notes / STOP
+        return int(path.read_text()) if path.exists() else 0
 
-        def look() -> None:
-            while True:
-                last = done.is_set()
-                for path in sorted(self.folder.glob("[0-9]*.json"), key=lambda path: int(path.stem)):
-                    job, number = json.loads(path.read_text(encoding="utf-8")), int(path.stem)
-                    state = f"ends with status {job['status']}" if "status" in job else f"runs on {job['host']}"
-                    if seen.get(number) != state:
-                        print(f"[{number + 1}{f'/{self.total}' if self.total else ''}] {state}", flush=True)
-                    seen[number] = state
-                if last:
-                    return
-                done.wait(LOOK_S)
+    def read_notes(self) -> dict[int, dict[str, Any]]:
+        """What is known of each job that has begun, by its number."""
+        return {int(path.stem): json.loads(path.read_text(encoding="utf-8")) for path in self.notes.glob("[0-9]*.json")}
 
-        thread = Thread(target=look, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+    def describe_states(self) -> dict[int, str]:
+        """A line about each job that has begun: where it runs, or how it has ended."""
+        total = f"/{self.total}" if self.total else ""
+        return {
+            number: f"[{number + 1}{total}] "
+            + (f"ends with status {job['status']}" if "status" in job else f"runs on {job['host']}")
+            for number, job in sorted(self.read_notes().items())
+        }
 
-    def _run_here(self, number: int, work: Callable[[], int]) -> int:
-        """`run` in a process of the launcher, which goes on to the next job after this one."""
+    def _run_here(self, cfg: DictConfig, settings: DictConfig, again: bool) -> int:
+        """Run a job in a process of the launcher, which goes on to the next job after this one."""
+        number = settings.job.num
         sys.argv[:] = self.argv
         requeue = signal.getsignal(PREEMPTION)  # submitit's handler
         _prefix_lines(f"[{number + 1}/{self.total}] " if self.total else f"[{number + 1}] ")
@@ -148,7 +179,8 @@ class Jobs:
             try:
                 host, pid = _name_process()
                 self._note(number, pid=pid, host=host, slurm=_name_slurm_job())
-                status = SIGNALLED + self.stopped_by() if self.stopped_by() else work()
+                stopped = self.stopped_by()
+                status = SIGNALLED + stopped if stopped else self.work(cfg, settings, self, again)
             except KeyboardInterrupt:
                 status = SIGNALLED + (signals.received or signal.SIGINT)
         if SUBMITTED and not self.stopped_by() and _is_preempted(status):
@@ -160,35 +192,29 @@ class Jobs:
                 say(str(error))
         return status
 
+    def _find_note(self, number: int) -> Path:
+        return self.notes / f"{number}.json"
+
     def _note(self, number: int, **facts: Any) -> None:
         """Write what is known of a job. If the folder is gone, so is the process that would read it."""
         with suppress(FileNotFoundError):
-            write_json(self.folder / f"{number}.json", facts)
-
-    def stopped_by(self) -> int:
-        """The signal that ends the sweep; 0 if there was none."""
-        path = self.folder / STOP
-        return int(path.read_text()) if path.exists() else 0
-
-    def _read(self) -> list[dict[str, Any]]:
-        return [json.loads(path.read_text(encoding="utf-8")) for path in self.folder.glob("[0-9]*.json")]
+            write_json(self._find_note(number), facts, any_rank=True)
 
 
 class Relay:
     """Handles signals while jobs run in other processes, and waits for them to end."""
 
     def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._times, self._since = 0, 0.0
+        self._jobs, self._times = jobs, 0
+        self.cancel: Callable[[], None] = lambda: None
+        """Takes waiting jobs out of a scheduler's queue."""
 
     def handle(self, number: int, frame: Any) -> None:
-        now = time.monotonic()
-        if self._times and (number not in AGAIN or now - self._since < ECHO_S):
-            return
-        self._times, self._since = self._times + 1, now
+        self._times += 1
         if self._times > PATIENCE:
             raise Stop(number)
         running = self._jobs.stop(number)
+        self.cancel()
         with suppress(OSError):  # `print` may not be called here, and the terminal may be gone
             os.write(2, f"\n{signal.Signals(number).name}: waits for {running} running jobs to stop\n".encode())
 
@@ -234,10 +260,18 @@ def _is_preempted(status: int) -> bool:
     """Whether a job that ends with `status` is to be put into the queue again. Slurm preempts with SIGTERM, and cancels
     with it."""
     if status == SIGNALLED + signal.SIGTERM and (job := _name_slurm_job()):
-        from rlhf_exp.cli.slurm import is_cancelled
-
         return not is_cancelled(job)
     return status in (SIGNALLED + PREEMPTION, SIGNALLED + signal.SIGTERM)
+
+
+def is_cancelled(job: str) -> bool:
+    """Whether a job of Slurm was cancelled (`scancel`) that SIGTERM has reached. It comes before a preemption too, but
+    then the job still runs, in its grace time, or Slurm has put it into the queue again."""
+    command = ["squeue", "--noheader", f"--jobs={job}", "--Format=State:20,RestartCnt:20"]
+    match subprocess.run(command, capture_output=True, text=True, check=False).stdout.split():
+        case ["COMPLETING" | "CANCELLED", restarts]:
+            return int(restarts) == int(os.environ.get("SLURM_RESTART_COUNT", 0))
+    return False
 
 
 def _ignore(number: int, frame: Any) -> None:

@@ -10,27 +10,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import MISSING, fields
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
-from hydra import compose
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
-from hydra.initialize import get_gh_backup, restore_gh_from_backup
-from hydra.version import setbase
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
-from rlhf_exp.config import ROOT, device
+from rlhf_exp.config import device
 from rlhf_exp.config.defaults import DEFAULTS, Settings, choose_rate, read_settings
 from rlhf_exp.config.hardware import count_passes, count_rows
 from rlhf_exp.config.keys import refuse_key, schemas
 from rlhf_exp.config.overrides import check_overrides, find_unread_rates
-from rlhf_exp.config.reading import check_files
+from rlhf_exp.config.reading import open_hydra
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algo import find_idle_arguments, find_other_losses
 from rlhf_exp.config.rules.labels import is_folder_name
@@ -70,25 +64,15 @@ def compose_files(
     if problems := check_overrides(overrides):
         raise ConfigError(problems)
     register_resolvers()
-    before = get_gh_backup()
-    setbase("1.3")
-    search_path = create_config_search_path(str(ROOT / "conf"))
-    if config_dir is not None:  # with the provider and at the place that Hydra's command line gives it
-        anchor = SearchPathQuery(provider="schema")
-        search_path.prepend("command-line", f"file://{Path(config_dir).absolute()}", anchor)
-    try:
-        Hydra.create_main_hydra2("rlhf_exp", search_path)
-        cfg = compose(config_name or "config", overrides, return_hydra_config=True)
-    finally:
-        restore_gh_from_backup(before)
+    with open_hydra(config_dir) as hydra:
+        cfg = hydra.compose_config(config_name or "config", overrides, RunMode.RUN)
     with open_dict(cfg):
         return cfg, cfg.pop("hydra")
 
 
 def register_resolvers() -> None:
     """Register what conf/ uses: the resolvers `${rlhf_exp.NAME:...}`, the configs that come from the table of
-    algorithms, and scale=auto; and have files checked as they are read. A second call changes nothing."""
-    check_files()
+    algorithms, and scale=auto. A second call changes nothing."""
     resolvers = {
         "default": lambda key, *, _root_: DEFAULTS[key](_find_settings(_root_)).value,
         "rate": lambda name, own=None, *, _root_: choose_rate(_find_settings(_root_), name, own).value,

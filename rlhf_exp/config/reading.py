@@ -1,73 +1,91 @@
-"""Has Hydra read config files so that a mistake in one is a line with its file and, if known, its line and column.
+"""Opens Hydra with the shipped configs, and reads config files so that a mistake in one is a line with its place.
 
-    check_files()     # x.yaml, line 3, column 1: found character '\\t' that cannot start any token
+    with open_hydra("own") as hydra:      # `own`: a folder of further configs, as the flag -cd names
+        hydra.compose_config("config", ["experiment=mine"], RunMode.RUN)
+    # own/experiment/mine.yaml, line 3, column 1: found character '\\t' that cannot start any token
 
 Hydra itself says what is wrong with a file without its name, or with a traceback of PyYAML.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.sources_registry import SourcesRegistry
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException
-from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.initialize import get_gh_backup, restore_gh_from_backup
+from hydra.plugins.config_source import ConfigResult
+from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 from yaml.reader import ReaderError
 
+from rlhf_exp.config import ROOT
+
 WHOLE = "# @package _global_"
 """The first line of an experiment's file, which sets keys of several groups."""
-Load = Callable[[ConfigSource, str], ConfigResult]
 
 
-def check_files() -> None:
-    """From now on Hydra raises a ConfigCompositionException of one line for a file that cannot be read."""
-    Plugins.instance()  # makes the class that reads files, and registers it
-    reader = SourcesRegistry.instance().resolve("file")
-    if reader.load_config.__name__ == "load_config":
-        load = reader.load_config
-        reader.load_config = lambda source, config_path: _read(load, source, config_path)
+class CheckedFiles(FileConfigSource):
+    """Config files in folders, as Hydra's own source reads them, at `checked://FOLDER`."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "checked"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Read one file.
+
+        Raises:
+            ConfigCompositionException: it cannot be read; the message is one line.
+        """
+        file = Path(os.path.relpath(os.path.join(self.path, self._normalize_file_name(config_path))))
+        file = file.absolute() if str(file).startswith("..") else file
+        try:
+            found = super().load_config(config_path)
+        except (YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
+            raise ConfigCompositionException(describe_yaml(error, file)) from None
+        for problem in _find_problems(found, config_path):
+            raise ConfigCompositionException(f"{file}: {problem}")
+        return found
+
+
+@contextmanager
+def open_hydra(config_dir: str | None = None, conf: str | None = None) -> Iterator[Hydra]:
+    """Hydra with the configs in `conf`, by default the shipped ones, and before them those in `config_dir`."""
+    Plugins.instance().register(CheckedFiles)
+    before = get_gh_backup()
+    setbase("1.3")
+    search_path = create_config_search_path(f"checked://{Path(conf or ROOT / 'conf').absolute()}")
+    if config_dir is not None:  # with the provider and at the place that Hydra's command line gives it
+        anchor = SearchPathQuery(provider="schema")
+        search_path.prepend("command-line", f"checked://{Path(config_dir).absolute()}", anchor)
+    try:
+        yield Hydra.create_main_hydra2("rlhf_exp", search_path)
+    finally:
+        restore_gh_from_backup(before)
 
 
 def describe_yaml(error: Exception, file: Path) -> str:
-    """The file with the place in it, and what is wrong there, for an error of reading YAML."""
+    """The file, with the place in it if that is known, and what is wrong, for an error of reading YAML."""
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
         problem, began = error.problem or error.context, error.context_mark
         if error.problem and began and began.line != mark.line:
             problem += f", {error.context} that begins in line {began.line + 1}"
         return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
     if isinstance(error, ReaderError):
-        return f"{file}, {_place(file.read_text(encoding='utf-8')[: error.position])}: holds a control character"
+        return f"{file}: holds a control character (the {error.position + 1}th)"
     if isinstance(error, UnicodeDecodeError):
-        content = file.read_bytes()
-        try:
-            content.decode()
-        except UnicodeDecodeError as found:
-            place = _place(content[: found.start].decode())
-            return f"{file}, {place}: not UTF-8 (byte {content[found.start]:#x}); save it as UTF-8"
+        return f"{file}: not UTF-8 (byte {error.object[error.start]:#x}); save it as UTF-8"
     reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
     return f"{file}: {reason or type(error).__name__}"
-
-
-def _place(before: str) -> str:
-    """The line and column that follow this text."""
-    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
-
-
-def _read(load: Load, source: ConfigSource, config_path: str) -> ConfigResult:
-    file = Path(os.path.relpath(os.path.join(source.path, source._normalize_file_name(config_path))))
-    file = file.absolute() if str(file).startswith("..") else file
-    try:
-        found = load(source, config_path)
-    except (YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
-        raise ConfigCompositionException(describe_yaml(error, file)) from None
-    for problem in _find_problems(found, config_path):
-        raise ConfigCompositionException(f"{file}: {problem}")
-    return found
 
 
 def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:

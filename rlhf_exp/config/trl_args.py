@@ -6,9 +6,9 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rlhf_exp import orders, processes
+from rlhf_exp import processes
 from rlhf_exp.config.hardware import is_elsewhere
 from rlhf_exp.config.rules.scale import forget_engine
 from rlhf_exp.config.schema import Config
@@ -19,43 +19,34 @@ from rlhf_exp.errors import ConfigError
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-DDP_TIMEOUT_S = 1800
-"""transformers' default of `ddp_timeout`."""
-
 
 def build_args(cfg: Config) -> "TrainingArguments":
-    """The TRL config object for `cfg`. It looks for the group of several processes, which is opened first.
+    """The TRL config object for `cfg`; for another machine without the arguments that look for its GPU and DeepSpeed
+    here. Of several processes the group must be open (`processes.connect`), since TRL's arguments look for it.
 
     Raises:
         ConfigError: a GPU is missing, or TRL itself refuses the arguments.
     """
-    if problems := _check_machine(cfg):
+    elsewhere = is_elsewhere(cfg)
+    if problems := [] if elsewhere else _check_gpus(cfg):
         raise ConfigError(problems)
     forget_engine()
-    orders.connect(cfg.algo.args.get("ddp_timeout") or DDP_TIMEOUT_S, cfg.device.use_cpu)
     # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
+    args = cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if elsewhere else {})
     try:
-        return load_config_class(cfg.algo.name)(**_list_arguments(cfg), **own)
+        return load_config_class(cfg.algo.name)(**args, **own)
     except (ValueError, TypeError, NotImplementedError, ImportError) as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
 
 
-def _list_arguments(cfg: Config) -> dict[str, Any]:
-    """TRL's arguments, in a dry run about another machine without those that look for its GPU and deepspeed here."""
-    return cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if is_elsewhere(cfg) else {})
-
-
-def _check_machine(cfg: Config) -> list[str]:
+def _check_gpus(cfg: Config) -> list[str]:
     """Check what `device=auto` could only guess."""
     import torch
 
-    if is_elsewhere(cfg):
-        return []
-    problems = []
     if cfg.algo.args.get("use_cpu") is False and not torch.cuda.is_available():
-        problems.append("algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu")
+        return ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
     there, started = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
-    if not problems and not cfg.device.use_cpu and processes.count() > 1 and started > there:
-        problems.append(f"torchrun --nproc_per_node {started}: one GPU each, and here are {there}; at most {there}")
-    return problems
+    if not cfg.device.use_cpu and processes.count() > 1 and started > there:
+        return [f"torchrun --nproc_per_node {started}: one GPU each, and here are {there}; at most {there}"]
+    return []

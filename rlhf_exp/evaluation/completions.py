@@ -136,7 +136,7 @@ def _sample(
         evaluating(model),
         tqdm(total=len(order), desc=title, unit="row", leave=False, disable=bool(sampler) or None) as bar,
     ):
-        for batch in processes.take(batches):
+        for batch in processes.shard(batches):
             prompts, drawn_from = [prompt_ids[i] for i in batch], [keys[i] for i in batch]
             if sampler:
                 found = sampler(prompts, drawn_from, sampling, eos_ids, title)
@@ -145,7 +145,7 @@ def _sample(
                 found = sample_completions(model, prompts, drawn_from, *how)
             mine |= zip(batch, found, strict=True)
             bar.update(len(batch) * processes.count())
-    completions = [completion for _, completion in sorted(processes.join(mine).items())]
+    completions = [completion for _, completion in sorted(processes.gather_dict(mine).items())]
     plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution
     kl = [CompletionKL(0.0, 0.0, 0.0)] * len(order)
     if start_model is not None:
@@ -194,7 +194,7 @@ def _judge(
     """Each completion's grade, and its reward components, of groups as large as those of the trained model: the i-th
     `eval.completions` of all rows are scored together. Each of several processes judges whole rows."""
     size, grade = experiment.cfg.eval.completions, experiment.task.grade
-    own = set(processes.take(range(len(texts) // k)))
+    own = set(processes.shard(range(len(texts) // k)))
     found: dict[int, tuple[dict[str, Any], dict[str, float]]] = {}
     for first in range(0, k, size):
         places = [i for i in range(len(texts)) if first <= i % k < first + size and i // k in own]
@@ -203,4 +203,4 @@ def _judge(
         of_group = ([values[i] for i in places] for values in (rows, texts, completion_ids))
         for i, parts in zip(places, score_completions(experiment.rewards, *of_group), strict=True):
             found[i] = (asdict(grade(texts[i], rows[i])) if grade else {}, parts)
-    return [judged for _, judged in sorted(processes.join(found).items())]
+    return [judged for _, judged in sorted(processes.gather_dict(found).items())]

@@ -56,14 +56,14 @@ def measure_completions(
     found: dict[int, CompletionKL] = {}
     n = max(1, CHUNK_VALUES // vocabulary_size)
     batches = list(split_rows(rows, vocabulary_size))
-    for batch in processes.take(batches) if together else batches:
+    for batch in processes.shard(batches) if together else batches:
         picked = [rows[i] for i in batch]
         for i, *sides in zip(batch, policy(picked), reference(picked), strict=True):
             chunks = zip(*(logits.split(n) for logits in sides), strict=True)
             columns = zip(*(_compare(*chunk, sampling) for chunk in chunks), strict=True)
             kl, sampled, outside = map(torch.cat, columns)
             found[i] = CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
-    found = processes.join(found) if together else found
+    found = processes.gather_dict(found) if together else found
     return [found[i] for i in range(len(rows))]
 
 

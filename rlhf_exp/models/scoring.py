@@ -57,11 +57,11 @@ def score_sequences(
     order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
     with evaluating(model), _show_progress(len(sequences), title, "text") as bar:
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-        for batch in processes.take(batches) if together else batches:
+        for batch in processes.shard(batches) if together else batches:
             inputs = pad([sequences[i] for i in batch], pad_id, model.device)
             scores |= zip(batch, model(**inputs, use_cache=False).logits[:, 0].float().tolist(), strict=True)
             bar.update(len(batch))
-    scores = processes.join(scores) if together else scores
+    scores = processes.gather_dict(scores) if together else scores
     return [scores[i] for i in range(len(sequences))]
 
 
@@ -71,7 +71,7 @@ def sum_logps(model: PreTrainedModel, rows: list[Row], pad_id: int, title: str |
     shows a progress bar under that name. All processes have the same rows, and each scores whole batches of them."""
     sums: dict[int, float] = {}
     with evaluating(model), _show_progress(len(rows), title, "answer") as bar:
-        for batch in processes.take(list(split_rows(rows, model.config.get_text_config().vocab_size))):
+        for batch in processes.shard(list(split_rows(rows, model.config.get_text_config().vocab_size))):
             found = completion_logits(model, [rows[i] for i in batch], pad_id)
             for i, logits in zip(batch, found, strict=True):
                 completion = rows[i][1]
@@ -80,7 +80,7 @@ def sum_logps(model: PreTrainedModel, rows: list[Row], pad_id: int, title: str |
                 chosen = logits.gather(-1, ids[:, None]).squeeze(-1)
                 sums[i] = (chosen - logits.logsumexp(-1)).double().sum().item()
             bar.update(len(batch))
-    sums = processes.join(sums)
+    sums = processes.gather_dict(sums)
     return [sums[i] for i in range(len(rows))]
 
 

@@ -45,10 +45,10 @@ SEEN_S = 60.0
 """How long a machine may take to see what another has written: NFS looks anew that often."""
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, any_rank: bool = False) -> None:
     """Write a file atomically: a reader sees the old one or the new one, never a part. Of several processes only rank 0
-    writes, here and below."""
-    if not processes.is_main():
+    writes, here and below, unless `any_rank`."""
+    if not (processes.is_main() or any_rank):
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -59,9 +59,9 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, any_rank: bool = False) -> None:
     """Write JSON atomically. NaN and infinity, which JSON lacks, become null."""
-    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n", any_rank)
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -65,7 +65,7 @@ def check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None
         ConfigError: they differ from those of the resumed run, or between the processes of this one.
     """
     for other, found in enumerate(processes.gather(inputs)):
-        if changed := list_changes(found, processes.share(inputs)):
+        if changed := list_changes(found, processes.broadcast(inputs)):
             line = f"process {other} reads others than process 0 ({', '.join(changed)})"
             raise ConfigError([f"{line}; all need the same files, such as on a file system that they share"])
     if cfg.resume and (changed := list_changes(folder.before.get("inputs", {}), inputs)):

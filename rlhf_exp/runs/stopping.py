@@ -17,7 +17,6 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +78,8 @@ class StopSignals:
         now = time.monotonic()
         if self.are_ignored:
             return
+        if number == signal.SIGHUP:  # there may be no terminal left to print on
+            _write("\n", 1)
         if self.received is None:
             self.received, self._since = signal.Signals(number), now
             if self.may_wait:
@@ -106,24 +107,12 @@ def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
     return f"Stopped by {stop.name}; there is no checkpoint yet. Start anew with: {read_command()}"
 
 
-def tell(line: str) -> None:
-    """Print a line; after SIGHUP there may be no terminal left to print on."""
+def _write(text: str, descriptor: int = 2) -> None:
+    """Write in a way that is allowed in a signal handler; `print` is not reentrant. Once the terminal has gone every
+    line, even the progress bar's, would raise: all further output is then discarded."""
     try:
-        print(line, flush=True)
+        os.write(descriptor, text.encode())
     except OSError:
-        _mute([1])
-
-
-def _write(text: str) -> None:
-    """Write to stderr in a way that is allowed in a signal handler; `print` is not reentrant."""
-    try:
-        os.write(2, text.encode())
-    except OSError:
-        _mute([1, 2])
-
-
-def _mute(descriptors: Iterable[int]) -> None:
-    """Discard all further output: after the terminal has gone, every line, even the progress bar's, would raise."""
-    with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
-        for descriptor in descriptors:
-            os.dup2(nowhere.fileno(), descriptor)
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+            for opened in (1, 2):
+                os.dup2(nowhere.fileno(), opened)

@@ -57,5 +57,5 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
         out.give_up(status, f"{type(error).__name__}: {error}")
         raise
     out.finish("finished")
-    processes.wait()  # the others read what rank 0 has written
+    processes.barrier()  # the others read what rank 0 has written
     return folder

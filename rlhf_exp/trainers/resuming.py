@@ -67,7 +67,7 @@ class Resumable:
         # Saved after the last step, then again at the end of the epoch.
         if processes.on_main((folder / name).exists):
             return
-        with processes.around(staged(folder, name)) as self._staging:
+        with processes.enter_on_main(staged(folder, name)) as self._staging:
             try:
                 super()._save_checkpoint(model, trial)
                 (self._staging / name / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads

@@ -4,14 +4,12 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
-from rlhf_exp import __main__
+from hydra_plugins import rlhf_exp_sweeps
 from rlhf_exp.cli import sweep
-from rlhf_exp.cli.launchers import LOGS, SLURM, SUBMITIT, Placing, prepare_launcher
+from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.errors import ConfigError
 
 pytest.importorskip("submitit", reason="submitit is not installed")
@@ -22,10 +20,10 @@ from rlhf_exp.cli.slurm import Queue  # noqa: E402
 @pytest.fixture
 def start(command_line, monkeypatch, tmp_path):
     """Start a sweep of two jobs, `work(cfg, settings, jobs, again)` standing in for each."""
-    monkeypatch.setattr(sweep, "refuse_jobs", lambda config, jobs: [])
+    monkeypatch.setattr(sweep, "refuse_jobs", lambda *_: [])
 
     def call(work):
-        monkeypatch.setattr(__main__, "run_job", work)
+        monkeypatch.setattr(sweep, "run_job", work)
         folder = f"output_dir={tmp_path}"
         return command_line("-m", "seed=0,1", "hydra/launcher=submitit_local", folder, cwd=tmp_path)
 
@@ -36,7 +34,7 @@ def start(command_line, monkeypatch, tmp_path):
 def test_the_first_process_knows_how_jobs_in_others_have_ended_and_where_they_write(start, tmp_path):
     def work(cfg, settings, jobs, again):
         print("a line of the job")
-        (tmp_path / f"seed_{cfg.seed}.txt").write_text(json.dumps([os.getpid(), jobs, again]))
+        (tmp_path / f"seed_{cfg.seed}.txt").write_text(json.dumps([os.getpid(), jobs.total, again]))
         return 2 * cfg.seed
 
     done = start(work)
@@ -45,9 +43,9 @@ def test_the_first_process_knows_how_jobs_in_others_have_ended_and_where_they_wr
     assert len({pid for pid, *_ in found} | {os.getpid()}) == 3
     assert [rest for _, *rest in found] == [[2, False], [2, False]]
     lines = done.stdout.splitlines()
-    assert f"output of the jobs: {tmp_path / LOGS}" in lines
+    assert f"output of the jobs: {tmp_path}/.submitit" in lines
     assert {"[1/2] ends with status 0", "[2/2] ends with status 2"} <= set(lines)
-    logs = "".join(path.read_text() for path in (tmp_path / LOGS).glob("*.out"))
+    logs = "".join(path.read_text() for path in (tmp_path / ".submitit").glob("*.out"))
     assert "[1/2] a line of the job" in logs and "[2/2] a line of the job" in logs
 
 
@@ -84,20 +82,14 @@ def test_the_death_of_a_job_is_one_line_and_status_1_and_the_others_go_on(start,
     assert (tmp_path / "done.txt").exists() and "[2/2] ends with status 0" in done.stdout
 
 
-def test_slurm_that_is_not_there_is_refused(monkeypatch):
+def test_slurm_that_is_not_there_and_jobs_without_a_gpu_are_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "")
-    launcher = OmegaConf.create({"_target_": SLURM, "submitit_folder": "x/%j"})
+    jobs = Jobs(None, [], tmp_path, 2, frozenset(), use_cpu=False)
+    given = {"config": None, "hydra_context": None, "task_function": jobs}
     with pytest.raises(ConfigError, match="no Slurm here"):
-        prepare_launcher(launcher, Path("sweep"), 2, True)
-
-
-def test_output_of_jobs_goes_to_a_folder_of_the_sweep_unless_another_is_named():
-    for named, folder in (("sweep/.submitit/%j", f"sweep/{LOGS}"), ("elsewhere", "elsewhere")):
-        launcher = OmegaConf.create(
-            {"_target_": f"{SUBMITIT}LocalLauncher", "submitit_folder": named, "timeout_min": 60}
-        )
-        assert prepare_launcher(launcher, Path("sweep"), 2, True) == Placing.SUBMITTED
-        assert launcher.submitit_folder == folder
+        rlhf_exp_sweeps.SlurmLauncher().setup(**given)
+    with pytest.raises(ConfigError, match="jobs see no GPU"):
+        rlhf_exp_sweeps.LocalLauncher(gpus_per_node=None, timeout_min=60).setup(**given)
 
 
 def test_a_job_of_slurm_is_done_when_squeue_says_so_or_lists_it_no_more():

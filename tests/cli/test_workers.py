@@ -10,14 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
-from rlhf_exp import __main__
+from hydra_plugins.rlhf_exp_sweeps import ParallelLauncher
 from rlhf_exp.cli import sweep, workers
-from rlhf_exp.cli.launchers import ALL, JOBLIB, share_cores
-from rlhf_exp.cli.sweep import name_job, place_job
 from rlhf_exp.cli.workers import Jobs, Prefixed, Relay
-from rlhf_exp.runs.stopping import ECHO_S, Stop
+from rlhf_exp.runs.stopping import Stop
 
 joblib = pytest.importorskip("joblib")
 
@@ -30,11 +27,11 @@ def no_processes_left():
 
 @pytest.fixture
 def start(command_line, monkeypatch, tmp_path):
-    """Start a sweep of four jobs in two processes, `work(cfg, settings, jobs)` standing in for each."""
-    monkeypatch.setattr(sweep, "refuse_jobs", lambda config, jobs: [])
+    """Start a sweep of four jobs in two processes, `work(cfg, settings, jobs, again)` standing in for each."""
+    monkeypatch.setattr(sweep, "refuse_jobs", lambda *_: [])
 
     def call(work, folder=f"output_dir={tmp_path}"):
-        monkeypatch.setattr(__main__, "run_job", work)
+        monkeypatch.setattr(sweep, "run_job", work)
         launcher = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
         return command_line("-m", "seed=0,1,2,3", *launcher, folder, cwd=tmp_path)
 
@@ -45,8 +42,8 @@ def test_each_job_knows_its_name_folder_and_command_and_the_first_process_its_st
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
     def work(cfg, settings, jobs, again):
-        place_job(cfg, settings)
-        name = name_job(settings.job.num, jobs, settings.overrides.task)
+        jobs.place(cfg, settings)
+        name = jobs.name(settings.job.num, settings.overrides.task)
         facts = [name, cfg.output_dir, os.getpid(), os.environ["OMP_NUM_THREADS"], sys.argv[1:], sys.stdout.prefix]
         (tmp_path / f"seed_{cfg.seed}.txt").write_text(json.dumps(facts))
         time.sleep(0.2)
@@ -67,12 +64,12 @@ def test_each_job_knows_its_name_folder_and_command_and_the_first_process_its_st
 
 def test_a_sweep_without_a_name_has_one_folder_in_all_its_processes(start, tmp_path):
     def work(cfg, settings, jobs, again):
-        Path(settings.sweep.dir, f"seed_{cfg.seed}.txt").touch()
+        (jobs.folder / f"seed_{cfg.seed}.txt").write_text(settings.sweep.dir)
         return 0
 
-    assert start(work, f"hydra.sweep.dir=${{rlhf_exp.new_folder:{tmp_path}/made}}").returncode == 0
-    assert [path.name for path in tmp_path.glob("made*")] == ["made"]
-    assert len(list(tmp_path.glob("made/seed_*.txt"))) == 4
+    assert start(work, f"hydra.sweep.dir={tmp_path}/${{now:%Y}}").returncode == 0
+    [folder] = [path for path in tmp_path.glob("*") if path.is_dir()]
+    assert [path.read_text() for path in folder.glob("seed_*.txt")] == [str(folder)] * 4
 
 
 def test_a_signal_to_the_first_process_stops_all_jobs_and_starts_no_other(start, tmp_path):
@@ -121,39 +118,28 @@ def test_the_death_of_a_process_is_one_line_and_status_1(start):
 
 
 def test_the_second_signal_is_passed_on_and_the_third_ends_the_wait(tmp_path, monkeypatch):
-    now, sent = [100.0], []
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sent = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     (tmp_path / "0.json").write_text('{"pid": 71, "slurm": null}')
     (tmp_path / "1.json").write_text('{"status": 0}')
-    relay = Relay(Jobs([], tmp_path, 2, False))
+    relay = Relay(Jobs(None, [], tmp_path, 2, frozenset(), True, notes=tmp_path))
     relay.handle(signal.SIGTERM, None)
-    relay.handle(signal.SIGTERM, None)  # `timeout` sends it to the process and to its group
-    now[0] += 2 * ECHO_S
-    relay.handle(signal.SIGHUP, None)
     relay.handle(signal.SIGINT, None)
     assert sent == [(71, signal.SIGTERM), (71, signal.SIGINT)]
-    now[0] += 2 * ECHO_S
     with pytest.raises(Stop):
         relay.handle(signal.SIGINT, None)
 
 
 @pytest.mark.parametrize(
     ("wanted", "jobs", "use_cpu", "chosen"),
-    [
-        (ALL, 12, True, 4),
-        (ALL, 3, True, 3),
-        (ALL, 0, True, 4),
-        (ALL, 12, False, 1),
-        (2, 12, False, 2),
-        (1, 12, True, 1),
-    ],
+    [(-1, 12, True, 4), (-1, 3, True, 3), (-1, 12, False, 1), (2, 12, False, 2)],
 )
 def test_as_many_jobs_run_at_once_as_there_are_cores_and_one_on_a_gpu(monkeypatch, wanted, jobs, use_cpu, chosen):
     monkeypatch.setattr("joblib.cpu_count", lambda: 4)
-    launcher = OmegaConf.create({"_target_": JOBLIB, "n_jobs": wanted, "batch_size": "auto"})
-    assert share_cores(launcher, jobs, use_cpu) == (chosen > 1)
-    assert launcher.n_jobs == chosen
+    monkeypatch.setattr(ParallelLauncher.__base__, "launch", lambda launcher, *_: launcher.joblib["n_jobs"])
+    launcher = ParallelLauncher(n_jobs=wanted)
+    launcher.task_function = Jobs(None, [], Path("sweep"), jobs, frozenset(), use_cpu)
+    assert launcher.launch([["seed=0"]] * jobs, 0) == chosen
 
 
 def test_lines_of_several_processes_are_whole_and_say_whose_they_are():

@@ -23,11 +23,11 @@ PLACED = {
     "? [a]\n: 2\n": "2, column 3: found unhashable key",
     "seed: 1\n---\nseed: 2\n": "3, column 1: but found another document, expected a single document in the stream that"
     " begins in line 2",
-    "run:\n  name: \x1b[31m\n": "3, column 9: holds a control character",
-    "run:\n  name: caf\xe9\n": "3, column 12: not UTF-8 (byte 0xe9); save it as UTF-8",
 }
 FIRST = "an experiment; its first line must be # @package _global_ (no letter or mark before it)"
 WHOLE = {
+    f"{HEAD}run:\n  name: \x1b[31m\n": "holds a control character (the 34th)",
+    f"{HEAD}run:\n  name: caf\xe9\n": "not UTF-8 (byte 0xe9); save it as UTF-8",
     f"{HEAD}- seed: 1\n": "holds a list; must hold keys with their values, such as seed: 1",
     f"{HEAD}1: 2\n": "the key 1 is no text; put quotes around it",
     f"{HEAD}seed: ${{nope\n": "no viable alternative at input '${nope'",

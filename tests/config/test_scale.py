@@ -16,10 +16,8 @@ GPU = ["device.use_cpu=false", "device.bf16=false"]
 
 
 @pytest.fixture
-def ranks(monkeypatch, compositions):
-    """Sets the number of processes. Compositions are made anew, since scale=auto depends on it."""
-    for place, name, original in compositions:
-        monkeypatch.setattr(place, name, original)
+def ranks(monkeypatch):
+    """Sets the number of processes."""
 
     def set_count(count):
         for name, value in {"WORLD_SIZE": count, "RANK": 0, "LOCAL_RANK": 0}.items():

@@ -10,16 +10,16 @@ from importlib.util import find_spec
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
 
-from rlhf_exp import orders
+from rlhf_exp import processes
 from rlhf_exp.__main__ import main
 from rlhf_exp.config.rules import scale
 
-JOIN, BEGIN = orders._join_group, AcceleratorState.__init__
+CONNECT, BEGIN = processes.connect, AcceleratorState.__init__
 
 
-def join_on_cpu(*args, **kwargs):
+def connect_on_cpu(*args, **kwargs):
     """DeepSpeed takes part in the group too, as accelerate has it do for GPUs alone."""
-    JOIN(*args, **kwargs)
+    CONNECT(*args, **kwargs)
     if find_spec("deepspeed"):
         from deepspeed import comm
 
@@ -44,5 +44,5 @@ def divide_on_cpu(self, *args, fsdp_plugin=None, deepspeed_plugin=None, **kwargs
 if __name__ == "__main__":
     os.environ["DS_ACCELERATOR"] = "cpu"  # DeepSpeed itself can do with one
     scale.ON_CPU = ("ddp", "fsdp2", "zero2", "zero3")
-    orders._join_group, AcceleratorState.__init__ = join_on_cpu, divide_on_cpu
+    processes.connect, AcceleratorState.__init__ = connect_on_cpu, divide_on_cpu
     sys.exit(main())

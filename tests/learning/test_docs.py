@@ -17,8 +17,7 @@ from hydra._internal.utils import get_args_parser
 
 from rlhf_exp import api
 from rlhf_exp.algorithms import ALGORITHMS, PAIRS
-from rlhf_exp.cli.commands import COMMANDS
-from rlhf_exp.cli.subcommand import parse_flags
+from rlhf_exp.cli.subcommand import COMMANDS, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.models.untrained import create_untrained

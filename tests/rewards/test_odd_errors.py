@@ -1,9 +1,7 @@
 """A function of the user's whose errors and results cannot be shown, or that clears the environment."""
 
 import pytest
-import torch
 
-from rlhf_exp.cli.subcommand import is_full
 from rlhf_exp.errors import ConfigError, name_error
 from rlhf_exp.graders.checkers import guard
 from rlhf_exp.runs.folder import read_record
@@ -54,11 +52,3 @@ def test_an_odd_reward_ends_in_one_line(name, status, line, command_line, tmp_pa
     assert "Traceback" not in done.stderr and line in done.stderr
     assert done.returncode == (status == "failed")
     assert read_record(tmp_path / "run")["status"] == status
-
-
-def test_torchs_error_of_an_unwritten_file_is_a_full_disk(tmp_path):
-    with pytest.raises(RuntimeError, match="inline_container.cc|basic_ios") as caught:
-        torch.save({"a": torch.zeros(10**7)}, "/dev/full")
-    assert is_full(tmp_path, caught.value)
-    assert not is_full(tmp_path, RuntimeError("boom"))
-    assert not is_full(tmp_path, RuntimeError("PytorchStreamReader failed reading zip archive"))

@@ -115,16 +115,17 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
     (tmp_path / "run.json").write_text(json.dumps(before))
     cfg = compose_config([f"resume={tmp_path}", "device=cpu"])
 
-    def stages(cfg, folder, signals):
+    def stages(cfg, folder, *_):
         assert json.loads((folder.path / "run.json").read_text())["status"] == "running"
         with folder.phase("load"), folder.phase("train"):
             check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
 
     monkeypatch.setattr(pipeline, "_run_stages", stages)
+    monkeypatch.setattr(pipeline, "_check_and_list_facts", lambda cfg, folder: {"inputs": {}})
     with pytest.raises(
         ConfigError, match=r"is a run of other inputs \(rows to train on [0-9a-f]{8}, here [0-9a-f]{8}\)"
     ):
-        pipeline._run(cfg, RunFolder.create(tmp_path, {"inputs": {}}), None)
+        pipeline.run(cfg, tmp_path, None)
     assert json.loads((tmp_path / "run.json").read_text()) == before
 
 

@@ -100,7 +100,7 @@ def test_outside_the_main_thread_nothing_is_handled():
 
 HUNG_UP = """
 import fcntl, sys, termios, time
-from rlhf_exp.runs.stopping import StopSignals, tell
+from rlhf_exp.runs.stopping import StopSignals
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 with StopSignals() as signals:
     signals.may_wait = True
@@ -108,7 +108,7 @@ with StopSignals() as signals:
     while not signals.received:
         time.sleep(0.01)
     for _ in range(3):
-        tell("a line")
+        print("a line", flush=True)
         print("a bar", file=sys.stderr, flush=True)
     open("saved", "w").write(signals.received.name)
 """
@@ -150,7 +150,7 @@ def start(command_line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
     monkeypatch.setattr(pipeline, "_report_what_there_is", lambda folder: None)
-    monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, signals: send(signal.SIGTERM))
+    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: send(signal.SIGTERM))
 
     def call(*arguments):
         done = command_line(*arguments, cwd=tmp_path)
@@ -168,7 +168,7 @@ def test_a_job_of_a_sweep_starts_anew_by_the_command_of_the_sweep(start, skip):
 
 
 def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
-    def stop_after_training(cfg, folder, signals):
+    def stop_after_training(cfg, folder, *_):
         (folder.path / "model").mkdir()
         send(signal.SIGTERM)
 
@@ -189,19 +189,19 @@ def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
 def test_a_run_that_is_stopped_while_it_measures_says_so_with_the_status_of_its_signal(
     tmp_path, monkeypatch, capsys, number
 ):
-    monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, signals: send(number))
+    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: send(number))
     monkeypatch.setattr(pipeline, "_report_what_there_is", lambda folder: None)
     cfg = compose_config(["device=cpu", f"output_dir={tmp_path}"])
-    assert pipeline.run(cfg, tmp_path) == 128 + number
+    assert pipeline.run(cfg, tmp_path, None) == 128 + number
     record = (tmp_path / "run.json").read_text()
     assert '"status": "stopped"' in record and f'"error": "{number.name}"' in record
     assert f"Stopped by {number.name}; there is no checkpoint yet. Start anew with: " in capsys.readouterr().out
 
 
 def test_a_signal_while_the_report_is_written_leaves_a_finished_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, signals: None)
+    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: None)
     monkeypatch.setattr(pipeline, "_write_report", lambda folder: send(signal.SIGTERM))
-    assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path) == 143
+    assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path, None) == 143
     assert '"status": "finished"' in (tmp_path / "run.json").read_text()
     assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp report " in capsys.readouterr().out
 

@@ -45,7 +45,7 @@ class ActorCritic:
                 critic.model.gradient_checkpointing_enable()
         disable_dropout_in_model(critic)
         critic.to(policy.device)
-        processes.spread(critic.parameters())  # TRL seeds each process otherwise, and a head is drawn
+        processes.broadcast_tensors(critic.parameters())  # TRL seeds each process otherwise, and a head is drawn
         return critic
 
     def _is_warming_up(self) -> bool:
