@@ -180,9 +180,9 @@ def score_start_model(cfg: Config, rewards: dict[str, RewardFunction], rows: lis
     """What the start model's own completions earn."""
     source = resolve_model(cfg, None)
     tokenizer, model = load_tokenizer(source), load_policy(source)
-    held_out = sample_held_out(model, tokenizer, encode_prompts(tokenizer, rows), cfg)
-    texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
-    return {name: score(reward, rows, texts, held_out.completion_ids) for name, reward in rewards.items()}
+    ids = [one.ids for one in sample_held_out(model, tokenizer, encode_prompts(tokenizer, rows), cfg)]
+    texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    return {name: score(reward, rows, texts, ids) for name, reward in rewards.items()}
 
 
 if __name__ == "__main__":

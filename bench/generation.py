@@ -75,7 +75,7 @@ def main() -> None:
         held_out, size = encode_prompts(tokenizer, load_task(cfg, tokenizer).eval), cfg.eval.batch_size
         compare(
             f"evaluation of {len(held_out)} rows, {max_tokens} tokens",
-            lambda: sum(map(len, sample_held_out(model, tokenizer, held_out, cfg).completion_ids)),  # noqa: B023
+            lambda: sum(len(one.ids) for one in sample_held_out(model, tokenizer, held_out, cfg)),  # noqa: B023
             lambda: sum(sample(held_out[i : i + size], max_tokens, "trl") for i in range(0, len(held_out), size)),  # noqa: B023
             repeats,
         )

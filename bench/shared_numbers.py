@@ -46,7 +46,7 @@ def measure(experiment: Experiment, model: PreTrainedModel, seeds: int) -> dict[
     found: dict[str, list] = {"accuracy": [], "tokens": [], "completion": []}
     for seed in range(seeds):
         seeded = replace(cfg, eval=replace(cfg.eval, seed=seed))
-        ids = sample_held_out(model, tokenizer, prompt_ids, seeded).completion_ids
+        ids = [one.ids for one in sample_held_out(model, tokenizer, prompt_ids, seeded)]
         texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
         grades = [task.grade(text, row).outcome == "correct" for text, row in zip(texts, task.eval, strict=True)]
         found["accuracy"].append(grades)

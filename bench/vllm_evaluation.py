@@ -45,11 +45,11 @@ def main() -> None:
         for which, source in (("start", start), ("trained", start.at(args.run / "model"))):
             own = replace(cfg, eval=replace(cfg.eval, engine=engine))
             model, began = load_policy(source), time.perf_counter()
-            held_out = sample_held_out(model, tokenizer, prompts, own, sampler=choose_sampler(own, source))
+            found = sample_held_out(model, tokenizer, prompts, own, sampler=choose_sampler(own, source))
             seconds = time.perf_counter() - began
-            texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
+            texts = tokenizer.batch_decode([one.ids for one in found], skip_special_tokens=True)
             right[which] = np.array([task.grade(text, row).score == 1 for text, row in zip(texts, rows, strict=True)])
-            tokens, truncated = np.mean([len(ids) for ids in held_out.completion_ids]), np.mean(held_out.truncated)
+            tokens, truncated = np.mean([len(one.ids) for one in found]), np.mean([one.truncated for one in found])
             both = f"{np.corrcoef(right['start'], right['trained'])[0, 1]:.2f}" if which == "trained" else ""
             figures = f"{right[which].mean():8.1%}  {tokens:10.1f}  {truncated:8.1%}  {seconds:8.1f}  {both:>12}"
             print(f"{engine:>12} {which:<7} {figures}", flush=True)

@@ -33,7 +33,7 @@ from rlhf_exp.trainers.vllm import EngineCallback, sample_colocated, shares_engi
 PARTIAL = ".model"
 
 if TYPE_CHECKING:
-    from rlhf_exp.evaluation.validation import Validation
+    from rlhf_exp.evaluation.evaluators import Validation
 
 
 def train(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.evaluation.metrics import OUTCOMES
-from rlhf_exp.evaluation.preferences.figures import RANKINGS
+from rlhf_exp.evaluation.preferences import RANKINGS
 from rlhf_exp.report.tables import Column, at
 from rlhf_exp.runs.figures import number, percent, points
 from rlhf_exp.runs.load import Run

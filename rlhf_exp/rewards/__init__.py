@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 RewardFunction = Callable[..., list[float]]
 
+GRADES = "task.grade"
+"""The column in which rewards find the task's grades, if the caller has them."""
+
 
 def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
     """Build every reward that `cfg.reward.weights` names: one of `cfg.reward.functions`, or `rlhf_exp.rewards.<name>`.
@@ -40,14 +43,18 @@ def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
 
 
 def score_completions(
-    functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]]
-) -> list[dict[str, float]]:
+    functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]],
+    grades: list[Grade] | None = None,
+) -> list[dict[str, float]]:  # fmt: skip
     """Score completions outside training, called as TRL would: for each, every reward component by name.
 
-    `completion_ids` are the tokens that each was decoded from, including the end token.
+    `completion_ids` are the tokens that each was decoded from, including the end token. With the task's `grades` of the
+    completions no reward grades them again.
     """
     columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in rows[0] if key != "prompt"}
     columns["prompts"] = [row["prompt"] for row in rows]
+    if grades is not None:
+        columns[GRADES] = grades
     columns["completions"] = [
         text if isinstance(row["prompt"], str) else [{"role": "assistant", "content": text}]
         for row, text in zip(rows, completions, strict=True)
@@ -59,6 +66,8 @@ def score_completions(
 def grade_completions(task: "Task", prompts: list[Any], completions: list[Any], columns: dict[str, Any]) -> list[Grade]:
     """The task's grade of each completion, by its row with the prompt. Only lists in `columns` belong to rows; TRL's
     `trainer_state` does not."""
+    if GRADES in columns:
+        return columns[GRADES]
     names = [name for name, values in columns.items() if isinstance(values, list)]
     rows = [{"prompt": prompt} | {name: columns[name][i] for name in names} for i, prompt in enumerate(prompts)]
     return [task.grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.evaluation.held_out_loss import (
+from rlhf_exp.evaluation.answers import (
     Scored,
     compare_pair_loss,
     compare_token_loss,

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.completions import sample_held_out
-from rlhf_exp.evaluation.validation import Validation
+from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import build_rewards
@@ -70,9 +70,9 @@ def test_the_kl_is_that_of_evaluation(adapter, experiment):
         for weight in trained.values():
             weight += 0.1
     start = load_policy(experiment.model)
-    held_out = sample_held_out(policy, experiment.tokenizer, prompts, cfg, start, purpose="validation")
-    assert Validation(experiment).measure(policy)["kl"] == pytest.approx(held_out.kl, abs=1e-5)
-    assert max(held_out.kl) > 1e-4
+    found = sample_held_out(policy, experiment.tokenizer, prompts, cfg, start, purpose="validation")
+    assert Validation(experiment).measure(policy)["kl"] == pytest.approx([one.kl for one in found], abs=1e-5)
+    assert max(one.kl for one in found) > 1e-4
     assert list(trained) == [name for name, weight in policy.named_parameters() if weight.requires_grad]
 
 

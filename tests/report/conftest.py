@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.evaluation.metrics import compare
-from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.stats import mean_interval, share_interval, wilson
 
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
@@ -90,7 +91,7 @@ def _make_run(path: Path, seed: int = 0, loss_type: str = "grpo", gain: float = 
         "trained": _make_samples(rng, "trained", gain, completions),
     }
     evaluation = {which: _summarise(rows, completions) for which, rows in samples.items()}
-    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64)
+    evaluation["paired"] = compare(*(_read_records(samples[which]) for which in ("baseline", "trained")), max_tokens=64)
     info = {"algo": "grpo", "task": "countdown", "loss_type": loss_type, "completion_tokens": 2_457_600}
     _write_folder(path, info, args, metrics, evaluation)
     _write_lines(path / "samples.jsonl", [row for rows in samples.values() for row in rows])
@@ -144,7 +145,7 @@ def _make_dpo_run(path: Path, seed: int = 0) -> Path:
         for key in ("outcome", "extracted", "rewards", "reward"):
             del row[key]
     evaluation = {which: _summarise(rows, 1) for which, rows in samples.items()}
-    evaluation["paired"] = compare(samples["baseline"], samples["trained"], max_tokens=64)
+    evaluation["paired"] = compare(*(_read_records(samples[which]) for which in ("baseline", "trained")), max_tokens=64)
     rows = _make_scores(rng, "trained", 0.7)
     evaluation["trained"]["preference"] = summarise_preferences(rows)
     info = {"algo": "dpo", "task": "hh_rlhf", "loss_type": ["sigmoid"], "seed": seed, "completion_tokens": 0}
@@ -212,6 +213,19 @@ def _make_metrics(rng: random.Random, gain: float) -> list[dict]:
             row |= {"probe/kl": 0.7 * gain * x, "probe/entropy": 0.85 - gain * x}
         rows.append(row)
     return rows
+
+
+def _read_records(samples: list[dict]) -> list[Completion]:
+    """The completions that the lines of samples.jsonl describe; of their tokens only the number matters."""
+    rows = {name: i for i, name in enumerate(dict.fromkeys(sample["id"] for sample in samples))}
+    return [
+        Completion(
+            rows[sample["id"]], sample["sample"], sample["decoding"], [0] * sample["tokens"], sample["truncated"],
+            sample["kl"], reward=sample.get("reward"),
+            grade={key: sample[key] for key in ("outcome", "extracted", "strict", "lenient") if key in sample},
+        )
+        for sample in samples
+    ]  # fmt: skip
 
 
 def _make_samples(rng: random.Random, which: str, gain: float, completions: int) -> list[dict]:

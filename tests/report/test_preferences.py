@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rlhf_exp.evaluation.preferences.figures import summarise_preferences
+from rlhf_exp.evaluation.preferences import summarise_preferences
 from rlhf_exp.report import write_report
 from rlhf_exp.report.page import Callout, Figures, Pair, Table
 from rlhf_exp.report.plots import measure_errors

@@ -10,7 +10,7 @@ from trl import GRPOConfig, GRPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.evaluation.preferences.scores import score_pairs
+from rlhf_exp.evaluation.answers import score_pairs
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer
 from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.tasks import Task

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from rlhf_exp.evaluation.preferences.figures import SHOWN, compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.evaluation.preferences import SHOWN, compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.stats import wilson
 
 

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.evaluation.preferences.scores import describe_pairs, implicit_rewards, score_pairs
+from rlhf_exp.evaluation.answers import describe_pairs, implicit_rewards, score_pairs
 from rlhf_exp.models import scoring
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
