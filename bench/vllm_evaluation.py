@@ -18,11 +18,11 @@ import numpy as np
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.completions import sample_held_out
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.vllm import choose_sampler
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.tokens import encode_prompts
 
 PARSER = ArgumentParser(description=__doc__.splitlines()[0])
 PARSER.add_argument("run", type=Path, metavar="RUN_DIR")
@@ -38,14 +38,15 @@ def main() -> None:
     start = locate_start_model(cfg)
     tokenizer = load_tokenizer(start)
     task = load_task(cfg, tokenizer)
-    prompts, rows = encode_prompts(tokenizer, task.eval), [row for row in task.eval for _ in range(k)]
+    rows = [row for row in task.eval for _ in range(k)]
     print(f"{len(rows):,} completions   accuracy      tokens   cut off   seconds   correlation")
     for engine in ("transformers", "vllm"):
         right = {}
         for which, source in (("start", start), ("trained", start.at(args.run / "model"))):
             own = replace(cfg, eval=replace(cfg.eval, engine=engine))
             model, began = load_policy(source), time.perf_counter()
-            found = sample_held_out(model, tokenizer, prompts, own, sampler=choose_sampler(own, source))
+            experiment = Experiment(own, None, source, tokenizer, task, [])
+            found = sample_held_out(experiment, model, sampler=choose_sampler(own, source))
             seconds = time.perf_counter() - began
             texts = tokenizer.batch_decode([one.ids for one in found], skip_special_tokens=True)
             right[which] = np.array([task.grade(text, row).score == 1 for text, row in zip(texts, rows, strict=True)])

@@ -23,7 +23,6 @@ from rlhf_exp.evaluation.metrics import average_rows, summarise
 from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.stats import DIFFERENCES, paired_interval
 from rlhf_exp.tasks import Row, find_rows, load_task
-from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
@@ -122,7 +121,6 @@ def _sample(
     sampling = replace(experiment.cfg.eval, greedy=False, completions=completions, engine="transformers")
     if policy.temperature is not None:
         sampling = replace(sampling, temperature=policy.temperature)
-    cfg, title = replace(experiment.cfg, eval=sampling), f"{policy.family}, {policy.name}"
-    prompt_ids = encode_prompts(experiment.tokenizer, experiment.task.eval)
-    found, _ = sample_cached(experiment, cfg, prompt_ids, title, model, purpose, policy.processors)
-    return judge(replace(experiment, cfg=cfg), found)
+    experiment = replace(experiment, cfg=replace(experiment.cfg, eval=sampling))
+    found, _ = sample_cached(experiment, f"{policy.family}, {policy.name}", model, purpose, policy.processors)
+    return judge(experiment, found)

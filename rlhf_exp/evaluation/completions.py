@@ -1,7 +1,6 @@
 """Samples completions of held-out rows, measures their KL to the start model, and grades and rewards them.
 
-    completions = sample_held_out(model, tokenizer, encode_prompts(tokenizer, task.eval), cfg)
-    completions = judge(experiment, completions)
+    completions = judge(experiment, sample_held_out(experiment, model))
     section = summarise(completions, cfg.max_tokens)          # metrics.py
     completions[0].describe("baseline", task.eval[0])         # a line of samples.jsonl
 
@@ -15,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from peft import PeftModel
 from tqdm.auto import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from rlhf_exp import processes
-from rlhf_exp.config.schema import Config
 from rlhf_exp.models.adapters import without_adapter
 from rlhf_exp.models.draws import Key
 from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
@@ -27,6 +25,7 @@ from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.scoring import Row, completion_logits, evaluating
 from rlhf_exp.models.vllm import Sampler
 from rlhf_exp.rewards import score_completions
+from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
@@ -79,47 +78,39 @@ class Completion:
     def describe(self, which: str, row: "TaskRow") -> dict[str, Any]:
         """The line of samples.jsonl: what has no value is absent. If the row's prompt is messages, they are in
         `messages`, and `prompt` is the text of the last one."""
-        prompt = row["prompt"]
-        chat = {} if isinstance(prompt, str) else {"messages": prompt}
-        drawn = {"kl_sampled": self.kl_sampled, "kl_outside": self.kl_outside}
-        return {
-            "which": which,
-            "id": row["id"],
-            "sample": self.place,
-            "decoding": self.decoding,
-            "prompt": prompt[-1]["content"] if chat else prompt,
-            **chat,
-            "completion": self.text,
-            "tokens": len(self.ids),
-            "truncated": self.truncated,
-            **self.grade,
-            **({} if self.reward is None else {"rewards": self.rewards, "reward": self.reward}),
-            "kl": self.kl,
-            **({} if self.kl_sampled is None else drawn),
-        }
+        prompt, chat = row["prompt"], {}
+        if not isinstance(prompt, str):
+            prompt, chat = prompt[-1]["content"], {"messages": prompt}
+        line = {"which": which, "id": row["id"], "sample": self.place, "decoding": self.decoding, "prompt": prompt}
+        line |= chat | {"completion": self.text, "tokens": len(self.ids), "truncated": self.truncated} | self.grade
+        if self.reward is not None:
+            line |= {"rewards": self.rewards, "reward": self.reward}
+        line["kl"] = self.kl
+        if self.kl_sampled is not None:
+            line |= {"kl_sampled": self.kl_sampled, "kl_outside": self.kl_outside}
+        return line
 
 
 def sample_held_out(
+    experiment: "Experiment",
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompt_ids: list[list[int]],
-    cfg: Config,
     start_model: PreTrainedModel | None = None,
     title: str = "evaluate",
     purpose: str = "evaluation",
     processors: Sequence[Processor] = (),
     sampler: Sampler | None = None,
 ) -> list[Completion]:
-    """Sample `cfg.eval.completions` completions of each prompt, row after row; with `cfg.eval.greedy` then a greedy one
-    of each.
+    """Sample `eval.completions` completions of each held-out row; with `eval.greedy` then a greedy one of each.
 
-    Each draws from its own stream, named by `purpose`, `cfg.eval.seed`, its row and its place among the row's
-    completions. So two models share their random numbers, more rows or more completions begin with the fewer, and
-    torch's random state is neither read nor changed. What is chosen or learned from samples of one purpose has seen
-    none of the numbers of another. Without `start_model` the model is the start model, and its KL is 0. `processors`
-    change the logits that are sampled from (policies.py), not those that the KL is of. A `sampler`
-    samples instead of `model` (models/vllm.py), with other random numbers that belong to a completion in the same way.
+    Each draws from its own stream, named by `purpose`, `eval.seed`, its row and its place among the row's completions.
+    So two models share their random numbers, more rows or more completions begin with the fewer, and torch's random
+    state is neither read nor changed. What is chosen or learned from samples of one purpose has seen none of the
+    numbers of another. Without `start_model` the model is the start model, and its KL is 0. `processors` change the
+    logits that are sampled from (policies.py), not those that the KL is of. A `sampler` samples instead of `model`
+    (models/vllm.py), with other random numbers that belong to a completion in the same way.
     """
+    cfg, tokenizer = experiment.cfg, experiment.tokenizer
+    prompt_ids = encode_prompts(tokenizer, experiment.task.eval)
     drawn = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
     decodings = [("sampled", cfg.eval.completions, drawn)]
     decodings += [("greedy", 1, replace(drawn, temperature=0.0))] if cfg.eval.greedy else []
@@ -190,11 +181,7 @@ def judge(experiment: "Experiment", completions: list[Completion]) -> list[Compl
 
 
 def _draw_in_batches(
-    draw: Callable[[list[list[int]], list[Key]], list[list[int]]],
-    prompts: list[list[int]],
-    keys: list[Key],
-    size: int,
-    title: str | None,
+    draw: Callable[..., list[list[int]]], prompts: list[list[int]], keys: list[Key], size: int, title: str | None
 ) -> list[list[int]]:
     """One completion of each prompt, in batches of prompts of similar length; `title` shows a progress bar. Each of
     several processes takes whole batches, which then are those of one process, and so are the completions."""

@@ -20,7 +20,7 @@ from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.config.values import show
 from rlhf_exp.evaluation import answers
 from rlhf_exp.evaluation.baselines import Best, measure_baselines
-from rlhf_exp.evaluation.cache import sample_start_model
+from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
@@ -74,15 +74,15 @@ class PolicyEvaluator:
 
     def __init__(self, experiment: "Experiment") -> None:
         self.experiment = experiment
-        self.prompt_ids = encode_prompts(experiment.tokenizer, experiment.task.eval)
         self.start = Measured({})
         self.best: Best | None = None
 
     def measure_start_model(self) -> Probe:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
         cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
-        self.experiment.folder.record["eval_engine"] = choose_engine(cfg)
-        sampled = sample_start_model(self.experiment, self.prompt_ids, "baseline", start_model)
+        more = replace(cfg, eval=replace(cfg.eval, completions=cfg.eval.start_completions))
+        sampled, cached = sample_cached(replace(self.experiment, cfg=more), "baseline", start_model)
+        self.experiment.folder.record |= {"eval_engine": choose_engine(cfg), "baseline_cached": cached}
         completions = judge(self.experiment, sampled)
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
         loss, demonstrations = self._measure_loss(start_model)
@@ -91,9 +91,10 @@ class PolicyEvaluator:
             section["preference"] = answers.UNTRAINED_PAIRS
         self.start = Measured(section, completions, demonstrations=demonstrations)
         self._write()
-        first = [one for one in completions if one.decoding == "sampled" and one.place == 0]
-        rows = [(self.prompt_ids[one.row], one.ids) for one in first[: cfg.monitor.probe_rows]]
-        return Probe(start_model, rows, cfg.monitor.probe_tokens, self.experiment.tokenizer.pad_token_id)
+        first = [one.ids for one in completions if one.decoding == "sampled" and one.place == 0]
+        tokenizer = self.experiment.tokenizer
+        rows = list(zip(encode_prompts(tokenizer, self.experiment.task.eval), first, strict=True))
+        return Probe(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, tokenizer.pad_token_id)
 
     def measure_baselines(self) -> None:
         """Measure other ways to sample the start model, which training has to beat."""
@@ -107,7 +108,7 @@ class PolicyEvaluator:
         start_model = load_policy(self.experiment.model)
         source = replace(self.experiment.model.at(self.experiment.folder.path / "model"), dtype=start_model.dtype)
         policy, sampler = load_policy(source), choose_sampler(cfg, source)
-        sampled = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model, sampler=sampler)
+        sampled = sample_held_out(self.experiment, policy, start_model, sampler=sampler)
         completions = judge(self.experiment, sampled)
         section = summarise(completions, cfg.max_tokens)
         paired = compare(self.start.completions, completions, cfg.max_tokens)
@@ -195,7 +196,6 @@ class Validation:
         once = replace(cfg.eval, completions=1, greedy=False)
         task = replace(task, eval=task.validation)
         self._experiment = replace(experiment, cfg=replace(cfg, eval=once), task=task)
-        self._prompt_ids = encode_prompts(experiment.tokenizer, task.eval)
         self.metric = "validation/accuracy" if task.grade is not None else "validation/reward"
 
     def measure(self, policy: PreTrainedModel, sampler: Sampler | None = None) -> dict[str, list[Any]]:
@@ -206,14 +206,13 @@ class Validation:
         would cost more; a policy with an adapter is the start model without it. `sampler`: an engine that holds the
         policy's weights; without one transformers samples.
         """
-        cfg, task, tokenizer = self._experiment.cfg, self._experiment.task, self._experiment.tokenizer
         start_model = policy if isinstance(policy, PeftModel) else load_policy(self._experiment.model)
-        how = {"start_model": start_model, "title": "validation", "purpose": "validation", "sampler": sampler}
+        how = {"title": "validation", "purpose": "validation", "sampler": sampler}
         with whole_weights(policy):
-            sampled = sample_held_out(policy, tokenizer, self._prompt_ids, cfg, **how)
+            sampled = sample_held_out(self._experiment, policy, start_model, **how)
         figures = average_rows(judge(self._experiment, sampled))
         of_rows = {name: [_shorten(value) for value in values] for name, values in figures.items()}
-        return {"id": [row["id"] for row in task.eval], **of_rows}
+        return {"id": [row["id"] for row in self._experiment.task.eval], **of_rows}
 
 
 def _shorten(value: float) -> float:

@@ -37,19 +37,31 @@ def make_config(*overrides):
     return compose_config(["max_tokens=12", "eval.rows=40", "eval.batch_size=16", "task.numbers=[2,3]", *overrides])
 
 
+def load(cfg):
+    return load_task(cfg, TOKENIZER)
+
+
+def set_up(cfg, task=None, rewards=()):
+    return Experiment(cfg, None, None, TOKENIZER, task or load(cfg), list(rewards))
+
+
+def sample(model, cfg, *start_model, rows_of=None, **how):
+    """Completions of the rows of the config, or of another one's."""
+    return sample_held_out(set_up(cfg, load(rows_of or cfg)), model, *start_model, **how)
+
+
+def draw(model, cfg, **how):
+    """The token ids of each completion."""
+    return [one.ids for one in sample(model, cfg, **how)]
+
+
 @functools.cache
 def find_key(*overrides):
-    cfg = make_config(*overrides)
-    return cache.hash_sampling(cfg, "weights", load_prompts(cfg))
+    return cache.hash_sampling(set_up(make_config(*overrides)), "weights")
 
 
 def load_prompts(cfg):
-    return encode_prompts(TOKENIZER, load_task(cfg, TOKENIZER).eval)
-
-
-def draw(model, prompts, cfg, *start_model, **how):
-    """The token ids of each completion."""
-    return [one.ids for one in sample_held_out(model, TOKENIZER, prompts, cfg, *start_model, **how)]
+    return encode_prompts(TOKENIZER, load(cfg).eval)
 
 
 def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
@@ -57,14 +69,14 @@ def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
     model, cfg = make_model().double(), make_config()
     prompts = load_prompts(cfg)
     assert len(set(map(len, prompts))) > 1
-    drawn = draw(model, prompts, cfg)
+    drawn = draw(model, cfg)
     assert len(set(map(tuple, drawn))) > 30
     for other in ("eval.batch_size=7", "generation=trl"):
-        assert draw(model, prompts, make_config(other)) == drawn
-    assert draw(model, prompts[:9], cfg) == drawn[:9]
-    more = draw(model, prompts, make_config("eval.completions=3"))
+        assert draw(model, make_config(other)) == drawn
+    assert draw(model, make_config("eval.rows=9")) == drawn[:9]
+    more = draw(model, make_config("eval.completions=3"))
     assert more[::3] == drawn and more[1::3] != drawn
-    other = draw(model, prompts, cfg, purpose="validation")
+    other = draw(model, cfg, purpose="validation")
     assert sum(map(list.__eq__, other, drawn)) < 5
     found = sample_completions(
         model, [prompts[5]], [("evaluation", 0, 5, 2)], Sampling(12), [TOKENIZER.eos_token_id], TOKENIZER.pad_token_id
@@ -73,16 +85,16 @@ def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
 
 
 def test_measuring_is_seeded_and_leaves_the_random_state_alone():
-    model, prompts = make_model(), load_prompts(make_config())
+    model = make_model()
     for method in ("compact", "trl"):
         cfg, other = (make_config(f"generation={method}", f"eval.seed={seed}") for seed in (0, 1))
         torch.manual_seed(1)
         state = torch.get_rng_state()
-        first = sample_held_out(model, TOKENIZER, prompts, cfg)
+        first = sample(model, cfg)
         assert torch.equal(torch.get_rng_state(), state)
         torch.manual_seed(99)
-        assert sample_held_out(model, TOKENIZER, prompts, cfg) == first
-        assert sample_held_out(model, TOKENIZER, prompts, other) != first
+        assert sample(model, cfg) == first
+        assert sample(model, other, rows_of=cfg) != first
 
 
 def test_two_models_share_their_random_numbers():
@@ -90,9 +102,8 @@ def test_two_models_share_their_random_numbers():
     cfg, model, near = make_config(), make_model(), make_model()
     for parameter in near.parameters():
         parameter.data *= 1.001
-    prompts = load_prompts(cfg)
-    one, two = (draw(network, prompts, cfg) for network in (model, near))
-    other = draw(near, prompts, make_config("eval.seed=1"))
+    one, two = (draw(network, cfg) for network in (model, near))
+    other = draw(near, make_config("eval.seed=1"), rows_of=cfg)
     same = [sum(a == b for a, b in zip(one, found, strict=True)) for found in (two, other)]
     assert same[0] > 30 and same[1] < 5
 
@@ -100,24 +111,24 @@ def test_two_models_share_their_random_numbers():
 def test_several_completions_of_a_row_lie_side_by_side_and_differ():
     cfg = make_config("eval.completions=3", "eval.rows=10")
     model, prompts = make_model(), load_prompts(cfg)
-    found = sample_held_out(model, TOKENIZER, prompts, cfg, make_model(1))
+    found = sample(model, cfg, make_model(1))
     assert [(one.row, one.place) for one in found] == [(row, place) for row in range(10) for place in range(3)]
     assert len({tuple(one.ids) for one in found[:3]}) == 3
     rows = [(prompts[one.row], one.ids) for one in found]
     slow = [kl.kl for kl in measure_kl(model, make_model(1), rows, 0, Sampling(12))]
     assert [one.kl for one in found] == pytest.approx(slow)
-    top = draw(model, prompts, make_config("eval.completions=3", "eval.top_k=1"))
+    top = draw(model, make_config("eval.completions=3", "eval.top_k=1"))
     assert all(top[i] == top[i - i % 3] for i in range(30))
 
 
 def test_greedy_completions_come_beside_the_sampled_ones_and_leave_them_as_they_are():
     cfg, plain = make_config("eval.greedy=true"), make_config()
-    model, prompts = make_model(), load_prompts(cfg)
-    both = sample_held_out(model, TOKENIZER, prompts, cfg)
+    model = make_model()
+    both = sample(model, cfg)
     sampled, greedy = ([one for one in both if one.decoding == name] for name in ("sampled", "greedy"))
-    assert sampled == sample_held_out(model, TOKENIZER, prompts, plain) and both == sampled + greedy
-    assert [one.ids for one in greedy] == draw(model, prompts, make_config("eval.top_k=1"))
-    assert greedy == sample_held_out(model, TOKENIZER, prompts, make_config("eval.greedy=true", "eval.seed=7"))[-40:]
+    assert sampled == sample(model, plain) and both == sampled + greedy
+    assert [one.ids for one in greedy] == draw(model, make_config("eval.top_k=1"))
+    assert greedy == sample(model, make_config("eval.greedy=true", "eval.seed=7"), rows_of=cfg)[-40:]
 
 
 @torch.no_grad()
@@ -141,7 +152,7 @@ def test_the_exact_kl_agrees_with_the_sampled_log_ratio_of_the_policys_own_compl
     model, start, prompts = make_model(0), make_model(1), load_prompts(cfg)
     for parameter in model.parameters():
         parameter.data *= 2.0 if parameter.dim() > 1 else 1.0
-    found, sampled = sample_held_out(model, TOKENIZER, prompts, cfg, start), []
+    found, sampled = sample(model, cfg, start), []
     for one in found:
         picked, row = torch.tensor(one.ids)[:, None], (prompts[one.row], one.ids)
         p, q = (completion_logps(m, [row], 0).gather(1, picked).sum() for m in (model, start))
@@ -154,10 +165,10 @@ def test_the_exact_kl_agrees_with_the_sampled_log_ratio_of_the_policys_own_compl
 
 def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     cfg = make_config("eval.temperature=0.7", "eval.top_p=0.8", "eval.greedy=true")
-    model, start, prompts, task = make_model(0), make_model(1), load_prompts(cfg), load_task(cfg, TOKENIZER)
+    model, start, prompts, task = make_model(0), make_model(1), load_prompts(cfg), load(cfg)
     for parameter in (p for network in (model, start) for p in network.parameters()):
         parameter.data *= 3.0 if parameter.dim() > 1 else 1.0
-    found = sample_held_out(model, TOKENIZER, prompts, cfg, start)
+    found = sample(model, cfg, start)
     drawn, greedy = found[: len(prompts)], found[len(prompts) :]
     for completions, sampling in ((drawn, Sampling(12, 0.7, 0.8)), (greedy, Sampling(12))):
         rows = [(prompts[one.row], one.ids) for one in completions]
@@ -168,13 +179,13 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
             assert [one.kl_outside for one in drawn] == pytest.approx([one.outside for one in slow])
     assert min(one.kl_sampled for one in drawn) >= 0
     assert {(one.kl_sampled, one.kl_outside) for one in greedy} == {(None, None)}
-    found = judge(Experiment(cfg, None, "", TOKENIZER, task, []), found)
+    found = judge(set_up(cfg), found)
     section = summarise(found, 12)
     assert set(section["kl_sampled"]) == {"mean", "std", "outside"} and set(section["kl"]) == {"mean", "std"}
     assert section["kl_sampled"]["mean"]["value"] == pytest.approx(sum(one.kl_sampled for one in drawn) / len(drawn))
     assert 0 < section["kl_sampled"]["outside"]["value"] < 1
     assert "kl_sampled" not in section["greedy"] and "kl_sampled" not in found[-1].describe("trained", task.eval[-1])
-    baseline = sample_held_out(start, TOKENIZER, prompts, cfg)[: len(prompts)]
+    baseline = sample(start, cfg)[: len(prompts)]
     assert {figure for one in baseline for figure in (one.kl, one.kl_sampled, one.kl_outside)} == {0.0}
 
 
@@ -186,17 +197,16 @@ def test_plain_sampling_has_one_kl():
 
 def describe(cfg, task=None, rewards=None):
     """The lines of samples.jsonl, and the completions that they are of."""
-    task = task or load_task(cfg, TOKENIZER)
-    sampled = sample_held_out(make_model(), TOKENIZER, encode_prompts(TOKENIZER, task.eval), cfg)
-    rewards = build_rewards(cfg, task) if rewards is None else rewards
-    found = judge(Experiment(cfg, None, "", TOKENIZER, task, rewards), sampled)
+    task = task or load(cfg)
+    experiment = set_up(cfg, task, build_rewards(cfg, task) if rewards is None else rewards)
+    found = judge(experiment, sample_held_out(experiment, make_model()))
     return [one.describe("baseline", task.eval[one.row]) for one in found], found
 
 
 @pytest.mark.parametrize("reward", ["outcome", "length_efficiency", "self_consistency"])
 def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
     cfg = make_config(f"reward={reward}")
-    task, graded = load_task(cfg, TOKENIZER), []
+    task, graded = load(cfg), []
     watched = replace(task, grade=lambda text, row: graded.append(text) or task.grade(text, row))
     rewards = build_rewards(cfg, watched)
     graded.clear()  # of trials
@@ -216,7 +226,7 @@ def test_samples_hold_every_reward_component_and_their_weighted_sum():
 def test_samples_say_which_of_a_rows_completions_they_are_and_how_they_were_decoded():
     cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5")
     samples, found = describe(cfg)
-    ids = [row["id"] for row in load_task(cfg, TOKENIZER).eval]
+    ids = [row["id"] for row in load(cfg).eval]
     assert [(s["id"], s["sample"], s["decoding"]) for s in samples] == [
         *((name, i, "sampled") for name in ids for i in range(3)),
         *((name, 0, "greedy") for name in ids),
@@ -230,7 +240,7 @@ def test_samples_say_which_of_a_rows_completions_they_are_and_how_they_were_deco
 
 def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_the_trained_one():
     cfg = make_config("eval.completions=2", "eval.start_completions=4", "eval.rows=5")
-    task = load_task(cfg, TOKENIZER)
+    task = load(cfg)
 
     def group(prompts, **columns):
         return [float(prompts.count(prompt)) for prompt in prompts]
@@ -246,7 +256,7 @@ def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_t
 
 def test_without_a_grader_or_rewards_their_keys_are_absent():
     cfg = make_config("eval.completions=2", "eval.greedy=true", "eval.rows=5")
-    samples, found = describe(cfg, replace(load_task(cfg, TOKENIZER), grade=None), rewards=[])
+    samples, found = describe(cfg, replace(load(cfg), grade=None), rewards=[])
     absent = {"outcome", "extracted", "rewards", "reward"}
     assert not any(absent & set(sample) for sample in samples)
     section = summarise(found, 12)
@@ -278,9 +288,9 @@ def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes(change):
 def test_the_cache_knows_the_engine_and_its_version(monkeypatch):
     versions = iter(["0.30.0", "0.31.0"])
     monkeypatch.setattr(cache, "find_vllm_version", lambda: next(versions))
-    cfg, prompts = make_config(), [[3, 5]]
+    cfg = make_config()
     by_vllm = replace(cfg, eval=replace(cfg.eval, engine="vllm"))
-    assert len({cache.hash_sampling(one, "weights", prompts) for one in (cfg, by_vllm, by_vllm)}) == 3
+    assert len({cache.hash_sampling(set_up(one), "weights") for one in (cfg, by_vllm, by_vllm)}) == 3
 
 
 def test_auto_is_vllm_on_a_gpu_that_has_it_but_for_4_bits(monkeypatch):
@@ -320,17 +330,16 @@ def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, c
 
 def test_a_cached_baseline_is_not_used_for_other_weights_and_is_shared_over_training_settings():
     cfg = make_config()
-    prompts = load_prompts(cfg)
-    key = cache.hash_sampling(cfg, "weights", prompts)
-    assert key != cache.hash_sampling(cfg, "others", prompts)
-    assert key != cache.hash_sampling(cfg, "weights", prompts, "sample")
+    key = cache.hash_sampling(set_up(cfg), "weights")
+    assert key != cache.hash_sampling(set_up(cfg), "others")
+    assert key != cache.hash_sampling(set_up(cfg), "weights", "sample")
     other = make_config("seed=5", "algo.args.learning_rate=1e-5", "loss_type=dr_grpo")
-    assert key == cache.hash_sampling(other, "weights", prompts)
+    assert key == cache.hash_sampling(set_up(other), "weights")
 
 
 def test_the_cache_holds_all_completions_and_the_greedy_ones(tmp_path):
     cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5", "eval.top_p=0.9")
-    found = sample_held_out(make_model(), TOKENIZER, load_prompts(cfg), cfg)
+    found = sample(make_model(), cfg)
     cache.write_entry(tmp_path / "key.json", found)
     assert cache.read_entry(tmp_path / "key.json") == found and len(found) == 20
     assert cache.read_entry(tmp_path / "other.json") is None
