@@ -104,8 +104,7 @@ class PolicyEvaluator:
 
     def measure_trained_model(self) -> None:
         """Measure the saved model, and how it differs from the start model."""
-        cfg, task, tokenizer = self.experiment.cfg, self.experiment.task, self.experiment.tokenizer
-        start_model = load_policy(self.experiment.model)
+        cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
         source = replace(self.experiment.model.at(self.experiment.folder.path / "model"), dtype=start_model.dtype)
         policy, sampler = load_policy(source), choose_sampler(cfg, source)
         sampled = sample_held_out(self.experiment, policy, start_model, sampler=sampler)
@@ -114,12 +113,11 @@ class PolicyEvaluator:
         paired = compare(self.start.completions, completions, cfg.max_tokens)
         pairs = []
         if before := self.start.demonstrations:
-            scored = answers.score_demonstrations(policy, tokenizer, task.demonstrations, cfg, "loss, trained")
-            section["loss"] = answers.token_loss(scored)
-            paired["loss"] = answers.compare_token_loss(before, scored)
-        if task.pairs:
-            scores = answers.implicit_rewards(policy, start_model, tokenizer, task.pairs, cfg)
-            pairs = answers.describe_pairs("trained", task.pairs, scores, tokenizer)
+            scored = answers.score_demonstrations(self.experiment, policy, "loss, trained")
+            section["loss"], paired["loss"] = answers.token_loss(scored), answers.token_loss(scored, before)
+        if self.experiment.task.pairs:
+            scores = answers.implicit_rewards(self.experiment, policy, start_model)
+            pairs = answers.describe_pairs("trained", self.experiment, scores)
             section["preference"] = summarise_preferences(pairs)
             if "loss" in self.start.section and not before:
                 section["loss"] = section["preference"]["loss"]
@@ -147,8 +145,7 @@ class PolicyEvaluator:
         elif row.learns_from == PAIRS:
             return {"loss": answers.LN_2}, []
         else:
-            tokenizer = self.experiment.tokenizer
-            scored = answers.score_demonstrations(start_model, tokenizer, rows, cfg, "loss, baseline")
+            scored = answers.score_demonstrations(self.experiment, start_model, "loss, baseline")
             if scored:
                 counts = {"scored": len(scored), "left_out": len(rows) - len(scored)}
                 return {"loss": answers.token_loss(scored), "loss_rows": counts}, scored
@@ -174,9 +171,8 @@ class ScorerEvaluator:
         self._measure("trained", self.experiment.model.at(self.experiment.folder.path / "model"))
 
     def _measure(self, which: str, source: ModelSource) -> None:
-        cfg, tokenizer, pairs = self.experiment.cfg, self.experiment.tokenizer, self.experiment.task.pairs
-        scores = answers.score_pairs(load_scorer(source, cfg.seed), tokenizer, pairs, cfg)
-        rows = answers.describe_pairs(which, pairs, scores, tokenizer)
+        scores = answers.score_pairs(self.experiment, load_scorer(source, self.experiment.cfg.seed))
+        rows = answers.describe_pairs(which, self.experiment, scores)
         self.measured[which] = Measured(summarise_preferences(rows), pairs=rows)
         sides = [of_model.pairs for of_model in self.measured.values()]
         more = {"paired": compare_preferences(*sides)} if len(sides) == 2 else {}
