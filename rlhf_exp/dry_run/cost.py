@@ -43,8 +43,8 @@ def find_memory(cfg: Config) -> tuple[float, str]:
 
 def estimate_disk(
     cfg: Config, args: TrainingArguments, model: PreTrainedModel, trained: int, steps: int
-) -> tuple[float, str]:
-    """The most bytes that checkpoints and the final model take, and the formula.
+) -> dict[str, float]:
+    """The most bytes that a run writes, by what takes them.
 
     It counts one checkpoint more than are kept, since the next is written before the oldest is removed. Logs, samples
     and a separate critic are left out.
@@ -54,13 +54,9 @@ def estimate_disk(
     every = args.save_steps if args.save_steps >= 1 else max(1, round(args.save_steps * steps))
     saved = 0 if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no" else -(-steps // int(every))
     kept = min(saved, args.save_total_limit + 1) if args.save_total_limit else saved
-    made = model.num_parameters() * width if cfg.model.init is not None else 0
-    total = kept * (written + OPTIMIZER_STATES * trained) * width + written * width + made
-    formula = (
-        f"{kept} checkpoints of {written:,} weights and {OPTIMIZER_STATES} x {trained:,} moments of AdamW, and the"
-        f" model, each x {width} bytes{' and the start model' if made else ''}"
-    )
-    return total, formula
+    made = {} if cfg.model.init is None else {"the start model": model.num_parameters() * width}
+    checkpoints = kept * (written + OPTIMIZER_STATES * trained) * width
+    return {f"{kept} checkpoints with AdamW's moments": checkpoints, "the model": written * width, **made}
 
 
 def warn_of_disk(cfg: Config, needed: float) -> str:

@@ -88,8 +88,9 @@ def _describe_run(
         return [*lines, "memory and disk: not estimated, since the model's shape is not known"]
     lines += _describe_memory(cfg, estimate_memory(cfg, args, model, trained, lengths.prompt or 0, lengths.longest))
     if row.trains and steps > 0:
-        disk, formula = estimate_disk(cfg, args, model, trained, steps)
-        lines.append(f"disk, estimated: {say_bytes(disk)} = {formula}{warn_of_disk(cfg, disk)}")
+        disk = estimate_disk(cfg, args, model, trained, steps)
+        total = sum(disk.values())
+        lines.append(f"disk, estimated: {say_bytes(total)} = {_list_parts(disk)}{warn_of_disk(cfg, total)}")
         if found := estimate_time(cfg, args, model, trained, batch * lengths.row, steps):
             least = "at least, with whole budgets" if row.online else "at least"
             how = least if is_elsewhere(cfg) else "estimated"
@@ -107,9 +108,12 @@ def _describe_memory(cfg: Config, phases: Phases) -> list[str]:
     lines = [f"memory, estimated, without {left_out}: {each}{warn_of_memory(cfg, phases, *find_memory(cfg))}"]
     if needed:
         largest = max(needed, key=needed.__getitem__)
-        parts = " + ".join(f"{what} {say_bytes(bytes_)}" for what, bytes_ in phases[largest].items())
-        lines.append(f"memory of {largest} = {parts}")
+        lines.append(f"memory of {largest} = {_list_parts(phases[largest])}")
     return lines
+
+
+def _list_parts(parts: dict[str, float]) -> str:
+    return " + ".join(f"{what} {say_bytes(bytes_)}" for what, bytes_ in parts.items())
 
 
 def _describe_rows(cfg: Config, rows: Rows) -> str:
