@@ -65,10 +65,9 @@ def estimate_memory(
     return phases
 
 
-def warn_of_memory(cfg: Config, phases: Phases, free: float, where: str) -> str:
-    """A warning for the line about memory if more is needed than is free in a place (cost.py): how much that is, and a
-    remedy. Of another machine, also that the run fits it, or may not."""
-    needed = {phase: sum(parts.values()) for phase, parts in phases.items()}
+def warn_of_memory(cfg: Config, needed: dict[str, float], free: float, where: str) -> str:
+    """A warning for the line about memory if more bytes are needed in a phase than are free in a place (cost.py): how
+    much that is, and a remedy. Of another machine, also that the run fits it, or may not."""
     peak, other = max(needed.values(), default=0), is_elsewhere(cfg)
     place = f"the {free / 1e9:.0f} GB of {where}" if other else f"the {free / 1e9:.2f} GB that are free on {where}"
     if peak <= free:

@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.defaults import list_defaults, read_settings
-from rlhf_exp.config.hardware import count_completions, count_processes, is_elsewhere
+from rlhf_exp.config.hardware import count_processes, is_elsewhere
 from rlhf_exp.config.rules.packages import find_missing
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.config.trl_args import build_args
@@ -83,7 +83,7 @@ def _describe_run(
     lines = [] if rows is None else [_describe_rows(cfg, rows)]
     if row.trains:
         lines.append(f"steps: {steps if steps > 0 else f'{args.num_train_epochs:g} times the rows'}")
-        lines.append(_describe_tokens(cfg, lengths, batch))
+        lines.append(_describe_tokens(lengths, batch))
     if model is None:
         return [*lines, "memory and disk: not estimated, since the model's shape is not known"]
     lines += _describe_memory(cfg, estimate_memory(cfg, args, model, trained, lengths.prompt or 0, lengths.longest))
@@ -105,7 +105,7 @@ def _describe_memory(cfg: Config, phases: Phases) -> list[str]:
     needed = {phase: sum(parts.values()) for phase, parts in phases.items()}
     left_out = "the libraries and vLLM" if cfg.algo.args.get("use_vllm") else "the libraries"
     each = ", ".join(f"{phase} {say_bytes(bytes_)}" for phase, bytes_ in needed.items())
-    lines = [f"memory, estimated, without {left_out}: {each}{warn_of_memory(cfg, phases, *find_memory(cfg))}"]
+    lines = [f"memory, estimated, without {left_out}: {each}{warn_of_memory(cfg, needed, *find_memory(cfg))}"]
     if needed:
         largest = max(needed, key=needed.__getitem__)
         lines.append(f"memory of {largest} = {_list_parts(phases[largest])}")
@@ -126,13 +126,10 @@ def _describe_rows(cfg: Config, rows: Rows) -> str:
     return f"rows: {made} to train on, {held_out} held out ({cfg.eval.split})"
 
 
-def _describe_tokens(cfg: Config, lengths: Lengths, batch: int) -> str:
-    """The line on the tokens of a step or rollout."""
-    rollout = count_completions(cfg) * count_processes(cfg) if ALGORITHMS[cfg.algo.name].online else batch
+def _describe_tokens(lengths: Lengths, batch: int) -> str:
     names = ("chosen", "rejected") if len(lengths.answers) == 2 else ("completion",)
     before = "prompt" if lengths.prompt is None else f"prompt {lengths.prompt:.0f}"
     answers = zip(names, lengths.answers, strict=True)
     parts = " + ".join(f"{before} + {name} {tokens:.0f}{lengths.bound}" for name, tokens in answers)
-    of = "step" if rollout == batch else f"rollout, of {rollout // batch} steps"
     and_prompts = " and prompts" if lengths.prompt is None else ""
-    return f"tokens per {of}: {rollout} x ({parts}) = {rollout * lengths.row:,.0f}{and_prompts}"
+    return f"tokens per step: {batch} x ({parts}) = {batch * lengths.row:,.0f}{and_prompts}"

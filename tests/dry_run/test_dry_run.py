@@ -209,7 +209,7 @@ def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (8 * 10**9, 10**12))
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     cfg = compose_config([])
-    more, less = ({"training": {"weights": needed}} for needed in (9e9, 7e9))
+    more, less = {"training": 9e9}, {"training": 7e9}
     free = find_memory(cfg)
     assert warn_of_memory(cfg, more, *free).startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
     assert warn_of_memory(cfg, less, *free) == ""

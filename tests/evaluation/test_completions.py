@@ -189,12 +189,6 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     assert {figure for one in baseline for figure in (one.kl, one.kl_sampled, one.kl_outside)} == {0.0}
 
 
-def test_plain_sampling_has_one_kl():
-    samples, found = describe(make_config("eval.rows=4"))
-    assert {(one.kl_sampled, one.kl_outside) for one in found} == {(None, None)}
-    assert "kl_sampled" not in summarise(found, 12) and "kl_sampled" not in samples[0]
-
-
 def describe(cfg, task=None, rewards=None):
     """The lines of samples.jsonl, and the completions that they are of."""
     task = task or load(cfg)
