@@ -16,13 +16,13 @@ from typing import NamedTuple
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.completions import sample_held_out
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.graders.countdown import evaluate
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
 from rlhf_exp.tasks import Row, Task
 from rlhf_exp.tasks.countdown.problems import draw_problems
 from rlhf_exp.tasks.countdown.rows import grade_row
-from rlhf_exp.tasks.tokens import encode_prompts
 
 Completion = Callable[[str], str]
 """From an expression with its value, `8 * 7 - 3 = 53`, to a completion."""
@@ -184,9 +184,10 @@ def score_start_model(cfg: Config, rewards: dict[str, RewardFunction], rows: lis
     """What the start model's own completions earn."""
     source = resolve_model(cfg, None)
     tokenizer, model = load_tokenizer(source), load_policy(source)
-    held_out = sample_held_out(model, tokenizer, encode_prompts(tokenizer, rows), cfg)
-    texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
-    return {name: score(reward, rows, texts, held_out.completion_ids) for name, reward in rewards.items()}
+    experiment = Experiment(cfg, None, source, tokenizer, Task(cfg.task.name, [], rows, None), [])
+    ids = [one.ids for one in sample_held_out(experiment, model)]
+    texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    return {name: score(reward, rows, texts, ids) for name, reward in rewards.items()}
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.evaluation.completions import sample_held_out
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -72,10 +73,11 @@ def main() -> None:
         cfg = compose_config(
             [f"max_tokens={max_tokens}", "task.numbers=[2,3,4]", "eval.rows=512", "generation=compact"]
         )
-        held_out, size = encode_prompts(tokenizer, load_task(cfg, tokenizer).eval), cfg.eval.batch_size
+        experiment = Experiment(cfg, None, None, tokenizer, load_task(cfg, tokenizer), [])
+        held_out, size = encode_prompts(tokenizer, experiment.task.eval), cfg.eval.batch_size
         compare(
             f"evaluation of {len(held_out)} rows, {max_tokens} tokens",
-            lambda: sum(map(len, sample_held_out(model, tokenizer, held_out, cfg).completion_ids)),  # noqa: B023
+            lambda: sum(len(one.ids) for one in sample_held_out(experiment, model)),  # noqa: B023
             lambda: sum(sample(held_out[i : i + size], max_tokens, "trl") for i in range(0, len(held_out), size)),  # noqa: B023
             repeats,
         )

@@ -1,11 +1,10 @@
-"""The memory and the time that a dry run estimates, compared with those of runs on this computer.
+"""The memory that a dry run estimates, compared with that of runs on this computer.
 
     python bench/memory.py                       # nine runs of a few steps, about six minutes
     python bench/memory.py --only grpo,dpo
 
-For each: the peak of training above what the libraries take, measured and estimated, and their ratio; and the seconds
-of training over those of its matrix products. The completions' length is the measured one, since a model with random
-weights seldom uses its whole budget.
+For each: the peak of training above what the libraries take, measured and estimated, and their ratio. The completions'
+length is the measured one, since a model with random weights seldom uses its whole budget.
 """
 
 import argparse
@@ -18,8 +17,6 @@ from statistics import fmean
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.dry_run.cost import estimate_time
-from rlhf_exp.dry_run.machine import find_machine
 from rlhf_exp.dry_run.memory import estimate_memory
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
 from rlhf_exp.dry_run.rows import load_rows, measure_lengths
@@ -58,24 +55,20 @@ STEPS = 2
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Estimated memory and time, compared with runs.")
+    parser = argparse.ArgumentParser(description="Estimated memory, compared with runs.")
     parser.add_argument("--only", help="settings, by commas")
     only = parser.parse_args().only
-    print(f"{'setting':14} {'measured':>10} {'estimated':>10} {'ratio':>6} {'s':>7} {'products':>9} {'ratio':>6}")
+    print(f"{'setting':14} {'measured':>10} {'estimated':>10} {'ratio':>6}")
     for name in only.split(",") if only else SETTINGS:
         overrides = [*SHORT, *SETTINGS[name], f"algo.args.max_steps={STEPS}"]
         with tempfile.TemporaryDirectory() as folder:
-            memory, seconds, length = run([*overrides, f"output_dir={folder}/run"], Path(folder) / "run")
-            needed, least = estimate([*overrides, f"output_dir={folder}/other"], length)
-        print(
-            f"{name:14} {memory / 1e6:7,.0f} MB {needed / 1e6:7,.0f} MB {memory / needed:6.2f}"
-            f" {seconds:7.1f} {least:9.1f} {seconds / least:6.2f}",
-            flush=True,
-        )
+            memory, length = run([*overrides, f"output_dir={folder}/run"], Path(folder) / "run")
+            needed = estimate([*overrides, f"output_dir={folder}/other"], length)
+        print(f"{name:14} {memory / 1e6:7,.0f} MB {needed / 1e6:7,.0f} MB {memory / needed:6.2f}", flush=True)
 
 
-def run(overrides: list[str], folder: Path) -> tuple[float, float, float | None]:
-    """Bytes at the peak of training above the libraries', its seconds, and the mean tokens of a completion."""
+def run(overrides: list[str], folder: Path) -> tuple[float, float | None]:
+    """Bytes at the peak of training above the libraries', and the mean tokens of a completion."""
     done = subprocess.run([sys.executable, "-m", "rlhf_exp", *overrides], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
@@ -84,23 +77,18 @@ def run(overrides: list[str], folder: Path) -> tuple[float, float, float | None]
     peaks = record["phase_memory_mb"]
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     lengths = [line["completions/mean_length"] for line in lines if "completions/mean_length" in line]
-    bytes_ = (peaks["train"] - peaks["load"]) * 1e6 + weights
-    return bytes_, record["seconds"]["train"], fmean(lengths) if lengths else None
+    return (peaks["train"] - peaks["load"]) * 1e6 + weights, fmean(lengths) if lengths else None
 
 
-def estimate(overrides: list[str], length: float | None) -> tuple[float, float]:
-    """Bytes at the peak of training, and the seconds of its matrix products."""
+def estimate(overrides: list[str], length: float | None) -> float:
+    """Bytes at the peak of training."""
     cfg, unchecked = compose_config(overrides), []
     args, shape, tokenizer = build_args(cfg), load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
     model, trained = build_on_meta(cfg, shape)
     lengths = measure_lengths(cfg, tokenizer, load_rows(cfg, tokenizer, unchecked))
-    row, longest = lengths.row, lengths.longest
-    if length is not None:
-        row = longest = lengths.prompt + length
-    memory = estimate_memory(cfg, args, model, trained, lengths.prompt, longest)
-    tokens = args.per_device_train_batch_size * args.gradient_accumulation_steps * row
-    seconds, _ = estimate_time(cfg, args, model, trained, find_machine(cfg), tokens, STEPS)
-    return max(needed for name, needed in memory.phases.items() if name != "evaluation"), seconds
+    longest = lengths.longest if length is None else lengths.prompt + length
+    phases = estimate_memory(cfg, args, model, trained, lengths.prompt, longest)
+    return max(sum(parts.values()) for phase, parts in phases.items() if phase != "evaluation")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.tokens import encode_prompts
 from rlhf_exp.trainers import build_trainer
 
 
@@ -42,11 +41,10 @@ def set_up(folder: str, steps: int) -> Experiment:
 def measure(experiment: Experiment, model: PreTrainedModel, seeds: int) -> dict[str, np.ndarray]:
     """(seeds, rows) figures of each completion, and its tokens as text."""
     cfg, task, tokenizer = experiment.cfg, experiment.task, experiment.tokenizer
-    prompt_ids = encode_prompts(tokenizer, task.eval)
     found: dict[str, list] = {"accuracy": [], "tokens": [], "completion": []}
     for seed in range(seeds):
         seeded = replace(cfg, eval=replace(cfg.eval, seed=seed))
-        ids = sample_held_out(model, tokenizer, prompt_ids, seeded).completion_ids
+        ids = [one.ids for one in sample_held_out(replace(experiment, cfg=seeded), model)]
         texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
         grades = [task.grade(text, row).outcome == "correct" for text, row in zip(texts, task.eval, strict=True)]
         found["accuracy"].append(grades)

@@ -18,11 +18,11 @@ import numpy as np
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.completions import sample_held_out
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.vllm import choose_sampler
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.tokens import encode_prompts
 
 PARSER = ArgumentParser(description=__doc__.splitlines()[0])
 PARSER.add_argument("run", type=Path, metavar="RUN_DIR")
@@ -38,18 +38,19 @@ def main() -> None:
     start = locate_start_model(cfg)
     tokenizer = load_tokenizer(start)
     task = load_task(cfg, tokenizer)
-    prompts, rows = encode_prompts(tokenizer, task.eval), [row for row in task.eval for _ in range(k)]
+    rows = [row for row in task.eval for _ in range(k)]
     print(f"{len(rows):,} completions   accuracy      tokens   cut off   seconds   correlation")
     for engine in ("transformers", "vllm"):
         right = {}
         for which, source in (("start", start), ("trained", start.at(args.run / "model"))):
             own = replace(cfg, eval=replace(cfg.eval, engine=engine))
             model, began = load_policy(source), time.perf_counter()
-            held_out = sample_held_out(model, tokenizer, prompts, own, sampler=choose_sampler(own, source))
+            experiment = Experiment(own, None, source, tokenizer, task, [])
+            found = sample_held_out(experiment, model, sampler=choose_sampler(own, source))
             seconds = time.perf_counter() - began
-            texts = tokenizer.batch_decode(held_out.completion_ids, skip_special_tokens=True)
+            texts = tokenizer.batch_decode([one.ids for one in found], skip_special_tokens=True)
             right[which] = np.array([task.grade(text, row).score == 1 for text, row in zip(texts, rows, strict=True)])
-            tokens, truncated = np.mean([len(ids) for ids in held_out.completion_ids]), np.mean(held_out.truncated)
+            tokens, truncated = np.mean([len(one.ids) for one in found]), np.mean([one.truncated for one in found])
             both = f"{np.corrcoef(right['start'], right['trained'])[0, 1]:.2f}" if which == "trained" else ""
             figures = f"{right[which].mean():8.1%}  {tokens:10.1f}  {truncated:8.1%}  {seconds:8.1f}  {both:>12}"
             print(f"{engine:>12} {which:<7} {figures}", flush=True)

@@ -20,8 +20,7 @@ from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import FAILED, ConfigError, name_error, printable, read_message, say
-from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
-from rlhf_exp.evaluation.validation import Validation
+from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator, Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_start_model
@@ -151,7 +150,7 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
         probe = evaluator.measure_start_model()
     if getattr(cfg.task, "baselines", False) and not ALGORITHMS[cfg.algo.name].scores:
         with folder.phase("baselines"):
-            evaluator.measure_policies()
+            evaluator.measure_baselines()
     if not ALGORITHMS[cfg.algo.name].trains:
         return
     with folder.phase("train"):

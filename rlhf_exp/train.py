@@ -28,7 +28,7 @@ from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.vllm import EngineCallback, sample_colocated, shares_engine
 
 if TYPE_CHECKING:
-    from rlhf_exp.evaluation.validation import Validation
+    from rlhf_exp.evaluation.evaluators import Validation
 
 
 def train(
@@ -53,7 +53,7 @@ def train(
         raise Stop(received)
     model = folder.path / "model"
     if best is None:
-        with processes.around(staged(folder.path, model.name)) as staging:
+        with processes.enter_on_main(staged(folder.path, model.name)) as staging:
             save(staging / model.name)
     elif best.path != model:  # it is there already if a run is resumed after training
         processes.on_main(lambda: replace_folder(best.path, model))

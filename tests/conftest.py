@@ -61,15 +61,13 @@ def blank_plots():
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_saving_and_training():
-    """accelerate collects all garbage whenever training begins, and so does each phase of a run: 0.1 s each. A dry run
-    multiplies for longer."""
+    """accelerate collects all garbage whenever training begins, and so does each phase of a run: 0.1 s each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importlib.metadata, "metadata", functools.cache(importlib.metadata.metadata))
         if "trl.trainer.utils" in sys.modules:
             young = SimpleNamespace(collect=lambda: gc.collect(0))
             patch.setattr("accelerate.utils.memory.gc", young)
             patch.setattr("rlhf_exp.runs.environment.gc", young)
-            patch.setattr("rlhf_exp.dry_run.machine.MEASURED_S", 0.01)
         yield
 
 

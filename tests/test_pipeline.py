@@ -53,15 +53,15 @@ def test_a_run_leaves_every_file_of_the_design(finished):
     assert list((folder / "plots").glob("*.png"))
 
 
-def test_a_run_measures_trivial_policies_before_it_trains(launch, workplace):
+def test_a_run_measures_sampling_baselines_before_it_trains(launch, workplace):
     shape = ("hidden_size=16", "intermediate_size=32", "num_hidden_layers=1", "head_dim=4")
     small = ("model=tiny_untrained", *(f"model.init.{size}" for size in shape), "max_tokens=6", "eval.rows=8")
     done = launch(*SMALL, *small, "algo.args.max_steps=1", "task.baselines=true", "output_dir=policies")
     assert done.returncode == 0, done.stderr
     assert "\n[baselines] " in done.stdout and ", best on validation rows; trained minus it " in done.stdout
     evaluation = json.loads((workplace / "policies" / "evaluation.json").read_text())
-    assert {"words forbidden", "greedy"} < set(evaluation["baselines"])
-    assert all("trained_minus" in figures for figures in evaluation["baselines"].values())
+    (figures,) = evaluation["baselines"].values()
+    assert "trained_minus" in figures
 
 
 def test_run_json_says_what_ran_and_what_it_cost(finished):

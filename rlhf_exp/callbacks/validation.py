@@ -47,7 +47,7 @@ class Best:
         new = BestPolicy(self._folder.path / f"best-{step}", step, self._metric, LEAST if isnan(value) else value)
         if self._kept is not None and new.value <= self._kept.value:
             return
-        with processes.around(staged(self._folder.path, new.path.name)) as staging:
+        with processes.enter_on_main(staged(self._folder.path, new.path.name)) as staging:
             self._save(staging / new.path.name)
             write_json(staging / new.path.name / BEST, new.facts)
         self._folder.record["best"] = new.facts

@@ -203,10 +203,10 @@ def _has_many_rows(of: Settings) -> bool:
 
 def _baselines(of: Settings) -> Default:
     if not _is_small(of):
-        return Default(False, f"{_say_size(of)}: some thirty further passes over held-out rows would take long")
+        return Default(False, f"{_say_size(of)}: sampling held-out rows in other ways would take long")
     if not _has_many_rows(of):
         return Default(False, f"on fewer than {MANY_ROWS} drawn held-out rows they would tell little")
-    return Default(True, f"{_say_size(of)}: they take a minute or two, and the next run has them from the cache")
+    return Default(True, f"{_say_size(of)}: they take about half a minute, and the next run has them from the cache")
 
 
 def _outcome(of: Settings) -> Default:

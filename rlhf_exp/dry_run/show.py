@@ -3,24 +3,25 @@
 print_dry_run(cfg)
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from transformers import TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_completions, count_processes, is_elsewhere
+from rlhf_exp.config.defaults import list_defaults, read_settings
+from rlhf_exp.config.hardware import count_processes, is_elsewhere
 from rlhf_exp.config.rules.packages import find_missing
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
-from rlhf_exp.dry_run.cost import estimate_disk, estimate_time, say_bytes, warn_of_disk
-from rlhf_exp.dry_run.differences import compare_with_defaults
-from rlhf_exp.dry_run.machine import Machine, find_machine
-from rlhf_exp.dry_run.memory import estimate_memory, warn_of_memory
+from rlhf_exp.dry_run.cost import estimate_disk, estimate_time, find_memory, say_bytes, warn_of_disk
+from rlhf_exp.dry_run.memory import Phases, estimate_memory, warn_of_memory
 from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
 from rlhf_exp.dry_run.rows import Lengths, Rows, load_rows, measure_lengths, render_prompt
 from rlhf_exp.errors import printable
 from rlhf_exp.runs.figures import duration
+from rlhf_exp.runs.settings import flatten
 
 
 def print_dry_run(cfg: Config) -> None:
@@ -35,20 +36,26 @@ def print_dry_run(cfg: Config) -> None:
     shape, tokenizer = load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
     rows = load_rows(cfg, tokenizer, unchecked)
     model, trained = build_on_meta(cfg, shape) if shape is not None else (None, 0)
-    changed, chosen = compare_with_defaults(cfg)
-    lines = _describe_model(cfg, model, trained)
-    lines += _describe_training(cfg, args, rows, tokenizer, model, trained)
-    print("\n".join(lines))
-    _print_list("chosen by default", chosen)
-    _print_list("different from the chosen groups", changed)
+    lines = [*_describe_model(cfg, model, trained), *_describe_run(cfg, args, rows, tokenizer, model, trained)]
+    lines += ["chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
     if rows is not None:
-        _print_list("the first prompt, as the model reads it", render_prompt(tokenizer, rows.task))
-    for line in (*(rows.task.notes if rows is not None else ()), *_list_incompatible(cfg)):
-        print(printable(line))
-    for line in unchecked:
-        print(f"not checked here: {line}")
-    print("the whole config: the same command with --cfg job --resolve")
-    print("all other checks passed" if unchecked else "all checks passed")
+        lines += ["the first prompt, as the model reads it:"]
+        lines += [*(f"  {line}" for line in render_prompt(tokenizer, rows.task)), *rows.task.notes]
+    lines += [f"not checked here: {line}" for line in unchecked]
+    lines.append("the whole config: the same command with --cfg job --resolve")
+    lines.append("all other checks passed" if unchecked else "all checks passed")
+    print("\n".join(map(printable, lines)))
+
+
+def list_chosen(cfg: Config) -> list[str]:
+    """The defaults that depend on other choices, as far as the run takes them, each with its reason."""
+    values, lines, own_rate = flatten(asdict(cfg)), [], cfg.model.learning_rate.get(cfg.algo.name)
+    for key, default in list_defaults(read_settings(cfg)).items():
+        if key in values and values[key] == default.value:
+            lines.append(f"{key}={show(values[key])}: {default.reason}")
+        elif key == "algo.args.learning_rate" and values[key] == own_rate:
+            lines.append(f"{key}={show(own_rate)}: the model's own, conf/model/{cfg.model.name}.yaml")
+    return lines
 
 
 def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
@@ -61,49 +68,52 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
         whole = model.num_parameters()
         part = "all trained" if trained >= whole else f"{trained:,} of them trained"
         lines.append(f"parameters: {whole:,}{f', {part}' if ALGORITHMS[cfg.algo.name].trains else ''}")
-    if cfg.model.enable_thinking is not None:
-        thinking = "thinks" if cfg.model.enable_thinking else "does not think"
-        lines.append(f"the model {thinking} before it answers: model.enable_thinking={show(cfg.model.enable_thinking)}")
     return lines
 
 
-def _describe_training(
+def _describe_run(
     cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, model: Any, trained: int
 ) -> list[str]:
     """Lines on rows, steps and tokens, and the estimated cost."""
+    row, lengths = ALGORITHMS[cfg.algo.name], measure_lengths(cfg, tokenizer, rows)
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * count_processes(cfg)
     steps = args.max_steps
     if steps < 1 and rows is not None and rows.train:
         steps = max(1, round(args.num_train_epochs * rows.train / batch))
     lines = [] if rows is None else [_describe_rows(cfg, rows)]
-    lengths, machine = measure_lengths(cfg, tokenizer, rows), find_machine(cfg)
-    if not ALGORITHMS[cfg.algo.name].trains:
-        return lines if model is None else lines + _describe_memory(cfg, args, lengths, model, trained, machine)
-    epochs = f"{args.num_train_epochs:g} times the rows"
-    lines.append(f"steps: {steps if steps > 0 else epochs}")
-    lines.append(_describe_tokens(cfg, lengths, batch))
+    if row.trains:
+        lines.append(f"steps: {steps if steps > 0 else f'{args.num_train_epochs:g} times the rows'}")
+        lines.append(_describe_tokens(lengths, batch))
     if model is None:
         return [*lines, "memory and disk: not estimated, since the model's shape is not known"]
-    lines += _describe_memory(cfg, args, lengths, model, trained, machine)
-    if steps > 0:
-        disk, formula = estimate_disk(cfg, args, model, trained, steps)
-        warning = warn_of_disk(cfg, disk) if machine.is_here else ""
-        lines.append(f"disk, estimated: {say_bytes(disk)} = {formula}{warning}")
-        seconds, formula = estimate_time(cfg, args, model, trained, machine, batch * lengths.row, steps)
-        whole = ", with whole budgets" if ALGORITHMS[cfg.algo.name].online else ""
-        least = "estimated" if machine.is_here else f"at least{whole}"
-        lines.append(f"time of training, {least}: {duration(seconds)} = {formula}")
+    lines += _describe_memory(cfg, estimate_memory(cfg, args, model, trained, lengths.prompt or 0, lengths.longest))
+    if row.trains and steps > 0:
+        disk = estimate_disk(cfg, args, model, trained, steps)
+        total = sum(disk.values())
+        lines.append(f"disk, estimated: {say_bytes(total)} = {_list_parts(disk)}{warn_of_disk(cfg, total)}")
+        if found := estimate_time(cfg, args, model, trained, batch * lengths.row, steps):
+            least = "at least, with whole budgets" if row.online else "at least"
+            how = least if is_elsewhere(cfg) else "estimated"
+            lines.append(f"time of training, {how}: {duration(found[0])} = {found[1]}")
+        else:
+            lines.append("time of training: not estimated, since no finished run below outputs/ is like this one")
     return lines
 
 
-def _describe_memory(
-    cfg: Config, args: TrainingArguments, lengths: Lengths, model: Any, trained: int, machine: Machine
-) -> list[str]:
-    memory = estimate_memory(cfg, args, model, trained, lengths.prompt or 0, lengths.longest)
-    phases = ", ".join(f"{name} {say_bytes(needed)}" for name, needed in memory.phases.items())
-    warning = warn_of_memory(cfg, memory, machine)
+def _describe_memory(cfg: Config, phases: Phases) -> list[str]:
+    """Lines on the memory of each phase, and on what takes that of the largest."""
+    needed = {phase: sum(parts.values()) for phase, parts in phases.items()}
     left_out = "the libraries and vLLM" if cfg.algo.args.get("use_vllm") else "the libraries"
-    return [f"memory, estimated, without {left_out}: {phases}{warning}", f"memory {memory.formula}"]
+    each = ", ".join(f"{phase} {say_bytes(bytes_)}" for phase, bytes_ in needed.items())
+    lines = [f"memory, estimated, without {left_out}: {each}{warn_of_memory(cfg, needed, *find_memory(cfg))}"]
+    if needed:
+        largest = max(needed, key=needed.__getitem__)
+        lines.append(f"memory of {largest} = {_list_parts(phases[largest])}")
+    return lines
+
+
+def _list_parts(parts: dict[str, float]) -> str:
+    return " + ".join(f"{what} {say_bytes(bytes_)}" for what, bytes_ in parts.items())
 
 
 def _describe_rows(cfg: Config, rows: Rows) -> str:
@@ -116,27 +126,10 @@ def _describe_rows(cfg: Config, rows: Rows) -> str:
     return f"rows: {made} to train on, {held_out} held out ({cfg.eval.split})"
 
 
-def _describe_tokens(cfg: Config, lengths: Lengths, batch: int) -> str:
-    """The line on the tokens of a step or rollout."""
-    rollout = count_completions(cfg) * count_processes(cfg) if ALGORITHMS[cfg.algo.name].online else batch
+def _describe_tokens(lengths: Lengths, batch: int) -> str:
     names = ("chosen", "rejected") if len(lengths.answers) == 2 else ("completion",)
     before = "prompt" if lengths.prompt is None else f"prompt {lengths.prompt:.0f}"
     answers = zip(names, lengths.answers, strict=True)
     parts = " + ".join(f"{before} + {name} {tokens:.0f}{lengths.bound}" for name, tokens in answers)
-    of = "step" if rollout == batch else f"rollout, of {rollout // batch} steps"
     and_prompts = " and prompts" if lengths.prompt is None else ""
-    return f"tokens per {of}: {rollout} x ({parts}) = {rollout * lengths.row:,.0f}{and_prompts}"
-
-
-def _print_list(title: str, lines: list[str]) -> None:
-    if lines:
-        print(printable("\n  ".join([f"{title}:", *lines])))
-
-
-def _list_incompatible(cfg: Config) -> list[str]:
-    """What cannot be combined with the chosen task and algorithm."""
-    refused = [name for name, row in ALGORITHMS.items() if row.trains and row.learns_from not in cfg.task.provides]
-    losses = [loss for name, row in ALGORITHMS.items() if name != cfg.algo.name for loss in row.losses]
-    lines = [f"not with task={cfg.task.name}: algo={', '.join(refused)}"] if refused else []
-    lines += [] if cfg.task.graded else [f"not with task={cfg.task.name}: reward=outcome"]
-    return [*lines, f"not with algo={cfg.algo.name}: loss_type={', '.join(losses)}"]
+    return f"tokens per step: {batch} x ({parts}) = {batch * lengths.row:,.0f}{and_prompts}"

@@ -2,33 +2,70 @@
 
     evaluator = PolicyEvaluator(experiment)
     probe = evaluator.measure_start_model()
+    Validation(experiment).measure(policy)   # on validation rows, during training
     evaluator.measure_trained_model()        # that is saved in run_dir/model
 
 Each measurement is written at once, so that it is kept after a crash.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peft import PeftModel
 from transformers import PreTrainedModel
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.config.values import show
-from rlhf_exp.evaluation import held_out_loss, trivial
-from rlhf_exp.evaluation.cache import sample_start_model
-from rlhf_exp.evaluation.completions import make_samples, sample_held_out
-from rlhf_exp.evaluation.metrics import compare, summarise
-from rlhf_exp.evaluation.preferences.figures import compare_preferences, find_errors, summarise_preferences
-from rlhf_exp.evaluation.preferences.scores import describe_pairs, implicit_rewards, score_pairs
+from rlhf_exp.evaluation import answers
+from rlhf_exp.evaluation.baselines import Best, measure_baselines
+from rlhf_exp.evaluation.cache import sample_cached
+from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
+from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
+from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.models.vllm import choose_engine, choose_sampler
+from rlhf_exp.models.vllm import Sampler, choose_engine, choose_sampler
+from rlhf_exp.models.whole import whole_weights
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
+    from rlhf_exp.tasks import Row
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one model: its section of evaluation.json, its completions, its rows of preferences.jsonl,
+    and the demonstrations by which its loss was measured."""
+
+    section: dict[str, Any]
+    completions: list[Completion] = field(default_factory=list)
+    pairs: list[dict[str, Any]] = field(default_factory=list)
+    demonstrations: list[answers.Scored] = field(default_factory=list)
+
+
+def write_measured(run_dir: Path, rows: "list[Row]", measured: dict[str, Measured], **more: Any) -> None:
+    """Write evaluation.json, and the lines that its figures are of.
+
+    Args:
+        rows: those that the completions are of.
+        measured: the models, baseline and perhaps trained.
+        more: further sections.
+    """
+    write_json(run_dir / "evaluation.json", {which: one.section for which, one in measured.items()} | more)
+    samples, pairs = [], []
+    for which, one in measured.items():
+        samples += [completion.describe(which, rows[completion.row]) for completion in one.completions]
+        pairs += one.pairs
+    if samples:
+        write_jsonl(run_dir / "samples.jsonl", samples)
+    if pairs:
+        write_jsonl(run_dir / "preferences.jsonl", pairs)
+    if "trained" in measured and measured["trained"].pairs:
+        write_json(run_dir / "errors.json", find_errors(measured["trained"].pairs))
 
 
 class PolicyEvaluator:
@@ -37,87 +74,84 @@ class PolicyEvaluator:
 
     def __init__(self, experiment: "Experiment") -> None:
         self.experiment = experiment
-        self.prompt_ids = encode_prompts(experiment.tokenizer, experiment.task.eval)
-        self.samples: list[dict[str, Any]] = []
-        self.baseline: dict[str, Any] = {}
-        self.scored: list[held_out_loss.Scored] = []
-        self.policies: dict[str, trivial.Chosen] = {}
+        self.start = Measured({})
+        self.best: Best | None = None
 
     def measure_start_model(self) -> Probe:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
-        cfg, run_dir = self.experiment.cfg, self.experiment.folder.path
-        start_model = load_policy(self.experiment.model)
-        self.experiment.folder.record["eval_engine"] = choose_engine(cfg)
-        held_out = sample_start_model(self.experiment, self.prompt_ids, "baseline", start_model)
-        self.samples = make_samples("baseline", self.experiment, held_out)
-        self.baseline = summarise(self.samples, cfg.max_tokens, held_out, cfg.eval.completions)
-        self.baseline |= self._measure_loss(start_model)
+        cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
+        more = replace(cfg, eval=replace(cfg.eval, completions=cfg.eval.start_completions))
+        sampled, cached = sample_cached(replace(self.experiment, cfg=more), "baseline", start_model)
+        self.experiment.folder.record |= {"eval_engine": choose_engine(cfg), "baseline_cached": cached}
+        completions = judge(self.experiment, sampled)
+        section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
+        loss, demonstrations = self._measure_loss(start_model)
+        section |= loss
         if ALGORITHMS[cfg.algo.name].has_implicit_rewards:
-            self.baseline["preference"] = held_out_loss.UNTRAINED_PAIRS
-        write_json(run_dir / "evaluation.json", {"baseline": self.baseline})
-        write_jsonl(run_dir / "samples.jsonl", self.samples)
-        rows = list(zip(self.prompt_ids, held_out.completion_ids[:: cfg.eval.start_completions], strict=True))
-        pad_id = self.experiment.tokenizer.pad_token_id
-        return Probe(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, pad_id)
+            section["preference"] = answers.UNTRAINED_PAIRS
+        self.start = Measured(section, completions, demonstrations=demonstrations)
+        self._write()
+        first = [one.ids for one in completions if one.decoding == "sampled" and one.place == 0]
+        tokenizer = self.experiment.tokenizer
+        rows = list(zip(encode_prompts(tokenizer, self.experiment.task.eval), first, strict=True))
+        return Probe(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, tokenizer.pad_token_id)
 
-    def measure_policies(self) -> None:
-        """Measure trivial policies made of the start model's weights, which training has to beat."""
-        run_dir, task = self.experiment.folder.path, self.experiment.task
-        self.policies = trivial.measure_policies(self.experiment, load_policy(self.experiment.model))
-        write_jsonl(run_dir / "policies.jsonl", trivial.list_rows(self.policies, task.eval))
-        evaluation = {"baseline": self.baseline, "baselines": trivial.describe_policies(self.policies)}
-        write_json(run_dir / "evaluation.json", evaluation)
+    def measure_baselines(self) -> None:
+        """Measure other ways to sample the start model, which training has to beat."""
+        self.best = measure_baselines(self.experiment, load_policy(self.experiment.model))
+        write_jsonl(self.experiment.folder.path / "policies.jsonl", self.best.list_rows(self.experiment.task.eval))
+        self._write()
 
     def measure_trained_model(self) -> None:
         """Measure the saved model, and how it differs from the start model."""
-        cfg, task, run_dir = self.experiment.cfg, self.experiment.task, self.experiment.folder.path
-        tokenizer = self.experiment.tokenizer
-        start_model = load_policy(self.experiment.model)
-        source = replace(self.experiment.model.at(run_dir / "model"), dtype=start_model.dtype)
-        policy = load_policy(source)
-        sampler = choose_sampler(cfg, source)
-        held_out = sample_held_out(policy, tokenizer, self.prompt_ids, cfg, start_model, sampler=sampler)
-        samples = make_samples("trained", self.experiment, held_out)
-        section = summarise(samples, cfg.max_tokens, held_out)
-        paired = compare(self.samples, samples, cfg.max_tokens)
-        if self.scored:
-            scored = held_out_loss.score_demonstrations(policy, tokenizer, task.demonstrations, cfg, "loss, trained")
-            section["loss"] = held_out_loss.token_loss(scored)
-            paired["loss"] = held_out_loss.compare_token_loss(self.scored, scored)
-        if task.pairs:
-            scores = implicit_rewards(policy, start_model, tokenizer, task.pairs, cfg)
-            rows = describe_pairs("trained", task.pairs, scores, tokenizer)
-            section["preference"] = summarise_preferences(rows)
-            if "loss" in self.baseline and not self.scored:
+        cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
+        source = replace(self.experiment.model.at(self.experiment.folder.path / "model"), dtype=start_model.dtype)
+        policy, sampler = load_policy(source), choose_sampler(cfg, source)
+        sampled = sample_held_out(self.experiment, policy, start_model, sampler=sampler)
+        completions = judge(self.experiment, sampled)
+        section = summarise(completions, cfg.max_tokens)
+        paired = compare(self.start.completions, completions, cfg.max_tokens)
+        pairs = []
+        if before := self.start.demonstrations:
+            scored = answers.score_demonstrations(self.experiment, policy, "loss, trained")
+            section["loss"], paired["loss"] = answers.token_loss(scored), answers.token_loss(scored, before)
+        if self.experiment.task.pairs:
+            scores = answers.implicit_rewards(self.experiment, policy, start_model)
+            pairs = answers.describe_pairs("trained", self.experiment, scores)
+            section["preference"] = summarise_preferences(pairs)
+            if "loss" in self.start.section and not before:
                 section["loss"] = section["preference"]["loss"]
-                paired["loss"] = held_out_loss.compare_pair_loss(section["loss"])
-            write_jsonl(run_dir / "preferences.jsonl", rows)
-            write_json(run_dir / "errors.json", find_errors(rows))
-        evaluation = {"baseline": self.baseline, "trained": section, "paired": paired}
-        if self.policies:
-            evaluation["baselines"] = trivial.describe_policies(self.policies, samples)
-        write_json(run_dir / "evaluation.json", evaluation)
-        write_jsonl(run_dir / "samples.jsonl", [*self.samples, *samples])
+                paired["loss"] = answers.compare_pair_loss(section["loss"])
+        self._write(Measured(section, completions, pairs), paired)
 
-    def _measure_loss(self, start_model: PreTrainedModel) -> dict[str, Any]:
-        """The start model's `loss`; or `loss_left_out`, a sentence why there is none, which is also printed."""
+    def _write(self, trained: Measured | None = None, paired: dict[str, Any] | None = None) -> None:
+        """Write what has been measured so far."""
+        measured, more = {"baseline": self.start}, {}
+        if trained is not None:
+            measured["trained"], more["paired"] = trained, paired
+        if self.best is not None:
+            more["baselines"] = self.best.describe(trained and trained.completions)
+        write_measured(self.experiment.folder.path, self.experiment.task.eval, measured, **more)
+
+    def _measure_loss(self, start_model: PreTrainedModel) -> tuple[dict[str, Any], list[answers.Scored]]:
+        """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is
+        none, which is also printed."""
         cfg, rows = self.experiment.cfg, self.experiment.task.demonstrations
         row = ALGORITHMS[cfg.algo.name]
         if not row.held_out_loss or (row.learns_from == DEMONSTRATIONS and not rows):
-            return {}
+            return {}, []
         if other := row.find_other_loss(cfg.algo.args):
             reason = f"with algo.args.{other}={show(cfg.algo.args[other])} it is not the training loss"
         elif row.learns_from == PAIRS:
-            return {"loss": held_out_loss.LN_2}
+            return {"loss": answers.LN_2}, []
         else:
-            tokenizer = self.experiment.tokenizer
-            self.scored = held_out_loss.score_demonstrations(start_model, tokenizer, rows, cfg, "loss, baseline")
-            if self.scored:
-                counts = {"scored": len(self.scored), "left_out": len(rows) - len(self.scored)}
-                return {"loss": held_out_loss.token_loss(self.scored), "loss_rows": counts}
+            scored = answers.score_demonstrations(self.experiment, start_model, "loss, baseline")
+            if scored:
+                counts = {"scored": len(scored), "left_out": len(rows) - len(scored)}
+                return {"loss": answers.token_loss(scored), "loss_rows": counts}, scored
             reason = f"the prompts of all {len(rows)} rows fill algo.args.max_length={cfg.algo.args['max_length']}"
         print(f"held-out loss: left out, {reason}", flush=True)
-        return {"loss_left_out": reason}
+        return {"loss_left_out": reason}, []
 
 
 class ScorerEvaluator:
@@ -126,26 +160,57 @@ class ScorerEvaluator:
 
     def __init__(self, experiment: "Experiment") -> None:
         self.experiment = experiment
-        self.rows: list[dict[str, Any]] = []
+        self.measured: dict[str, Measured] = {}
 
     def measure_start_model(self) -> None:
         """Measure the untrained reward model. There is no probe: a reward model has no next-token distribution."""
-        run_dir = self.experiment.folder.path
-        self.rows = self._score("baseline", self.experiment.model)
-        write_json(run_dir / "evaluation.json", {"baseline": summarise_preferences(self.rows)})
-        write_jsonl(run_dir / "preferences.jsonl", self.rows)
+        self._measure("baseline", self.experiment.model)
 
     def measure_trained_model(self) -> None:
         """Measure the saved model."""
-        run_dir = self.experiment.folder.path
-        trained = self._score("trained", self.experiment.model.at(run_dir / "model"))
-        before, after = summarise_preferences(self.rows), summarise_preferences(trained)
-        paired = compare_preferences(self.rows, trained)
-        write_json(run_dir / "evaluation.json", {"baseline": before, "trained": after, "paired": paired})
-        write_jsonl(run_dir / "preferences.jsonl", [*self.rows, *trained])
-        write_json(run_dir / "errors.json", find_errors(trained))
+        self._measure("trained", self.experiment.model.at(self.experiment.folder.path / "model"))
 
-    def _score(self, which: str, source: ModelSource) -> list[dict[str, Any]]:
-        cfg, tokenizer, pairs = self.experiment.cfg, self.experiment.tokenizer, self.experiment.task.pairs
-        scores = score_pairs(load_scorer(source, cfg.seed), tokenizer, pairs, cfg)
-        return describe_pairs(which, pairs, scores, tokenizer)
+    def _measure(self, which: str, source: ModelSource) -> None:
+        scores = answers.score_pairs(self.experiment, load_scorer(source, self.experiment.cfg.seed))
+        rows = answers.describe_pairs(which, self.experiment, scores)
+        self.measured[which] = Measured(summarise_preferences(rows), pairs=rows)
+        sides = [of_model.pairs for of_model in self.measured.values()]
+        more = {"paired": compare_preferences(*sides)} if len(sides) == 2 else {}
+        write_measured(self.experiment.folder.path, [], self.measured, **more)
+
+
+class Validation:
+    """One completion of each validation row, with the sampling of the held-out measurement: the same rows and random
+    numbers at every step, so that differences between steps are paired.
+
+    Attributes:
+        metric: what `eval.best` chooses by, `validation/accuracy`, or `validation/reward` without a grader.
+    """
+
+    def __init__(self, experiment: "Experiment") -> None:
+        cfg, task = experiment.cfg, experiment.task
+        once = replace(cfg.eval, completions=1, greedy=False)
+        task = replace(task, eval=task.validation)
+        self._experiment = replace(experiment, cfg=replace(cfg, eval=once), task=task)
+        self.metric = "validation/accuracy" if task.grade is not None else "validation/reward"
+
+    def measure(self, policy: PreTrainedModel, sampler: Sampler | None = None) -> dict[str, list[Any]]:
+        """Each row's `id` and figures: accuracy with a grader, reward with rewards, KL to the start model in nats,
+        length in tokens, and whether it was cut off at the budget. Torch's random state is left alone.
+
+        The start model is loaded for each measurement, since a second copy of all weights in memory throughout training
+        would cost more; a policy with an adapter is the start model without it. `sampler`: an engine that holds the
+        policy's weights; without one transformers samples.
+        """
+        start_model = policy if isinstance(policy, PeftModel) else load_policy(self._experiment.model)
+        how = {"title": "validation", "purpose": "validation", "sampler": sampler}
+        with whole_weights(policy):
+            sampled = sample_held_out(self._experiment, policy, start_model, **how)
+        figures = average_rows(judge(self._experiment, sampled))
+        of_rows = {name: [_shorten(value) for value in values] for name, values in figures.items()}
+        return {"id": [row["id"] for row in self._experiment.task.eval], **of_rows}
+
+
+def _shorten(value: float) -> float:
+    """Six decimals, and whole numbers without any, since a run folder holds all of them."""
+    return int(value) if float(value).is_integer() else round(float(value), 6)

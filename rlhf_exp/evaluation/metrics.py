@@ -1,7 +1,7 @@
-"""Computes the figures of sampled completions, from rows of samples.jsonl: the sections of evaluation.json.
+"""Computes the figures of completions: the sections of evaluation.json.
 
-    section = summarise(samples, max_tokens=96, held_out=held_out)
-    paired = compare(baseline_samples, trained_samples, max_tokens=96)
+    section = summarise(completions, max_tokens=96)
+    paired = compare(baseline, trained, max_tokens=96)
 
 A row has `eval.completions` completions, of the start model `eval.start_completions`. Every interval is over rows, each
 with the mean of its completions: it covers the choice of the rows and the sampling, not the training seed.
@@ -10,7 +10,6 @@ with the mean of its completions: it covers the choice of the rows and the sampl
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +18,17 @@ import numpy as np
 from rlhf_exp.stats import DIFFERENCES, Interval, mean_interval, paired_interval, share_interval, win_rate
 
 if TYPE_CHECKING:
-    from rlhf_exp.evaluation.completions import HeldOut
+    from rlhf_exp.evaluation.completions import Completion
 
 OUTCOMES = ("correct", "partial", "failed")
 
-SHARES = {"accuracy": "outcome", "lenient_accuracy": "lenient", "truncation_rate": "truncated"}
+SHARES = ("accuracy", "lenient_accuracy", "truncation_rate")
 SPREADS = ("reward", "kl", "kl_sampled")
 """Figures that also have a standard deviation over completions."""
 
-Sample = dict[str, Any]
 
-
-def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut", k: int | None = None) -> dict[str, Any]:
-    """One section of evaluation.json, from the samples of one model and the token ids they were decoded from.
+def summarise(completions: "list[Completion]", max_tokens: int, k: int | None = None) -> dict[str, Any]:
+    """One section of evaluation.json, from the completions of one model.
 
     `n` counts rows, `completions` those of each, `counts` all completions. pass@k, majority@k and `distinct` are of `k`
     completions of each row, so that models with more can be compared with those that have k (None: of all); pass@k and
@@ -41,28 +38,28 @@ def summarise(samples: list[Sample], max_tokens: int, held_out: "HeldOut", k: in
     `outside` is the probability of drawing a token that the start model cannot draw, for which the KL would be infinite
     without further definition.
     """
-    rows = _group(samples, "sampled")
+    rows = group_rows(completions)
     n = len(rows[0])
     k = k or n
     section = {"n": len(rows), "completions": n, "max_tokens": max_tokens, **_summarise_rows(rows)}
-    section["utilisation"] = float(_read(rows, "tokens").mean()) / max_tokens
-    ended = zip(held_out.completion_ids, held_out.truncated, strict=True)
+    section["utilisation"] = fmean(len(one.ids) for row in rows for one in row) / max_tokens
     # Without the end token, which nearly all have.
-    texts = [ids if cut else ids[:-1] for i, (ids, cut) in enumerate(ended) if i % n < k]
+    texts = [one.ids if one.truncated else one.ids[:-1] for row in rows for one in row[:k]]
     section["distinct"] = {str(n): distinct_n(texts, n) for n in (1, 2)}
     if "kl_sampled" in section:
-        section["kl_sampled"]["outside"] = mean_interval(_read(rows, "kl_outside").mean(1))
-    if k > 1 and "outcome" in rows[0][0]:
+        outside = np.array([[one.kl_outside for one in row] for row in rows])
+        section["kl_sampled"]["outside"] = mean_interval(outside.mean(1))
+    if k > 1 and rows[0][0].grade:
         section["pass_at_k"] = _estimate_pass_at_k(rows, k)
-        if not any(_is_correct(sample) and sample["extracted"] is None for row in rows for sample in row):
+        if not any(one.is_correct and one.grade["extracted"] is None for row in rows for one in row):
             votes = [fmean(_vote(row[i : i + k]) for i in range(0, n, k)) for row in rows]
             section["majority_at_k"] = share_interval(votes, n // k)
-    if held_out.greedy is not None:
-        section["greedy"] = _summarise_rows(_group(samples, "greedy"))
+    if greedy := group_rows(completions, "greedy"):
+        section["greedy"] = _summarise_rows(greedy)
     return section
 
 
-def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int) -> dict[str, Any]:
+def compare(baseline: "list[Completion]", trained: "list[Completion]", max_tokens: int) -> dict[str, Any]:
     """`paired` of evaluation.json: trained minus baseline on the same rows.
 
     A difference has the same place as the figure in a section (`mean_tokens`, `reward.mean`, `greedy.accuracy`), except
@@ -70,23 +67,41 @@ def compare(baseline: list[Sample], trained: list[Sample], max_tokens: int) -> d
     other: `n` counts rows; wins, losses and ties count completions. `changes` counts rows by the outcomes of their
     first completions, before and after.
     """
-    sides = [_group(samples, "sampled") for samples in (baseline, trained)]
-    paired = {**_compare_rows(*sides), "n": len(sides[0])}
+    sides = [group_rows(completions) for completions in (baseline, trained)]
+    figures = [read_figures(rows) for rows in sides]
+    paired = {**_compare_figures(*figures), "n": len(sides[0])}
     ends = paired["mean_tokens"].items()
     paired["utilisation"] = {end: None if tokens is None else tokens / max_tokens for end, tokens in ends}
     if "accuracy" in paired:
         paired["difference"] = paired.pop("accuracy")
-        outcomes = Counter((b[0]["outcome"], t[0]["outcome"]) for b, t in zip(*sides, strict=True))
+        outcomes = Counter((b[0].grade["outcome"], t[0].grade["outcome"]) for b, t in zip(*sides, strict=True))
         paired["changes"] = {before: {after: outcomes[before, after] for after in OUTCOMES} for before in OUTCOMES}
     if "reward" in paired:
-        paired |= win_rate(*(_read(rows, "reward") for rows in sides))
-    greedy = [_group(samples, "greedy") for samples in (baseline, trained)]
-    return {**paired, "greedy": _compare_rows(*greedy)} if all(greedy) else paired
+        paired |= win_rate(*(of_side["reward"] for of_side in figures))
+    greedy = [group_rows(completions, "greedy") for completions in (baseline, trained)]
+    if all(greedy):
+        paired["greedy"] = _compare_figures(*map(read_figures, greedy))
+    return paired
 
 
-def average_rows(samples: list[Sample]) -> dict[str, np.ndarray]:
-    """Of each figure that is a mean, its value on each row: (rows,), the mean over the row's sampled completions."""
-    return {name: values.mean(1) for name, values in _read_figures(_group(samples, "sampled")).items()}
+def group_rows(completions: "list[Completion]", decoding: str = "sampled") -> "list[list[Completion]]":
+    """The completions of one decoding by row, in their order."""
+    rows: dict[int, list[Completion]] = {}
+    for one in completions:
+        if one.decoding == decoding:
+            rows.setdefault(one.row, []).append(one)
+    return list(rows.values())
+
+
+def read_figures(rows: "list[list[Completion]]") -> dict[str, np.ndarray]:
+    """(rows, completions) float64 of each figure: the values whose mean it is, as far as the completions have them."""
+    read = [[_list_figures(one) for one in row] for row in rows]
+    return {name: np.array([[one[name] for one in row] for row in read], dtype=np.float64) for name in read[0][0]}
+
+
+def average_rows(completions: "list[Completion]") -> dict[str, np.ndarray]:
+    """(rows,) of each figure: the mean over the row's sampled completions."""
+    return {name: values.mean(1) for name, values in read_figures(group_rows(completions)).items()}
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
@@ -123,68 +138,57 @@ def measure_std(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
-def _group(samples: list[Sample], decoding: str) -> list[list[Sample]]:
-    """The samples of one decoding, by row; the samples of a row are adjacent."""
-    kept = [sample for sample in samples if sample["decoding"] == decoding]
-    starts = [i for i, sample in enumerate(kept) if sample["sample"] == 0]
-    return [kept[start:end] for start, end in pairwise([*starts, len(kept)])]
+def _list_figures(one: "Completion") -> dict[str, float]:
+    """What one completion adds to each figure. A greedy one has no KL, which is about completions that are drawn."""
+    figures = {"accuracy": one.is_correct} if one.grade else {}
+    if "lenient" in one.grade:
+        figures["lenient_accuracy"] = one.grade["lenient"]
+    figures |= {"truncation_rate": one.truncated, "mean_tokens": len(one.ids)}
+    if one.reward is not None:
+        figures["reward"] = one.reward
+    if one.decoding == "sampled":
+        figures["kl"] = one.kl
+        if one.kl_sampled is not None:
+            figures["kl_sampled"] = one.kl_sampled
+    return figures
 
 
-def _read_figures(rows: list[list[Sample]]) -> dict[str, np.ndarray]:
-    """The values whose mean is each figure, as far as the samples hold them. Greedy completions have no KL, which is
-    about completions that are drawn."""
-    drawn = rows[0][0]["decoding"] == "sampled"
-    columns = {**SHARES, "mean_tokens": "tokens"} | {name: name for name in SPREADS if drawn or name == "reward"}
-    return {name: _read(rows, key) for name, key in columns.items() if key in rows[0][0]}
-
-
-def _summarise_rows(rows: list[list[Sample]]) -> dict[str, Any]:
+def _summarise_rows(rows: "list[list[Completion]]") -> dict[str, Any]:
     """The figures of all completions of one decoding; accuracy takes the strict reading if the grader has two."""
     section: dict[str, Any] = {}
-    for name, values in _read_figures(rows).items():
-        section[name] = (
-            share_interval(values.mean(1), len(rows[0])) if name in SHARES else mean_interval(values.mean(1))
-        )
+    for name, values in read_figures(rows).items():
+        means = values.mean(1)
+        section[name] = share_interval(means, len(rows[0])) if name in SHARES else mean_interval(means)
         if name in SPREADS:
             section[name] = {"mean": section[name], "std": measure_std(values)}
         elif name == "accuracy":
-            counts = Counter(sample["outcome"] for row in rows for sample in row)
+            counts = Counter(one.grade["outcome"] for row in rows for one in row)
             section["counts"] = {outcome: counts[outcome] for outcome in OUTCOMES}
     return section
 
 
-def _compare_rows(baseline: list[list[Sample]], trained: list[list[Sample]]) -> dict[str, Any]:
-    before, after = _read_figures(baseline), _read_figures(trained)
+def _compare_figures(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> dict[str, Any]:
     kinds = dict.fromkeys(SHARES, DIFFERENCES)
     found = {name: paired_interval(before[name], after[name], kinds.get(name)) for name in before if name in after}
     return {name: {"mean": interval} if name in SPREADS else interval for name, interval in found.items()}
 
 
-def _estimate_pass_at_k(rows: list[list[Sample]], most: int) -> dict[str, Interval]:
+def _estimate_pass_at_k(rows: "list[list[Completion]]", most: int) -> dict[str, Interval]:
     """pass@1, 2, 4, ... and `most`, from all completions."""
     n = len(rows[0])
-    correct = [sum(map(_is_correct, row)) for row in rows]
+    correct = [sum(one.is_correct for one in row) for row in rows]
     budgets = sorted({most, *(2**i for i in range(most.bit_length()))})
     return {str(k): share_interval([pass_at_k(n, c, k) for c in correct], n) for k in budgets}
 
 
-def _vote(row: list[Sample]) -> bool:
+def _vote(row: "list[Completion]") -> bool:
     """Whether the most frequent answer of the row's completions is correct (Wang et al. 2022, arXiv:2203.11171).
 
     Votes are for `extracted` in its spelling: 18 and 18.0 are two answers, and so are two expressions of the same
     value. Among answers with equally many votes the first one wins; a completion without an answer has no vote. The
     answer is correct if the grader found it so in any of the completions that give it.
     """
-    votes = Counter(sample["extracted"] for sample in row if sample["extracted"] is not None)
+    answers = [one.grade["extracted"] for one in row]
+    votes = Counter(answer for answer in answers if answer is not None)
     winner = max(votes, key=votes.__getitem__, default=None)
-    return any(_is_correct(sample) for sample in row if sample["extracted"] == winner)
-
-
-def _is_correct(sample: Sample) -> bool:
-    return sample["outcome"] == "correct"
-
-
-def _read(rows: list[list[Sample]], key: str) -> np.ndarray:
-    """(rows, completions) float64: the values of a key; an outcome counts 1 if correct, else 0."""
-    values = [[_is_correct(sample) if key == "outcome" else sample[key] for sample in row] for row in rows]
-    return np.array(values, dtype=np.float64)
+    return any(one.is_correct for one, answer in zip(row, answers, strict=True) if answer == winner)

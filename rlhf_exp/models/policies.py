@@ -1,4 +1,4 @@
-"""Trivial policies: a model's own weights, sampled in another way. What training gains has to be compared with them.
+"""Sampling baselines: a model's own weights, sampled in another way. What training gains has to be compared with them.
 
     Policy("temperature", "0.5", temperature=0.5)
     Policy("words forbidden", "give", (Reweight(((17, 0.0),)),))
@@ -15,7 +15,7 @@ import torch
 Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 FORBIDDEN = "words forbidden"
-"""The family whose best policy the other families are combined with."""
+"""The family whose policies those of other families are combined with."""
 
 
 @dataclass(frozen=True)

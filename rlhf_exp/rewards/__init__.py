@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
+    from rlhf_exp.graders import Grade
     from rlhf_exp.tasks import Row, Task
 
 RewardFunction = Callable[..., list[float]]
+
+GRADES = "task.grade"
+"""The column in which rewards find the task's grades, if the caller has them."""
 
 
 def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
@@ -46,14 +50,18 @@ def _build(name: str, cfg: "Config", task: "Task") -> RewardFunction:
 
 
 def score_completions(
-    functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]]
-) -> list[dict[str, float]]:
+    functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]],
+    grades: "list[Grade] | None" = None,
+) -> list[dict[str, float]]:  # fmt: skip
     """Score completions outside training, called as TRL would: for each, every reward component by name.
 
-    `completion_ids` are the tokens that each was decoded from, including the end token.
+    `completion_ids` are the tokens that each was decoded from, including the end token. With the task's `grades` of the
+    completions no reward grades them again.
     """
     columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in rows[0] if key != "prompt"}
     columns["prompts"] = [row["prompt"] for row in rows]
+    if grades is not None:
+        columns[GRADES] = grades
     columns["completions"] = [
         text if isinstance(row["prompt"], str) else [{"role": "assistant", "content": text}]
         for row, text in zip(rows, completions, strict=True)

@@ -21,6 +21,7 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.ranges import SEED, TOKENS, within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import Grade, NumberGrade, read_text
+from rlhf_exp.rewards import GRADES
 from rlhf_exp.rewards.countdown import graduated, process
 
 if TYPE_CHECKING:
@@ -218,7 +219,9 @@ def check_path(cfg: "Config") -> list[str]:
 
 def _grade(task: "Task", prompts: Texts, completions: Texts, columns: dict[str, Any]) -> list[Grade]:
     """The task's grade of each completion, by its row with the prompt. Only lists in `columns` belong to rows; TRL's
-    `trainer_state` does not."""
+    `trainer_state` does not. The evaluation has graded them already."""
+    if GRADES in columns:
+        return columns[GRADES]
     names = [name for name, values in columns.items() if isinstance(values, list)]
     rows = [{"prompt": prompt} | {name: columns[name][i] for name in names} for i, prompt in enumerate(prompts)]
     return [task.grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]

@@ -26,7 +26,7 @@ STAGES = {
     "load": "tokenizer, rows, rewards",
     "sample": "draws completions of the start model to learn from",
     "baseline": "measures the start model on held-out rows",
-    "baselines": "measures trivial policies of its weights: task.baselines",
+    "baselines": "samples its weights in other ways, which training has to beat: task.baselines",
     "train": "builds the trainer and trains; metrics.jsonl has every logged step",
     "evaluate": "measures the trained model on the same rows",
     "report": "draws the curves and writes the report",

@@ -8,6 +8,7 @@ what can be learned from, and evaluation.json, whose baseline is of the train sp
 with `task.samples=self` calls `sample`. Both use cached completions if there are any.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -63,21 +64,13 @@ def _sample_and_show(cfg: Config, folder: Path) -> None:
     drawn = f"{cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
     print(f"{drawn} for {cfg.task.name}, model {cfg.model.name}, seed {cfg.seed}: {folder}", flush=True)
     from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
-    from rlhf_exp.runs.figures import duration, percent
-    from rlhf_exp.runs.load import load_run
     from rlhf_exp.sample.draw import sample
     from rlhf_exp.tasks.sampled import describe_counts
 
     set_up_libraries(cfg)
     model = resolve_model(cfg, folder)
-    run = load_run(sample(cfg, folder, model, load_tokenizer(model)))
-    section, counts = run.evaluation["baseline"], run.facts["samples"]
-    shown = [f"accuracy {percent(section['accuracy'])}"]
-    shown += [f"pass@{k} {percent(found)}" for k, found in section.get("pass_at_k", {}).items() if k != "1"]
-    took = duration(run.info["seconds"]["sample"]) + (", from the cache" if run.info["baseline_cached"] else "")
-    print(f"{section['n']} prompts x {section['completions']} completions of at most {cfg.max_tokens} tokens: {took}")
-    print(", ".join(shown))
-    print(describe_counts(counts))
+    sample(cfg, folder, model, load_tokenizer(model))
+    print(describe_counts(json.loads((folder / "data.json").read_text(encoding="utf-8"))["samples"]))
     print(f"learn from them with: python -m rlhf_exp algo=dpo task={cfg.task.name} task.samples={folder}")
 
 

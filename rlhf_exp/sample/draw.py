@@ -11,16 +11,16 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
-from rlhf_exp.evaluation.cache import sample_start_model
-from rlhf_exp.evaluation.completions import make_samples
+from rlhf_exp.evaluation.cache import sample_cached
+from rlhf_exp.evaluation.completions import judge
+from rlhf_exp.evaluation.evaluators import Measured, write_measured
 from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.runs.folder import RunFolder, read_record, write_json, write_jsonl, write_text
+from rlhf_exp.runs.folder import RunFolder, read_record, write_json, write_text
 from rlhf_exp.tasks import Task, draw_prompts, find_rows
 from rlhf_exp.tasks.prompts import check_budget, check_vocabulary
 from rlhf_exp.tasks.sampled import count_samples
-from rlhf_exp.tasks.tokens import encode_prompts
 
 
 def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedTokenizerBase) -> Path:
@@ -37,7 +37,6 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
     task = Task(name, [], draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), grade)
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)
-    prompt_ids = encode_prompts(tokenizer, task.eval)
     facts = {"algo": "sample", "task": name, "model": model.name, "seed": cfg.seed, "max_tokens": cfg.max_tokens}
     out = RunFolder.create(folder, facts)
     experiment = Experiment(cfg, out, model, tokenizer, task, rewards=[])
@@ -46,12 +45,12 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
             (folder / ".hydra").mkdir(exist_ok=True)
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
         with out.phase("sample"):
-            held_out = sample_start_model(experiment, prompt_ids, title="sample", purpose="sample")
-            samples = make_samples("baseline", experiment, held_out)
-        section = {"split": "train", **summarise(samples, cfg.max_tokens, held_out)}
-        write_jsonl(folder / "samples.jsonl", samples)
-        write_json(folder / "data.json", {"samples": count_samples(samples)})
-        write_json(folder / "evaluation.json", {"baseline": section})
+            sampled, out.record["baseline_cached"] = sample_cached(experiment, "sample", purpose="sample")
+            completions = judge(experiment, sampled)
+        section = {"split": "train", **summarise(completions, cfg.max_tokens)}
+        write_measured(folder, task.eval, {"baseline": Measured(section, completions)})
+        counts = count_samples([one.describe("baseline", task.eval[one.row]) for one in completions])
+        write_json(folder / "data.json", {"samples": counts})
     except BaseException as error:
         status = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
         out.give_up(status, f"{type(error).__name__}: {error}")

@@ -1,14 +1,14 @@
+import functools
 import json
 from dataclasses import replace
-from functools import cache
 
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.evaluation import cache as baselines
-from rlhf_exp.evaluation.completions import HeldOut, make_samples, measure_kl, sample_held_out
+from rlhf_exp.evaluation import cache
+from rlhf_exp.evaluation.completions import Completion, judge, measure_kl, sample_held_out
 from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, sample_completions
@@ -32,24 +32,36 @@ def make_model(seed=0):
     return Qwen3ForCausalLM(config).eval()
 
 
-@cache
+@functools.cache
 def make_config(*overrides):
     return compose_config(["max_tokens=12", "eval.rows=40", "eval.batch_size=16", "task.numbers=[2,3]", *overrides])
 
 
-def keep_in(folder, cfg):
-    """The config with its cache in `folder`: composing anew takes 0.2 s."""
-    return replace(cfg, eval=replace(cfg.eval, cache_dir=str(folder)))
+def load(cfg):
+    return load_task(cfg, TOKENIZER)
 
 
-@cache
+def set_up(cfg, task=None, rewards=()):
+    return Experiment(cfg, None, None, TOKENIZER, task or load(cfg), list(rewards))
+
+
+def sample(model, cfg, *start_model, rows_of=None, **how):
+    """Completions of the rows of the config, or of another one's."""
+    return sample_held_out(set_up(cfg, load(rows_of or cfg)), model, *start_model, **how)
+
+
+def draw(model, cfg, **how):
+    """The token ids of each completion."""
+    return [one.ids for one in sample(model, cfg, **how)]
+
+
+@functools.cache
 def find_key(*overrides):
-    cfg = make_config(*overrides)
-    return baselines.baseline_key(cfg, "weights", load_prompts(cfg))
+    return cache.hash_sampling(set_up(make_config(*overrides)), "weights")
 
 
 def load_prompts(cfg):
-    return encode_prompts(TOKENIZER, load_task(cfg, TOKENIZER).eval)
+    return encode_prompts(TOKENIZER, load(cfg).eval)
 
 
 def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
@@ -57,32 +69,32 @@ def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
     model, cfg = make_model().double(), make_config()
     prompts = load_prompts(cfg)
     assert len(set(map(len, prompts))) > 1
-    drawn = sample_held_out(model, TOKENIZER, prompts, cfg).completion_ids
+    drawn = draw(model, cfg)
     assert len(set(map(tuple, drawn))) > 30
     for other in ("eval.batch_size=7", "generation=trl"):
-        assert sample_held_out(model, TOKENIZER, prompts, make_config(other)).completion_ids == drawn
-    assert sample_held_out(model, TOKENIZER, prompts[:9], cfg).completion_ids == drawn[:9]
-    more = sample_held_out(model, TOKENIZER, prompts, make_config("eval.completions=3"))
-    assert more.completion_ids[::3] == drawn and more.completion_ids[1::3] != drawn
-    other = sample_held_out(model, TOKENIZER, prompts, cfg, purpose="validation").completion_ids
+        assert draw(model, make_config(other)) == drawn
+    assert draw(model, make_config("eval.rows=9")) == drawn[:9]
+    more = draw(model, make_config("eval.completions=3"))
+    assert more[::3] == drawn and more[1::3] != drawn
+    other = draw(model, cfg, purpose="validation")
     assert sum(map(list.__eq__, other, drawn)) < 5
     found = sample_completions(
         model, [prompts[5]], [("evaluation", 0, 5, 2)], Sampling(12), [TOKENIZER.eos_token_id], TOKENIZER.pad_token_id
     )
-    assert found[0] == more.completion_ids[17]
+    assert found[0] == more[17]
 
 
 def test_measuring_is_seeded_and_leaves_the_random_state_alone():
-    model, prompts = make_model(), load_prompts(make_config())
+    model = make_model()
     for method in ("compact", "trl"):
         cfg, other = (make_config(f"generation={method}", f"eval.seed={seed}") for seed in (0, 1))
         torch.manual_seed(1)
         state = torch.get_rng_state()
-        first = sample_held_out(model, TOKENIZER, prompts, cfg)
+        first = sample(model, cfg)
         assert torch.equal(torch.get_rng_state(), state)
         torch.manual_seed(99)
-        assert sample_held_out(model, TOKENIZER, prompts, cfg) == first
-        assert sample_held_out(model, TOKENIZER, prompts, other) != first
+        assert sample(model, cfg) == first
+        assert sample(model, other, rows_of=cfg) != first
 
 
 def test_two_models_share_their_random_numbers():
@@ -90,9 +102,8 @@ def test_two_models_share_their_random_numbers():
     cfg, model, near = make_config(), make_model(), make_model()
     for parameter in near.parameters():
         parameter.data *= 1.001
-    prompts = load_prompts(cfg)
-    one, two = (sample_held_out(network, TOKENIZER, prompts, cfg).completion_ids for network in (model, near))
-    other = sample_held_out(near, TOKENIZER, prompts, make_config("eval.seed=1")).completion_ids
+    one, two = (draw(network, cfg) for network in (model, near))
+    other = draw(near, make_config("eval.seed=1"), rows_of=cfg)
     same = [sum(a == b for a, b in zip(one, found, strict=True)) for found in (two, other)]
     assert same[0] > 30 and same[1] < 5
 
@@ -100,25 +111,24 @@ def test_two_models_share_their_random_numbers():
 def test_several_completions_of_a_row_lie_side_by_side_and_differ():
     cfg = make_config("eval.completions=3", "eval.rows=10")
     model, prompts = make_model(), load_prompts(cfg)
-    held_out = sample_held_out(model, TOKENIZER, prompts, cfg, make_model(1))
-    assert len(held_out.completion_ids) == len(held_out.truncated) == len(held_out.kl) == 30
-    assert len({tuple(ids) for ids in held_out.completion_ids[:3]}) == 3
-    rows = [(prompts[i // 3], ids) for i, ids in enumerate(held_out.completion_ids)]
-    assert held_out.kl == pytest.approx([found.kl for found in measure_kl(model, make_model(1), rows, 0, Sampling(12))])
-    top = sample_held_out(model, TOKENIZER, prompts, make_config("eval.completions=3", "eval.top_k=1"))
-    assert all(top.completion_ids[i] == top.completion_ids[i - i % 3] for i in range(30))
+    found = sample(model, cfg, make_model(1))
+    assert [(one.row, one.place) for one in found] == [(row, place) for row in range(10) for place in range(3)]
+    assert len({tuple(one.ids) for one in found[:3]}) == 3
+    rows = [(prompts[one.row], one.ids) for one in found]
+    slow = [kl.kl for kl in measure_kl(model, make_model(1), rows, 0, Sampling(12))]
+    assert [one.kl for one in found] == pytest.approx(slow)
+    top = draw(model, make_config("eval.completions=3", "eval.top_k=1"))
+    assert all(top[i] == top[i - i % 3] for i in range(30))
 
 
 def test_greedy_completions_come_beside_the_sampled_ones_and_leave_them_as_they_are():
     cfg, plain = make_config("eval.greedy=true"), make_config()
-    model, prompts = make_model(), load_prompts(cfg)
-    both = sample_held_out(model, TOKENIZER, prompts, cfg)
-    assert replace(both, greedy=None) == sample_held_out(model, TOKENIZER, prompts, plain)
-    top = sample_held_out(model, TOKENIZER, prompts, make_config("eval.top_k=1"))
-    assert both.greedy.completion_ids == top.completion_ids
-    assert (
-        both.greedy == sample_held_out(model, TOKENIZER, prompts, make_config("eval.greedy=true", "eval.seed=7")).greedy
-    )
+    model = make_model()
+    both = sample(model, cfg)
+    sampled, greedy = ([one for one in both if one.decoding == name] for name in ("sampled", "greedy"))
+    assert sampled == sample(model, plain) and both == sampled + greedy
+    assert [one.ids for one in greedy] == draw(model, make_config("eval.top_k=1"))
+    assert greedy == sample(model, make_config("eval.greedy=true", "eval.seed=7"), rows_of=cfg)[-40:]
 
 
 @torch.no_grad()
@@ -142,13 +152,12 @@ def test_the_exact_kl_agrees_with_the_sampled_log_ratio_of_the_policys_own_compl
     model, start, prompts = make_model(0), make_model(1), load_prompts(cfg)
     for parameter in model.parameters():
         parameter.data *= 2.0 if parameter.dim() > 1 else 1.0
-    held_out = sample_held_out(model, TOKENIZER, prompts, cfg, start)
-    sampled = []
-    for prompt, completion in zip(prompts, held_out.completion_ids, strict=True):
-        picked = torch.tensor(completion)[:, None]
-        p, q = (completion_logps(m, [(prompt, completion)], 0).gather(1, picked).sum() for m in (model, start))
+    found, sampled = sample(model, cfg, start), []
+    for one in found:
+        picked, row = torch.tensor(one.ids)[:, None], (prompts[one.row], one.ids)
+        p, q = (completion_logps(m, [row], 0).gather(1, picked).sum() for m in (model, start))
         sampled.append((p - q).item())
-    sampled, exact = torch.tensor(sampled), torch.tensor(held_out.kl)
+    sampled, exact = torch.tensor(sampled), torch.tensor([one.kl for one in found])
     error = ((sampled - exact).std() / len(prompts) ** 0.5).item()
     assert abs((sampled - exact).mean().item()) < 4 * error
     assert exact.std() < sampled.std() and exact.min() >= 0
@@ -156,41 +165,48 @@ def test_the_exact_kl_agrees_with_the_sampled_log_ratio_of_the_policys_own_compl
 
 def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     cfg = make_config("eval.temperature=0.7", "eval.top_p=0.8", "eval.greedy=true")
-    model, start, prompts, task = make_model(0), make_model(1), load_prompts(cfg), load_task(cfg, TOKENIZER)
+    model, start, prompts, task = make_model(0), make_model(1), load_prompts(cfg), load(cfg)
     for parameter in (p for network in (model, start) for p in network.parameters()):
         parameter.data *= 3.0 if parameter.dim() > 1 else 1.0
-    held_out = sample_held_out(model, TOKENIZER, prompts, cfg, start)
-    rows = list(zip(prompts, held_out.completion_ids, strict=True))
-    own = measure_kl(model, start, rows, 0, Sampling(12))
-    assert held_out.kl == pytest.approx([one.kl for one in own])
-    drawn = measure_kl(model, start, rows, 0, Sampling(12, 0.7, 0.8))
-    assert held_out.kl_sampled == pytest.approx([one.sampled for one in drawn])
-    assert held_out.kl_outside == pytest.approx([one.outside for one in drawn])
-    assert min(held_out.kl_sampled) >= 0
-    greedy = list(zip(prompts, held_out.greedy.completion_ids, strict=True))
-    assert held_out.greedy.kl == pytest.approx([one.kl for one in measure_kl(model, start, greedy, 0, Sampling(12))])
-    assert held_out.greedy.kl_sampled is held_out.greedy.kl_outside is None
-    samples = make_samples("trained", Experiment(cfg, None, "", TOKENIZER, task, []), held_out)
-    section = summarise(samples, 12, held_out)
+    found = sample(model, cfg, start)
+    drawn, greedy = found[: len(prompts)], found[len(prompts) :]
+    for completions, sampling in ((drawn, Sampling(12, 0.7, 0.8)), (greedy, Sampling(12))):
+        rows = [(prompts[one.row], one.ids) for one in completions]
+        slow = measure_kl(model, start, rows, 0, sampling)
+        assert [one.kl for one in completions] == pytest.approx([one.kl for one in slow])
+        if completions is drawn:
+            assert [one.kl_sampled for one in drawn] == pytest.approx([one.sampled for one in slow])
+            assert [one.kl_outside for one in drawn] == pytest.approx([one.outside for one in slow])
+    assert min(one.kl_sampled for one in drawn) >= 0
+    assert {(one.kl_sampled, one.kl_outside) for one in greedy} == {(None, None)}
+    found = judge(set_up(cfg), found)
+    section = summarise(found, 12)
     assert set(section["kl_sampled"]) == {"mean", "std", "outside"} and set(section["kl"]) == {"mean", "std"}
-    assert section["kl_sampled"]["mean"]["value"] == pytest.approx(sum(held_out.kl_sampled) / len(prompts))
+    assert section["kl_sampled"]["mean"]["value"] == pytest.approx(sum(one.kl_sampled for one in drawn) / len(drawn))
     assert 0 < section["kl_sampled"]["outside"]["value"] < 1
-    assert "kl_sampled" not in section["greedy"] and "kl_sampled" not in samples[-1]
-    baseline = sample_held_out(start, TOKENIZER, prompts, cfg)
-    assert set(baseline.kl + baseline.kl_sampled + baseline.kl_outside) == {0.0}
-
-
-def test_plain_sampling_has_one_kl():
-    samples, held_out = describe(make_config("eval.rows=4"))
-    assert held_out.kl_sampled is held_out.kl_outside is None
-    assert "kl_sampled" not in summarise(samples, 12, held_out) and "kl_sampled" not in samples[0]
+    assert "kl_sampled" not in section["greedy"] and "kl_sampled" not in found[-1].describe("trained", task.eval[-1])
+    baseline = sample(start, cfg)[: len(prompts)]
+    assert {figure for one in baseline for figure in (one.kl, one.kl_sampled, one.kl_outside)} == {0.0}
 
 
 def describe(cfg, task=None, rewards=None):
-    task = task or load_task(cfg, TOKENIZER)
-    held_out = sample_held_out(make_model(), TOKENIZER, encode_prompts(TOKENIZER, task.eval), cfg)
-    rewards = build_rewards(cfg, task) if rewards is None else rewards
-    return make_samples("baseline", Experiment(cfg, None, "", TOKENIZER, task, rewards), held_out), held_out
+    """The lines of samples.jsonl, and the completions that they are of."""
+    task = task or load(cfg)
+    experiment = set_up(cfg, task, build_rewards(cfg, task) if rewards is None else rewards)
+    found = judge(experiment, sample_held_out(experiment, make_model()))
+    return [one.describe("baseline", task.eval[one.row]) for one in found], found
+
+
+@pytest.mark.parametrize("reward", ["outcome", "length_efficiency", "self_consistency"])
+def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
+    cfg = make_config(f"reward={reward}")
+    task, graded = load(cfg), []
+    watched = replace(task, grade=lambda text, row: graded.append(text) or task.grade(text, row))
+    rewards = build_rewards(cfg, watched)
+    graded.clear()  # of trials
+    _, found = describe(cfg, watched, rewards)
+    assert graded == [one.text for one in found]
+    assert all(reward in one.rewards for one in found)
 
 
 def test_samples_hold_every_reward_component_and_their_weighted_sum():
@@ -203,13 +219,13 @@ def test_samples_hold_every_reward_component_and_their_weighted_sum():
 
 def test_samples_say_which_of_a_rows_completions_they_are_and_how_they_were_decoded():
     cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5")
-    samples, held_out = describe(cfg)
-    ids = [row["id"] for row in load_task(cfg, TOKENIZER).eval]
+    samples, found = describe(cfg)
+    ids = [row["id"] for row in load(cfg).eval]
     assert [(s["id"], s["sample"], s["decoding"]) for s in samples] == [
         *((name, i, "sampled") for name in ids for i in range(3)),
         *((name, 0, "greedy") for name in ids),
     ]
-    assert [s["completion"] for s in samples[:15]] == TOKENIZER.batch_decode(held_out.completion_ids, True)
+    assert [s["completion"] for s in samples] == TOKENIZER.batch_decode([one.ids for one in found], True)
     assert set(samples[0]) == {
         "which", "id", "sample", "decoding", "prompt", "completion", "tokens", "truncated", "outcome", "extracted",
         "rewards", "reward", "kl",
@@ -218,7 +234,7 @@ def test_samples_say_which_of_a_rows_completions_they_are_and_how_they_were_deco
 
 def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_the_trained_one():
     cfg = make_config("eval.completions=2", "eval.start_completions=4", "eval.rows=5")
-    task = load_task(cfg, TOKENIZER)
+    task = load(cfg)
 
     def group(prompts, **columns):
         return [float(prompts.count(prompt)) for prompt in prompts]
@@ -226,18 +242,18 @@ def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_t
     experiment = Experiment(
         replace(cfg, reward=replace(cfg.reward, weights={"group": 1.0})), None, "", TOKENIZER, task, [group]
     )
-    held_out = HeldOut([[5 + i, TOKENIZER.eos_token_id] for i in range(20)], [False] * 20, [0.0] * 20)
-    samples = make_samples("baseline", experiment, held_out)
-    assert [sample["reward"] for sample in samples] == [2.0] * 20
-    assert [sample["completion"] for sample in samples] == TOKENIZER.batch_decode(held_out.completion_ids, True)
+    ids = [[5 + i, TOKENIZER.eos_token_id] for i in range(20)]
+    found = judge(experiment, [Completion(i // 4, i % 4, "sampled", ids[i], truncated=False) for i in range(20)])
+    assert [one.reward for one in found] == [2.0] * 20
+    assert [one.text for one in found] == TOKENIZER.batch_decode(ids, True)
 
 
 def test_without_a_grader_or_rewards_their_keys_are_absent():
     cfg = make_config("eval.completions=2", "eval.greedy=true", "eval.rows=5")
-    samples, held_out = describe(cfg, replace(load_task(cfg, TOKENIZER), grade=None), rewards=[])
+    samples, found = describe(cfg, replace(load(cfg), grade=None), rewards=[])
     absent = {"outcome", "extracted", "rewards", "reward"}
     assert not any(absent & set(sample) for sample in samples)
-    section = summarise(samples, 12, held_out)
+    section = summarise(found, 12)
     assert set(section) == {
         "n", "completions", "max_tokens", "mean_tokens", "truncation_rate", "utilisation", "kl", "distinct", "greedy"
     }  # fmt: skip
@@ -245,12 +261,9 @@ def test_without_a_grader_or_rewards_their_keys_are_absent():
 
 
 def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last():
-    cfg = make_config("eval.rows=2")
-    task = load_task(cfg, TOKENIZER)
     messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": "use 8 7 3 make 53 ."}]
-    chat = replace(task, eval=[{**row, "prompt": messages} for row in task.eval])
-    held_out = sample_held_out(make_model(), TOKENIZER, load_prompts(cfg), cfg)
-    sample = make_samples("baseline", Experiment(cfg, None, "", TOKENIZER, chat, []), held_out)[0]
+    row = {"id": "1", "prompt": messages}
+    sample = Completion(0, 0, "sampled", [5, 1], truncated=False).describe("baseline", row)
     assert sample["prompt"] == "use 8 7 3 make 53 ." and sample["messages"] == messages
 
 
@@ -262,22 +275,16 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_cached_baseline_is_not_used_once_anything_it_depends_on_changes(change, tmp_path):
-    keys = [find_key(), find_key(*change)]
-    assert keys[0] != keys[1]
-    cfg = keep_in(tmp_path, make_config())
-    held_out = HeldOut([[5, 1]], [False], [0.0], HeldOut([[6]], [True], [0.0]))
-    baselines.write_baseline(str(tmp_path), keys[0], held_out)
-    assert baselines.read_baseline(cfg, keys[0], rows=1) == held_out
-    assert baselines.read_baseline(cfg, keys[1], rows=1) is None
+def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes(change):
+    assert find_key() != find_key(*change)
 
 
 def test_the_cache_knows_the_engine_and_its_version(monkeypatch):
     versions = iter(["0.30.0", "0.31.0"])
-    monkeypatch.setattr(baselines, "find_vllm_version", lambda: next(versions))
-    cfg, prompts = make_config(), [[3, 5]]
+    monkeypatch.setattr(cache, "find_vllm_version", lambda: next(versions))
+    cfg = make_config()
     by_vllm = replace(cfg, eval=replace(cfg.eval, engine="vllm"))
-    assert len({baselines.baseline_key(one, "weights", prompts) for one in (cfg, by_vllm, by_vllm)}) == 3
+    assert len({cache.hash_sampling(set_up(one), "weights") for one in (cfg, by_vllm, by_vllm)}) == 3
 
 
 def test_auto_is_vllm_on_a_gpu_that_has_it_but_for_4_bits(monkeypatch):
@@ -295,35 +302,21 @@ def test_auto_is_vllm_on_a_gpu_that_has_it_but_for_4_bits(monkeypatch):
 
 
 DAMAGES = {
-    "another figure": lambda text: text.replace("0.25", "0.35"),
     "another flag": lambda text: text.replace("false", "true"),
-    "another token": lambda text: text.replace("7\n", "6\n"),
     "empty": lambda text: "",
     "truncated": lambda text: text[: len(text) // 2],
-    "not JSON": lambda text: "<html>",
     "a list": lambda text: "[]",
-    "a key missing": lambda text: text.replace('"kl":', '"other":'),
-    "text for tokens": lambda text: text.replace("5,", '"5",'),
-    "null for a flag": lambda text: text.replace("false", "null"),
-    "lists of other lengths": lambda text: text.replace("0.25,", ""),
-    "fewer rows": lambda text: json.dumps(
-        {k: v[:1] if isinstance(v, list) else v for k, v in json.loads(text).items()}
-    ),
-    "longer than the budget": lambda text: text.replace("5,", "5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5,"),
+    "a key missing": lambda text: text.replace('"sha256":', '"other":'),
+    "of an earlier version": lambda text: json.dumps({"completion_ids": [[5, 1]], "truncated": [False], "kl": [0.0]}),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, capsys, damage):
-    cfg = keep_in(tmp_path, make_config())
-    held_out = HeldOut([[5, 1], [7]], [False, True], [0.25, 0.5])
-    baselines.write_baseline(str(tmp_path), "key", held_out)
     entry = tmp_path / "key.json"
-    assert baselines.read_baseline(cfg, "key", rows=2) == held_out
-    before = entry.read_text()
-    entry.write_text(damage(before))
-    assert entry.read_text() != before
-    assert baselines.read_baseline(cfg, "key", rows=2) is None
+    cache.write_entry(entry, [Completion(0, 0, "sampled", [5, 1], truncated=False)])
+    entry.write_text(damage(entry.read_text()))
+    assert cache.read_entry(entry) is None
     line = capsys.readouterr().err
     assert line.startswith(f"rlhf_exp: {entry}: damaged (") and line.endswith("); sampled anew\n")
     assert line.count("\n") == 1
@@ -331,18 +324,16 @@ def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, c
 
 def test_a_cached_baseline_is_not_used_for_other_weights_and_is_shared_over_training_settings():
     cfg = make_config()
-    prompts = load_prompts(cfg)
-    key = baselines.baseline_key(cfg, "weights", prompts)
-    assert key != baselines.baseline_key(cfg, "others", prompts)
-    assert key != baselines.baseline_key(cfg, "weights", prompts, "sample")
+    key = cache.hash_sampling(set_up(cfg), "weights")
+    assert key != cache.hash_sampling(set_up(cfg), "others")
+    assert key != cache.hash_sampling(set_up(cfg), "weights", "sample")
     other = make_config("seed=5", "algo.args.learning_rate=1e-5", "loss_type=dr_grpo")
-    assert key == baselines.baseline_key(other, "weights", prompts)
+    assert key == cache.hash_sampling(set_up(other), "weights")
 
 
-def test_a_cached_baseline_holds_all_completions_and_the_greedy_ones(tmp_path):
-    cfg = keep_in(tmp_path, make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5"))
-    held_out = sample_held_out(make_model(), TOKENIZER, load_prompts(cfg), cfg)
-    baselines.write_baseline(str(tmp_path), "key", held_out)
-    kept = json.loads((tmp_path / "key.json").read_text())
-    assert len(kept["completion_ids"]) == 15 and len(kept["greedy"]["completion_ids"]) == 5
-    assert baselines.read_baseline(cfg, "key", rows=5) == held_out
+def test_the_cache_holds_all_completions_and_the_greedy_ones(tmp_path):
+    cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5", "eval.top_p=0.9")
+    found = sample(make_model(), cfg)
+    cache.write_entry(tmp_path / "key.json", found)
+    assert cache.read_entry(tmp_path / "key.json") == found and len(found) == 20
+    assert cache.read_entry(tmp_path / "other.json") is None

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from rlhf_exp.evaluation.preferences.figures import summarise_preferences
+from rlhf_exp.evaluation.preferences import summarise_preferences
 from rlhf_exp.report.page import Callout
 from rlhf_exp.report.plots import Line, Panel, Plot, draw, read_bounds
 from rlhf_exp.report.preferences import describe_preferences

@@ -10,7 +10,8 @@ from trl import GRPOConfig, GRPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.evaluation.preferences.scores import score_pairs
+from rlhf_exp.evaluation.answers import score_pairs
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer
 from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.tasks import Task
@@ -71,7 +72,8 @@ def test_the_reward_of_a_training_pair_is_its_score_in_training(pairs, tmp_path)
     rewards = [model(prompts=prompts, completions=[pair[key] for pair in pairs]) for key in ("chosen", "rejected")]
 
     scorer = AutoModelForSequenceClassification.from_pretrained(run / "model")
-    scores = score_pairs(scorer, tokenizer, pairs, TRAINING)
+    task = Task("hh_rlhf", [], [], None, pairs=pairs)
+    scores = score_pairs(Experiment(TRAINING, None, None, tokenizer, task, []), scorer)
     assert list(zip(*rewards, strict=True)) == [pytest.approx(pair, abs=1e-5) for pair in scores]
 
     args = RewardConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True)

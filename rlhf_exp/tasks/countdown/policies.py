@@ -1,4 +1,4 @@
-"""Trivial policies of the tiny model on Countdown: habits forbidden, operations reweighted, a fixed rule.
+"""Sampling baselines of the tiny model on Countdown: it never gives up, and a fixed rule.
 
 list_policies(tokenizer)     # [Policy("words forbidden", "give forbidden", ...), ...]
 """
@@ -11,10 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.models.policies import FORBIDDEN, Policy, Reweight
 from rlhf_exp.tasks.countdown.traces import OPERATIONS
 
-HABITS = (("give",), ("check",), ("give", "check"))
-WEIGHTS = ((1, 1, 4, 1), (1, 1, 16, 1), (1, 0.25, 1, 1), (4, 1, 4, 1), (1, 0.25, 4, 1), (4, 0.25, 4, 1))
-"""By which the probabilities of + - * / are multiplied."""
-RULE_WEIGHTS = (10, 1000)
+RULE_WEIGHTS = (10, 1000)  # by which the probability of `*` is multiplied
 
 
 @dataclass(frozen=True)
@@ -59,14 +56,9 @@ def list_policies(tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
     words = ("<think>", "</think>", "make", "no", "give", "check", *OPERATIONS)
     if not all(word in ids for word in words):
         return []
-    found = []
-    for habits in HABITS:
-        never = Reweight(tuple((ids[word], 0.0) for word in habits))
-        found.append(Policy(FORBIDDEN, f"{' and '.join(habits)} forbidden", (never,)))
+    never = Reweight(((ids["give"], 0.0),))
+    found = [Policy(FORBIDDEN, "give forbidden", (never,))]
     copies = (ids["check"], ids["</think>"])  # an answer repeats operations that the search has chosen
-    for weights in WEIGHTS:
-        reweight = Reweight(tuple((ids[op], float(w)) for op, w in zip(OPERATIONS, weights, strict=True)), copies)
-        found.append(Policy("operations reweighted", f"+ - * / times {', '.join(map(str, weights))}", (reweight,)))
     numbers = tuple(sorted((i, int(word)) for word, i in ids.items() if word.isdecimal()))
     for begins, where in (((ids["<think>"], ids["no"]), "as the first operation"), ((), "as any operation")):
         for weight in RULE_WEIGHTS:

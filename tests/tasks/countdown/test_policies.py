@@ -21,18 +21,8 @@ def change(policy, text):
     return {word: round(float(found[i]), 3) for word, i in IDS.items() if found[i] != 1}
 
 
-def test_habits_are_forbidden_one_by_one_and_together():
-    assert [change(policy, BELOW) for policy in find(FORBIDDEN)] == [
-        {"give": 0}, {"check": 0}, {"give": 0, "check": 0},
-    ]  # fmt: skip
-
-
-def test_operations_are_reweighted_in_the_search_and_not_where_they_are_copied():
-    policy = find("operations reweighted")[4]
-    assert policy.name == "+ - * / times 1, 0.25, 4, 1"
-    assert change(policy, f"{ABOVE} 9") == {"-": 0.25, "*": 4} == change(policy, f"{ABOVE} 9 - 3 = 6")
-    for copied in ("9 * 4 = 36 yes check (", "9 * 4 = 36 yes </think> <answer> 9"):
-        assert change(policy, f"{ABOVE} {copied}") == {}
+def test_giving_up_is_forbidden():
+    assert [change(policy, BELOW) for policy in find(FORBIDDEN)] == [{"give": 0}]
 
 
 def test_the_rule_raises_a_product_at_an_attempts_first_operation_if_the_target_exceeds_the_sum():

@@ -8,10 +8,12 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.evaluation.preferences.scores import describe_pairs, implicit_rewards, score_pairs
+from rlhf_exp.evaluation.answers import describe_pairs, implicit_rewards, score_pairs
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import scoring
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
 TOKENIZER = build_byte_tokenizer()
@@ -30,6 +32,11 @@ def make_config(*overrides):
     return compose_config(["algo=reward_model", "task=hh_rlhf", "reward=none", "reward.batch_size=3", *overrides])
 
 
+def set_up(*overrides, pairs=PAIRS):
+    task = Task("hh_rlhf", [], [], None, pairs=pairs)
+    return Experiment(make_config(*overrides), None, None, TOKENIZER, task, [])
+
+
 def make_model(kind, architecture="gpt2", seed=0):
     own = {} if architecture == "gpt2" else {"num_key_value_heads": 1}
     config = build_config({"architecture": architecture, **INIT, **own}, TOKENIZER)
@@ -41,8 +48,8 @@ def make_model(kind, architecture="gpt2", seed=0):
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
 def test_scores_do_not_depend_on_the_batch(architecture):
     model = make_model(AutoModelForSequenceClassification, architecture)
-    together = score_pairs(model, TOKENIZER, PAIRS, make_config())
-    apart = [score_pairs(model, TOKENIZER, [pair], make_config("reward.batch_size=1"))[0] for pair in PAIRS]
+    together = score_pairs(set_up(), model)
+    apart = [score_pairs(set_up("reward.batch_size=1", pairs=[pair]), model)[0] for pair in PAIRS]
     for pair, alone in zip(together, apart, strict=True):
         assert pair == pytest.approx(alone, abs=1e-5)
     assert len({round(score, 3) for pair in together for score in pair}) > 10
@@ -57,7 +64,7 @@ def test_scores_are_those_of_the_reward_trainer(architecture, tmp_path):
     with torch.no_grad():
         loss, outputs = trainer.compute_loss(trainer.model.eval(), batch, return_outputs=True)
     chosen, rejected = outputs.logits.squeeze(-1).chunk(2)
-    scores = score_pairs(model, TOKENIZER, PAIRS, make_config())
+    scores = score_pairs(set_up(), model)
     assert [c for c, _ in scores] == pytest.approx(chosen.tolist(), abs=1e-5)
     assert [r for _, r in scores] == pytest.approx(rejected.tolist(), abs=1e-5)
     margins = torch.tensor([c - r for c, r in scores])
@@ -70,13 +77,13 @@ def test_the_score_is_read_at_the_eos_token():
     ids = encode_answers(TOKENIZER, [pair["prompt"]], [" no"])[0]
     assert ids[-1] == TOKENIZER.eos_token_id
     hidden = model.eval().transformer(torch.tensor([ids])).last_hidden_state[0, -1]
-    score = score_pairs(model, TOKENIZER, [pair], make_config())[0][0]
+    score = score_pairs(set_up(pairs=[pair]), model)[0][0]
     assert score == pytest.approx(model.score(hidden).item(), abs=1e-5)
 
 
 def test_measuring_switches_dropout_off_and_training_mode_back_on():
     model = make_model(AutoModelForSequenceClassification).train()
-    assert score_pairs(model, TOKENIZER, PAIRS, make_config()) == score_pairs(model, TOKENIZER, PAIRS, make_config())
+    assert score_pairs(set_up(), model) == score_pairs(set_up(), model)
     assert model.training
 
 
@@ -116,7 +123,7 @@ def test_batches_hold_every_row_once_and_keep_to_their_size(monkeypatch):
 def test_implicit_rewards_are_those_that_dpo_logs(architecture, tmp_path):
     policy, reference = (make_model(AutoModelForCausalLM, architecture, seed) for seed in (0, 1))
     args = DPOConfig(output_dir=str(tmp_path), beta=0.3, **ARGS)
-    ours = implicit_rewards(policy, reference, TOKENIZER, PAIRS, make_config("algo=dpo", "algo.args.beta=0.3"))
+    ours = implicit_rewards(set_up("algo=dpo", "algo.args.beta=0.3"), policy, reference)
     trainer = DPOTrainer(
         policy, ref_model=reference, args=args, train_dataset=Dataset.from_list(PAIRS), processing_class=TOKENIZER
     )
@@ -130,20 +137,20 @@ def test_implicit_rewards_are_those_that_dpo_logs(architecture, tmp_path):
 
 def test_the_implicit_rewards_of_the_reference_itself_are_0():
     policy = make_model(AutoModelForCausalLM)
-    assert implicit_rewards(policy, policy, TOKENIZER, PAIRS, make_config("algo=dpo")) == [(0.0, 0.0)] * len(PAIRS)
+    assert implicit_rewards(set_up("algo=dpo"), policy, policy) == [(0.0, 0.0)] * len(PAIRS)
 
 
 @pytest.mark.parametrize("algo", ["dpo", "kto"])
 def test_beta_is_that_of_the_training_and_a_tenth_without_implicit_rewards(algo):
     models = [make_model(AutoModelForCausalLM, seed=seed) for seed in (0, 1)]
-    tenth = implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config("algo=sft"))
-    assert implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config(f"algo={algo}")) == tenth
-    half = implicit_rewards(*models, TOKENIZER, PAIRS[:2], make_config(f"algo={algo}", "algo.args.beta=0.5"))
+    tenth = implicit_rewards(set_up("algo=sft", pairs=PAIRS[:2]), *models)
+    assert implicit_rewards(set_up(f"algo={algo}", pairs=PAIRS[:2]), *models) == tenth
+    half = implicit_rewards(set_up(f"algo={algo}", "algo.args.beta=0.5", pairs=PAIRS[:2]), *models)
     assert [x for pair in half for x in pair] == pytest.approx([5 * x for pair in tenth for x in pair])
 
 
 def test_a_row_holds_both_answers_their_rewards_and_their_lengths():
-    row = describe_pairs("trained", PAIRS[3:4], [(0.25, 1.0)], TOKENIZER)[0]
+    row = describe_pairs("trained", set_up(pairs=PAIRS[3:4]), [(0.25, 1.0)])[0]
     assert row == {
         "which": "trained",
         "id": "3",
@@ -164,6 +171,6 @@ def test_a_chat_row_is_written_as_text():
              {"role": "user", "content": "Why?"}]  # fmt: skip
     pair = {"id": "a", "subset": "b", "prompt": turns, "chosen": [{"role": "assistant", "content": "So."}],
             "rejected": [{"role": "assistant", "content": "No."}]}  # fmt: skip
-    row = describe_pairs("baseline", [pair], [(0.0, 0.0)], TOKENIZER)[0]
+    row = describe_pairs("baseline", set_up(pairs=[pair]), [(0.0, 0.0)])[0]
     assert row["prompt"] == "user: Hi!\n\nassistant: Yes?\n\nuser: Why?"
     assert (row["chosen"], row["rejected"], row["chosen_tokens"]) == ("So.", "No.", 3)

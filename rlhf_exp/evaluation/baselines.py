@@ -1,0 +1,126 @@
+"""Measures sampling baselines (`task.baselines`): the start model's weights, sampled in other ways than the run does.
+
+    best = measure_baselines(experiment, start_model)
+    best.describe(trained)                        # `baselines` of evaluation.json
+    best.list_rows(task.eval)                     # policies.jsonl
+
+What training gains has to be compared with the best of them. They are sifted on validation rows by successive halving,
+each alone and with the words forbidden that its task lists; only the best one is measured on the held-out rows. All are
+sampled by transformers, since vLLM has no processors that read what was sampled so far.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlhf_exp.config.schema import Config
+from rlhf_exp.evaluation.cache import sample_cached
+from rlhf_exp.evaluation.completions import Completion, judge
+from rlhf_exp.evaluation.metrics import average_rows, summarise
+from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
+from rlhf_exp.stats import DIFFERENCES, paired_interval
+from rlhf_exp.tasks import Row, find_rows, load_task
+
+if TYPE_CHECKING:
+    from rlhf_exp.experiment import Experiment
+
+FIGURES = ("accuracy", "mean_tokens", "truncation_rate")
+
+FEW_ROWS, MOST_ROWS = 64, 256
+"""Validation rows of the first and of the last round of sifting."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The sampling baseline that is best on validation rows.
+
+    Attributes:
+        tried: of each one its accuracy on the most validation rows that it was sampled on, in [0, 1].
+        figures: of the best one on the held-out rows, each with its interval.
+        correct: (rows,) float64, the share of each held-out row's completions that are correct.
+    """
+
+    policy: Policy
+    tried: dict[str, float]
+    figures: dict[str, Any]
+    correct: np.ndarray
+
+    def describe(self, trained: list[Completion] | None = None) -> dict[str, Any]:
+        """`baselines` of evaluation.json, by family. With the completions of the trained model also `trained_minus`,
+        the accuracy that it is ahead by."""
+        section = {"policy": self.policy.name, "n": len(self.correct), **self.figures, "validation": self.tried}
+        if trained is not None:
+            correct = average_rows(trained)["accuracy"]
+            section["trained_minus"] = paired_interval(self.correct, correct, DIFFERENCES)
+        return {self.policy.family: section}
+
+    def list_rows(self, rows: list[Row]) -> list[dict[str, Any]]:
+        """The line of policies.jsonl: the accuracy on each held-out row."""
+        of_rows = {"id": [row["id"] for row in rows], "accuracy": self.correct.tolist()}
+        return [{"family": self.policy.family, "policy": self.policy.name, **of_rows}]
+
+
+def measure_baselines(experiment: "Experiment", model: PreTrainedModel) -> Best:
+    """The best sampling baseline; `model` is the start model."""
+    cfg, tokenizer, graded = experiment.cfg, experiment.tokenizer, replace(experiment, rewards=[])
+    validation = _load_validation(cfg, tokenizer)
+
+    def measure(policy: Policy, rows: int) -> float:
+        on_validation = replace(graded, task=replace(graded.task, eval=validation[:rows]))
+        return float(average_rows(_sample(on_validation, model, policy, 1, "validation"))["accuracy"].mean())
+
+    best, tried = sift(list_candidates(cfg, tokenizer), measure, len(validation))
+    completions = _sample(graded, model, best, 1 if best.temperature == 0 else cfg.eval.completions, "evaluation")
+    section = summarise(completions, cfg.max_tokens)
+    figures = {name: section[name] for name in FIGURES}
+    return Best(best, tried, figures, average_rows(completions)["accuracy"])
+
+
+def sift(
+    candidates: list[Policy], measure: Callable[[Policy, int], float], most: int
+) -> tuple[Policy, dict[str, float]]:
+    """The best policy, and the last accuracy of each by its name: all are measured on few rows, the better half of them
+    on twice as many, and so on, up to `most` rows.
+
+    Source: successive halving, Jamieson & Talwalkar 2016 (arXiv:1502.07943), with rows as the resource.
+    """
+    tried, rows = {}, min(FEW_ROWS, most)
+    while True:
+        found = {policy: measure(policy, rows) for policy in candidates}
+        tried |= {policy.name: accuracy for policy, accuracy in found.items()}
+        candidates = sorted(candidates, key=found.__getitem__, reverse=True)[: (len(candidates) + 1) // 2]
+        if rows == most:
+            return candidates[0], tried
+        rows = min(2 * rows, most)
+
+
+def list_candidates(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
+    """The task's own policies and those of every task; each also with the words forbidden, if the task lists any."""
+    find = getattr(find_rows(cfg.task), "list_policies", None)
+    alone = [*(find(cfg, tokenizer) if find else []), *OF_EVERY_TASK]
+    forbidden = [policy for policy in alone if policy.family == FORBIDDEN]
+    others = [policy for policy in alone if policy.family != FORBIDDEN]
+    return [*alone, *(policy.combine(never) for never in forbidden for policy in others)]
+
+
+def _load_validation(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Row]:
+    """Prompts of the validation split, whatever the algorithm learns from: no other row is made."""
+    rows = min(cfg.eval.limit, MOST_ROWS)
+    chosen_on = replace(cfg.eval, split="validation", rows=None, most_rows=rows, every=None, best=False)
+    prompts = replace(cfg, algo=replace(cfg.algo, name="grpo"), task=replace(cfg.task, train_rows=1), eval=chosen_on)
+    return load_task(prompts, tokenizer).eval
+
+
+def _sample(
+    experiment: "Experiment", model: PreTrainedModel, policy: Policy, completions: int, purpose: str
+) -> list[Completion]:
+    """Graded completions of the experiment's held-out rows."""
+    sampling = replace(experiment.cfg.eval, greedy=False, completions=completions, engine="transformers")
+    if policy.temperature is not None:
+        sampling = replace(sampling, temperature=policy.temperature)
+    experiment = replace(experiment, cfg=replace(experiment.cfg, eval=sampling))
+    found, _ = sample_cached(experiment, f"{policy.family}, {policy.name}", model, purpose, policy.processors)
+    return judge(experiment, found)
