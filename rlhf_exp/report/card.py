@@ -9,7 +9,6 @@ They take the place of the cards that peft and TRL write, which name neither fig
 import json
 import shlex
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from rlhf_exp.report.columns import at
-from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, Text, escape_text, to_markdown
+from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_markdown
 from rlhf_exp.report.policies import policy_sentence
 from rlhf_exp.report.provenance import Source, find_base, find_data, find_model
 from rlhf_exp.report.single import describe_findings, fact_tables
@@ -29,6 +28,9 @@ from rlhf_exp.runs.load import Run, load_run
 
 CARD, CONFIG, ADAPTER_CARD = "README.md", "rlhf_exp_config.yaml", "ADAPTER_README.md"
 ADAPTER = "adapter_config.json"
+OF_RUN = (best_sentence, describe_findings, policy_sentence, status_sentence, summary_note, summary_table, verdict,
+          win_sentence)  # fmt: skip
+"""What the template asks of a run."""
 TOKENS = 128
 """To generate in the example, if the run has no budget."""
 
@@ -79,38 +81,32 @@ def _write_of_run(run: Run, folder: Path, made: dict[str, str] | None = None) ->
         metadata |= {"eval_results": results or None, "model_name": name.rpartition("/")[2]}
     # A prompt that the run has sampled on, if its rows are generated; those of a file may not be for others.
     generated = _read(run, "task.source") == "generated" and run.samples
-    sampling = {key: _read(run, f"eval.{key}") for key in ("temperature", "top_p", "top_k")}
-    win, policy, best = win_sentence(run), policy_sentence(run), best_sentence(run)
-    measured = "trained" in run.evaluation
     settings = [[key, str(value)] for key in TEXTS["settings"] if (value := _read(run, key)) not in (None, [], {})]
     settings += [["steps", f"{info['steps']:,}"]] if info.get("steps") else []
     context = {
         "name": name.rpartition("/")[2],
-        "model": model,
-        "rows": rows,
-        "adapter": adapter,
-        "scores": run.trains_scorer,
-        "info": info,
-        "evaluation": run.evaluation,
-        "read": partial(_read, run),
-        "status": status_sentence(run),
-        "best": best,
-        "unfinished_model": folder.name.startswith("best-"),
-        "verdict": verdict(run).sentence,
-        "summary": [summary_table(run), Text(summary_note(run))] if measured else None,
-        "said": {"Win rate by reward": win, "Trivial policies": policy, "Kept": best},
-        "findings": describe_findings(run),
         "place": repo if repo and made is None else str(folder),
         "example": run.samples[0].get("prompt") if generated else "...",
         "tokens": _read(run, "max_tokens") or TOKENS,
-        "sampling": {key: value for key, value in sampling.items() if value is not None},
+        "sampling": {key: _read(run, f"eval.{key}") for key in ("temperature", "top_p", "top_k")},
+        "split": _read(run, "eval.split"),
+        "is_best": folder.name.startswith("best-"),
         "settings": [Table(["setting", "value"], settings)],
-        "config": CONFIG,
         "data": [_data_table(run, rows), *fact_tables(run.facts)],
     }
     if (config := run.path / ".hydra" / "config.yaml").is_file():
         shutil.copyfile(config, folder / CONFIG)
-    _write(folder, metadata, **context, **(made or {}))
+    _write(
+        folder,
+        metadata,
+        run=run,
+        model=model,
+        rows=rows,
+        adapter=adapter,
+        scores=run.trains_scorer,
+        **context,
+        **made or {},
+    )
 
 
 def _write(folder: Path, metadata: dict[str, Any], model: Source, scores: bool, place: str, **context: Any) -> None:
@@ -122,8 +118,9 @@ def _write(folder: Path, metadata: dict[str, Any], model: Source, scores: bool, 
         serve += ["--enable-lora", "--max-lora-rank", str(adapter["r"]), "--lora-modules", f"trained={place}"]
     env = Environment(trim_blocks=True, lstrip_blocks=True, finalize=_finalize)
     env.filters |= {"fence": _write_fence, "quote": lambda value: Markup(repr(value)), "trusted": Markup}
+    env.globals |= {function.__name__: function for function in OF_RUN}
     template = env.from_string((ASSETS / "model_card.md.jinja").read_text(encoding="utf-8"))
-    defaults = {"example": "...", "tokens": TOKENS, "sampling": {}, "serve": shlex.join(serve), "auto": auto}
+    defaults = {"example": "...", "tokens": TOKENS, "serve": shlex.join(serve), "auto": auto, "config": CONFIG}
     text = template.render(**defaults | context, model=model, scores=scores, place=place)
     data = ModelCardData(
         **{"license": "unknown"} | model.licence | metadata,

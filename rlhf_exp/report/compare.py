@@ -72,17 +72,17 @@ def tabulate_study(runs: list[Run]) -> list[Block]:
     if max(map(len, measured.values())) < 2:
         return [table, Text("One seed for each setting: no intervals."), *alone]
     told = ["In brackets: 95% intervals over seeds, held-out rows and sampling."]
-    for name, column in ACCURACIES.items():
-        if any(map(column.read, _flatten(measured))):
-            told.append(pairwise.summarise_tests(pairwise.run_tests(measured, column), name, column))
-    told += [f"{callout.title} {callout.text}" for callout in [*_find_collapsed(measured), *_find_short(measured)]]
-    told += _note_rows(measured, columns.SHORT)
-    return [table, *map(Text, told), *alone]
+    remarks = [block for block in _describe_settings(measured) if isinstance(block, Callout)]
+    told += [f"{remark.title} {remark.text}".strip() for remark in remarks]
+    return [table, *map(Text, [*told, *_note_rows(measured, columns.SHORT)]), *alone]
 
 
-def _describe_settings(measured: Groups, named: str | None) -> list[Block]:
+def _describe_settings(measured: Groups, named: str | None = None) -> list[Block]:
     runs = _flatten(measured)
-    blocks = _over_seeds(measured) + compare_policies(measured) + _find_collapsed(measured)
+    blocks = _over_seeds(measured) + compare_policies(measured)
+    for column in ACCURACIES.values():
+        if text := pairwise.describe_collapsed(measured, column):
+            blocks.append(Callout("warning", "Collapsed seeds.", text))
     rewards = {"reward": columns.REWARD} if _share_rewards(runs) else {}
     blocks += pairwise.describe_differences(measured, ACCURACIES | rewards, named)
     blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
@@ -91,11 +91,6 @@ def _describe_settings(measured: Groups, named: str | None) -> list[Block]:
         if shown := list_columns(runs, costs):
             blocks += [Heading(heading), _table(measured, shown), Text(join_notes(shown))]
     return blocks + _find_short(measured)
-
-
-def _find_collapsed(measured: Groups) -> list[Callout]:
-    found = (pairwise.describe_collapsed(measured, column) for column in ACCURACIES.values())
-    return [Callout("warning", "Collapsed seeds.", text) for text in found if text]
 
 
 def _find_short(measured: Groups) -> list[Callout]:

@@ -20,13 +20,7 @@ from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Text
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
 from rlhf_exp.runs.figures import Figure, percent, points
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import LEVEL, Contrast, compare_settings
-from rlhf_exp.stats.aggregate import (
-    FEWEST_RUNS,
-    interquartile_mean_interval,
-    performance_profile,
-    probability_of_improvement,
-)
+from rlhf_exp.stats import LEVEL, Contrast, aggregate, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.contrasts import bound_spreads, measure_spreads, shared_deviation
 from rlhf_exp.stats.intervals import standard_error
@@ -120,13 +114,13 @@ def describe_collapsed(groups: dict[str, list[Run]], column: Column) -> str | No
 def describe_aggregates(groups: dict[str, list[Run]], column: Column) -> list[Block]:
     """A table and the performance profiles of at least two methods; else nothing."""
     strata, scores = collect_scores(groups, column)
-    if len(scores) < 2 or (len(strata) < 2 and max(map(len, scores.values())) < FEWEST_RUNS):
+    if len(scores) < 2 or (len(strata) < 2 and max(map(len, scores.values())) < aggregate.FEWEST_RUNS):
         return []
-    means = {label: interquartile_mean_interval(found, SEED) for label, found in scores.items()}
+    means = {label: aggregate.interquartile_mean_interval(found, SEED) for label, found in scores.items()}
     best = max(means, key=lambda label: means[label]["value"])
 
     def compare(label: str) -> dict | None:
-        return None if label == best else probability_of_improvement(scores[best], scores[label], SEED)
+        return None if label == best else aggregate.probability_of_improvement(scores[best], scores[label], SEED)
 
     cells = Column("interquartile mean", means.get, percent), Column(f"{best} is better", compare, percent)
     runs = " or ".join(map(str, sorted({found.size for found in scores.values()})))
@@ -221,7 +215,7 @@ def _write_p(p: float) -> str:
 def _plot_profiles(scores: Scores) -> Plot:
     """The share of runs above each accuracy."""
     lines = [
-        Line(100 * THRESHOLDS, 100 * performance_profile(found, THRESHOLDS), label,
+        Line(100 * THRESHOLDS, 100 * aggregate.performance_profile(found, THRESHOLDS), label,
              style=choose_style(place) | {"drawstyle": "steps-post"})
         for place, (label, found) in enumerate(scores.items())
     ]  # fmt: skip

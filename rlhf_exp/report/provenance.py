@@ -54,9 +54,7 @@ def find_model(run: Run) -> Source:
 
 def find_base(place: str) -> Source:
     """The base of an adapter that is merged, by its folder or hub id."""
-    if Path(place).is_dir():
-        return _describe_folder(Path(place), f"the folder {place}", None)
-    return find_on_hub(place)
+    return _describe_folder(Path(place), f"the folder {place}") if Path(place).is_dir() else find_on_hub(place)
 
 
 def find_data(run: Run) -> list[Source]:
@@ -87,7 +85,7 @@ def find_on_hub(hub_id: str, kind: str = "model") -> Source:
     return Source(hub_id, hub_id, licence)
 
 
-def _describe_folder(folder: Path, name: str, hub_id: str | None) -> Source:
+def _describe_folder(folder: Path, name: str, hub_id: str | None = None) -> Source:
     """By its own card, which one of this package's runs has; else by the card of `hub_id`, which the user names."""
     metadata = _read_metadata(folder / "README.md")
     base = metadata.get("base_model")
@@ -102,9 +100,7 @@ def _read_licence(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_metadata(card: Path | None) -> dict[str, Any]:
-    if card is None or not card.is_file():
-        return {}
     try:
-        return metadata_load(card) or {}
-    except (ValueError, OSError, yaml.YAMLError):
+        return (metadata_load(card) if card else None) or {}
+    except (ValueError, OSError, yaml.YAMLError):  # OSError: there is no card
         return {}

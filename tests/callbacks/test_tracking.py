@@ -86,7 +86,7 @@ def read_offline(folder):
 
 
 def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tmp_path):
-    pytest.importorskip("wandb", reason="wandb is not installed")
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
     study = tmp_path / "beta_study"
     study.mkdir()
     (study / "multirun.yaml").write_text("")
@@ -96,6 +96,7 @@ def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tm
         write_run(study / name)
         with track(cfg, study / name):
             write_run(study / name, status)
+    wandb.teardown()  # its service brings the files to the disk when it ends
     for name, status in ends.items():
         found = read_offline(study / name)
         run = found["run"]

@@ -35,40 +35,16 @@ def write_card(run_dir):
     return write
 
 
-def test_the_card_has_the_metadata_of_the_hub(write_card):
-    card = write_card(model={"name": "tiny", "path": None})
-    data = card.data
-    assert (data.license, data.library_name, data.pipeline_tag) == ("apache-2.0", "transformers", "text-generation")
-    assert data.tags == ["rlhf_exp", "trl", "grpo", "countdown"]  # loss_type=grpo is the same word
-    assert data.base_model is None and data.datasets is None  # neither is on the hub
-
-
 def test_the_figures_are_those_of_evaluation_json_with_interval_and_n(write_card, run_dir):
-    card = write_card(model={"name": "tiny", "path": None}, eval={"split": "test"})
+    data = write_card(model={"name": "tiny", "path": None}, eval={"split": "test"}).data
     evaluation = json.loads((run_dir / "evaluation.json").read_text())
     accuracy = evaluation["trained"]["accuracy"]
-    first, gain = card.data.eval_results[:2]
+    first, gain = data.eval_results[:2]
     assert first.metric_value == round(accuracy["value"], 4) and first.dataset_split == "test"
     interval = f"95% interval {accuracy['low']:.4f} to {accuracy['high']:.4f}, n={evaluation['trained']['n']}"
     assert first.metric_name == f"Held-out accuracy ({interval})"
     assert gain.metric_value == round(evaluation["paired"]["difference"]["value"], 4)
-    value, low, high = (100 * accuracy[key] for key in ("value", "low", "high"))
-    assert f"{value:.1f}% [{low:.1f}, {high:.1f}]" in card.text
-    assert "| KL |" in card.text and "## Health of the training" in card.text
-
-
-def test_the_card_says_how_the_model_was_made(write_card, run_dir, edit_info):
-    edit_info(run_dir, rows={"train": 1024, "held_out": 128}, inputs={"rows to train on": "5e" * 32})
-    card = write_card(model={"name": "tiny", "path": None})
-    for part in (
-        "python -m rlhf_exp algo=grpo task=countdown loss_type=grpo seed=0",
-        "torch 2.13.0, trl 1.16.0; git commit 0123abc of rlhf_exp",
-        "| train rows | 1,024 |",
-        f"| sha256, rows to train on | {'5e' * 32} |",
-        "| algo.args.learning_rate | 0.0005 |",
-        "rows that rlhf_exp generates for task=countdown; licence apache-2.0",
-    ):
-        assert part in card.text
+    assert data.tags == ["rlhf_exp", "trl", "grpo", "countdown"]  # loss_type=grpo is the same word
     kept = yaml.safe_load((run_dir / "model" / "rlhf_exp_config.yaml").read_text())
     assert kept["algo"]["args"]["beta"] == 0.05
 
@@ -159,15 +135,6 @@ def test_the_best_model_of_a_run_that_did_not_finish_has_a_card_without_figures_
     assert "This run was stopped: SIGTERM" in card.text
     assert "This is the policy of step 8, the best of" in card.text
     assert card.data.eval_results is None
-
-
-def test_a_reward_model_is_called_one(reward_dir):
-    (reward_dir / "model").mkdir()
-    write_report([reward_dir], reward_dir)
-    card = ModelCard.load(reward_dir / "model" / "README.md")
-    assert card.data.pipeline_tag == "text-classification"
-    assert card.data.eval_results[0].metric_name.startswith("Held-out preference accuracy (95% interval")
-    assert "AutoModelForSequenceClassification.from_pretrained(place)" in card.text and "vllm" not in card.text
 
 
 def test_no_text_of_a_run_becomes_markup_in_its_card(write_card, run_dir, edit_info):

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 
 from rlhf_exp.report.__main__ import main
@@ -13,13 +10,6 @@ def test_one_run_writes_into_its_own_folder_and_prints_the_table(run_dir, capsys
     assert printed.endswith(f"written: {run_dir / 'report.html'}\n")
     assert "accuracy" in printed
     assert f"report       {run_dir / 'report.html'}" in printed
-
-
-def test_a_sweep_folder_is_compared_in_place(tmp_path, capsys, make_run):
-    for seed in range(2):
-        make_run(tmp_path / "sweep" / str(seed), seed)
-    assert main([str(tmp_path / "sweep")]) == 0
-    assert "2 runs compared" in (tmp_path / "sweep" / "report.html").read_text()
 
 
 def test_settings_are_compared_with_a_named_one(tmp_path, capsys, make_run):
@@ -56,14 +46,6 @@ def test_a_mistake_is_answered_in_one_line(tmp_path, monkeypatch, capsys, argume
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     assert capsys.readouterr().err == f"rlhf_exp report: {message}\n"
-
-
-def test_the_command_exits_with_2_and_no_traceback(tmp_path):
-    command = [sys.executable, "-m", "rlhf_exp.report", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "no run.json in it" in done.stderr
 
 
 def test_runs_that_were_selected_from_the_list_are_compared(tmp_path, monkeypatch, capsys, make_run):
