@@ -12,7 +12,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.quoting import repair, write_command
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import known_keys, refuse_key, takes_text
+from rlhf_exp.config.keys import known_keys, explain_key, takes_text
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import assign, is_secret, one_of
@@ -59,7 +59,7 @@ def explain(error: Exception, overrides: Sequence[str], typed: Sequence[str] | N
         if place == "algo.args" and end in load_arguments(algo):
             steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # else steps take precedence
             return f"{text}: not there yet; add it with a plus: +{text}{steps}"
-        if (why := refuse_key(key, algo)).endswith(f" {key}?"):
+        if (why := explain_key(key, algo)).endswith(f" {key}?"):
             why = "the config that -cn names lacks it; its defaults list must begin with /config"
         return f"{text}: {why}"
     if ambiguous := _AMBIGUOUS.match(message):

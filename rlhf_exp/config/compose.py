@@ -6,8 +6,7 @@
 schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo.args`, without importing TRL.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -26,23 +25,22 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
-from rlhf_exp.config.defaults import DEFAULTS, Settings, choose_rate, read_settings
+from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.hardware import count_passes, count_rows
-from rlhf_exp.config.keys import refuse_key, schemas
-from rlhf_exp.config.overrides import check_overrides, find_unread_rates
+from rlhf_exp.config.keys import explain_key, schemas
+from rlhf_exp.config.overrides import check_overrides, explain_secret, find_unread_rates
 from rlhf_exp.config.reading import check_files
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algo import find_idle_arguments, find_other_losses
 from rlhf_exp.config.rules.labels import is_folder_name
 from rlhf_exp.config.rules.paths import find_missing_files
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_checks import are_losses, find_argument_problems
-from rlhf_exp.config.values import assign, find_problem, find_problems, list_names, show
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.config.trl_arguments import RENAMED, are_losses, load_arguments
+from rlhf_exp.config.values import find_problems, is_secret, list_names
+from rlhf_exp.errors import ConfigError, Problem
 
-Check = Callable[[Config], list[str]]
+Check = Callable[[Config], Iterable[str]]
 _hints = cache(get_type_hints)
-_settings: ContextVar[list[Settings] | None] = ContextVar("settings", default=None)
 
 
 def compose_config(
@@ -90,8 +88,8 @@ def register_resolvers() -> None:
     algorithms, and scale=auto; and have files checked as they are read. A second call changes nothing."""
     check_files()
     resolvers = {
-        "default": lambda key, *, _root_: DEFAULTS[key](_find_settings(_root_)).value,
-        "rate": lambda name, own=None, *, _root_: choose_rate(_find_settings(_root_), name, own).value,
+        "default": lambda key, *, _root_: DEFAULTS[key](read_settings(_root_)).value,
+        "rate": lambda name, own=None, *, _root_: choose_rate(read_settings(_root_), name, own).value,
         "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
         "passes": lambda step, *, _root_: count_passes(step, _root_),
         "source": lambda path, hub_id: "hub" if path is None and hub_id is not None else "file",
@@ -114,16 +112,6 @@ def register_resolvers() -> None:
             ConfigStore.instance().store(name, loss, group="loss_type", package="algo.args")
 
 
-def _find_settings(cfg: DictConfig) -> Settings:
-    """What defaults depend on, read once while `parse` resolves all of a config."""
-    known = _settings.get()
-    if known is None:
-        return read_settings(cfg)
-    if not known:
-        known.append(read_settings(cfg))
-    return known[0]
-
-
 def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] = ()) -> Config:
     """Check everything that needs no ML library.
 
@@ -139,76 +127,71 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         raise ConfigError(found)  # before they are checked as those of another algorithm
     # Typed values first: values derived from a wrong one would only repeat the problem, or fail to resolve.
     derived = _list_derived(cfg)
-    if found := _check(OmegaConf.to_container(cfg, resolve=False), derived)[1]:
+    if found := _check(OmegaConf.to_container(cfg, resolve=False), derived):
         raise ConfigError(found)
-    reading = _settings.set([])
     try:
         values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         line = str(error).splitlines()[0].removeprefix("ValueError raised while resolving interpolation: ")
-        raise ConfigError([f"{error.full_key or 'config'}: {line}"]) from None
-    finally:
-        _settings.reset(reading)
+        raise ConfigError([Problem(error.full_key or "config", "conflict", hint=line)]) from None
     # A default that is not known is null; find_conflicts then says why.
-    config, found = _check(values, [name for name in derived if values["algo"]["args"][name] is None])
-    if not found:
-        found = find_unread_rates(cfg, typed) + find_other_losses(config, typed) + find_conflicts(config)
-        found += [problem for check in (find_missing_files, *further) for problem in check(config)]
+    if found := _check(values, [name for name in derived if values["algo"]["args"][name] is None]):
+        raise ConfigError(found)
+    config = _build(Config, values)
+    found = find_unread_rates(cfg, typed) + find_other_losses(config, typed) + find_conflicts(config)
+    found += [problem for check in (find_missing_files, *further) for problem in check(config)]
     if found:
         raise ConfigError(dict.fromkeys(found))
     return config
 
 
-def check_values(values: dict[str, Any]) -> list[str]:
-    """The problems of a resolved config as plain dicts, one line each, without looking at any file."""
-    config, found = _check(values, [])
-    return found or find_conflicts(config)
+def check_values(values: dict[str, Any]) -> list[Problem]:
+    """The problems of a resolved config as plain dicts, without looking at any file."""
+    return _check(values) or find_conflicts(_build(Config, values))
 
 
-def _check(values: dict[str, Any], skipped: list[str]) -> tuple[Config | None, list[str]]:
-    """The config if every key is known and every value fits, else None; and a line for each problem.
+def _check(values: dict[str, Any], skipped: Collection[str] = ()) -> list[Problem]:
+    """A problem for each key that does not exist, then for each value of another type, then for each out of range.
 
     Args:
-        values: of the config. A value that is not resolved yet is not checked, and the config must not be used then.
+        values: of the config. A value that is not resolved yet is not checked.
         skipped: names in `algo.args` that are not checked.
     """
-    problems: dict[str, list[str]] = {"unknown": [], "type": [], "range": []}
     algo = values.get("algo")
-    config = _read(Config, values, "", problems, algo["name"] if isinstance(algo, dict) and "name" in algo else "grpo")
-    for kind, lines in _check_args(algo, skipped).items():
-        problems[kind] += lines
-    return config, [line for lines in problems.values() for line in lines]
+    name = algo.get("name", "grpo") if isinstance(algo, dict) else "grpo"
+    found = list(_check_group(Config, values, "", name))
+    if name in ALGORITHMS and isinstance(algo, dict) and isinstance(algo.get("args"), dict):
+        args = {name: value for name, value in algo["args"].items() if name not in skipped}
+        found += _check_args(name, args, algo)
+    return sorted(found, key=lambda problem: {"type": 1, "range": 2}.get(problem.kind, 0))
 
 
-def _read(schema: type, values: Any, path: str, problems: dict[str, list[str]], algo: str) -> Any:
-    """Fill the dataclass from `values`; a value that does not fit is noted in `problems` and left out as None."""
+def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Problem]:
+    """Problems of the values that a dataclass is to be made of."""
     if not isinstance(values, dict):
-        problems["type"].append(f"{path.rstrip('.')}={show(values)}: must be a mapping")
-        return None
-    hints, read = _hints(schema), {}
+        yield Problem(path.rstrip("."), "type", values, "a mapping")
+        return
+    hints = _hints(schema)
     for name in [name for name in values if name not in hints]:
-        problems["unknown"].append(f"{assign(path + name, values[name])}: {refuse_key(path + name, algo)}")
+        yield Problem(path + name, "unknown", values[name], explain_key(path + name, algo))
     for item in fields(schema):
         key, hint, value = path + item.name, hints[item.name], values.get(item.name)
         if item.name not in values:
             if item.default is MISSING:
-                problems["unknown"].append(f"{key}: missing; it has no default")
+                yield Problem(key, "missing", hint="missing; it has no default")
         elif _is_reference(value) or value is None and type(None) in get_args(hint):
-            read[item.name] = None
+            continue
         elif options := schemas(hint):
             chosen = _choose(options, value, key)
-            if isinstance(chosen, str):
-                problems["type"].append(chosen)
-            else:
-                read[item.name] = _read(chosen, value, f"{key}.", problems, algo)
+            yield from (chosen,) if isinstance(chosen, Problem) else _check_group(chosen, value, f"{key}.", algo)
         else:
-            read[item.name] = value
-            value, names = _drop_references(value), list_names(hint)
-            for name in [name for name in value if name not in names] if names and isinstance(value, dict) else ():
-                problems["unknown"].append(f"{assign(f'{key}.{name}', value.pop(name))}: {refuse_key(f'{key}.{name}')}")
-            for kind, line in find_problems(key, value, hint, item.metadata.get("range")):
-                problems[kind].append(line)
-    return None if any(problems.values()) else schema(**read)
+            if isinstance(value, dict):
+                value = {name: part for name, part in value.items() if not _is_reference(part)}
+                names = list_names(hint)
+                for name in [name for name in value if names and name not in names]:
+                    unknown = f"{key}.{name}"
+                    yield Problem(unknown, "unknown", value.pop(name), explain_key(unknown))
+            yield from find_problems(key, value, hint, item.metadata.get("range"))
 
 
 def _is_reference(value: Any) -> bool:
@@ -216,33 +199,51 @@ def _is_reference(value: Any) -> bool:
     return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
 
 
-def _drop_references(value: Any) -> Any:
-    return {name: item for name, item in value.items() if not _is_reference(item)} if isinstance(value, dict) else value
+def _choose(options: list[type], value: Any, key: str = "") -> type | Problem:
+    """The dataclass that `name` in the value of a group selects, or what is wrong with a value that selects none."""
+    named = {name: schema for schema in options for name in get_args(_hints(schema).get("name"))}
+    if len(options) == 1 or not isinstance(value, dict) and value not in list(named):
+        return options[0]
+    if not isinstance(value, dict):  # within a group, an option is chosen as OPTION@PLACE
+        return Problem(key, "type", value, f"a mapping; did you mean {key.partition('.')[0]}@{key}={value}?")
+    wrong = find_problems(f"{key}.name", value.get("name"), Literal[tuple(named)])
+    return wrong[0] if wrong else named[value["name"]]
+
+
+def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterator[Problem]:
+    """Problems of TRL's arguments; `own` are the algorithm's keys beside `args`."""
+    known = load_arguments(algo)
+    has_own_loss = are_losses(algo, args.get("loss_type"))  # another's file may set arguments of that algorithm
+    for name, value in args.items():
+        key = f"algo.args.{name}"
+        if name in known and name not in own and not is_secret(name):
+            if name != "loss_type" or has_own_loss:  # rules/algorithm.py refuses the others
+                yield from find_problems(key, value, known[name].annotation, known[name].bounds)
+        elif has_own_loss:
+            yield _explain_argument(key, value, algo, own)
+
+
+def _explain_argument(key: str, value: Any, algo: str, own: Collection[str]) -> Problem:
+    name = key.rpartition(".")[2]
+    if is_secret(name):
+        return explain_secret(key)
+    if name in own and name in load_arguments(algo):
+        return Problem(key, "unknown", value, f"not TRL's; use algo.{name}")
+    if name in RENAMED:
+        return Problem(key, "unknown", value, f"renamed; use algo.args.{RENAMED[name]}")
+    return Problem(key, "unknown", value, explain_key(key, algo))
+
+
+def _build(schema: type, values: dict[str, Any]) -> Any:
+    """The dataclass of values that have been checked."""
+    hints, read = _hints(schema), {}
+    for name, value in values.items():
+        options = schemas(hints[name])
+        read[name] = _build(_choose(options, value), value) if options and value is not None else value
+    return schema(**read)
 
 
 def _list_derived(cfg: DictConfig) -> list[str]:
     """TRL's arguments whose values the config derives from other keys."""
     args = OmegaConf.select(cfg, "algo.args")
     return [name for name in args if OmegaConf.is_interpolation(args, name)] if isinstance(args, DictConfig) else []
-
-
-def _check_args(algo: Any, skipped: list[str]) -> dict[str, list[str]]:
-    """Problems of `algo.args` by kind: unknown names, wrong types, values out of range."""
-    if not isinstance(algo, dict) or not isinstance(algo.get("args"), dict) or algo.get("name") not in ALGORITHMS:
-        return {}
-    args = {name: value for name, value in algo["args"].items() if name not in skipped}
-    problems = find_argument_problems(algo["name"], args, algo)
-    if not are_losses(algo["name"], args.get("loss_type")):  # its file may set arguments of another algorithm
-        problems["unknown"] = []
-    return problems
-
-
-def _choose(options: list[type], value: Any, key: str) -> type | str:
-    """The dataclass that `name` in the value of a group selects, or the line for a value that selects none."""
-    named = {name: schema for schema in options for name in get_args(_hints(schema).get("name"))}
-    if len(options) == 1 or not isinstance(value, dict) and value not in list(named):
-        return options[0]
-    if not isinstance(value, dict):  # within a group, an option is chosen as OPTION@PLACE
-        return f"{key}={value}: must be a mapping; did you mean {key.partition('.')[0]}@{key}={value}?"
-    problem = find_problem(f"{key}.name", value.get("name"), Literal[tuple(named)])
-    return problem[1] if problem else named[value["name"]]

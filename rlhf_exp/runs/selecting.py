@@ -9,7 +9,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from rlhf_exp.config.keys import known_keys, refuse_key
+from rlhf_exp.config.keys import known_keys, explain_key
 from rlhf_exp.config.values import nearest, one_of, show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import write_name
@@ -75,7 +75,7 @@ def check_key(flag: str, key: str, runs: list[Listed]) -> None:
     if key in KEYS or any(key in run.config for run in runs) or key in known_keys():
         return
     near = nearest(key, KEYS)
-    why = f"no such key; did you mean {near}?" if near else refuse_key(key)
+    why = f"no such key; did you mean {near}?" if near else explain_key(key)
     raise ConfigError([f"{flag}: {why}"])
 
 
