@@ -12,7 +12,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import Ppo
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.trl_arguments import inspect_arguments, load_arguments, load_config_class, spell
-from rlhf_exp.config.trl_checks import CHOICES, RANGES
+from rlhf_exp.config.trl_arguments import CHOICES, RANGES
 from rlhf_exp.errors import ConfigError
 
 TRAINERS = Path(find_spec("trl").origin).parent / "trainer"
