@@ -31,8 +31,8 @@ MISSING = ...
 WORDING = {
     "type": "{place}: must be {hint}",
     "range": "{place}: must be {hint}",
-    "idle": "{place}: has no effect {hint}",
-    "owned": "{place}: is set by another key, {hint}",
+    "idle": "{place}: has no effect{hint}",
+    "owned": "{place}: is set by another key{hint}",
 }
 """How a kind of problem is worded; any other kind as `{place}: {hint}`. The place is `key=value`, or `key`."""
 

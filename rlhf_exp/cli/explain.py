@@ -12,7 +12,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.quoting import repair, write_command
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import known_keys, explain_key, takes_text
+from rlhf_exp.config.keys import explain_key, known_keys, takes_text
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import assign, is_secret, one_of

@@ -16,8 +16,7 @@ from rlhf_exp.cli.subcommand import claim, guard
 from rlhf_exp.cli.sweep import name_job, place_job
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.config.rules.paths import find_missing_weights
-from rlhf_exp.config.rules.unread import find_unread
+from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import FAILED, ConfigError, printable, say
 from rlhf_exp.runs.failures import forget_failures
@@ -48,17 +47,14 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: int = 0, again: bool = 
     return guard(lambda: check_and_run(cfg, settings)[0], where=where)
 
 
-def check_composed(cfg: DictConfig, overrides: Sequence[str], alone: bool = True) -> Config:
+def check_composed(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     """The checked config of an experiment that may start in its folder now.
-
-    Args:
-        alone: false for a job of a sweep, in which another job may read a key that this one does not.
 
     Raises:
         ConfigError: all that can be found without an import of torch.
     """
     checks = [find_missing_weights, find_damaged_models, *([] if _is_named_by_time(cfg) else [check_run_folder])]
-    return parse(cfg, overrides, [*checks, *([lambda config: find_unread(config, overrides)] if alone else [])])
+    return parse(cfg, overrides, checks)
 
 
 def _is_named_by_time(cfg: DictConfig) -> bool:
@@ -75,7 +71,7 @@ def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | No
         Failed: any other error; the run's folder holds its traceback.
     """
     by_time = _is_named_by_time(cfg)
-    config = check_composed(cfg, settings.overrides.task, settings.mode != RunMode.MULTIRUN)
+    config = check_composed(cfg, settings.overrides.task)
     kind = "dry run: " if config.dry_run else ""
     what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
     print(f"{kind}{what}: {config.output_dir}", flush=True)

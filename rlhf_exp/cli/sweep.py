@@ -29,8 +29,7 @@ from rlhf_exp.cli.tuning import check_tuning, is_tuned
 from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.config.rules.paths import find_missing_weights
-from rlhf_exp.config.rules.unread import list_unread
+from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.runs.manifest import find_damaged_models
@@ -113,25 +112,19 @@ def refuse_jobs(config: DictConfig, jobs: list[list[str]], together: bool = Fals
     their jobs. A problem of all jobs is listed once. TRL, which takes seconds to import, sees only jobs without others.
 
     Args:
-        together: only what a job alone cannot show: that it equals another, and that no job reads a typed key.
+        together: only what a job alone cannot show: that it equals another.
     """
     found: dict[str, list[int]] = {}
     places: dict[str, int] = {}
     configs: list[Config] = []
-    unread: list[dict[str, str]] = []
     for number, overrides in enumerate(jobs):
         try:
             configs.append(_check_job(compose_job(config, overrides), number, overrides, places))
-            unread.append(list_unread(configs[-1], overrides))
         except SameJob as error:
             found[str(error)] = [number]
         except ConfigError as error:
-            unread.append({})  # it may read any key
             for problem in () if together else error.problems:
                 found.setdefault(problem, []).append(number)
-    if unread and not is_tuned(config.hydra):  # else values that are chosen later may read them
-        everywhere = [line for text, line in unread[0].items() if all(text in lines for lines in unread)]
-        found |= {line: list(range(len(jobs))) for line in everywhere}
     if not found and not together:
         for number, checked in enumerate(configs):
             for problem in _check_arguments(checked):

@@ -26,14 +26,14 @@ from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
-from rlhf_exp.config.hardware import count_passes, count_rows
+from rlhf_exp.config.device import count_passes, count_rows
 from rlhf_exp.config.keys import explain_key, schemas
 from rlhf_exp.config.overrides import check_overrides, explain_secret, find_unread_rates
 from rlhf_exp.config.reading import check_files
 from rlhf_exp.config.rules import find_conflicts
-from rlhf_exp.config.rules.algo import find_idle_arguments, find_other_losses
-from rlhf_exp.config.rules.labels import is_folder_name
-from rlhf_exp.config.rules.paths import find_missing_files
+from rlhf_exp.config.rules.algorithm import find_idle_arguments, find_other_losses
+from rlhf_exp.config.rules.experiment import is_folder_name
+from rlhf_exp.config.rules.files import find_missing_files
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import RENAMED, are_losses, load_arguments
 from rlhf_exp.config.values import find_problems, is_secret, list_names

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp.algorithms import ALGORITHMS, ANY, CRITIC_RATES, DEMONSTRATIONS, LARGE, SMALL
-from rlhf_exp.config import device, hardware
+from rlhf_exp.config import device
 from rlhf_exp.config.model_shape import Shape, find_shape
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.config.trl_arguments import load_arguments
@@ -69,7 +69,7 @@ def read_settings(cfg: Any) -> Settings:
     drawn = drawn and task.samples is None
     prompts = task.of if task.source == "task" else task
     held_out = TASKS[prompts.name].draws_rows and prompts.source == "generated"
-    elsewhere = hardware.is_elsewhere(cfg)
+    elsewhere = device.targets_other_hardware(cfg)
     return Settings(
         algo=cfg.algo.name,
         task=task.name,
@@ -78,7 +78,7 @@ def read_settings(cfg: Any) -> Settings:
         shape=shape,
         use_cpu=bool(cfg.device.use_cpu) and not elsewhere,
         elsewhere=elsewhere,
-        processes=hardware.count_processes(cfg),
+        processes=device.count_processes(cfg),
         batch_factor=cfg.hardware.batch_factor,
         finite_rows=not drawn,
         drawn_held_out=held_out,

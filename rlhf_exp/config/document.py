@@ -118,7 +118,9 @@ def write() -> str:
     parts = [OPEN + HEAD, "## Keys of no group\n", _write_table(plain, allowed)]
     for group in groups:
         parts += [f"## `{group}=`\n", "| option | |", "|---|---|"]
-        parts += [f"| `{name}` | {_escape(read_about(CONF / group / f'{name}.yaml'))} |" for name in list_options(group)]
+        parts += [
+            f"| `{name}` | {_escape(read_about(CONF / group / f'{name}.yaml'))} |" for name in list_options(group)
+        ]
         parts += ["", *(_write_group(group) if group in get_type_hints(Config) else [])]
     return "\n".join([*parts, _write_trl()])
 
@@ -143,7 +145,9 @@ def _write_group(group: str) -> Iterator[str]:
             rows = [Row(key, values[key], abouts[key]) for key in allowed if key in values]
             rows += [row for row in first[0].values() if row.key.startswith("algo.args.")]
             yield f"### Keys of `{group}={name}`\n" if name else f"### Keys of `{group}`\n"
-            yield _write_table([row for row in rows if row.key not in (f"{group}.name", "algo.args")], allowed | arguments)
+            yield _write_table(
+                [row for row in rows if row.key not in (f"{group}.name", "algo.args")], allowed | arguments
+            )
     if group == "algo":
         yield "### What every algorithm passes to TRL\n"
         yield _write_table([row for row in whole.values() if row.key.startswith("algo.args.")], arguments)

@@ -15,10 +15,10 @@ from rlhf_exp import processes
 
 def count_processes(cfg: Any) -> int:
     """The processes of the run, of a composed or a checked config: in a dry run, one for each GPU of `hardware`."""
-    return int(cfg.hardware.gpus) if is_elsewhere(cfg) else processes.count()
+    return int(cfg.hardware.gpus) if targets_other_hardware(cfg) else processes.count()
 
 
-def is_elsewhere(cfg: Any) -> bool:
+def targets_other_hardware(cfg: Any) -> bool:
     """Whether a dry run is about another machine, the GPUs of `hardware`."""
     return bool(cfg.dry_run and cfg.hardware.gpus)
 

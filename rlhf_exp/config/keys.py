@@ -7,7 +7,8 @@ explain_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=ql
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_type_hints
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -93,7 +94,8 @@ def _list_names() -> list[str]:
 
 def takes_text(name: str) -> bool:
     """Whether the value of a key of ours may be any text."""
-    return any(str in (key.hint, *get_args(key.hint)) for key in list_keys() if key.name == name and key.hint != list[str])
+    hints = [key.hint for key in list_keys() if key.name == name]
+    return any(hint is str or get_origin(hint) in (Union, UnionType) and str in get_args(hint) for hint in hints)
 
 
 def explain_key(key: str, algo: str = "grpo") -> str:
@@ -116,7 +118,9 @@ def _list_owners(key: str) -> list[str]:
     """`group=option` for each option that has the key; the task inside another task is chosen as task@task.of."""
     if key.startswith("algo.args."):
         return [f"algo={algo}" for algo in ALGORITHMS if key.removeprefix("algo.args.") in load_arguments(algo)]
-    choice, rest = ("task.of", key[8:]) if key.startswith("task.of.") else key.split(".", 1) if "." in key else (key, "")
+    choice, rest = (
+        ("task.of", key[8:]) if key.startswith("task.of.") else key.split(".", 1) if "." in key else (key, "")
+    )
     group = choice.partition(".")[0]
     options = [option for name, option in _list_options() if name == group]
     return [f"{choice}={option}" for option in options if f"{group}.{rest}" in _list_option(group, option)]

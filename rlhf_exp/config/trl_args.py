@@ -9,8 +9,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp import orders, processes
-from rlhf_exp.config.hardware import is_elsewhere
-from rlhf_exp.config.rules.scale import forget_engine
+from rlhf_exp.config.device import targets_other_hardware
+from rlhf_exp.config.rules.machine import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments, load_config_class
 from rlhf_exp.config.values import show
@@ -43,14 +43,14 @@ def build_args(cfg: Config) -> "TrainingArguments":
 
 def _list_arguments(cfg: Config) -> dict[str, Any]:
     """TRL's arguments, in a dry run about another machine without those that look for its GPU and deepspeed here."""
-    return cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if is_elsewhere(cfg) else {})
+    return cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if targets_other_hardware(cfg) else {})
 
 
 def _check_machine(cfg: Config) -> list[str]:
     """Check what `device=auto` could only guess."""
     import torch
 
-    if is_elsewhere(cfg):
+    if targets_other_hardware(cfg):
         return []
     problems = []
     if cfg.algo.args.get("use_cpu") is False and not torch.cuda.is_available():

@@ -94,7 +94,9 @@ def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = No
     if kind == "range" and (bounds is None or all(in_range(number, bounds) for number in _list_numbers(value))):
         return []
     empty = value == "" or isinstance(value, list) and "" in value
-    more = ", and not empty" if empty else "" if isinstance(value, float) or _is_finite(value) else ", of finite numbers"
+    more = (
+        ", and not empty" if empty else "" if isinstance(value, float) or _is_finite(value) else ", of finite numbers"
+    )
     texts = choices(annotation, words=True)
     near = suggest(value, texts) or suggest(_OTHER_WORDS.get(str(value).casefold()), texts)
     return [Problem(key, kind, value, f"{describe(annotation, bounds)}{more}{near}")]

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel, TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_completions
+from rlhf_exp.config.device import count_completions
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.machine import Machine, measure_rate
 from rlhf_exp.dry_run.memory import OPTIMIZER_STATES, count_weight_bytes, keeps_reference

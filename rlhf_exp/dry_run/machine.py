@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, TrainingArguments
 
-from rlhf_exp.config.hardware import count_processes, is_elsewhere
+from rlhf_exp.config.device import count_processes, targets_other_hardware
 from rlhf_exp.config.schema import Config
 
 MEASURED_S = 0.2  # how long matrices are multiplied to measure this machine's rate
@@ -40,7 +40,7 @@ class Machine:
 def find_machine(cfg: Config) -> Machine:
     """The one of `hardware=` if it has GPUs, else this one."""
     hardware, n = cfg.hardware, count_processes(cfg)
-    if not is_elsewhere(cfg):
+    if not targets_other_hardware(cfg):
         return Machine("this computer" if cfg.device.use_cpu else "this GPU", _count_free_memory(cfg.device.use_cpu), n)
     where = f"hardware={hardware.name}" if n == 1 else f"each GPU of hardware={hardware.name}"
     memory, flops, read = hardware.memory_gb or 0, hardware.tflops or 0, hardware.bandwidth_gbs or 0

@@ -13,8 +13,8 @@ import torch
 from transformers import PreTrainedModel, TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_completions, count_processes
-from rlhf_exp.config.rules.scale import DEEPSPEED, SHARDED
+from rlhf_exp.config.device import count_completions, count_processes
+from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.dry_run.machine import Machine
 

@@ -9,7 +9,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from rlhf_exp.config.keys import known_keys, explain_key
+from rlhf_exp.config.keys import explain_key, known_keys
 from rlhf_exp.config.values import nearest, one_of, show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import write_name
