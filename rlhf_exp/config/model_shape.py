@@ -3,8 +3,9 @@
     shape = find_shape("Qwen/Qwen3-1.7B", None, None, None)
     shape.parameters, shape.source      # 1720574976, "the shape of Qwen/Qwen3-1.7B that ships with the package"
 
-The headers of safetensors in a model's folder, or in the hub's cache, say the number exactly. Without them it comes from
-assets/shapes.json, or is estimated from config.json within some percent; defaults depend on its order of magnitude.
+The headers of safetensors in a model's folder, or in the hub's cache, say the number exactly. Without them it comes
+from assets/shapes.json, or is estimated from config.json within some percent; defaults depend on its order of
+magnitude.
 """
 
 import json

@@ -91,8 +91,8 @@ def find_missing_weights(cfg: Config) -> list[Problem]:
 
 
 def check_function(key: str, where: str, ready: tuple[str, ...] = ()) -> Iterator[Problem]:
-    """Whether `where` is a FILE.py:FUNCTION that is there, by the symbols of the file: nothing of it is run. `ready` are
-    the names that are allowed instead."""
+    """Whether `where` is a FILE.py:FUNCTION that is there, by the symbols of the file: nothing of it is run. `ready`
+    are the names that are allowed instead."""
     file, _, function = where.rpartition(":")
     path = Path(file).expanduser()
     if path.suffix != ".py" or not function.isidentifier():
