@@ -6,11 +6,10 @@
 schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo.args`, without importing TRL.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import get_type_hints
 
 from hydra import compose
 from hydra._internal.hydra import Hydra
@@ -25,18 +24,16 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
+from rlhf_exp.config.checks import build, check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
-from rlhf_exp.config.keys import explain_key, schemas
-from rlhf_exp.config.overrides import check_overrides, explain_secret, find_unread_rates
+from rlhf_exp.config.overrides import check_overrides, find_unread_rates
 from rlhf_exp.config.reading import check_files
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algorithm import find_idle_arguments, find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name
 from rlhf_exp.config.rules.files import find_missing_files
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import RENAMED, are_losses, load_arguments
-from rlhf_exp.config.values import find_problems, is_secret, list_names
 from rlhf_exp.errors import ConfigError, Problem
 
 Check = Callable[[Config], Iterable[str]]
@@ -127,7 +124,7 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         raise ConfigError(found)  # before they are checked as those of another algorithm
     # Typed values first: values derived from a wrong one would only repeat the problem, or fail to resolve.
     derived = _list_derived(cfg)
-    if found := _check(OmegaConf.to_container(cfg, resolve=False), derived):
+    if found := check_types(OmegaConf.to_container(cfg, resolve=False), derived):
         raise ConfigError(found)
     try:
         values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
@@ -135,112 +132,14 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         line = str(error).splitlines()[0].removeprefix("ValueError raised while resolving interpolation: ")
         raise ConfigError([Problem(error.full_key or "config", "conflict", hint=line)]) from None
     # A default that is not known is null; find_conflicts then says why.
-    if found := _check(values, [name for name in derived if values["algo"]["args"][name] is None]):
+    if found := check_types(values, [name for name in derived if values["algo"]["args"][name] is None]):
         raise ConfigError(found)
-    config = _build(Config, values)
+    config = build(Config, values)
     found = find_unread_rates(cfg, typed) + find_other_losses(config, typed) + find_conflicts(config)
     found += [problem for check in (find_missing_files, *further) for problem in check(config)]
     if found:
         raise ConfigError(dict.fromkeys(found))
     return config
-
-
-def check_values(values: dict[str, Any]) -> list[Problem]:
-    """The problems of a resolved config as plain dicts, without looking at any file."""
-    return _check(values) or find_conflicts(_build(Config, values))
-
-
-def _check(values: dict[str, Any], skipped: Collection[str] = ()) -> list[Problem]:
-    """A problem for each key that does not exist, then for each value of another type, then for each out of range.
-
-    Args:
-        values: of the config. A value that is not resolved yet is not checked.
-        skipped: names in `algo.args` that are not checked.
-    """
-    algo = values.get("algo")
-    name = algo.get("name", "grpo") if isinstance(algo, dict) else "grpo"
-    found = list(_check_group(Config, values, "", name))
-    if name in ALGORITHMS and isinstance(algo, dict) and isinstance(algo.get("args"), dict):
-        args = {name: value for name, value in algo["args"].items() if name not in skipped}
-        found += _check_args(name, args, algo)
-    return sorted(found, key=lambda problem: {"type": 1, "range": 2}.get(problem.kind, 0))
-
-
-def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Problem]:
-    """Problems of the values that a dataclass is to be made of."""
-    if not isinstance(values, dict):
-        yield Problem(path.rstrip("."), "type", values, "a mapping")
-        return
-    hints = _hints(schema)
-    for name in [name for name in values if name not in hints]:
-        yield Problem(path + name, "unknown", values[name], explain_key(path + name, algo))
-    for item in fields(schema):
-        key, hint, value = path + item.name, hints[item.name], values.get(item.name)
-        if item.name not in values:
-            if item.default is MISSING:
-                yield Problem(key, "missing", hint="missing; it has no default")
-        elif _is_reference(value) or value is None and type(None) in get_args(hint):
-            continue
-        elif options := schemas(hint):
-            chosen = _choose(options, value, key)
-            yield from (chosen,) if isinstance(chosen, Problem) else _check_group(chosen, value, f"{key}.", algo)
-        else:
-            if isinstance(value, dict):
-                value = {name: part for name, part in value.items() if not _is_reference(part)}
-                names = list_names(hint)
-                for name in [name for name in value if names and name not in names]:
-                    unknown = f"{key}.{name}"
-                    yield Problem(unknown, "unknown", value.pop(name), explain_key(unknown))
-            yield from find_problems(key, value, hint, item.metadata.get("range"))
-
-
-def _is_reference(value: Any) -> bool:
-    """Whether a value, or one in a list, is not resolved yet."""
-    return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
-
-
-def _choose(options: list[type], value: Any, key: str = "") -> type | Problem:
-    """The dataclass that `name` in the value of a group selects, or what is wrong with a value that selects none."""
-    named = {name: schema for schema in options for name in get_args(_hints(schema).get("name"))}
-    if len(options) == 1 or not isinstance(value, dict) and value not in list(named):
-        return options[0]
-    if not isinstance(value, dict):  # within a group, an option is chosen as OPTION@PLACE
-        return Problem(key, "type", value, f"a mapping; did you mean {key.partition('.')[0]}@{key}={value}?")
-    wrong = find_problems(f"{key}.name", value.get("name"), Literal[tuple(named)])
-    return wrong[0] if wrong else named[value["name"]]
-
-
-def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterator[Problem]:
-    """Problems of TRL's arguments; `own` are the algorithm's keys beside `args`."""
-    known = load_arguments(algo)
-    has_own_loss = are_losses(algo, args.get("loss_type"))  # another's file may set arguments of that algorithm
-    for name, value in args.items():
-        key = f"algo.args.{name}"
-        if name in known and name not in own and not is_secret(name):
-            if name != "loss_type" or has_own_loss:  # rules/algorithm.py refuses the others
-                yield from find_problems(key, value, known[name].annotation, known[name].bounds)
-        elif has_own_loss:
-            yield _explain_argument(key, value, algo, own)
-
-
-def _explain_argument(key: str, value: Any, algo: str, own: Collection[str]) -> Problem:
-    name = key.rpartition(".")[2]
-    if is_secret(name):
-        return explain_secret(key)
-    if name in own and name in load_arguments(algo):
-        return Problem(key, "unknown", value, f"not TRL's; use algo.{name}")
-    if name in RENAMED:
-        return Problem(key, "unknown", value, f"renamed; use algo.args.{RENAMED[name]}")
-    return Problem(key, "unknown", value, explain_key(key, algo))
-
-
-def _build(schema: type, values: dict[str, Any]) -> Any:
-    """The dataclass of values that have been checked."""
-    hints, read = _hints(schema), {}
-    for name, value in values.items():
-        options = schemas(hints[name])
-        read[name] = _build(_choose(options, value), value) if options and value is not None else value
-    return schema(**read)
 
 
 def _list_derived(cfg: DictConfig) -> list[str]:

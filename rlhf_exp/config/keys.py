@@ -135,12 +135,12 @@ def _list_options() -> list[tuple[str, str]]:
 @cache
 def _list_option(group: str, option: str) -> tuple[str, ...]:
     """The keys that conf/<group>/<option>.yaml sets, and those of the mappings that hold them; none if the option is a
-    file of the user's."""
-    file = ROOT / "conf" / group / f"{option}.yaml"
-    if not file.is_file():
+    file of the user's, or one that cannot be read."""
+    try:
+        text = (ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8")
+        values = {key: value for key, value in yaml.safe_load(text).items() if key != "defaults"}
+    except (OSError, ValueError, AttributeError, yaml.YAMLError):
         return ()
-    text = file.read_text(encoding="utf-8")
-    values = {key: value for key, value in (yaml.safe_load(text) or {}).items() if key != "defaults"}
     if text.startswith("# @package _global_"):  # it sets keys of other groups too
         values = values.get(group, {})
     return tuple(_flatten(values, f"{group}."))

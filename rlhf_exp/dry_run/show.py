@@ -55,7 +55,8 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
     """Lines on algorithm, task, model and device."""
     loss = cfg.algo.args.get("loss_type")
     loss = f" ({', '.join(loss) if isinstance(loss, list) else loss})" if loss else ""
-    device = f"hardware={cfg.hardware.name}" if targets_other_hardware(cfg) else "the CPU" if cfg.device.use_cpu else "the GPU"
+    here = "the CPU" if cfg.device.use_cpu else "the GPU"
+    device = f"hardware={cfg.hardware.name}" if targets_other_hardware(cfg) else here
     lines = [f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"]
     if model is not None:
         whole = model.num_parameters()

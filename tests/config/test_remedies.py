@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import apply, choose_remedy
+from rlhf_exp.config.checks import apply, choose_remedy
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
 

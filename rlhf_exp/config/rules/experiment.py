@@ -201,10 +201,8 @@ def check_hub(cfg: Config) -> list[Problem]:
     on_hub = path is not None and hub.is_hub_id(path) and not Path(path).exists()
     if cfg.peft.lora is not None and cfg.hub.base_model is None and not on_hub:
         why = f"an adapter is of no use without its base, and model={path or cfg.model.name} is not on the hub"
-        way = (
-            "set hub.base_model=ORG/NAME if it is there too, or peft=none, or merge the adapter after training and push"
-        )
-        found.append(conflict(cfg, "hub.push", f"{why}; {way} that (python -m rlhf_exp merge)"))
+        way = "set hub.base_model=ORG/NAME if it is there too, or peft=none, or merge the adapter after training and"
+        found.append(conflict(cfg, "hub.push", f"{why}; {way} push that (python -m rlhf_exp merge)"))
     if not found and (why := _explain_no_push()):
         found.append(conflict(cfg, "hub.push", why, "missing"))
     return found
