@@ -103,9 +103,10 @@ def estimate_parameters(config: dict[str, Any]) -> int | None:
         attention = 2 * hidden * head * (heads + (config.get("num_key_value_heads") or heads))
         layers = config["num_hidden_layers"] * (attention + (2 if is_gpt2 else 3) * hidden * inner)
         embeddings = vocabulary * hidden * (1 if config.get("tie_word_embeddings", is_gpt2) else 2)
+        positions = config.get("max_position_embeddings", 1_024) * hidden if is_gpt2 else 0
     except (KeyError, TypeError, ZeroDivisionError):
         return None
-    return None if any("expert" in key for key in config) else layers + embeddings
+    return None if any("expert" in key for key in config) else layers + embeddings + positions
 
 
 def find_local_base(adapter: Path, recorded: str) -> str | None:

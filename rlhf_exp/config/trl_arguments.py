@@ -123,43 +123,41 @@ def load_config_class(algo: str) -> type:
     return load_object(ALGORITHMS[algo].config_class)
 
 
-@cache
 def load_arguments(algo: str) -> dict[str, Argument]:
-    """The arguments of the installed TRL, narrowed to what it takes: from the file if its versions are the installed
-    ones, else by import. A row that a program has added has those of a recorded row with the same class."""
+    """The arguments of the installed TRL: from the file if its versions are the installed ones, else by import. A row
+    that a program has added has those of a recorded row with the same class."""
     recorded, wanted = _read_file(), ALGORITHMS[algo].config_class
     alike = [name for name in (algo, *ALGORITHMS) if name in recorded["arguments"]]
     found = next((name for name in alike if ALGORITHMS[name].config_class == wanted), None)
     if found is None or recorded["versions"] != read_versions():
-        raw = inspect_arguments(algo)
-    else:
-        raw = {
-            name: Argument(_read_type(ast.parse(item["type"], mode="eval").body), item["default"])
-            for name, item in recorded["arguments"][found].items()
-        }
-    groups = {} if ALGORITHMS[algo].compares_groups else {"num_generations": RANGES["steps_per_generation"]}
-    bounds = RANGES | groups
-    return {
-        name: Argument(
-            dict | None if name in MAPPINGS else narrow(CHOICES.get(name), item.annotation),
-            item.default,
-            bounds.get(name),
-        )
-        for name, item in raw.items()
-    }
+        return inspect_arguments(algo)
+    return _parse_arguments(algo, found)
 
 
 @cache
 def inspect_arguments(algo: str) -> dict[str, Argument]:
-    """The arguments as the installed TRL declares them; a type is narrowed to the choices that TRL lists."""
+    """The arguments as the installed TRL declares them; a type is narrowed to what TRL takes."""
     config_class = load_config_class(algo)
     hints, found = get_type_hints(config_class), {}
     for item in fields(config_class):
         default = item.default_factory() if item.default_factory is not MISSING else item.default
-        annotation = narrow(item.metadata.get("choices"), hints[item.name])
+        choices = CHOICES.get(item.name) or item.metadata.get("choices")
+        annotation = dict | None if item.name in MAPPINGS else narrow(choices, hints[item.name])
         # In the form that the file has: no enums, and a class that it cannot hold by its name alone.
-        found[item.name] = Argument(_read_type(ast.parse(spell(annotation), mode="eval").body), default)
+        found[item.name] = _make_argument(algo, item.name, spell(annotation), default)
     return {name: item for name, item in found.items() if name not in RENAMED}
+
+
+@cache
+def _parse_arguments(algo: str, recorded: str) -> dict[str, Argument]:
+    items = _read_file()["arguments"][recorded].items()
+    return {name: _make_argument(algo, name, item["type"], item["default"]) for name, item in items}
+
+
+def _make_argument(algo: str, name: str, spelled: str, default: Any) -> Argument:
+    whole = name == "num_generations" and not ALGORITHMS[algo].compares_groups
+    bounds = RANGES.get("steps_per_generation" if whole else name)
+    return Argument(_read_type(ast.parse(spelled, mode="eval").body), default, bounds)
 
 
 def read_versions() -> dict[str, str | None]:

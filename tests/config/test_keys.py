@@ -1,6 +1,6 @@
 import pytest
 
-from rlhf_exp.config.keys import known_keys, explain_key, takes_text
+from rlhf_exp.config.keys import explain_key, known_keys, takes_text
 
 
 @pytest.mark.parametrize("algo", ["grpo", "sft"])

@@ -218,9 +218,9 @@ def check_learning(cfg: Config) -> Iterator[Problem]:
         given = [args[name] for name in names if args.get(name) is not None]
         weights = [weight for value in given for weight in (value if isinstance(value, list) else [value])]
         if len(given) == len(names) and weights and not any(weights):
-            others = "".join(f" and algo.args.{name}={show(args[name])}" for name in names[1:])
-            why = "the loss would be 0, and nothing learned; one must be > 0"
-            yield Problem(f"algo.args.{names[0]}={show(given[0])}{others}", "conflict", hint=why)
+            both = "".join(f"with algo.args.{name}={show(args[name])} " for name in names[1:])
+            why = f"{both}the loss would be 0, and nothing learned; one must be > 0"
+            yield conflict(cfg, f"algo.args.{names[0]}", why)
     if not row.online:
         return
     clip = args.get("reward_clip_range")

@@ -184,8 +184,8 @@ def check_labels(cfg: Config) -> Iterator[Problem]:
 
 
 def check_hub(cfg: Config) -> list[Problem]:
-    """Whether the hub's keys are complete, and the hub knows the token. Whether the token may write there, only the push
-    itself shows."""
+    """Whether the hub's keys are complete, and the hub knows the token. Whether the token may write there, only the
+    push itself shows."""
     allowed = "ORG/NAME, of letters, digits, - _ and ."
     named = [key for key in ("repo", "base_model") if getattr(cfg.hub, key) is not None]
     found = [conflict(cfg, f"hub.{k}", allowed, "type") for k in named if not hub.is_repo(getattr(cfg.hub, k))]

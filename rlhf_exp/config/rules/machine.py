@@ -7,6 +7,7 @@ find_missing(cfg)       # ["logging=wandb: wandb is not installed; pip install w
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import islice
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import TRL_SAMPLING
@@ -56,7 +57,7 @@ def check_machine(cfg: Config) -> Iterator[Problem]:
         elif cfg.model.dtype == "float32":
             yield conflict(cfg, key, f"needs half precision; add model.dtype=bfloat16, or {way}")
     if cfg.algo.args.get("use_vllm"):
-        yield from list(_check_vllm(cfg))[:1]
+        yield from islice(_check_vllm(cfg), 1)  # of several, the first decides
 
 
 def _check_hardware(cfg: Config) -> Iterator[Problem]:
