@@ -1,8 +1,13 @@
-"""Exit statuses, errors that several layers raise or catch, lines on stderr, and texts that a terminal can show."""
+"""Exit statuses, problems and errors that several layers raise or catch, lines on stderr, and texts that a terminal can
+show.
+
+    Problem("max_tokens", "range", 0, "a whole number >= 1")    # max_tokens=0: must be a whole number >= 1
+"""
 
 import re
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 FAILED, REFUSED = 1, 2
 SIGNALLED = 128
@@ -14,8 +19,50 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\
 the direction of writing; and halves of characters, which cannot be written."""
 
 
+HIDDEN = "(hidden)"
+_COUNT = re.compile(r"(^|_)(max|min|num|train|new|eval)_token$", re.IGNORECASE)  # max_tokens with a letter missing
+_SECRET = re.compile(r"(^|_)(token|secrets?|passwords?|passwd|api_?keys?|access_?keys?)$", re.IGNORECASE)
+_NO_SECRETS = ("eos_token", "pad_token", "bos_token", "unk_token")  # plain texts for a tokenizer
+_NO_SECRETS_IN = ("reward.functions", "reward.weights")  # names that the user gives to rewards
+
+MISSING = ...
+"""The value of a problem that shows none."""
+
+WORDING = {
+    "type": "{place}: must be {hint}",
+    "range": "{place}: must be {hint}",
+    "idle": "{place}: has no effect{hint}",
+    "owned": "{place}: is set by another key{hint}",
+}
+"""How a kind of problem is worded; any other kind as `{place}: {hint}`. The place is `key=value`, or `key`."""
+
+
+class Problem(str):
+    """One mistake of a user: it is the line that says so, and keeps what that line is made of.
+
+    Its kind is "unknown" (no such key), "type", "range", "idle" (a value that nothing reads), "owned" (an argument of
+    TRL that a key of ours sets), "secret", "conflict" (between values), "missing" (a key, a file, a package, hardware).
+    """
+
+    key: str
+    kind: str
+    value: Any
+    hint: str
+
+    def __new__(cls, key: str, kind: str, value: Any = MISSING, hint: str = "") -> "Problem":
+        place = key if value is MISSING else assign(key, value)
+        problem = super().__new__(cls, WORDING.get(kind, "{place}: {hint}").format(place=place, hint=hint))
+        problem.key, problem.kind, problem.value, problem.hint = key, kind, value, hint
+        return problem
+
+    def __reduce__(self) -> tuple:
+        """Another process gets an equal one."""
+        return Problem, (self.key, self.kind, self.value, self.hint)
+
+
 class ConfigError(Exception):
-    """A user's mistakes. `problems` holds one line for each; the command line shows these, and no traceback."""
+    """A user's mistakes. `problems` holds one line for each, a `Problem` or a plain text; the command line shows these,
+    and no traceback."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = list(problems)
@@ -56,3 +103,32 @@ def read_message(error: BaseException) -> str:
 def name_error(error: BaseException) -> str:
     """RuntimeError: boom, the first line of its message alone."""
     return f"{type(error).__name__}: {(read_message(error).splitlines() or [''])[0]}"
+
+
+def show(value: Any, most: int = 80) -> str:
+    """A value as the command line would take it, on one line and not too long; a secret in a mapping is hidden.
+
+    >>> show({"path": None, "hub_token": "hf_x", "sizes": [1, 2.5]})
+    '{path: null, hub_token: (hidden), sizes: [1, 2.5]}'
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        value = f"[{', '.join(show(item) for item in value)}]"
+    if isinstance(value, dict):
+        items = (f"{name}: {HIDDEN if is_secret(name) else show(item)}" for name, item in value.items())
+        value = f"{{{', '.join(items)}}}"
+    text = " ".join(str(value).split()) or "''"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def assign(key: str, value: Any) -> str:
+    """`key=value` as it would be typed, a secret hidden."""
+    return f"{key}={HIDDEN if is_secret(key) else show(value)}"
+
+
+def is_secret(key: Any) -> bool:
+    """Whether the name of a key, dotted or not, is that of a secret."""
+    place, _, end = str(key).rpartition(".")
+    named = _SECRET.search(end) and not _COUNT.search(end)
+    return bool(named) and end not in _NO_SECRETS and place not in _NO_SECRETS_IN

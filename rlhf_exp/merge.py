@@ -9,7 +9,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from rlhf_exp.cli.subcommand import parse_flags, run_command
-from rlhf_exp.config.rules.paths import refuse_pickle
+from rlhf_exp.config.rules.files import explain_pickle
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.lock import find_latest
 
@@ -56,7 +56,7 @@ def _find_problem(adapter: Path, out: Path, base: str | None) -> str | None:
         what = "already a model of full weights" if whole else "no adapter_config.json there"
         return f"{adapter}: {what}; must be an adapter's folder, or a run's with peft=lora or peft=qlora"
     for folder in (adapter, Path(base).expanduser()) if base else (adapter,):
-        if problem := refuse_pickle(folder):
+        if problem := explain_pickle(folder):
             return f"{folder}: {problem}"
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         return f"{out}: is not empty; must be a new or empty folder"

@@ -1,6 +1,6 @@
 """Pushes a run's model, with its card, to the hub: the last stage of a run with hub.push=true.
 
-    push(cfg, run_dir)       # the address of the commit; config/rules/hub.py has checked token and repository
+    push(cfg, run_dir)       # the address of the commit; config/rules/experiment.py has checked token and repository
 
 PPO's critic is left out: a model is used without it.
 """

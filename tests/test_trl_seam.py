@@ -5,7 +5,7 @@ import inspect
 from trl import GRPOTrainer
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import machine, packages
+from rlhf_exp.config.rules import machine
 from rlhf_exp.models.generation import choose_method
 
 
@@ -27,7 +27,7 @@ def test_grpo_has_what_the_rollout_function_reads():
 
 def test_auto_is_compact_on_a_cpu_and_trl_elsewhere(monkeypatch):
     monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
-    monkeypatch.setattr(packages, "find_missing", lambda cfg: [])
+    monkeypatch.setattr(machine, "find_spec", lambda name: name)
     assert choose_method(compose_config(["device=cpu"])) == "compact"
     assert choose_method(compose_config(["device=cpu", "generation=trl"])) == "trl"
     assert choose_method(compose_config(["device=cpu", "+algo.args.use_vllm=true"])) == "trl"

@@ -16,7 +16,7 @@ from rlhf_exp.cli.explain import explaining, set_text
 from rlhf_exp.cli.subcommand import claim, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.overrides import name_key
-from rlhf_exp.config.rules.model import BY_SIZE
+from rlhf_exp.config.rules.experiment import BY_SIZE
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.plan import check_run_folder

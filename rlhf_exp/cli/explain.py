@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.cli.subcommand import COMMANDS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import known_keys, refuse_key, takes_text
+from rlhf_exp.config.keys import explain_key, known_keys, takes_text
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import assign, is_secret, one_of, suggest
@@ -90,7 +90,7 @@ def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
     if place == "algo.args" and end in load_arguments(algo):
         steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # else steps take precedence
         return f"{text}: not there yet; add it with a plus: +{text}{steps}"
-    if (why := refuse_key(key, algo)).endswith(f" {key}?"):
+    if (why := explain_key(key, algo)).endswith(f" {key}?"):
         why = "the config that -cn names lacks it; its defaults list must begin with /config"
     return f"{text}: {why}"
 

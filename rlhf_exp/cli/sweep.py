@@ -25,7 +25,6 @@ from rlhf_exp.cli.subcommand import Done, hide_bars
 from rlhf_exp.cli.tuning import NO_TRIAL, check_tuning, print_best
 from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.config.rules.unread import list_unread
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.runs.lock import make_new
@@ -123,18 +122,12 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]])
     found: dict[str, list[int]] = {}
     places: dict[str, int] = {}
     configs: list[Config] = []
-    unread: list[dict[str, str]] = []
     for number, (job, overrides) in enumerate(zip(composed, listed, strict=True)):
         try:
             configs.append(_check_job(jobs, job, number, overrides, places))
-            unread.append(list_unread(configs[-1], overrides))
         except ConfigError as error:
-            unread.append({})  # it may read any key
             for problem in error.problems:
                 found.setdefault(problem, []).append(number)
-    if unread and not jobs.tuned:  # else values that are chosen later may read them
-        everywhere = [line for text, line in unread[0].items() if all(text in lines for lines in unread)]
-        found |= {line: list(range(len(listed))) for line in everywhere}
     if not found and not configs[0].dry_run:
         connect(configs[0])
         from rlhf_exp.config.trl_args import build_args

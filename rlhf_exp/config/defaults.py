@@ -7,14 +7,14 @@ Learning rates are in the table of algorithms (algorithms.py). With LoRA they ar
 (Schulman et al. 2025, LoRA Without Regret; TRL's scripts too).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlhf_exp.algorithms import ALGORITHMS, ANY, CRITIC_RATES, DEMONSTRATIONS, LARGE, SMALL
-from rlhf_exp.config import device, hardware
+from rlhf_exp.algorithms import ALGORITHMS, ANY, CRITIC_RATES, DEMONSTRATIONS, LARGE, SMALL, Algorithm
+from rlhf_exp.config import device
 from rlhf_exp.config.model_shape import Shape, find_shape
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.config.trl_arguments import load_arguments
@@ -43,19 +43,27 @@ class Default(NamedTuple):
 class Settings(NamedTuple):
     """What defaults depend on."""
 
-    algo: str
-    task: str
-    graded: bool
-    peft: str
+    cfg: Any  # composed or checked; an unresolved entry is resolved when it is read
     shape: Shape
-    use_cpu: bool
+    graded: bool
     elsewhere: bool  # a dry run about another machine, whose GPUs compute in bfloat16
     processes: int
-    batch_factor: int  # times as many rows at once as in ROWS_AT_ONCE
     finite_rows: bool
     drawn_held_out: bool  # whether held-out rows are drawn, not read from a file or the hub
-    eval: Any  # an unresolved entry is resolved when it is read, here and in args
-    args: Mapping[str, Any]  # algo.args
+
+    @property
+    def row(self) -> Algorithm:
+        return ALGORITHMS[self.cfg.algo.name]
+
+    @property
+    def is_small(self) -> bool:
+        return self.shape.parameters is not None and self.shape.parameters < SMALL
+
+    @property
+    def size(self) -> str:
+        """The number of parameters in words."""
+        size = self.shape.parameters
+        return "an unknown size" if size is None else f"{size:,} parameters"
 
 
 def read_settings(cfg: Any) -> Settings:
@@ -65,26 +73,11 @@ def read_settings(cfg: Any) -> Settings:
     shape = find_shape(model.path, model.base, init, model.name)
     if model.parameters is not None:
         shape = shape._replace(parameters=int(model.parameters), source=f"model.parameters={model.parameters:g}")
-    drawn = TASKS[task.name].draws_rows and task.source == "generated" and task.train_rows is None
-    drawn = drawn and task.samples is None
     prompts = task.of if task.source == "task" else task
-    held_out = TASKS[prompts.name].draws_rows and prompts.source == "generated"
-    elsewhere = hardware.is_elsewhere(cfg)
-    return Settings(
-        algo=cfg.algo.name,
-        task=task.name,
-        graded=_is_graded(task),
-        peft=cfg.peft.name,
-        shape=shape,
-        use_cpu=bool(cfg.device.use_cpu) and not elsewhere,
-        elsewhere=elsewhere,
-        processes=hardware.count_processes(cfg),
-        batch_factor=cfg.hardware.batch_factor,
-        finite_rows=not drawn,
-        drawn_held_out=held_out,
-        eval=cfg.eval,
-        args=cfg.algo.args,
-    )
+    drawn, held_out = (TASKS[of.name].draws_rows and of.source == "generated" for of in (task, prompts))
+    finite = not (drawn and task.train_rows is None and task.samples is None)
+    elsewhere = device.targets_other_hardware(cfg)
+    return Settings(cfg, shape, _is_graded(task), elsewhere, device.count_processes(cfg), finite, held_out)
 
 
 def _is_graded(task: Any) -> bool:
@@ -99,9 +92,8 @@ def _is_graded(task: Any) -> bool:
 
 def list_defaults(of: Settings) -> dict[str, Default]:
     """Every default by its key, in the order in which a dry run shows them."""
-    row = ALGORITHMS[of.algo]
-    left_out = () if row.learns_from == DEMONSTRATIONS else _OF_DEMONSTRATIONS
-    left_out += () if row.minibatches > 1 else ("algo.args.steps_per_generation",)
+    left_out = () if of.row.learns_from == DEMONSTRATIONS else _OF_DEMONSTRATIONS
+    left_out += () if of.row.minibatches > 1 else ("algo.args.steps_per_generation",)
     return {key: find(of) for key, find in DEFAULTS.items() if key not in left_out}
 
 
@@ -114,116 +106,111 @@ def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
         return Default(None, of.shape.source)
     rates = CRITIC_RATES[name] if name in CRITIC_RATES else ALGORITHMS[name].rates
     rate, source = next((rate, source) for bound, rate, source in rates if (size or LARGE) < bound)
-    if of.peft == "none" or name in CRITIC_RATES or size < SMALL:
-        return Default(rate, f"{name} at {_say_size(of)}: {source}")
-    return Default(float(f"{10 * rate:.6g}"), f"{name} at {_say_size(of)}: ten times {rate:g} ({source}), for LoRA")
+    if of.cfg.peft.name == "none" or name in CRITIC_RATES or size < SMALL:
+        return Default(rate, f"{name} at {of.size}: {source}")
+    return Default(float(f"{10 * rate:.6g}"), f"{name} at {of.size}: ten times {rate:g} ({source}), for LoRA")
 
 
 def _up_to(table: tuple[tuple[float, Any], ...], size: float) -> Any:
     return next(value for bound, value in table if size < bound)
 
 
-def _is_small(of: Settings) -> bool:
-    return of.shape.parameters is not None and of.shape.parameters < SMALL
-
-
-def _say_size(of: Settings) -> str:
-    size = of.shape.parameters
-    return "an unknown size" if size is None else f"{size:,} parameters"
-
-
 def _budget(of: Settings) -> Default:
-    if _is_small(of):
-        return Default(SMALL_BUDGET, f"{_say_size(of)}: as model=tiny, whose searches it holds")
-    tokens, reason = TASKS[of.task].budget
+    if of.is_small:
+        return Default(SMALL_BUDGET, f"{of.size}: as model=tiny, whose searches it holds")
+    tokens, reason = TASKS[of.cfg.task.name].budget
     half = (of.shape.context or 2 * tokens) // 2
     return Default(tokens, reason) if tokens <= half else Default(half, f"half of the context of {2 * half}")
 
 
 def _read_argument(of: Settings, name: str) -> Any:
     """The value in the run: the user's, the config's, or TRL's default."""
-    return of.args[name] if name in of.args else load_arguments(of.algo)[name].default
+    return of.cfg.algo.args[name] if name in of.cfg.algo.args else load_arguments(of.cfg.algo.name)[name].default
 
 
 def _rows(of: Settings) -> Default:
     if of.shape.parameters is None:
         return Default(None, of.shape.source)
-    batch = max(1, ALGORITHMS[of.algo].batch // of.processes)
-    rows = min(batch, (_up_to(ROWS_AT_ONCE, of.shape.parameters) or batch) * of.batch_factor)
+    batch = max(1, of.row.batch // of.processes)
+    rows = min(batch, (_up_to(ROWS_AT_ONCE, of.shape.parameters) or batch) * of.cfg.hardware.batch_factor)
     whole = "a whole step at once" if rows == batch else "a part of a step at once"
     shared = f", in {of.processes} processes" if of.processes > 1 else ""
-    return Default(rows, f"{_say_size(of)}: {whole}{shared}")
+    return Default(rows, f"{of.size}: {whole}{shared}")
 
 
 def _accumulation(of: Settings) -> Default:
     rows = _read_argument(of, "per_device_train_batch_size")
     if rows is None:
         return Default(None, of.shape.source)
-    row = ALGORITHMS[of.algo]
     at_once = rows * of.processes
-    steps = 1 if _is_small(of) else max(1, row.batch // at_once)  # a small model is not accumulated further
-    unit = "completions" if row.online else "rows"
+    steps = 1 if of.is_small else max(1, of.row.batch // at_once)  # a small model is not accumulated further
+    unit = "completions" if of.row.online else "rows"
     return Default(steps, f"{steps * at_once} {unit} per step, {at_once} of them at once")
 
 
 def _rollout(of: Settings) -> Default:
     steps = _read_argument(of, "gradient_accumulation_steps")
-    minibatches = ALGORITHMS[of.algo].minibatches
+    minibatches = of.row.minibatches
     return Default(steps and minibatches * steps, f"a rollout has {minibatches} minibatches")
 
 
 def _checkpointing(of: Settings) -> Default:
     large = (of.shape.parameters or LARGE) >= LARGE
-    why = f"from {LARGE:,} parameters on activations fill a {'computer' if of.use_cpu else 'GPU'} before weights do"
+    why = f"from {LARGE:,} parameters on activations fill a {'computer' if _is_on_cpu(of) else 'GPU'} before weights do"
     return Default(large, why if large else f"below {LARGE:,} parameters it costs a forward pass and saves little")
 
 
 def _eval_batch(of: Settings) -> Default:
     rows = _up_to(EVAL_BATCH, of.shape.parameters or LARGE)
-    return Default(rows, f"{_say_size(of)}: it decides which completions are drawn")
+    return Default(rows, f"{of.size}: it decides which completions are drawn")
 
 
 def _most_rows(of: Settings) -> Default:
-    if _is_small(of) and of.drawn_held_out:
-        return Default(ALL_ROWS, f"{_say_size(of)}: all drawn held-out rows of the default ranges, in seconds")
+    if of.is_small and of.drawn_held_out:
+        return Default(ALL_ROWS, f"{of.size}: all drawn held-out rows of the default ranges, in seconds")
     return Default(SOME_ROWS, "standard error of an accuracy: at most 2.2 points")
 
 
 def _start_completions(of: Settings) -> Default:
-    k = of.eval.completions
-    if not (_is_small(of) and _has_many_rows(of)):
+    k = of.cfg.eval.completions
+    if not (of.is_small and _has_many_rows(of)):
         return Default(k, f"as eval.completions; more with a small model on {MANY_ROWS} drawn rows")
-    reason = f"{_say_size(of)}: the start model's error is in every gain, and the cache keeps what was sampled"
+    reason = f"{of.size}: the start model's error is in every gain, and the cache keeps what was sampled"
     return Default(k * -(-START_COMPLETIONS // k), reason)
 
 
 def _has_many_rows(of: Settings) -> bool:
-    return of.drawn_held_out and (of.eval.rows or of.eval.most_rows) >= MANY_ROWS
+    return of.drawn_held_out and (of.cfg.eval.rows or of.cfg.eval.most_rows) >= MANY_ROWS
 
 
 def _baselines(of: Settings) -> Default:
-    if not _is_small(of):
-        return Default(False, f"{_say_size(of)}: sampling held-out rows in other ways would take long")
+    if not of.is_small:
+        return Default(False, f"{of.size}: sampling held-out rows in other ways would take long")
     if not _has_many_rows(of):
         return Default(False, f"on fewer than {MANY_ROWS} drawn held-out rows they would tell little")
-    return Default(True, f"{_say_size(of)}: they take about half a minute, and the next run has them from the cache")
+    return Default(True, f"{of.size}: they take about half a minute, and the next run has them from the cache")
 
 
 def _outcome(of: Settings) -> Default:
-    if of.graded or not TASKS[of.task].graded_by:  # else it is refused, with the other rewards that do not fit
-        return Default(1.0, f"task={of.task} has right answers")
-    return Default(None, f"task={of.task} has right answers only with {' or '.join(TASKS[of.task].graded_by)}")
+    name, graded_by = of.cfg.task.name, TASKS[of.cfg.task.name].graded_by
+    if of.graded or not graded_by:  # else it is refused, with the other rewards that do not fit
+        return Default(1.0, f"task={name} has right answers")
+    return Default(None, f"task={name} has right answers only with {' or '.join(graded_by)}")
+
+
+def _is_on_cpu(of: Settings) -> bool:
+    return bool(of.cfg.device.use_cpu) and not of.elsewhere
 
 
 def _bf16(of: Settings) -> Default:
-    if not of.elsewhere and (of.use_cpu or not device.has_bf16()):
-        return Default(False, "a CPU" if of.use_cpu else "the GPU is older than Ampere")
-    small = _is_small(of)
+    if not of.elsewhere and (_is_on_cpu(of) or not device.has_bf16()):
+        return Default(False, "a CPU" if _is_on_cpu(of) else "the GPU is older than Ampere")
+    small = of.is_small
     return Default(not small, "a model this small gains nothing" if small else "a GPU of Ampere or newer")
 
 
 def _lora_dtype(of: Settings) -> Default:
-    if _bf16(of).value and of.peft != "none":
+    if _bf16(of).value and of.cfg.peft.name != "none":
         return Default("bfloat16", "the frozen base; the adapters stay in float32")
     return Default("float32", "in bfloat16, small updates of weights round away")
 
@@ -231,32 +218,26 @@ def _lora_dtype(of: Settings) -> Default:
 def _sft_steps(of: Settings) -> Default:
     if of.finite_rows:
         return Default(-1, f"the rows {EPOCHS} times, transformers' num_train_epochs")
-    if _is_small(of):
-        return Default(SMALL_DRAWN_STEPS, "rows are drawn as steps need them, as for model=tiny")
-    batch = ALGORITHMS[of.algo].batch
-    rows = f"{DRAWN_STEPS * batch:,} drawn rows in steps of {batch}"
-    return Default(DRAWN_STEPS, f"{rows}, about {EPOCHS} times GSM8K's 7,473")
+    rows = f"{DRAWN_STEPS * of.row.batch:,} drawn rows in steps of {of.row.batch}"
+    large = Default(DRAWN_STEPS, f"{rows}, about {EPOCHS} times GSM8K's 7,473")
+    return Default(SMALL_DRAWN_STEPS, "rows are drawn as steps need them, as for model=tiny") if of.is_small else large
 
 
-def _sft_warmup(of: Settings) -> Default:
-    small = _is_small(of) and not of.finite_rows
-    return Default(100, "as for model=tiny") if small else Default(0.03, "a share of all steps, as Tulu 3")
-
-
-def _sft_saving(of: Settings) -> Default:
-    small = _is_small(of) and not of.finite_rows
-    return Default(1_000, "as for model=tiny") if small else Default(0.25, "a share of all steps")
+def _choose_share(of: Settings, steps: int, share: float, source: str) -> Default:
+    """Steps of sft for a small model on drawn rows, else a share of all steps."""
+    small = of.is_small and not of.finite_rows
+    return Default(steps, "as for model=tiny") if small else Default(share, f"a share of all steps{source}")
 
 
 DEFAULTS: dict[str, Callable[[Settings], Default]] = {
-    "algo.args.learning_rate": lambda of: choose_rate(of, of.algo),
+    "algo.args.learning_rate": lambda of: choose_rate(of, of.cfg.algo.name),
     "max_tokens": _budget,
     "algo.args.per_device_train_batch_size": _rows,
     "algo.args.gradient_accumulation_steps": _accumulation,
     "algo.args.steps_per_generation": _rollout,
     "algo.args.max_steps": _sft_steps,
-    "algo.args.warmup_steps": _sft_warmup,
-    "algo.args.save_steps": _sft_saving,
+    "algo.args.warmup_steps": lambda of: _choose_share(of, 100, 0.03, ", as Tulu 3"),
+    "algo.args.save_steps": lambda of: _choose_share(of, 1_000, 0.25, ""),
     "algo.args.activation_checkpointing": _checkpointing,
     "device.bf16": _bf16,
     "peft.dtype": _lora_dtype,

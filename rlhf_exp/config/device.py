@@ -1,13 +1,21 @@
-"""Finds out without importing torch what the machine can do, for `device=auto` and the choice of attention, and which
-versions of packages are installed.
+"""What the machine can do, found out without importing torch, and how a step is divided among its processes.
 
-${rlhf_exp.use_cpu:}     # in conf/device/auto.yaml
+    cuda_major()                                # 0 on a CPU: ${rlhf_exp.use_cpu:} in conf/device/auto.yaml
+    count_processes(cfg)                        # here; in a dry run those of hardware=
+    count_rows(4, 128, cfg)                     # rows of a pass in each process
+    count_passes(128, cfg)                      # passes of a step
+
+In conf/experiment the last two are ${rlhf_exp.rows:4,128} and ${rlhf_exp.passes:128}, so that a study has the same step
+on any hardware.
 """
 
 import ctypes
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from typing import Any
+
+from rlhf_exp import processes
 
 _MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR in cuda.h; a device's handle is its number
 _AMPERE = 8  # major compute capability; the first with bfloat16
@@ -53,3 +61,52 @@ def has_flash_attention() -> bool:
 def choose_attention(dtype: str, use_cpu: bool) -> str:
     """flash_attention_2 if it can run, which also needs half precision; else sdpa."""
     return "flash_attention_2" if not use_cpu and dtype != "float32" and has_flash_attention() else "sdpa"
+
+
+def count_processes(cfg: Any) -> int:
+    """The processes of the run, of a composed or a checked config: in a dry run, one for each GPU of `hardware`."""
+    return int(cfg.hardware.gpus) if targets_other_hardware(cfg) else processes.count()
+
+
+def targets_other_hardware(cfg: Any) -> bool:
+    """Whether a dry run is about another machine, the GPUs of `hardware`."""
+    return bool(cfg.dry_run and cfg.hardware.gpus)
+
+
+def count_rows(at_once: int, step: int, cfg: Any) -> int:
+    """Rows of a forward and backward pass in each process, of a step of `step` rows.
+
+    Args:
+        at_once: as many as fit on a GPU of 24 GB.
+
+    Raises:
+        ValueError: the processes cannot have equally many rows.
+    """
+    n = count_processes(cfg)
+    if step % n:
+        able = [str(k) for k in range(1, step + 1) if step % k == 0]
+        way = "set hardware.gpus to one of" if cfg.hardware.gpus else "start"
+        raise ValueError(f"a step of {step} rows cannot be divided among {n} processes; {way} {', '.join(able)}")
+    most = at_once * cfg.hardware.batch_factor
+    return max(rows for rows in range(1, most + 1) if step // n % rows == 0)
+
+
+def count_passes(step: int, cfg: Any) -> int:
+    """Passes of `algo.args.per_device_train_batch_size` rows in each process, for a step of `step` rows.
+
+    Raises:
+        ValueError: such passes do not make that step.
+    """
+    rows = cfg.algo.args.per_device_train_batch_size * count_processes(cfg)
+    if step % rows:
+        raise ValueError(f"{rows} rows at once do not divide the study's step of {step}; set both, or neither")
+    return step // rows
+
+
+def count_completions(cfg: Any) -> int:
+    """Completions of a rollout in each process, by TRL's rule."""
+    args = cfg.algo.args
+    if whole := args.get("generation_batch_size"):
+        return whole // count_processes(cfg)
+    rounds = args.get("steps_per_generation") or args.get("gradient_accumulation_steps", 1)
+    return args["per_device_train_batch_size"] * rounds

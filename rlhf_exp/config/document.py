@@ -2,25 +2,24 @@
 
     python -m rlhf_exp.config.document > docs/configuration.md
 
-Keys, types and ranges come from schema.py, defaults from conf/, what a key does from the comments there: behind its
-value, or in the lines above it. TRL's arguments come from trl_arguments.py and trl_checks.py.
+Keys, types and ranges come from schema.py and trl_arguments.py, defaults from conf/, what a key does from the comments
+there: behind its value, or in the lines above it.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import schemas
+from rlhf_exp.config.keys import list_keys, schemas
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import load_arguments, narrow
-from rlhf_exp.config.trl_checks import CHOICES, MAPPINGS, RANGES
+from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import describe, list_names, show
 
 CONF = ROOT / "conf"
@@ -59,237 +58,145 @@ that contradict another key, or have no effect, are refused.
 """
 
 
-class Comments(NamedTuple):
+class Row(NamedTuple):
+    """A key that a file sets, its value, and the comment on it."""
+
+    key: str
+    value: Any
     about: str
-    """The lines at the top of the file."""
-    keys: dict[str, str]
-    """What is said of each dotted key."""
 
 
 @cache
-def read_comments(file: Path) -> Comments:
-    """The comments of a YAML file. One line behind a value, or whole lines right above a key, are about that key."""
-    above: list[str] = []
-    path: list[tuple[int, str]] = []
-    keys: dict[str, str] = {}
-    about = ""
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
-        if line.lstrip().startswith("#"):
-            if "@package" not in line:
-                above.append(line.lstrip("# ").rstrip())
-            continue
-        if not about and number and not path:
-            about, above = " ".join(above), []
-        found = re.match(r"( *)([\w-]+):(?: (.*))?$", line)
-        if found is None:
-            above = []
-            continue
-        depth, name, rest = len(found[1]), found[2], found[3] or ""
-        path = [(at, key) for at, key in path if at < depth] + [(depth, name)]
-        behind = re.search(r"(?:^|\s)# (.*)", rest)
-        if text := behind[1] if behind else " ".join(above):
-            keys[".".join(key for _, key in path)] = text
-        above = []
-    return Comments(about, keys)
+def read_rows(file: Path, place: str = "") -> dict[str, Row]:
+    """Each key of a YAML file, those of mappings too, by its dotted name below `place`."""
+    text = file.read_text(encoding="utf-8")
+    lines, loaded = text.splitlines(), yaml.safe_load(text) or {}
+
+    def walk(node: yaml.MappingNode, values: dict[str, Any], path: str) -> Iterator[Row]:
+        for name, value in node.value:
+            if path == place and name.value == "defaults":
+                continue
+            is_block = isinstance(value, yaml.MappingNode) and not value.flow_style
+            end = name.end_mark if is_block else value.end_mark
+            above = list(takewhile(lambda line: line.lstrip().startswith("#"), lines[: name.start_mark.line][::-1]))
+            behind = re.search("# (.*)", lines[end.line][end.column :])
+            is_first = len(above) == name.start_mark.line  # then it is about the file
+            about = behind[1] if behind else "" if is_first else _join(above[::-1])
+            yield Row(path + name.value, values[name.value], about)
+            if is_block:
+                yield from walk(value, values[name.value], f"{path}{name.value}.")
+
+    node = yaml.compose(text)
+    return {row.key: row for row in walk(node, loaded, place)} if node else {}
+
+
+def read_about(file: Path) -> str:
+    """The comment at the top of a file, without the command that it ends with."""
+    lines = takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
+    return re.split(r":? *python -m ", _join(line for line in lines if "@package" not in line))[0]
+
+
+def _join(comments: Iterable[str]) -> str:
+    return " ".join(line.lstrip("# ").rstrip() for line in comments)
 
 
 def list_options(group: str) -> list[str]:
-    """The options of a group, in the order of their names."""
-    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
-
-
-@cache
-def read_values(group: str, option: str) -> dict[str, Any]:
-    """What an option sets, unresolved, over what conf/config.yaml sets for the group."""
-    return _merge(_load(CONF / "config.yaml").get(group, {}), _load(CONF / group / f"{option}.yaml"))
-
-
-def explain(group: str, key: str, option: str | None = None) -> str:
-    """What a key of a group does, by the first file that says it: the option's, conf/config.yaml, those of other
-    options."""
-    files = [CONF / group / f"{name}.yaml" for name in ([option] if option else []) + list_options(group)]
-    places = [(file, key) for file in files]
-    places.insert(1 if option else 0, (CONF / "config.yaml", f"{group}.{key}"))
-    return next((text for file, name in places if (text := read_comments(file).keys.get(name))), "")
-
-
-def list_keys(schema: type, path: str = "") -> Iterator[tuple[str, Any, str | None]]:
-    """(dotted key, annotation, range) of each key of a dataclass; `algo.args` and a choice of tasks are one key."""
-    hints = get_type_hints(schema)
-    for item in fields(schema):
-        hint, key = hints[item.name], path + item.name
-        inner = schemas(hint)
-        if len(inner) == 1:
-            yield from list_keys(inner[0], f"{key}.")
-        elif inner:
-            yield key, None, None
-        else:
-            yield key, hint, item.metadata.get("range")
+    """The options of a group, the default first."""
+    text = (CONF / "config.yaml").read_text(encoding="utf-8")
+    chosen = dict(re.findall(r"^  - (\w+): (\S+)", text, re.MULTILINE))
+    default = chosen.get(group, "").replace("${algo}", chosen["algo"])
+    return sorted((file.stem for file in (CONF / group).glob("*.yaml")), key=lambda name: (name != default, name))
 
 
 def write() -> str:
     """The page."""
-    groups = [_write_group(item.name) for item in fields(Config) if (CONF / item.name).is_dir()]
-    return "\n".join([OPEN + HEAD, _write_groups(), _write_top(), *groups, _write_trl()])
+    whole = read_rows(CONF / "config.yaml")
+    groups = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir())
+    plain = [row for row in whole.values() if row.key.partition(".")[0] not in groups and row.key != "hydra"]
+    plain = [row for row in plain if not row.key.startswith("hydra.") and not isinstance(row.value, dict)]
+    allowed = _list_allowed(Config, "")
+    parts = [OPEN + HEAD, "## Keys of no group\n", _write_table(plain, allowed)]
+    for group in groups:
+        parts += [f"## `{group}=`\n", "| option | |", "|---|---|"]
+        parts += [
+            f"| `{name}` | {_escape(read_about(CONF / group / f'{name}.yaml'))} |" for name in list_options(group)
+        ]
+        parts += ["", *(_write_group(group) if group in get_type_hints(Config) else [])]
+    return "\n".join([*parts, _write_trl()])
 
 
-def _write_groups() -> str:
-    text = (CONF / "config.yaml").read_text(encoding="utf-8")
-    defaults = dict(re.findall(r"^  - (\w+): (\S+)", text, re.MULTILINE))
-    lines = ["## Groups and their options\n"]
-    for group in sorted(folder.name for folder in CONF.iterdir() if folder.is_dir()):
-        default = defaults.get(group, "null").replace("${algo}", defaults["algo"])
-        lines += [f"### `{group}=`\n", "| option | |", "|---|---|"]
-        for option in list_options(group):
-            about = re.split(r":? *python -m ", read_comments(CONF / group / f"{option}.yaml").about)[0]
-            mark = " (default)" if option == default else ""
-            lines.append(f"| `{option}`{mark} | {_escape(about)} |")
-        lines.append("")
-    lines.append("`experiment=` has no default: it sets several groups and keys at once.\n")
-    return "\n".join(lines)
-
-
-def _write_top() -> str:
-    values = _load(CONF / "config.yaml")
-    comments = read_comments(CONF / "config.yaml").keys
-    hints = get_type_hints(Config)
-    rows = []
-    for item in fields(Config):
-        inner = schemas(hints[item.name])
-        if not inner:
-            rows.append((item.name, values[item.name], describe(hints[item.name], item.metadata.get("range")),
-                         comments.get(item.name, "")))  # fmt: skip
-        elif not (CONF / item.name).is_dir():
-            for key, hint, bounds in list_keys(inner[0], f"{item.name}."):
-                rows.append((key, _look_up(values, key), describe(hint, bounds), comments.get(key, "")))
-    return "## Keys of no group\n\n" + _write_table(rows)
-
-
-def _write_group(group: str) -> str:
-    """One table, or one for each option where options have keys of their own."""
+def _write_group(group: str) -> Iterator[str]:
+    """One table of the keys, or one for each option where options have keys of their own."""
     options = schemas(get_type_hints(Config)[group])
-    if len(options) == 1:
-        return f"## Keys of `{group}`\n\n" + _write_table(_list_rows(group, options[0], None))
-    blocks = [f"## Keys of `{group}`\n"]
+    whole = {key: row for key, row in read_rows(CONF / "config.yaml").items() if key.startswith(f"{group}.")}
+    files = {name: read_rows(CONF / group / f"{name}.yaml", f"{group}.") for name in list_options(group)}
+    arguments = {f"algo.args.{name}": describe(item.annotation, item.bounds) for algo in ALGORITHMS
+                 for name, item in load_arguments(algo).items()}  # fmt: skip
     for schema in options:
-        names = [name for name in get_args(get_type_hints(schema)["name"]) if name in list_options(group)]
+        allowed = _list_allowed(schema, f"{group}.")
+        names = [name for name in get_args(get_type_hints(schema)["name"]) if name in files] if options[1:] else [None]
         for name in names:
-            rows = list(_list_rows(group, schema, name))
-            blocks += [f"### `{group}={name}`\n", *([_write_table(rows)] if rows else [])]
-            if group == "algo":
-                blocks += ["TRL gets:\n", _write_args(CONF / group / f"{name}.yaml", "args.")]
+            first = [files[name]] if name else [next(iter(files.values())), whole]
+            values, abouts = {}, {}
+            for rows in [*first, whole, *files.values()]:
+                for key, row in rows.items():
+                    values.setdefault(key, row.value)
+                    abouts[key] = abouts.get(key) or row.about
+            rows = [Row(key, values[key], abouts[key]) for key in allowed if key in values]
+            rows += [row for row in first[0].values() if row.key.startswith("algo.args.")]
+            yield f"### Keys of `{group}={name}`\n" if name else f"### Keys of `{group}`\n"
+            yield _write_table(
+                [row for row in rows if row.key not in (f"{group}.name", "algo.args")], allowed | arguments
+            )
     if group == "algo":
-        blocks += ["### What every algorithm passes to TRL\n", _write_args(CONF / "config.yaml", "algo.args.")]
-        blocks += ["### What algorithms that sample pass besides\n", _write_args(CONF / "online.yaml", "")]
-    return "\n".join(blocks)
+        yield "### What every algorithm passes to TRL\n"
+        yield _write_table([row for row in whole.values() if row.key.startswith("algo.args.")], arguments)
+        yield "### What algorithms that sample pass besides\n"
+        yield _write_table(read_rows(CONF / "online.yaml", "algo.args.").values(), arguments)
 
 
-def _write_args(file: Path, place: str) -> str:
-    """The arguments of TRL that a file sets below `place`."""
-    values, comments = _load(file), read_comments(file).keys
-    for name in place.split(".")[:-1]:
-        values = values[name]
-    return _write_table([(f"algo.args.{key}", value, "", comments.get(place + key, "")) for key, value in values.items()
-                         if key != "defaults"], allowed=False)  # fmt: skip
+def _list_allowed(schema: type, path: str) -> dict[str, str]:
+    """What each key may be, in words; a mapping of names, and the task in
+    another task, are one key."""
+    keys = list(list_keys(schema, path))
+    whole = tuple(f"{key.name}." for key in keys if list_names(key.hint) or schemas(key.hint)[1:])
+    found = {key.name: "the keys of that task" for key in keys if schemas(key.hint)[1:]}
+    found |= {key.name: describe(key.hint, key.bounds) for key in keys if not schemas(key.hint)}
+    return {name: text for name, text in found.items() if not name.startswith(whole)}
 
 
-def _list_rows(group: str, schema: type, option: str | None) -> Iterator[tuple[str, Any, str, str]]:
-    for key, hint, bounds in list_keys(schema):
-        if key == "name" or key == "args":
-            continue
-        sources = [option] if option else _order_options(group)
-        found = (values[key] for name in sources if key in (values := _flatten(read_values(group, name))))
-        value = next(found, MISSING)
-        allowed = "the keys of that task" if hint is None else describe(hint, bounds)
-        text = explain(group, key, option)
-        if names := list_names(hint) if hint is not None else []:
-            shown = "*chosen*" if value is MISSING else value
-            each = describe(get_args(hint)[1], bounds)
-            yield f"{group}.{key}.NAME", shown, each, f"{text}; NAME is one of {', '.join(names)}"
-        else:
-            yield f"{group}.{key}", value if hint is not None else "*countdown's*", allowed, text
-
-
-def _order_options(group: str) -> list[str]:
-    """All options, the default first."""
-    text = (CONF / "config.yaml").read_text(encoding="utf-8")
-    default = dict(re.findall(r"^  - (\w+): (\S+)", text, re.MULTILINE))[group]
-    return sorted(list_options(group), key=lambda name: name != default)
+def _write_table(rows: Iterable[Row], allowed: dict[str, str]) -> str:
+    lines = ["| key | default | allowed | |", "|---|---|---|---|"]
+    for key, value, about in rows:
+        lines.append(f"| `{key}` | {_write_default(value)} | {_escape(allowed.get(key, ''))} | {_escape(about)} |")
+    return "\n".join([*lines, ""]) if lines[2:] else "None; see its options above.\n"
 
 
 def _write_trl() -> str:
-    rows = {}
-    for algo in ALGORITHMS:
-        if not ALGORITHMS[algo].trains:
-            continue
-        own = _load(CONF / "algo" / f"{algo}.yaml")
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    trained = [algo for algo, row in ALGORITHMS.items() if row.trains]
+    for algo in trained:
+        own = read_rows(CONF / "algo" / f"{algo}.yaml")
         for name, item in load_arguments(algo).items():
-            if name in own:  # PPOConfig has the keys of algo=ppo
-                continue
-            hint = dict | None if name in MAPPINGS else narrow(CHOICES.get(name), item.annotation)
             losses = ALGORITHMS[algo].losses
-            if name == "loss_type":
-                hint = Literal[losses] if losses else None
-            if hint is None:
-                continue
-            allowed = describe(hint, RANGES.get(name))
-            rows.setdefault((name, allowed, show(item.default)), []).append(algo)
-    every = sum(row.trains for row in ALGORITHMS.values())
+            allowed = f"one of {', '.join(losses)}" if name == "loss_type" else describe(item.annotation, item.bounds)
+            if name not in own and (name != "loss_type" or losses):  # PPOConfig has the keys of algo=ppo
+                rows.setdefault((name, allowed, show(item.default)), []).append(algo)
     lines = [TRL, "| `algo.args.` | of `algo=` | default of TRL | allowed |", "|---|---|---|---|"]
-    for (name, allowed, default), algos in sorted(rows.items(), key=lambda found: found[0][0]):
-        of = "all" if len(algos) == every else ", ".join(algos)
+    for (name, allowed, default), algos in sorted(rows.items()):
+        of = "all" if algos == trained else ", ".join(algos)
         lines.append(f"| `{name}` | {of} | {_write_default(default)} | {_escape(allowed)} |")
-    return "\n".join([*lines, ""])
-
-
-def _write_table(rows: Any, allowed: bool = True) -> str:
-    if not (rows := list(rows)):
-        return "None; see its options above.\n"
-    head = ["| key | default | allowed | |", "|---|---|---|---|"] if allowed else ["| key | value | |", "|---|---|---|"]
-    lines = head
-    for key, value, may_be, text in rows:
-        cells = [f"`{key}`", _write_default(value), *([_escape(may_be)] if allowed else []), _escape(text)]
-        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
 def _write_default(value: Any) -> str:
     """A default as it is written in YAML; one that follows from another key names it."""
-    if isinstance(value, str) and value.startswith("*"):
-        return value
-    text = value if isinstance(value, str) else show(value)
+    text = show(value)
     if "${rlhf_exp." in text or "${oc." in text:
         return "*chosen*"
     if found := re.fullmatch(r"\$\{([\w.]+)\}", text):
         return f"that of `{found[1]}`"
     return f"`{text.replace('|', ESCAPED)}`"
-
-
-def _flatten(values: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """Every value by its dotted key, mappings too."""
-    flat = {}
-    for name, value in values.items():
-        flat[path + name] = value
-        flat |= _flatten(value, f"{path}{name}.") if isinstance(value, dict) else {}
-    return flat
-
-
-def _look_up(values: Any, key: str) -> Any:
-    for name in key.split("."):
-        values = values.get(name) if isinstance(values, dict) else None
-    return values
-
-
-def _load(file: Path) -> dict[str, Any]:
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
-
-
-def _merge(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for name, value in own.items():
-        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
-        merged[name] = _merge(merged[name], value) if both else value
-    return merged
 
 
 def _escape(text: str) -> str:

@@ -1,14 +1,14 @@
 """Lists every valid key, and explains an unknown one.
 
-refuse_key("algo.args.max_lenght", "dpo")   ->  "no such key; did you mean algo.args.max_length?"
-refuse_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=qlora alone; use peft=lora"
+explain_key("algo.args.max_lenght", "dpo")   ->  "no such key; did you mean algo.args.max_length?"
+explain_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=qlora alone; use peft=lora"
 """
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -53,18 +53,53 @@ SYNONYMS = {
 }
 
 
+class Key(NamedTuple):
+    """A key of the schema: its dotted name, its type hint, and its range as text, if it has one."""
+
+    name: str
+    hint: Any
+    bounds: str | None
+
+
+def list_keys(schema: type = Config, path: str = "") -> Iterator[Key]:
+    """Every key of a dataclass, and of those in it; each name that a mapping may hold is a key too."""
+    hints = get_type_hints(schema)
+    for item in fields(schema):
+        key, hint = path + item.name, hints[item.name]
+        yield Key(key, hint, item.metadata.get("range"))
+        yield from (Key(f"{key}.{name}", get_args(hint)[1], item.metadata.get("range")) for name in list_names(hint))
+        for nested in schemas(hint):
+            yield from list_keys(nested, f"{key}.")
+
+
+def schemas(hint: Any) -> list[type]:
+    """The dataclasses that a key may hold: one, several (for `task`), or none."""
+    return [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
+
+
 def known_keys(algo: str = "grpo") -> list[str]:
     """Every dotted key that the command line can override with this `algo=`, and the groups without their own keys."""
     of_algo = _list_option("algo", algo) or ("algo.name", "algo.args")
-    keys = [key for key in _list_keys(Config, "") if not key.startswith("algo.") or key in of_algo]
+    keys = [key for key in _list_names() if not key.startswith("algo.") or key in of_algo]
     at = keys.index("algo.args") + 1
     args = [f"algo.args.{name}" for name in load_arguments(algo)]
     options = [key for group, option in _list_options() if group != "algo" for key in _list_option(group, option)]
     return list(dict.fromkeys([*keys[:at], *args, *keys[at:], "loss_type", "experiment", *options]))
 
 
-def refuse_key(key: str, algo: str = "grpo") -> str:
-    """Why `key` is refused, with the nearest existing key: among those of the same group, then among all."""
+@cache
+def _list_names() -> list[str]:
+    return list(dict.fromkeys(key.name for key in list_keys()))
+
+
+def takes_text(name: str) -> bool:
+    """Whether the value of a key of ours may be any text."""
+    hints = [key.hint for key in list_keys() if key.name == name]
+    return any(hint is str or get_origin(hint) in (Union, UnionType) and str in get_args(hint) for hint in hints)
+
+
+def explain_key(key: str, algo: str = "grpo") -> str:
+    """Why there is no such key, with the nearest existing one: among those of the same group, then among all."""
     owners, key = _list_owners(key), key.casefold()
     place, _, end = key.rpartition(".")
     if owners:
@@ -79,38 +114,14 @@ def refuse_key(key: str, algo: str = "grpo") -> str:
     return f"no such key{f'; did you mean {near}{note}?' if near else ''}"
 
 
-def takes_text(key: str) -> bool:
-    """Whether the value of a key of ours may be any text."""
-    hints: list[Any] = [Config]
-    for name in key.split("."):
-        inside = [get_type_hints(schema) for hint in hints for schema in schemas(hint)]
-        hints = [found[name] for found in inside if name in found]
-    return any(hint is str or get_origin(hint) in (Union, UnionType) and str in get_args(hint) for hint in hints)
-
-
-def schemas(hint: Any) -> list[type]:
-    """The dataclasses that a key may hold: one, several (for `task`), or none."""
-    return [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
-
-
-def _list_keys(schema: type, path: str) -> list[str]:
-    hints, keys = get_type_hints(schema), []
-    for item in fields(schema):
-        keys += [path + item.name, *(f"{path}{item.name}.{name}" for name in list_names(hints[item.name]))]
-        for nested in schemas(hints[item.name]):
-            keys += _list_keys(nested, f"{path}{item.name}.")
-    return list(dict.fromkeys(keys))
-
-
 def _list_owners(key: str) -> list[str]:
     """`group=option` for each option that has the key; the task inside another task is chosen as task@task.of."""
     if key.startswith("algo.args."):
-        end = key.removeprefix("algo.args.")
-        return [f"algo={algo}" for algo in ALGORITHMS if end in load_arguments(algo)]
-    group, _, rest = key.partition(".")
-    choice = group
-    if key.startswith("task.of."):
-        choice, rest = "task.of", key.removeprefix("task.of.")
+        return [f"algo={algo}" for algo in ALGORITHMS if key.removeprefix("algo.args.") in load_arguments(algo)]
+    choice, rest = (
+        ("task.of", key[8:]) if key.startswith("task.of.") else key.split(".", 1) if "." in key else (key, "")
+    )
+    group = choice.partition(".")[0]
     options = [option for name, option in _list_options() if name == group]
     return [f"{choice}={option}" for option in options if f"{group}.{rest}" in _list_option(group, option)]
 
@@ -127,19 +138,16 @@ def _list_option(group: str, option: str) -> tuple[str, ...]:
     file of the user's, or one that cannot be read."""
     try:
         text = (ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8")
-        values = yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError):
+        values = {key: value for key, value in yaml.safe_load(text).items() if key != "defaults"}
+    except (OSError, ValueError, AttributeError, yaml.YAMLError):
         return ()
-    if not isinstance(values, dict):
-        return ()
-    values.pop("defaults", None)
     if text.startswith("# @package _global_"):  # it sets keys of other groups too
         values = values.get(group, {})
-    return tuple(_list_paths(values, f"{group}."))
+    return tuple(_flatten(values, f"{group}."))
 
 
-def _list_paths(values: dict[str, Any], path: str) -> Iterator[str]:
+def _flatten(values: dict[str, Any], path: str) -> Iterator[str]:
     for name, value in values.items():
         yield f"{path}{name}"
         if isinstance(value, dict):
-            yield from _list_paths(value, f"{path}{name}.")
+            yield from _flatten(value, f"{path}{name}.")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlhf_exp.config.values import is_secret
+from rlhf_exp.errors import Problem, is_secret
 
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
 _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
@@ -22,7 +22,7 @@ def name_key(override: str) -> str:
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
     """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
-    problems = [refuse_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
+    problems = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
     for text in overrides:
         if found := _EMPTY.fullmatch(text):
             key = found[1]
@@ -35,9 +35,10 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
     return problems
 
 
-def refuse_secret(key: str) -> str:
-    """The line for a secret; it does not hold the value."""
-    return f"{key}: a secret would be saved in the run's files; use the environment variable HF_TOKEN"
+def explain_secret(key: str) -> Problem:
+    """The problem of a secret; it does not hold the value."""
+    why = "a secret would be saved in the run's files; use the environment variable HF_TOKEN"
+    return Problem(key, "secret", hint=why)
 
 
 def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:

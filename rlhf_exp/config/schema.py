@@ -4,11 +4,12 @@ TRL's arguments are not here: `algo.args` passes them on unchanged.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, is_dataclass, make_dataclass
 from typing import Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
+from rlhf_exp.errors import Problem
 from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.tasks.schema import find_keys, list_tasks
 
@@ -253,3 +254,16 @@ def learns_from_samples(cfg: Config) -> bool:
     """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
     needs_pairs = ALGORITHMS[cfg.algo.name].learns_from == PAIRS and not cfg.task.gives_pairs
     return cfg.task.graded and (needs_pairs or cfg.task.samples is not None)
+
+
+def find_value(cfg: Config, key: str) -> Any:
+    """The value at a dotted key, None for an argument of TRL that is not set; of a group, which option was chosen."""
+    value: Any = cfg
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name)
+    return getattr(value, "method", None) or value.name if is_dataclass(value) else value
+
+
+def conflict(cfg: Config, key: str, hint: str, kind: str = "conflict") -> Problem:
+    """A problem of the value that the config has at `key`."""
+    return Problem(key, kind, find_value(cfg, key), hint)

@@ -9,8 +9,8 @@ import os
 from typing import TYPE_CHECKING
 
 from rlhf_exp import processes
-from rlhf_exp.config.hardware import is_elsewhere
-from rlhf_exp.config.rules.scale import forget_engine
+from rlhf_exp.config.device import targets_other_hardware
+from rlhf_exp.config.rules.machine import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments, load_config_class
 from rlhf_exp.config.values import show
@@ -27,7 +27,7 @@ def build_args(cfg: Config) -> "TrainingArguments":
     Raises:
         ConfigError: a GPU is missing, or TRL itself refuses the arguments.
     """
-    elsewhere = is_elsewhere(cfg)
+    elsewhere = targets_other_hardware(cfg)
     if problems := [] if elsewhere else _check_gpus(cfg):
         raise ConfigError(problems)
     forget_engine()

@@ -1,7 +1,7 @@
 """Checks whether a value fits: its type, its range, its name. Pure functions; an annotation is a field's type hint.
 
-    >>> find_problem("max_tokens", 0, int, ">= 1")
-    ('range', 'max_tokens=0: must be a whole number >= 1')
+    >>> find_problems("max_tokens", 0, int, ">= 1")
+    ['max_tokens=0: must be a whole number >= 1']
 
 A range is written as it is shown: ">= 1", "> 0, <= 1", ">= 1 or -1".
 """
@@ -15,14 +15,13 @@ from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
-HIDDEN = "(hidden)"
+from rlhf_exp.errors import Problem, assign, is_secret, show
+
+__all__ = ["assign", "is_secret", "show"]
+
 MANY = 12  # the most valid names in a message
 
-_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-_COUNT = re.compile(r"(^|_)(max|min|num|train|new|eval)_token$", re.IGNORECASE)  # max_tokens with a letter missing
-_SECRET = re.compile(r"(^|_)(token|secrets?|passwords?|passwd|api_?keys?|access_?keys?)$", re.IGNORECASE)
-_NO_SECRETS = ("eos_token", "pad_token", "bos_token", "unk_token")  # plain texts for a tokenizer
-_NO_SECRETS_IN = ("reward.functions", "reward.weights")  # names that the user gives to rewards
+_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "": operator.eq}
 _WORDS = {
     int: "a whole number",
     float: "a number",
@@ -55,24 +54,19 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     begun = [known for known in ends if len(end) > 2 and known.startswith(end)]
     near = [end] if end in ends else slips or begun[:1] or get_close_matches(end, ends, n=1, cutoff=0.7)
     found = [known for last in near for known in ends[last]]
-    outer = {known: "." not in known for known in found}
-    return max(
-        found, key=lambda known: _alike(place, known.rpartition(".")[0]) if place else outer[known], default=None
-    )
+    return max(found, key=lambda known: SequenceMatcher(None, place, known.rpartition(".")[0]).ratio(), default=None)
 
 
 def is_slip(typed: str, meant: str) -> bool:
     """Whether one letter is added, missing or wrong, or two neighbouring letters are swapped."""
-    shorter, longer = sorted((typed, meant), key=len)
-    if len(longer) - len(shorter) == 1:
-        return any(longer[:i] + longer[i + 1 :] == shorter for i in range(len(longer)))
-    if len(longer) != len(shorter):
+    if typed == meant or len(typed) == len(meant) < 3 and sorted(typed) != sorted(meant):
         return False
-    differ = [i for i, (one, other) in enumerate(zip(typed, meant, strict=True)) if one != other]
-    if len(differ) == 2:
-        i, j = differ
-        return j == i + 1 and typed[i] == meant[j] and typed[j] == meant[i]
-    return len(differ) == 1 and len(typed) > 2
+    for i in range(len(typed) + 1):
+        begin, end = typed[:i], typed[i:]
+        dropped, swapped = begin + end[1:], begin + end[1:2] + end[:1] + end[2:]
+        if meant in (dropped, swapped) or meant.startswith(begin) and meant[i + 1 :] in (end, end[1:]):
+            return True
+    return False
 
 
 def suggest(name: Any, names: Iterable[str]) -> str:
@@ -90,32 +84,22 @@ def one_of(name: Any, names: Collection[str]) -> str:
     return f"must be one of {', '.join(names)}{suggest(name, names)}"
 
 
-def find_problem(key: str, value: Any, annotation: Any, bounds: str | None = None) -> tuple[str, str] | None:
-    """(kind, line) if `value` does not fit, else None. The kind is "type" or "range"."""
-    if not fits(value, annotation):
-        kind = "type"
-    elif bounds and not all(in_range(number, bounds) for number in _numbers(value)):
-        kind = "range"
-    else:
-        return None
-    allowed = describe(annotation, bounds)
-    finite = isinstance(value, float) or _is_finite(value)
-    empty = value == "" or isinstance(value, list) and "" in value
-    more = ", and not empty" if empty else "" if finite else ", of finite numbers"
-    texts = _list_texts(annotation)
-    near = suggest(value, texts) or suggest(_OTHER_WORDS.get(str(value).casefold()), texts)
-    return kind, f"{assign(key, value)}: must be {allowed}{more}{near}"
-
-
-def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = None) -> list[tuple[str, str]]:
-    """As `find_problem`, but each entry of a mapping that does not fit has a line of its own."""
+def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = None) -> list[Problem]:
+    """A problem of the kind "type" or "range" if the value does not fit; one for each such entry of a mapping."""
     entry = next((part for part in (annotation, *typing.get_args(annotation)) if typing.get_origin(part) is dict), None)
-    if entry is None or not isinstance(value, dict):
-        found = [find_problem(key, value, annotation, bounds)]
-    else:
+    if entry is not None and isinstance(value, dict):
         hint = typing.get_args(entry)[1]
-        found = [find_problem(f"{key}.{name}", item, hint, bounds) for name, item in value.items()]
-    return [problem for problem in found if problem]
+        return [found for name, item in value.items() for found in find_problems(f"{key}.{name}", item, hint, bounds)]
+    kind = "range" if fits(value, annotation) else "type"
+    if kind == "range" and (bounds is None or all(in_range(number, bounds) for number in _list_numbers(value))):
+        return []
+    empty = value == "" or isinstance(value, list) and "" in value
+    more = (
+        ", and not empty" if empty else "" if isinstance(value, float) or _is_finite(value) else ", of finite numbers"
+    )
+    texts = choices(annotation, words=True)
+    near = suggest(value, texts) or suggest(_OTHER_WORDS.get(str(value).casefold()), texts)
+    return [Problem(key, kind, value, f"{describe(annotation, bounds)}{more}{near}")]
 
 
 def fits(value: Any, annotation: Any) -> bool:
@@ -140,21 +124,13 @@ def fits(value: Any, annotation: Any) -> bool:
     return type(value) is annotation and value != ""
 
 
-def choices(annotation: Any) -> list[str]:
-    """The texts that a Literal, or a union of Literals, allows."""
+def choices(annotation: Any, words: bool = False) -> list[str]:
+    """The texts that a Literal, or a union of Literals, allows; with `words` also true, false and null."""
     if typing.get_origin(annotation) is typing.Literal:
         return [show(option) for option in typing.get_args(annotation)]
-    return [choice for part in typing.get_args(annotation) for choice in choices(part)]
-
-
-def _list_texts(annotation: Any) -> list[str]:
-    """All texts that are meant where one of them is typed with a mistake: choices, and true, false and null."""
-    parts = {annotation, *typing.get_args(annotation)}
-    return [
-        *choices(annotation),
-        *(["true", "false"] if bool in parts else []),
-        *(["null"] if type(None) in parts else []),
-    ]
+    found = [choice for part in typing.get_args(annotation) for choice in choices(part, words)]
+    named = {bool: ["true", "false"], type(None): ["null"]} if words else {}
+    return found + named.get(annotation if isinstance(annotation, type) else None, [])
 
 
 def find_pattern_problem(pattern: str) -> str | None:
@@ -174,7 +150,6 @@ def list_names(annotation: Any) -> list[str]:
 def describe(annotation: Any, bounds: str | None = None) -> str:
     """What is allowed, in words: `a whole number >= 1 or null`."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    limit = f" {bounds}" if bounds else ""
     if origin in (typing.Union, types.UnionType):
         return " or ".join(describe(part, bounds) for part in args)
     if origin is list:
@@ -183,13 +158,11 @@ def describe(annotation: Any, bounds: str | None = None) -> str:
         return f"a list of {len(args)}, each {describe(args[0], bounds)}"
     if origin is dict:
         return f"a mapping, each value {describe(args[1], bounds)}"
-    options = choices(annotation)
-    if options:
+    if options := choices(annotation):
         more = f", ... ({len(options)} names)" if len(options) > MANY else ""
         return f"one of {', '.join(options[:MANY])}{more}"
-    if annotation in (int, float):
-        return _WORDS[annotation] + limit
-    return _WORDS.get(annotation) or getattr(annotation, "__name__", "a value")
+    limit = f" {bounds}" if bounds and annotation in (int, float) else ""
+    return _WORDS.get(annotation, "a value") + limit
 
 
 def in_range(number: float, bounds: str) -> bool:
@@ -198,60 +171,22 @@ def in_range(number: float, bounds: str) -> bool:
     >>> [in_range(number, "> 0, <= 1 or -1") for number in (0, 0.5, 1, -1)]
     [False, True, True, True]
     """
-    return abs(number) != math.inf and any(
-        all(_holds(number, condition) for condition in part.split(",")) for part in bounds.split(" or ")
-    )
 
+    def holds(condition: str) -> bool:
+        sign, _, limit = condition.strip().rpartition(" ")
+        return _COMPARE[sign](number, float(limit))
 
-def show(value: Any, most: int = 80) -> str:
-    """A value as the command line would take it, on one line and not too long; a secret in a mapping is hidden.
-
-    >>> show({"path": None, "hub_token": "hf_x", "sizes": [1, 2.5]})
-    '{path: null, hub_token: (hidden), sizes: [1, 2.5]}'
-    """
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list):
-        value = f"[{', '.join(show(item) for item in value)}]"
-    if isinstance(value, dict):
-        items = (f"{name}: {HIDDEN if is_secret(name) else show(item)}" for name, item in value.items())
-        value = f"{{{', '.join(items)}}}"
-    text = " ".join(str(value).split()) or "''"
-    return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
-def assign(key: str, value: Any) -> str:
-    """`key=value` as it would be typed, a secret hidden."""
-    return f"{key}={HIDDEN if is_secret(key) else show(value)}"
-
-
-def is_secret(key: Any) -> bool:
-    """Whether the name of a key, dotted or not, is that of a secret."""
-    place, _, end = str(key).rpartition(".")
-    named = _SECRET.search(end) and not _COUNT.search(end)
-    return bool(named) and end not in _NO_SECRETS and place not in _NO_SECRETS_IN
-
-
-def _alike(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other).ratio()
+    return abs(number) != math.inf and any(all(map(holds, part.split(","))) for part in bounds.split(" or "))
 
 
 def _is_finite(value: Any) -> bool:
     """Whether no number in it, at any depth, is NaN or infinite."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return all(map(_is_finite, value))
+    items = value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict | list):
+        return all(map(_is_finite, items))
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _holds(number: float, condition: str) -> bool:
-    sign, _, limit = condition.strip().rpartition(" ")
-    return _COMPARE[sign](number, float(limit)) if sign else number == float(limit)
-
-
-def _numbers(value: Any) -> list[float]:
-    if isinstance(value, dict):
-        value = list(value.values())
+def _list_numbers(value: Any) -> list[float]:
     items = value if isinstance(value, list) else [value]
     return [item for item in items if type(item) in (int, float)]

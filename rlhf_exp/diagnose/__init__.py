@@ -9,7 +9,7 @@ A new finding is one function in rules.py. Imports no ML library.
 
 from typing import Any
 
-from rlhf_exp.config.remedies import choose_remedy
+from rlhf_exp.config.checks import choose_remedy
 from rlhf_exp.diagnose.rules import RULES
 from rlhf_exp.diagnose.signals import Signals
 

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel, TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_completions, count_processes, is_elsewhere
+from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.memory import OPTIMIZER_STATES, count_weight_bytes, keeps_reference
 from rlhf_exp.errors import ConfigError
@@ -32,7 +32,7 @@ LIKE = (
 
 def find_memory(cfg: Config) -> tuple[float, str]:
     """Bytes of memory, and where: of each GPU of `hardware=`, or what is free here, if the system tells it (Linux)."""
-    if is_elsewhere(cfg):
+    if targets_other_hardware(cfg):
         of_each = "each GPU of " if count_processes(cfg) > 1 else ""
         return (cfg.hardware.memory_gb or 0) * 1e9, f"{of_each}hardware={cfg.hardware.name}"
     if not cfg.device.use_cpu:
@@ -65,7 +65,7 @@ def warn_of_disk(cfg: Config, needed: float) -> str:
     while not folder.is_dir():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    if is_elsewhere(cfg) or needed <= free:
+    if targets_other_hardware(cfg) or needed <= free:
         return ""
     return f"; MORE than the {say_bytes(free)} that are free in {folder}"
 
@@ -84,7 +84,7 @@ def estimate_time(
         tokens: of an optimizer step, prompts and completions.
     """
     hardware, gpus = cfg.hardware, count_processes(cfg)
-    if not is_elsewhere(cfg):
+    if not targets_other_hardware(cfg):
         return _estimate_by_run(cfg, steps)
     passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
     row = ALGORITHMS[cfg.algo.name]

@@ -12,8 +12,8 @@ import torch
 from transformers import PreTrainedModel, TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_completions, count_processes, is_elsewhere
-from rlhf_exp.config.rules.scale import DEEPSPEED, SHARDED
+from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
+from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
 
 # What a layer keeps of each token for the backward pass, in values, if attention keeps no scores. By
@@ -68,7 +68,7 @@ def estimate_memory(
 def warn_of_memory(cfg: Config, needed: dict[str, float], free: float, where: str) -> str:
     """A warning for the line about memory if more bytes are needed in a phase than are free in a place (cost.py): how
     much that is, and a remedy. Of another machine, also that the run fits it, or may not."""
-    peak, other = max(needed.values(), default=0), is_elsewhere(cfg)
+    peak, other = max(needed.values(), default=0), targets_other_hardware(cfg)
     place = f"the {free / 1e9:.0f} GB of {where}" if other else f"the {free / 1e9:.2f} GB that are free on {where}"
     if peak <= free:
         fits = "may not fit" if MARGIN * peak > free else "fits"

@@ -10,8 +10,8 @@ from transformers import TrainingArguments
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.defaults import list_defaults, read_settings
-from rlhf_exp.config.hardware import count_processes, is_elsewhere
-from rlhf_exp.config.rules.packages import find_missing
+from rlhf_exp.config.device import count_processes, targets_other_hardware
+from rlhf_exp.config.rules.machine import find_missing
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
@@ -32,7 +32,7 @@ def print_dry_run(cfg: Config) -> None:
         ConfigError: what a run would refuse before it loads weights.
     """
     args = build_args(cfg)
-    unchecked = [missing.what for missing in find_missing(cfg)] if is_elsewhere(cfg) else []
+    unchecked = [problem.partition("; ")[0] for problem in find_missing(cfg)] if targets_other_hardware(cfg) else []
     shape, tokenizer = load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
     rows = load_rows(cfg, tokenizer, unchecked)
     model, trained = build_on_meta(cfg, shape) if shape is not None else (None, 0)
@@ -62,7 +62,8 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
     """Lines on algorithm, task, model and device."""
     loss = cfg.algo.args.get("loss_type")
     loss = f" ({', '.join(loss) if isinstance(loss, list) else loss})" if loss else ""
-    device = f"hardware={cfg.hardware.name}" if is_elsewhere(cfg) else "the CPU" if cfg.device.use_cpu else "the GPU"
+    here = "the CPU" if cfg.device.use_cpu else "the GPU"
+    device = f"hardware={cfg.hardware.name}" if targets_other_hardware(cfg) else here
     lines = [f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"]
     if model is not None:
         whole = model.num_parameters()
@@ -93,7 +94,7 @@ def _describe_run(
         lines.append(f"disk, estimated: {say_bytes(total)} = {_list_parts(disk)}{warn_of_disk(cfg, total)}")
         if found := estimate_time(cfg, args, model, trained, batch * lengths.row, steps):
             least = "at least, with whole budgets" if row.online else "at least"
-            how = least if is_elsewhere(cfg) else "estimated"
+            how = least if targets_other_hardware(cfg) else "estimated"
             lines.append(f"time of training, {how}: {duration(found[0])} = {found[1]}")
         else:
             lines.append("time of training: not estimated, since no finished run below outputs/ is like this one")

@@ -23,7 +23,7 @@ from transformers.generation.logits_process import (
 )
 
 from rlhf_exp.algorithms import TRL_SAMPLING
-from rlhf_exp.config.rules.scale import SHARDED
+from rlhf_exp.config.rules.machine import SHARDED
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.policies import Processor

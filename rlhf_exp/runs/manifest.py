@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rlhf_exp.config.hub import is_hub_id
-from rlhf_exp.config.rules.paths import list_local_models
+from rlhf_exp.config.rules.files import list_local_models
 from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.inputs import MANIFEST, WEIGHTS, hash_path
 

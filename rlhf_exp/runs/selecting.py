@@ -9,7 +9,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from rlhf_exp.config.keys import known_keys, refuse_key
+from rlhf_exp.config.keys import explain_key, known_keys
 from rlhf_exp.config.values import nearest, show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import write_name
@@ -69,7 +69,7 @@ def check_key(flag: str, key: str, runs: list[ListedRun]) -> None:
     """
     if not (key in KEYS or any(key in run.config for run in runs) or key in known_keys()):
         near = nearest(key, KEYS)
-        raise ConfigError([f"{flag}: {f'no such key; did you mean {near}?' if near else refuse_key(key)}"])
+        raise ConfigError([f"{flag}: {f'no such key; did you mean {near}?' if near else explain_key(key)}"])
 
 
 def sort_runs(runs: list[ListedRun], key: str) -> list[ListedRun]:

@@ -30,7 +30,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.hardware import count_completions, count_processes
+from rlhf_exp.config.device import count_completions, count_processes
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import Grade, user_code
 

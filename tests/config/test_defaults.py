@@ -12,7 +12,7 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.defaults import list_defaults, read_settings
-from rlhf_exp.config.model_shape import INIT_VOCABULARY, KNOWN, count_parameters, find_shape
+from rlhf_exp.config.model_shape import INIT_VOCABULARY, KNOWN, estimate_parameters, find_shape
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run.show import list_chosen
 from rlhf_exp.errors import ConfigError
@@ -55,16 +55,16 @@ def count_on_meta(values):
 
 
 @pytest.mark.parametrize("values", SHAPES)
-def test_parameters_from_config_json_are_those_of_the_model(values, tmp_path):
-    counted, config = count_on_meta({**values, "vocab_size": 99})
+def test_a_config_json_without_weights_says_about_how_many_parameters_there_are(values, tmp_path):
+    counted, config = count_on_meta({**values, "vocab_size": 5_000})
     config.save_pretrained(tmp_path)
-    assert count_parameters(json.loads((tmp_path / "config.json").read_text())) == counted
-    assert find_shape(str(tmp_path), None, None, None).parameters == counted
+    assert find_shape(str(tmp_path), None, None, None).parameters == pytest.approx(counted, rel=0.05)
 
 
 @pytest.mark.parametrize("hub_id", SHIPPED)
 def test_the_shapes_that_ship_are_those_of_their_models(hub_id):
-    assert count_parameters(SHIPPED[hub_id]) == count_on_meta(SHIPPED[hub_id])[0] == OPTIONS[hub_id]
+    shape = find_shape(hub_id, None, None, None)
+    assert shape.parameters == OPTIONS[hub_id] == count_on_meta(shape.values)[0]
 
 
 def test_the_models_that_ship_and_the_untrained_ones_are_counted():
@@ -104,18 +104,17 @@ def test_stored_weights_say_how_many_there_are(kind, tmp_path):
 def test_broken_weights_leave_the_shape_to_config_json(content, llama_7b):
     (llama_7b / "config.json").write_text(json.dumps({**LLAMA_7B, "model_type": "other"}))
     (llama_7b / "model.safetensors").write_bytes(content)
-    assert find_shape(str(llama_7b), None, None, None).parameters == 6_738_415_616
+    assert find_shape(str(llama_7b), None, None, None).parameters == pytest.approx(6_738_415_616, rel=0.01)
 
 
 def test_packed_weights_leave_the_shape_to_config_json(llama_7b):
     (llama_7b / "config.json").write_text(json.dumps({**LLAMA_7B, "model_type": "other"}))
     save_file({"w": torch.zeros(9, dtype=torch.uint8), "x": torch.zeros(3)}, llama_7b / "model.safetensors")
-    assert find_shape(str(llama_7b), None, None, None).parameters == 6_738_415_616
+    assert find_shape(str(llama_7b), None, None, None).parameters == pytest.approx(6_738_415_616, rel=0.01)
 
 
-def test_experts_are_not_counted_and_an_unknown_kind_counts_as_a_llama():
-    assert count_parameters({**LLAMA_7B, "num_local_experts": 8}) is None
-    assert count_parameters({**LLAMA_7B, "model_type": "other"}) == 6_738_415_616
+def test_experts_are_not_counted():
+    assert estimate_parameters({**LLAMA_7B, "num_local_experts": 8}) is None
 
 
 @pytest.fixture
@@ -163,14 +162,6 @@ def test_an_algorithm_without_a_rate_of_the_models_own_takes_the_tables():
     for model, rates in own.items():
         for algo in ALGORITHMS.keys() - rates.get("learning_rate", {}).keys():
             assert compose_config([f"model={model}"]).model.learning_rate[algo] == ALGORITHMS[algo].rates[0][1]
-
-
-def test_a_misspelt_rate_is_refused_with_the_nearest(llama_7b):
-    with pytest.raises(ConfigError) as caught:
-        compose_config(["+model.learning_rate.gpro=1e-4"])
-    assert caught.value.problems == [
-        "model.learning_rate.gpro=0.0001: no such key; did you mean model.learning_rate.grpo?"
-    ]
 
 
 def test_another_model_inherits_nothing_of_tinys(llama_7b):
@@ -269,12 +260,12 @@ def test_the_budget_is_the_tasks(task, budget):
 def test_a_hub_id_that_nothing_is_known_of_is_refused_with_what_to_set():
     with pytest.raises(ConfigError) as caught:
         compose_config(["model.path=org/name", "algo=ppo"])
-    assert caught.value.problems == [
-        "model.path=org/name: the config.json of org/name is not in the hub's cache, the hub does not give it, nor is"
-        " there such a folder, so its size is not known, and the learning rate and batches depend on it; set"
-        " model.parameters=7e9 (as many as it has), or algo.args.learning_rate, algo.args.per_device_train_batch_size,"
-        " algo.args.gradient_accumulation_steps, algo.args.steps_per_generation"
-    ]
+    [problem] = caught.value.problems
+    assert (problem.key, problem.kind) == ("model.path", "missing")
+    assert problem.endswith(
+        "set model.parameters=7e9 (as many as it has), or algo.args.learning_rate,"
+        " algo.args.per_device_train_batch_size, algo.args.gradient_accumulation_steps, algo.args.steps_per_generation"
+    )
     cfg = compose_config(["model.path=org/name", "model.parameters=7e9"])
     assert read(cfg, *RECIPE) == (1e-6, 2, 64, True)
 

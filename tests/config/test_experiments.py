@@ -7,7 +7,7 @@ from transformers import GPT2Config, Qwen2Config, Qwen3Config
 
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import packages
+from rlhf_exp.config.rules import machine
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
@@ -154,7 +154,7 @@ def test_gsm8k_runs_without_4_bits_and_without_adapters(algo, twin, peft):
 def test_gsm8k_takes_flash_attention_and_bf16_where_the_machine_has_them(name, monkeypatch):
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     monkeypatch.setattr(device, "find_spec", lambda package: package)
-    monkeypatch.setattr(packages, "find_spec", lambda package: package)
+    monkeypatch.setattr(machine, "find_spec", lambda package: package)
     cfg = compose_config([f"experiment={name}"])
     assert (cfg.model.attn_implementation, cfg.algo.args["bf16"]) == ("flash_attention_2", True)
     assert cfg.algo.args["model_init_kwargs"]["attn_implementation"] == "flash_attention_2"

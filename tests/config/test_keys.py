@@ -1,6 +1,6 @@
 import pytest
 
-from rlhf_exp.config.keys import known_keys, refuse_key, takes_text
+from rlhf_exp.config.keys import explain_key, known_keys, takes_text
 
 
 @pytest.mark.parametrize("algo", ["grpo", "sft"])
@@ -9,11 +9,11 @@ def test_every_key_is_named_for_its_upper_case(algo):
         place, dot, end = key.rpartition(".")
         for typed in (key.upper(), f"{place}{dot}{end.upper()}", f"{place}{dot}{end.capitalize()}"):
             if typed != key:
-                assert refuse_key(typed, algo) == f"no such key; did you mean {key}?"
+                assert explain_key(typed, algo) == f"no such key; did you mean {key}?"
 
 
 def test_a_key_of_one_option_is_still_told_by_its_owner():
-    assert refuse_key("peft.lora.r") == "a key of peft=lora and peft=qlora alone; use peft=lora"
+    assert explain_key("peft.lora.r") == "a key of peft=lora and peft=qlora alone; use peft=lora"
 
 
 def test_a_key_that_takes_text_is_known_by_the_schema():

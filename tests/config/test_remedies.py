@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 import pytest
 
+from rlhf_exp.config.checks import apply, choose_remedy
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.remedies import apply, choose_remedy
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
 

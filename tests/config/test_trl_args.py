@@ -11,8 +11,7 @@ from rlhf_exp.config import device, trl_arguments
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import Ppo
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.config.trl_arguments import inspect_arguments, load_arguments, load_config_class, spell
-from rlhf_exp.config.trl_checks import CHOICES, RANGES
+from rlhf_exp.config.trl_arguments import CHOICES, RANGES, inspect_arguments, load_arguments, load_config_class, spell
 from rlhf_exp.errors import ConfigError
 
 TRAINERS = Path(find_spec("trl").origin).parent / "trainer"
@@ -47,71 +46,9 @@ def test_good_arguments_build(overrides):
     build_args(compose_config(["device=cpu", *overrides]))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "line"),
-    [
-        (
-            ["+algo.args.leraning_rate=1"],
-            "algo.args.leraning_rate=1: no such key; did you mean algo.args.learning_rate?",
-        ),
-        (["algo=sft", "+algo.args.num_iteration=1"], "algo.args.num_iteration=1: no such key"),
-        (["algo.args.learning_rate=-1"], "algo.args.learning_rate=-1: must be a number >= 1e-12, <= 1"),
-        (["algo.args.learning_rate=abc"], "algo.args.learning_rate=abc: must be a number >= 1e-12, <= 1"),
-        (["algo.args.learning_rate='1e-3'"], "algo.args.learning_rate=1e-3: must be a number >= 1e-12, <= 1"),
-        (["algo.args.learning_rate=true"], "algo.args.learning_rate=true: must be a number >= 1e-12, <= 1"),
-        (["algo.args.beta=-0.1"], "algo.args.beta=-0.1: must be a number >= 0, <= 100"),
-        (["algo.args.max_steps=0"], "algo.args.max_steps=0: must be a whole number >= 1, <= 10000000 or -1"),
-        (["algo.args.max_steps=2.5"], "algo.args.max_steps=2.5: must be a whole number >= 1, <= 10000000 or -1"),
-        (["algo.args.temperature=0"], "algo.args.temperature=0: must be a number > 0, <= 10"),
-        (["+algo.args.top_p=1.5"], "algo.args.top_p=1.5: must be a number > 0, <= 1"),
-        (
-            ["+algo.args.scale_rewards=nope"],
-            "algo.args.scale_rewards=nope: must be one of group, batch, none, true, false; did you mean none?",
-        ),
-        (
-            ["+algo.args.importance_sampling_level=sequense"],
-            "algo.args.importance_sampling_level=sequense: must be one of token, sequence; did you mean sequence?",
-        ),
-        (["algo.args.save_strategy=false"], "algo.args.save_strategy=false: must be one of no, steps, epoch, best"),
-        (
-            ["algo.args.per_device_train_batch_size=250"],
-            "algo.args.per_device_train_batch_size=250: makes 250 completions per step, not a multiple of"
-            " algo.args.num_generations=16; nearest: per_device_train_batch_size=240 or 256,"
-            " or num_generations=10 or 25",
-        ),
-        (
-            ["algo.args.per_device_train_batch_size=6", "algo.args.gradient_accumulation_steps=4"],
-            "algo.args.per_device_train_batch_size=6: makes 24 completions per step, not a multiple of"
-            " algo.args.num_generations=16; nearest: per_device_train_batch_size=4 or 8,"
-            " or num_generations=8 or 12",
-        ),
-        (
-            ["+algo.args.generation_batch_size=100"],
-            "algo.args.generation_batch_size=100: makes 100 completions per step, not a multiple of"
-            " algo.args.num_generations=16; nearest: generation_batch_size=96 or 112,"
-            " or num_generations=10 or 20",
-        ),
-        (["algo.args.num_generations=null"], "algo.args.num_generations=null: must be a whole number >= 2"),
-        (
-            ["+algo.args.gradient_checkpointing=true"],
-            "algo.args.gradient_checkpointing=true: renamed; use algo.args.activation_checkpointing",
-        ),
-        (
-            ["+algo.args.fp16=true", "device.bf16=true"],
-            "algo.args: At most one of fp16 and bf16 can be True, but not both",
-        ),
-    ],
-)
-def test_a_wrong_argument_is_one_line(overrides, line):
-    assert refuse(*overrides) == [line]
-
-
-def test_all_wrong_arguments_are_named_at_once_names_first():
-    assert refuse("algo.args.seed=abc", "algo.args.temperature=0", "+algo.args.bta=1") == [
-        "algo.args.bta=1: no such key; did you mean algo.args.beta?",
-        "algo.args.seed=abc: must be a whole number >= 0, <= 4294967295",
-        "algo.args.temperature=0: must be a number > 0, <= 10",
-    ]
+def test_what_trl_itself_refuses_is_one_line():
+    line = "algo.args: At most one of fp16 and bf16 can be True, but not both"
+    assert refuse("+algo.args.fp16=true", "device.bf16=true") == [line]
 
 
 def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):

@@ -1,3 +1,4 @@
+import pickle
 from typing import Any, Literal
 
 import pytest
@@ -5,7 +6,6 @@ import pytest
 from rlhf_exp.config.values import (
     assign,
     describe,
-    find_problem,
     find_problems,
     fits,
     in_range,
@@ -14,6 +14,7 @@ from rlhf_exp.config.values import (
     nearest,
     show,
 )
+from rlhf_exp.errors import Problem
 
 
 @pytest.mark.parametrize(
@@ -80,16 +81,31 @@ def test_a_range_means_what_it_says(number, bounds, inside):
 
 
 def test_a_problem_names_key_value_what_is_allowed_and_the_nearest_name():
-    assert find_problem("seed", 1, int, ">= 0") is None
-    assert find_problem("seed", True, int, ">= 0") == ("type", "seed=true: must be a whole number >= 0")
-    assert find_problem("sizes", [3, 9], list[int], "<= 6") == (
-        "range",
-        "sizes=[3, 9]: must be a list, each a whole number <= 6",
-    )
-    assert find_problem("schedule", "linaer", Literal["linear", "cosine"]) == (
-        "type",
-        "schedule=linaer: must be one of linear, cosine; did you mean linear?",
-    )
+    assert find_problems("seed", 1, int, ">= 0") == []
+    [problem] = find_problems("seed", True, int, ">= 0")
+    assert (problem.key, problem.kind, problem.value, problem.hint) == ("seed", "type", True, "a whole number >= 0")
+    assert problem == "seed=true: must be a whole number >= 0"
+    [problem] = find_problems("sizes", [3, 9], list[int], "<= 6")
+    assert (problem.kind, problem) == ("range", "sizes=[3, 9]: must be a list, each a whole number <= 6")
+    line = "schedule=linaer: must be one of linear, cosine; did you mean linear?"
+    assert find_problems("schedule", "linaer", Literal["linear", "cosine"]) == [line]
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (Problem("max_token", "unknown", 1, "no such key"), "max_token=1: no such key"),
+        (Problem("seed", "missing", hint="missing; it has no default"), "seed: missing; it has no default"),
+        (Problem("eval.rows", "idle", 3, " without x"), "eval.rows=3: has no effect without x"),
+        (Problem("algo.args.seed", "owned", 3, ", to 0; use seed"), "algo.args.seed=3: is set by another key, to 0;"
+         " use seed"),
+        (Problem("hub_token", "secret", hint="a secret"), "hub_token: a secret"),
+        (Problem("scale", "conflict", "ddp", "not here"), "scale=ddp: not here"),
+    ],
+)  # fmt: skip
+def test_a_problem_is_its_line_in_every_process(problem, line):
+    copied = pickle.loads(pickle.dumps(problem))
+    assert copied == problem == line and vars(copied) == vars(problem)
 
 
 def test_nearest_compares_the_last_part_of_a_dotted_name():
@@ -122,7 +138,7 @@ def test_nearest_prefers_one_typing_mistake():
     ],
 )
 def test_the_nearest_value_is_found_whatever_its_case(value, annotation, near):
-    assert find_problem("key", value, annotation)[1].endswith(f"; did you mean {near}?")
+    assert find_problems("key", value, annotation)[0].endswith(f"; did you mean {near}?")
 
 
 def test_a_slip_of_a_number_of_tokens_is_no_secret():
@@ -138,8 +154,8 @@ def test_a_secret_is_hidden_and_a_token_of_text_is_none():
 
 def test_each_entry_of_a_mapping_that_does_not_fit_has_its_line():
     assert find_problems("w", {"a": "x", "b": 1, "c": -1}, dict[str, float], ">= 0") == [
-        ("type", "w.a=x: must be a number >= 0"),
-        ("range", "w.c=-1: must be a number >= 0"),
+        "w.a=x: must be a number >= 0",
+        "w.c=-1: must be a number >= 0",
     ]
 
 

