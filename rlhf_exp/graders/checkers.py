@@ -163,7 +163,8 @@ def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, 
     try:
         inspect.signature(function).bind("", {})
     except TypeError as error:
-        raise ConfigError([f"{key}: cannot be called, {error}; must be a function of (completion, row)"]) from None
+        taken = inspect.signature(function)
+        raise ConfigError([f"{key}: takes {taken}, {error}; must be a function of (completion, row)"]) from None
     except ValueError:  # some functions written in C have none
         pass
     returned_well = False

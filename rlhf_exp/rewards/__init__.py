@@ -1,4 +1,4 @@
-"""Rewards: the functions that TRL calls. table.py holds those of the package, own.py loads a user's, model.py a model.
+"""Rewards: the functions that TRL calls: of the package (table.py), of a user (functions.py), of a model (model.py).
 
     functions = build_rewards(cfg, task)    # in the order of cfg.reward.weights
 
@@ -33,8 +33,8 @@ def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
 
 
 def _build(name: str, cfg: "Config", task: "Task") -> RewardFunction:
+    from rlhf_exp.rewards.functions import load_function
     from rlhf_exp.rewards.model import load_model_reward
-    from rlhf_exp.rewards.own import load_function
     from rlhf_exp.rewards.table import REWARDS
 
     if name in cfg.reward.functions:

@@ -5,7 +5,6 @@ import operator
 import random
 import re
 from collections import Counter
-from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from pathlib import Path
 
@@ -75,11 +74,6 @@ def test_the_expression_is_extracted_without_its_box_and_its_value():
     assert grade(r"<answer>\boxed{\frac{8}{7} - 3}</answer>", NUMBERS, TARGET).extracted == r"\frac{8}{7} - 3"
 
 
-def test_a_grade_cannot_be_changed():
-    with pytest.raises(FrozenInstanceError):
-        grade("", NUMBERS, TARGET).score = 1.0
-
-
 @pytest.mark.parametrize("answer", ["8+7+3", "8*7*3", "(8-7)*3", "8/7/3"])
 def test_a_wrong_value_scores_a_tenth(answer):
     assert grade(f"<answer>{answer}</answer>", NUMBERS, TARGET) == Grade("partial", 0.1, answer)
@@ -120,12 +114,6 @@ def test_division_by_zero_is_wrong(answer):
 def test_whatever_is_no_expression_is_wrong_and_raises_nothing(answer):
     for target in (2, 4, 6, 8, 10, 16, 64):
         assert outcome(answer, [8, 2], target) == "partial"
-
-
-def test_a_power_or_a_floor_division_is_wrong_even_where_it_would_reach_the_target():
-    assert outcome("8**2", [8, 2], 64) == "partial"
-    assert outcome("8//2", [8, 2], 4) == "partial"
-    assert outcome("8%3", [8, 3], 2) == "partial"
 
 
 @pytest.mark.parametrize(
