@@ -5,6 +5,8 @@ from typing import Literal
 
 MAX_CHARACTERS = 20_000
 """Graders and rewards read at most this much of a text, about 6,000 tokens of plain English. It limits their time."""
+GRADES = "task.grade"
+"""The column in which rewards find the grades of completions, if the caller has them."""
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 
 

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.graders import GRADES, Grade
+
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.graders import Grade
     from rlhf_exp.tasks import Row, Task
 
 RewardFunction = Callable[..., list[float]]
-
-GRADES = "task.grade"
-"""The column in which rewards find the task's grades, if the caller has them."""
 
 
 def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
@@ -51,7 +49,7 @@ def _build(name: str, cfg: "Config", task: "Task") -> RewardFunction:
 
 def score_completions(
     functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]],
-    grades: "list[Grade] | None" = None,
+    grades: list[Grade] | None = None,
 ) -> list[dict[str, float]]:  # fmt: skip
     """Score completions outside training, called as TRL would: for each, every reward component by name.
 

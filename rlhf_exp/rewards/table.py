@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.ranges import SEED, TOKENS, within
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.graders import Grade, NumberGrade, read_text
-from rlhf_exp.rewards import GRADES
+from rlhf_exp.graders import GRADES, Grade, NumberGrade, read_text
 from rlhf_exp.rewards.countdown import graduated, process
 
 if TYPE_CHECKING:
