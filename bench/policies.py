@@ -40,7 +40,7 @@ def main() -> None:
     print("|---|---|")
     for name, accuracy in sorted(best.tried.items(), key=lambda item: item[1], reverse=True):
         print(f"| {name} | {accuracy:.1%} |")
-    cell = "{value:.1%} [{low:.1%}, {high:.1%}]".format(**best.figures["accuracy"])
+    cell = "{value:.1%} [{low:.1%}, {high:.1%}]".format(**best.describe(cfg.max_tokens)[best.policy.family]["accuracy"])
     print(f"\nOn the test rows {best.policy.name} has {cell}.")
 
 

@@ -24,7 +24,7 @@ from rlhf_exp.runs.settings import flatten
 MEMORY, OUTPUTS = Path("/proc/meminfo"), Path("outputs")
 LIKE = (
     *("algo.name", "task.name", "model.name", "model.path", "peft.name", "scale.name", "generation.method"),
-    *("max_tokens", "device.use_cpu", "algo.args.per_device_train_batch_size"),
+    *("max_tokens", "device.use_cpu", "device.threads", "algo.args.per_device_train_batch_size"),
     *("algo.args.gradient_accumulation_steps", "algo.args.num_generations", "algo.args.num_iterations"),
 )
 """Keys in which two runs agree whose steps take about the same time."""

@@ -1,7 +1,7 @@
 """Measures sampling baselines (`task.baselines`): the start model's weights, sampled in other ways than the run does.
 
     best = measure_baselines(experiment, start_model)
-    best.describe(trained)                        # `baselines` of evaluation.json
+    best.describe(cfg.max_tokens, trained)        # `baselines` of evaluation.json
     best.list_rows(task.eval)                     # policies.jsonl
 
 What training gains has to be compared with the best of them. They are sifted on validation rows by successive halving,
@@ -34,27 +34,32 @@ FEW_ROWS, MOST_ROWS = 64, 256
 
 
 @dataclass(frozen=True)
-class Best:
+class BestBaseline:
     """The sampling baseline that is best on validation rows.
 
     Attributes:
         tried: of each one its accuracy on the most validation rows that it was sampled on, in [0, 1].
-        figures: of the best one on the held-out rows, each with its interval.
-        correct: (rows,) float64, the share of each held-out row's completions that are correct.
+        completions: of the best one on the held-out rows.
     """
 
     policy: Policy
     tried: dict[str, float]
-    figures: dict[str, Any]
-    correct: np.ndarray
+    completions: list[Completion]
 
-    def describe(self, trained: list[Completion] | None = None) -> dict[str, Any]:
+    @property
+    def correct(self) -> np.ndarray:
+        """(rows,) float64, the share of each held-out row's completions that are correct."""
+        return average_rows(self.completions)["accuracy"]
+
+    def describe(self, max_tokens: int, trained: list[Completion] | None = None) -> dict[str, Any]:
         """`baselines` of evaluation.json, by family. With the completions of the trained model also `trained_minus`,
         the accuracy that it is ahead by."""
-        section = {"policy": self.policy.name, "n": len(self.correct), **self.figures, "validation": self.tried}
+        figures = summarise(self.completions, max_tokens)
+        section = {"policy": self.policy.name, "n": figures["n"], **{name: figures[name] for name in FIGURES}}
+        section["validation"] = self.tried
         if trained is not None:
-            correct = average_rows(trained)["accuracy"]
-            section["trained_minus"] = paired_interval(self.correct, correct, DIFFERENCES)
+            ahead = paired_interval(self.correct, average_rows(trained)["accuracy"], DIFFERENCES)
+            section["trained_minus"] = ahead
         return {self.policy.family: section}
 
     def list_rows(self, rows: list[Row]) -> list[dict[str, Any]]:
@@ -63,7 +68,7 @@ class Best:
         return [{"family": self.policy.family, "policy": self.policy.name, **of_rows}]
 
 
-def measure_baselines(experiment: "Experiment", model: PreTrainedModel) -> Best:
+def measure_baselines(experiment: "Experiment", model: PreTrainedModel) -> BestBaseline:
     """The best sampling baseline; `model` is the start model."""
     cfg, tokenizer, graded = experiment.cfg, experiment.tokenizer, replace(experiment, rewards=[])
     validation = _load_validation(cfg, tokenizer)
@@ -73,10 +78,8 @@ def measure_baselines(experiment: "Experiment", model: PreTrainedModel) -> Best:
         return float(average_rows(_sample(on_validation, model, policy, 1, "validation"))["accuracy"].mean())
 
     best, tried = sift(list_candidates(cfg, tokenizer), measure, len(validation))
-    completions = _sample(graded, model, best, 1 if best.temperature == 0 else cfg.eval.completions, "evaluation")
-    section = summarise(completions, cfg.max_tokens)
-    figures = {name: section[name] for name in FIGURES}
-    return Best(best, tried, figures, average_rows(completions)["accuracy"])
+    k = 1 if best.temperature == 0 else cfg.eval.completions
+    return BestBaseline(best, tried, _sample(graded, model, best, k, "evaluation"))
 
 
 def sift(

@@ -19,7 +19,7 @@ from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.config.values import show
 from rlhf_exp.evaluation import answers
-from rlhf_exp.evaluation.baselines import Best, measure_baselines
+from rlhf_exp.evaluation.baselines import BestBaseline, measure_baselines
 from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
@@ -75,7 +75,7 @@ class PolicyEvaluator:
     def __init__(self, experiment: "Experiment") -> None:
         self.experiment = experiment
         self.start = Measured({})
-        self.best: Best | None = None
+        self.best: BestBaseline | None = None
 
     def measure_start_model(self) -> Probe:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
@@ -130,7 +130,7 @@ class PolicyEvaluator:
         if trained is not None:
             measured["trained"], more["paired"] = trained, paired
         if self.best is not None:
-            more["baselines"] = self.best.describe(trained and trained.completions)
+            more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained and trained.completions)
         write_measured(self.experiment.folder.path, self.experiment.task.eval, measured, **more)
 
     def _measure_loss(self, start_model: PreTrainedModel) -> tuple[dict[str, Any], list[answers.Scored]]:

@@ -165,12 +165,6 @@ def test_very_many_steps_are_answered_at_once(no_weights, capsys, monkeypatch):
     assert "training uses 80,000,000 rows: 200,000 are drawn, and then come again\n" in text
 
 
-def test_more_held_out_rows_than_there_are_is_refused(no_weights):
-    with pytest.raises(ConfigError) as caught:
-        print_dry_run(compose_config(["device=cpu", "eval.rows=1000000"]))
-    assert caught.value.problems == ["eval.rows=1000000: allowed is 1 to 1,398, the problems of the test split"]
-
-
 @pytest.mark.parametrize("targets", [".*nope", "[model.layers.99.self_attn.q_proj]"])
 def test_an_adapter_that_fits_no_module_is_refused(no_weights, targets):
     with pytest.raises(ConfigError) as refused:

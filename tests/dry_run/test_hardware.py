@@ -2,7 +2,6 @@
 
 import pytest
 
-from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import packages
 from rlhf_exp.dry_run.show import print_dry_run
@@ -173,8 +172,3 @@ def test_hardware_of_the_users_own():
     own = ["hardware.name=mine", "hardware.gpus=2", "hardware.memory_gb=48", "hardware.tflops=90", "scale=ddp"]
     cfg = compose_config([*own, "hardware.bandwidth_gbs=800", "dry_run=true"])
     assert cfg.algo.args["per_device_train_batch_size"] == 64
-
-
-def test_every_file_names_itself():
-    for hardware in HARDWARE:
-        assert f"name: {hardware}\n" in (ROOT / "conf" / "hardware" / f"{hardware}.yaml").read_text()

@@ -77,11 +77,6 @@ def test_accuracy_by_length_and_by_subset():
     assert section["longer_wins"]["value"] == 3.5 / 5
 
 
-def test_one_pair_has_figures():
-    section = summarise_preferences([make_row(1.0)])
-    assert section["margin"] == {"mean": {"value": 1.0, "low": None, "high": None}, "std": 0.0}
-
-
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_rewards_that_are_not_numbers_are_not_taken_for_right_or_wrong():
     section = summarise_preferences([make_row(math.nan), make_row(1.0)])
