@@ -68,11 +68,10 @@ def _work(arguments: list[str]) -> None:
         return
     for row in islice(session.rows(), args.rows or 0):
         print(f"> {printable(_read_prompt(row))}")
-        _show(session, session.ask_row(row), talks)
-    lines = (line.rstrip("\n") for line in sys.stdin) if not args.prompts and args.rows is None else args.prompts
-    for text in lines:
+        _show(session.ask_row(row), talks)
+    for text in sys.stdin if not args.prompts and args.rows is None else args.prompts:
         if text.strip():
-            _show(session, session.ask(text), talks)
+            _show(session.ask(text.rstrip("\n")), talks)
 
 
 def _find_run(path: Path) -> Run:
@@ -82,18 +81,19 @@ def _find_run(path: Path) -> Run:
         ConfigError: it has not.
     """
     needs = "must be the folder of a run that has trained a language model"
-    if not path.is_dir():
-        raise ConfigError([f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {needs}"])
     info = read_record(path)
     row, status = ALGORITHMS.get(info.get("algo")), info.get("status")
-    if status in (None, "broken"):
-        raise ConfigError([f"{path}: {'no run.json in it' if status is None else 'its run.json is torn'}; {needs}"])
-    if row and row.scores:
-        raise ConfigError([f"{path}: has trained a reward model, which scores answers and writes none; {needs}"])
-    if not any((path / "model" / name).is_file() for name in ("config.json", "adapter_config.json")):
-        trains = row is not None and row.trains
-        why = f"is {status}, and has saved no model" if trains else f"algo={info.get('algo')} trains no model"
-        raise ConfigError([f"{path}: {why}; {needs}"])
+    saved = any((path / "model" / name).is_file() for name in ("config.json", "adapter_config.json"))
+    trains = row is not None and row.trains
+    reasons = {
+        "not a folder" if path.exists() else "no such folder": not path.is_dir(),
+        "no run.json in it": status is None,
+        "its run.json is torn": status == "broken",
+        "has trained a reward model, which scores answers and writes none": row is not None and row.scores,
+        f"is {status}, and has saved no model" if trains else f"algo={info.get('algo')} trains no model": not saved,
+    }
+    if problem := next((reason for reason, holds in reasons.items() if holds), None):
+        raise ConfigError([f"{path}: {problem}; {needs}"])
     if reason := explain_damage(path / "model"):
         raise ConfigError([f"{path}/model: {reason}; {remedy(path / 'model')}"])
     with refusing_damage(path):
@@ -104,8 +104,11 @@ def _talk(session: "Session") -> None:
     """Read prompts from the terminal until it ends; a mistake is a line, and the next prompt is read."""
     with suppress(ImportError):
         import readline  # noqa: F401 `input` then has a history
-    rows = session.rows()
-    print(printable(_introduce(session)))
+    rows, info, sampling = session.rows(), session.run.info, session.sampling
+    how = f"at most {sampling.max_new_tokens} tokens, temperature {sampling.temperature:g}"
+    example = f"for example: {session.example}\n" if session.example else ""
+    print(printable(f"{info.get('algo')} on {info.get('task')}, model {info.get('model')}: {how}; each prompt stands"
+                    f" alone\n{example}{ROW} asks a held-out row of the task; {QUIT[0]} or Ctrl-D ends"))  # fmt: skip
     while True:
         try:
             text = input("\n> ").strip()
@@ -118,25 +121,16 @@ def _talk(session: "Session") -> None:
             if text == ROW:
                 row = next(rows)
                 print(printable(_read_prompt(row)))
-                _show(session, session.ask_row(row), True)
+                _show(session.ask_row(row), True)
             elif text:
-                _show(session, session.ask(text), True)
+                _show(session.ask(text), True)
         except ConfigError as error:
             print(printable("\n".join(error.problems)))
         except StopIteration:
             print("the task has no further row")
 
 
-def _introduce(session: "Session") -> str:
-    info, sampling = session.run.info, session.sampling
-    how = f"at most {sampling.max_new_tokens} tokens, temperature {sampling.temperature:g}"
-    lines = [f"{info.get('algo')} on {info.get('task')}, model {info.get('model')}: {how}; each prompt stands alone"]
-    if session.example:
-        lines.append(f"for example: {session.example}")
-    return "\n".join([*lines, f"{ROW} asks a held-out row of the task; {QUIT[0]} or Ctrl-D ends"])
-
-
-def _show(session: "Session", answers: "list[Answer]", talks: bool) -> None:
+def _show(answers: "list[Answer]", talks: bool) -> None:
     """Print the answers; what is known about them goes to stderr if the answers are for another program."""
     for answer in answers:
         print(printable(f"{answer.which}: {answer.text}" if len(answers) > 1 else answer.text), flush=True)

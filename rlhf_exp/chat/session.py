@@ -11,7 +11,6 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from hydra.errors import HydraException
@@ -27,7 +26,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import Grade
 from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
 from rlhf_exp.models.loading import load_policy, load_tokenizer, set_up_libraries
-from rlhf_exp.models.source import ModelSource, locate_start_model
+from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.runs.settings import recall
 from rlhf_exp.tasks import Row, Task, Text, add_system_prompt, find_rows, load_task, wants_chat
@@ -86,7 +85,8 @@ class Session:
         self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(trained)
         self.models: dict[str, PreTrainedModel | PeftModel] = {}
         if options.beside_start:
-            self.models[START] = load_policy(_find_start(run.path, start))
+            made = run.path / "start_model"  # of a run that made it, with full weights
+            self.models[START] = load_policy(start.at(made) if made.is_dir() else start)
         self.models[TRAINED] = load_policy(trained)
         self.sampling = Sampling(
             options.max_tokens or self.cfg.max_tokens,
@@ -183,9 +183,3 @@ def _adapt(config: dict) -> DictConfig:
     cfg.device.use_cpu = device.cuda_major() == 0
     cfg.model.attn_implementation = device.choose_attention(cfg.model.dtype, cfg.device.use_cpu)
     return cfg
-
-
-def _find_start(run_dir: Path, start: ModelSource) -> ModelSource:
-    """The start model with full weights: the one that the run made in its folder, or the one that its config names."""
-    made = run_dir / "start_model"
-    return start.at(made) if made.is_dir() else start

@@ -16,10 +16,9 @@ import yaml
 
 from rlhf_exp.errors import printable
 from rlhf_exp.report.plots import Plot, draw
-from rlhf_exp.runs.load import YAML_LOADER
 
 ASSETS = Path(__file__).parent.parent / "assets"
-TEXTS: dict[str, Any] = yaml.load((ASSETS / "report_texts.yaml").read_text(encoding="utf-8"), Loader=YAML_LOADER)
+TEXTS: dict[str, Any] = yaml.safe_load((ASSETS / "report_texts.yaml").read_text(encoding="utf-8"))
 NOTES: dict[str, str] = TEXTS["notes"]
 """The sentences that explain a section."""
 

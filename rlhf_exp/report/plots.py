@@ -175,18 +175,19 @@ def _cross(x: Interval, y: Interval, label: str, style: dict) -> Line:
 def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
     for line in panel.lines:
-        marks = {"marker": "o" if len(line.x) < MANY else None, "markersize": 3, "color": BLUE}
+        x, y = (np.asarray(values, dtype=np.float64) for values in (line.x, line.y))  # None, not finite, becomes NaN
+        marks = {"marker": "o" if len(x) < MANY else None, "markersize": 3, "color": BLUE}
         # A bound can miss its value by a rounding error; `errorbar` refuses negative lengths.
         errors = {
             name: np.maximum(0, [values - bounds[0], bounds[1] - values])
-            for name, values, bounds in (("xerr", line.x, line.x_bounds), ("yerr", line.y, line.y_bounds))
+            for name, values, bounds in (("xerr", x, line.x_bounds), ("yerr", y, line.y_bounds))
             if bounds is not None
         }
-        axes.errorbar(line.x, line.y, **errors, elinewidth=1, label=line.label or None, **(marks | line.style))
+        axes.errorbar(x, y, **errors, elinewidth=1, label=line.label or None, **(marks | line.style))
         if line.band is not None:
-            axes.fill_between(line.x, *line.band, color=line.style["color"], alpha=0.1, linewidth=0)
-        for note, x, y in zip(line.notes, line.x, line.y, strict=False):
-            axes.annotate(note, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8, color="#57606a")
+            axes.fill_between(x, *line.band, color=line.style["color"], alpha=0.1, linewidth=0)
+        for note, *place in zip(line.notes, x, y, strict=False):
+            axes.annotate(note, place, xytext=(4, 4), textcoords="offset points", fontsize=8, color="#57606a")
     if panel.names:
         axes.set_yticks(range(len(panel.names)), panel.names)
         axes.set(ylim=(len(panel.names) - 0.6, -0.4))

@@ -104,11 +104,6 @@ def test_a_conversation_goes_on_after_a_mistake(make, capsys, monkeypatch):
     assert next(typed) == "never read"
 
 
-def test_the_system_prompt_of_the_run_is_before_the_prompt(make, capsys):
-    make("task.system_prompt=please")
-    assert "not in the model's vocabulary: 'please'" in chat(capsys, "--prompt", PROBLEM)[2][0]
-
-
 def test_the_system_prompt_is_once_before_a_row(make, capsys, monkeypatch):
     make("task.system_prompt=use")
     read = []

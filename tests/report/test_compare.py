@@ -88,6 +88,13 @@ def test_a_damaged_run_of_several_is_named(sweep, edit):
             write(sweep)
 
 
+def test_figures_that_are_not_finite_can_be_compared_and_drawn(sweep, tmp_path, edit, drawn):
+    nothing = {"value": None, "low": None, "high": None}
+    edit(sweep[0], "evaluation.json", {"trained.kl.mean": nothing, "baseline.reward.mean": nothing})
+    write_report(sweep[:2], tmp_path / "out")
+    assert (tmp_path / "out" / "plots" / "plane.png").exists()
+
+
 def test_runs_of_equal_name_are_named_by_where_their_paths_part(tmp_path, make_run):
     runs = [make_run(tmp_path / study / "0") for study in ("first", "second")]
     write_report(runs, tmp_path / "out")
