@@ -100,7 +100,7 @@ def _fail(folder: RunFolder, signals: StopSignals, cause: str) -> RankFailed:
 
 
 def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
-    """Write why this rank, above 0, has failed; first wait, for rank 0 ends the run if it has the same error, or the one
+    """Write why this rank, above 0, has failed. Rank 0 gets time to end the run first, if it has the same error, or one
     that this error follows from."""
     time.sleep(processes.GRACE_S)
     if read_record(folder.path).get("status") != "running":

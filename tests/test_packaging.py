@@ -271,7 +271,12 @@ def test_wheel_holds_the_package_its_configs_and_its_model(wheel: zipfile.ZipFil
         "rlhf_exp/conf/config.yaml", "rlhf_exp/assets/tiny/model.safetensors", "rlhf_exp/assets/report.css",
     }  # fmt: skip
     assert [name for name in packed if name.startswith("rlhf_exp/sweeps/") and name.endswith(".yaml")]
-    sources = {"rlhf_exp": "rlhf_exp", "hydra_plugins": "hydra_plugins", "conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"}
+    sources = {
+        "rlhf_exp": "rlhf_exp",
+        "hydra_plugins": "hydra_plugins",
+        "conf": "rlhf_exp/conf",
+        "sweeps": "rlhf_exp/sweeps",
+    }
     assert packed == {
         f"{target}/{path.relative_to(ROOT / source)}"
         for source, target in sources.items()

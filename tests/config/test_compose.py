@@ -7,13 +7,13 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import MissingConfigException
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.rules import packages
 from rlhf_exp.config.schema import REWARDS, TASKS
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.explain import explain
 
 CONF = ROOT / "conf"
 OFFLINE = [name for name, row in ALGORITHMS.items() if not row.online and row.trains]

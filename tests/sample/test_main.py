@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.composing import compose_command
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.composing import compose_command
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.sample.__main__ import main
 from rlhf_exp.sample.draw import sample

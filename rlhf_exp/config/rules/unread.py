@@ -3,7 +3,7 @@
     find_unread(cfg, ["eval.every_rows=64"])    # ["eval.every_rows=64: has no effect without eval.every"]
 
 Only typed keys are looked at, since files hold settings for several experiments; of a sweep only those that no job
-reads (cli/sweep.py). TRL's arguments are in arguments.py.
+reads (launch/sweep.py). TRL's arguments are in arguments.py.
 """
 
 from collections.abc import Callable, Iterator, Sequence
