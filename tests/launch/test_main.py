@@ -357,12 +357,12 @@ def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command
     "swept", ["reward.weights={outcome: 0.5},{outcome: 1.0}", f"task.system_prompt=choice({'n' * 100}a,{'n' * 100}b)"]
 )
 def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swept):
-    study = ("-m", swept, "seed=0", "skip_finished=true", "output_dir=there")
+    study = ("-m", swept, "seed=choice(0)", "skip_finished=true", "output_dir=there")
     assert command(*study) == (0, [])
     folders = [folder for _, folder in runs]
     assert len(set(folders)) == 2 and all(len(folder.name) <= 100 for folder in folders)
     assert command(*study, "seed=1,0")[0] == 0
-    assert [folder for _, folder in runs[-1::-2]] == [*reversed(folders)]
+    assert [folder for _, folder in runs[3::2]] == folders
 
 
 def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs):
