@@ -23,13 +23,13 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.config.keys import schemas
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.explain import explain
 
 GROUPS = ("algo", "task", "model", "peft", "reward", "generation", "device", "logging", "monitor", "eval")
 FREE = ("reward.weights", "reward.functions", "model.init", "peft.quantization", "model.learning_rate")

@@ -28,14 +28,14 @@ class Checked:
     is_tuned = False
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from rlhf_exp.cli.sweep import prepare_sweep
+        from rlhf_exp.launch.sweep import prepare_sweep
 
         self.whole = config
         self.jobs = prepare_sweep(config, hydra_context.config_loader, self.is_tuned)
         super().setup(hydra_context=hydra_context, task_function=self.jobs, config=config)
 
     def sweep(self, arguments: list[str]) -> int:
-        from rlhf_exp.cli.sweep import run_sweep
+        from rlhf_exp.launch.sweep import run_sweep
 
         return run_sweep(self.jobs, self.whole, lambda: super(Checked, self).sweep(arguments))
 
@@ -83,7 +83,7 @@ with suppress(ImportError):
         """Submits each job and waits for all of them, also if the process of one dies. Output goes to files."""
 
         def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-            from rlhf_exp.cli.slurm import Queue
+            from rlhf_exp.launch.slurm import Queue
 
             folder = self.params["submitit_folder"]
             if folder.endswith("/%j"):  # submitit's default: a folder of that very name

@@ -1,7 +1,7 @@
 """The command line: `python -m rlhf_exp algo=grpo task=countdown`.
 
 A user's mistake is one line on stderr and exit status 2; a failed run is status 1, with its traceback in the run's
-folder. Nothing here, in cli/ or in config/ imports an ML library before all checks of this package have passed.
+folder. Nothing here, in launch/ or in config/ imports an ML library before all checks of this package have passed.
 """
 
 import os
@@ -16,14 +16,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from rlhf_exp import processes
-from rlhf_exp.cli.arguments import format_help, prepare_arguments
-from rlhf_exp.cli.explain import explaining
-from rlhf_exp.cli.job import run_job
-from rlhf_exp.cli.subcommand import call_command, run_command
 from rlhf_exp.config.compose import compose_files, register_resolvers
 from rlhf_exp.config.overrides import check_overrides
 from rlhf_exp.config.reading import open_hydra
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.arguments import format_help, prepare_arguments
+from rlhf_exp.launch.explain import explaining
+from rlhf_exp.launch.job import run_job
+from rlhf_exp.launch.subcommand import call_command, run_command
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def _work(arguments: list[str]) -> int | None:
         with explaining(args.overrides):  # as `rlhf_exp.compose`: Hydra itself would compose twice
             cfg, settings = compose_files([*args.overrides, "hydra.mode=RUN"], None, args.config_dir)
         return run_job(cfg, settings)
-    from rlhf_exp.cli.sweep import register_plugins
+    from rlhf_exp.launch.sweep import register_plugins
 
     register_resolvers()
     with explaining(args.overrides), open_hydra(args.config_dir, args.config_path) as hydra:

@@ -62,7 +62,6 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
             return _stop(folder, Stop.of(error), signals.saved_step)
         except ConfigError as error:
             if not processes.is_main():
-                time.sleep(processes.GRACE_S)  # torchrun ends this rank if rank 0 refuses the run too
                 _record_failed_rank(folder, error)
             elif cfg.resume:
                 folder.restore_record()
@@ -99,7 +98,9 @@ def _fail(folder: RunFolder, signals: StopSignals, cause: str) -> RankFailed:
 
 
 def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
-    """Write why this rank, above 0, has failed, unless the run has ended already, so that the error only follows."""
+    """Write why this rank, above 0, has failed. Rank 0 gets time to end the run first, if it has the same error, or one
+    that this error follows from."""
+    time.sleep(processes.GRACE_S)
     if read_record(folder.path).get("status") != "running":
         return
     line = f"process {processes.rank()}: {name_error(error)}"

@@ -26,13 +26,13 @@ LAYERS = (
     ("chat", "sample", "describe", "dry_run"),
     ("train", "push"),
     ("pipeline",),
-    ("cli",),  # its wrapper is for the `__main__` modules alone
+    ("launch",),  # its wrapper is for the `__main__` modules alone
     ("__main__", "__init__", "api", "merge"),
 )
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
 WITHOUT_TORCH = (
-    *("algorithms", "api", "cli", "config", "errors", "experiment", "models.source", "processes", "runs"),
+    *("algorithms", "api", "launch", "config", "errors", "experiment", "models.source", "processes", "runs"),
 )
 HEAVY = ("torch", "transformers", "trl", "datasets")
 

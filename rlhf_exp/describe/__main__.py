@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlhf_exp.algorithms import DEMONSTRATIONS
-from rlhf_exp.cli.composing import claim_output, compose_command, take_out
-from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
 from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.launch.composing import claim_output, compose_command, take_out
+from rlhf_exp.launch.subcommand import run_command
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.subcommand import parse_flags, run_command
 from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.launch.subcommand import parse_flags, run_command
 from rlhf_exp.runs.figures import percent, points, write_name
 from rlhf_exp.runs.listing import KEYS, ListedRun, list_runs
 from rlhf_exp.runs.lock import OUTPUTS

@@ -12,11 +12,11 @@ import json
 import sys
 from pathlib import Path
 
-from rlhf_exp.cli.composing import claim_output, compose_command, take_out
-from rlhf_exp.cli.subcommand import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.composing import claim_output, compose_command, take_out
+from rlhf_exp.launch.subcommand import run_command
 
 GRADED = tuple(name for name, keys in TASKS.items() if keys.graded)
 FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"

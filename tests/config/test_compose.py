@@ -7,12 +7,12 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import MissingConfigException
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.explain import explain
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.rules import machine
 from rlhf_exp.config.schema import TASKS
+from rlhf_exp.launch.explain import explain
 from rlhf_exp.rewards.table import REWARDS
 
 CONF = ROOT / "conf"

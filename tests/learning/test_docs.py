@@ -17,9 +17,9 @@ from hydra._internal.utils import get_args_parser
 
 from rlhf_exp import api
 from rlhf_exp.algorithms import ALGORITHMS, PAIRS
-from rlhf_exp.cli.subcommand import COMMANDS, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
+from rlhf_exp.launch.subcommand import COMMANDS, parse_flags
 from rlhf_exp.models.untrained import create_untrained
 
 SPEC = spec_from_file_location("pages", Path(__file__).parents[1] / "test_docs.py")

@@ -8,13 +8,13 @@ import time
 import pytest
 
 from hydra_plugins import rlhf_exp_sweeps
-from rlhf_exp.cli import sweep
-from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch import sweep
+from rlhf_exp.launch.workers import Jobs
 
 pytest.importorskip("submitit", reason="submitit is not installed")
 
-from rlhf_exp.cli.slurm import Queue  # noqa: E402
+from rlhf_exp.launch.slurm import Queue  # noqa: E402
 
 
 @pytest.fixture

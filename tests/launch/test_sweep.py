@@ -1,4 +1,4 @@
-from rlhf_exp.cli.sweep import report_study
+from rlhf_exp.launch.sweep import report_study
 
 
 def test_a_folder_without_two_runs_has_no_study_to_report(tmp_path, capsys):

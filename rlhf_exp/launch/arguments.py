@@ -11,10 +11,10 @@ from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
 
-from rlhf_exp.cli.subcommand import parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.subcommand import parse_flags
 from rlhf_exp.runs.lock import LATEST, OUTPUTS, follow_link
 from rlhf_exp.runs.settings import recall
 from rlhf_exp.tasks.schema import find_keys, list_tasks

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp import processes
-from rlhf_exp.cli.subcommand import claim, guard
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.launch.subcommand import claim, guard
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.lock import point_latest
 from rlhf_exp.runs.manifest import find_damaged_models
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete, plan_job, start_anew
 
 if TYPE_CHECKING:
-    from rlhf_exp.cli.workers import Jobs
+    from rlhf_exp.launch.workers import Jobs
 
 DDP_TIMEOUT_S = 1800
 """transformers' default of `ddp_timeout`."""

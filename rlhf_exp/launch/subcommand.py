@@ -30,6 +30,8 @@ COMMANDS["merge"] = "rlhf_exp.merge"
 is the same as `python -m rlhf_exp.report`."""
 FULL_BYTES = 2**20
 """With less free space than this the disk counts as the cause of an error: torch's own error does not say so."""
+
+
 class Done(Exception):
     """A flag such as --version has printed all that was asked for."""
 

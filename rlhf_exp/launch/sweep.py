@@ -19,14 +19,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlhf_exp import processes
-from rlhf_exp.cli.explain import set_text
-from rlhf_exp.cli.job import check_job, connect, run_job
-from rlhf_exp.cli.subcommand import Done, hide_bars
-from rlhf_exp.cli.tuning import NO_TRIAL, check_tuning, print_best
-from rlhf_exp.cli.workers import Jobs
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, say
+from rlhf_exp.launch.explain import set_text
+from rlhf_exp.launch.job import check_job, connect, run_job
+from rlhf_exp.launch.subcommand import Done, hide_bars
+from rlhf_exp.launch.tuning import NO_TRIAL, check_tuning, print_best
+from rlhf_exp.launch.workers import Jobs
 from rlhf_exp.runs.lock import make_new
 from rlhf_exp.runs.plan import plan_job
 

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.arguments import find_config_dir
-from rlhf_exp.cli.explain import explaining, set_text
-from rlhf_exp.cli.subcommand import claim, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.rules.experiment import BY_SIZE
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.arguments import find_config_dir
+from rlhf_exp.launch.explain import explaining, set_text
+from rlhf_exp.launch.subcommand import claim, parse_flags
 from rlhf_exp.runs.plan import check_run_folder
 
 # Nothing is trained here, so no value that depends on the model's size may be asked for.

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hydra_plugins.rlhf_exp_sweeps import ParallelLauncher
-from rlhf_exp.cli import sweep, workers
-from rlhf_exp.cli.workers import Jobs, Prefixed, Relay
+from rlhf_exp.launch import sweep, workers
+from rlhf_exp.launch.workers import Jobs, Prefixed, Relay
 from rlhf_exp.runs.stopping import Stop
 
 joblib = pytest.importorskip("joblib")

@@ -14,11 +14,11 @@ from omegaconf import OmegaConf
 
 from rlhf_exp import merge, pipeline
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.cli.arguments import format_help
-from rlhf_exp.cli.composing import take_out
-from rlhf_exp.cli.subcommand import COMMANDS
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.arguments import format_help
+from rlhf_exp.launch.composing import take_out
+from rlhf_exp.launch.subcommand import COMMANDS
 from rlhf_exp.runs.manifest import staged
 
 STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
@@ -80,8 +80,7 @@ def runs(monkeypatch):
         ),
         (
             "model=Qwen/Qwen2.5-0.5B",
-            "model=Qwen/Qwen2.5-0.5B: no such option; a hub id or a folder is model.path:"
-            " model.path=Qwen/Qwen2.5-0.5B",
+            "model=Qwen/Qwen2.5-0.5B: no such option; a hub id or a folder is model.path: model.path=Qwen/Qwen2.5-0.5B",
         ),
         (
             "model=~/my folder",
@@ -358,12 +357,12 @@ def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command
     "swept", ["reward.weights={outcome: 0.5},{outcome: 1.0}", f"task.system_prompt=choice({'n' * 100}a,{'n' * 100}b)"]
 )
 def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swept):
-    study = ("-m", swept, "seed=0", "skip_finished=true", "output_dir=there")
+    study = ("-m", swept, "seed=choice(0)", "skip_finished=true", "output_dir=there")
     assert command(*study) == (0, [])
     folders = [folder for _, folder in runs]
     assert len(set(folders)) == 2 and all(len(folder.name) <= 100 for folder in folders)
     assert command(*study, "seed=1,0")[0] == 0
-    assert [folder for _, folder in runs[-1::-2]] == [*reversed(folders)]
+    assert [folder for _, folder in runs[3::2]] == folders
 
 
 def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs):
@@ -377,9 +376,7 @@ def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs
     ]
 
 
-@pytest.mark.parametrize(
-    "swept", ["seed=0,1,0", "algo.args.beta=0.1,0.2,0.10", "seed=0,1,0 dry_run=true"]
-)
+@pytest.mark.parametrize("swept", ["seed=0,1,0", "algo.args.beta=0.1,0.2,0.10", "seed=0,1,0 dry_run=true"])
 def test_a_job_that_another_one_equals_is_refused(command, runs, swept):
     status, lines = command("-m", *swept.split(), "output_dir=there")
     assert (status, runs) == (2, [])

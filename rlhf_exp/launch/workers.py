@@ -28,8 +28,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from rlhf_exp import processes
-from rlhf_exp.cli.tuning import read_objective
 from rlhf_exp.errors import FAILED, SIGNALLED, say
+from rlhf_exp.launch.tuning import read_objective
 from rlhf_exp.runs.folder import write_json, write_text
 from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.cli import sweep
-from rlhf_exp.cli.tuning import read_objective
+from rlhf_exp.launch import sweep
+from rlhf_exp.launch.tuning import read_objective
 
 pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="hydra-optuna-sweeper is not installed")
 ARGUMENTS = ["-cd", "sweeps", "-cn", "tune_grpo", "hydra/launcher=basic", "device=cpu"]
