@@ -27,7 +27,7 @@ def find_missing_files(cfg: Config) -> list[str]:
 
 
 def _check_folders(cfg: Config) -> Iterator[Problem]:
-    for path in (cfg.output_dir, cfg.resume, cfg.eval.cache_dir):
+    for path in (cfg.output_dir, cfg.resume, cfg.eval.cache_dir, cfg.reward.path):
         with suppress(FileNotFoundError, NotADirectoryError):
             Path(path or "").lstat()
     if Path(cfg.output_dir).resolve() == Path("/"):
