@@ -449,27 +449,6 @@ def test_a_job_that_another_one_equals_is_refused(command, runs, swept):
     assert lines[0].endswith("output_dir=there): has the settings of job 1; leave one of the two out")
 
 
-@pytest.mark.parametrize("dry", [[], ["dry_run=true"]])
-def test_a_key_that_no_job_reads_is_refused(command, runs, dry):
-    assert command("-m", "algo=grpo,rloo", "task.sampling.rows=8", "output_dir=there", *dry)[1][0] == (
-        "rlhf_exp: all 2 jobs: task.sampling.rows=8: has no effect with algo=grpo, which does not learn from samples of"
-        " the start model here"
-    )
-    assert runs == []
-
-
-def test_a_key_that_one_job_reads_may_be_typed_for_all(command, runs):
-    assert command("-m", "algo=grpo,dpo", "task.sampling.rows=8", "output_dir=there") == (0, [])
-    assert len(runs) == 2
-
-
-def test_a_key_that_the_run_does_not_read_is_refused(command, runs):
-    assert command("eval.every_rows=8") == (
-        2, ["rlhf_exp: eval.every_rows=8: has no effect without eval.every, the steps between two measurements"]
-    )  # fmt: skip
-    assert runs == []
-
-
 def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
     study = ("-m", "seed=0,1", "skip_finished=true", "output_dir=there")
     command(*study)

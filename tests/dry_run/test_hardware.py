@@ -4,7 +4,7 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import packages
+from rlhf_exp.config.rules import machine
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 
@@ -131,7 +131,7 @@ MISSING = {
     "scale=zero3": "scale=zero3: deepspeed is not installed",
     "generation=vllm_server": "generation=vllm_server: vLLM is not installed",
     "generation=vllm_colocate": "generation=vllm_colocate: vLLM is not installed",
-    "logging=wandb": "logging=wandb: wandb is not installed",
+    "logging=wandb": "logging.report_to=[wandb]: wandb is not installed",
     "peft=qlora": "peft=qlora: bitsandbytes is not installed",
     "model.attn_implementation=flash_attention_2": "model.attn_implementation=flash_attention_2: flash-attn is not"
     " installed",
@@ -140,7 +140,7 @@ MISSING = {
 
 @pytest.mark.parametrize("override", MISSING)
 def test_a_dry_run_of_another_machine_names_the_packages_that_are_missing_here(capsys, monkeypatch, override):
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     overrides = ["hardware=gpus_8x80gb", "dry_run=true", "device=cuda", "model.dtype=bfloat16", override]
     print_dry_run(compose_config(overrides))
     lines = capsys.readouterr().out.splitlines()
@@ -151,7 +151,7 @@ def test_a_dry_run_of_another_machine_names_the_packages_that_are_missing_here(c
 
 
 def test_a_dry_run_of_another_machine_refuses_what_cannot_run_anywhere(monkeypatch):
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     refused = refuse("hardware=gpus_8x80gb", "dry_run=true", "algo=ppo", "scale=zero3")
     assert len(refused) == 1 and refused[0].startswith("scale=zero3: not with algo=ppo, since DeepSpeed clips ")
     refused = refuse("hardware=gpu_80gb", "dry_run=true", "peft=qlora", "generation=vllm_colocate")
