@@ -6,6 +6,7 @@
 schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo.args`, without importing TRL.
 """
 
+import errno
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import get_type_hints
@@ -119,8 +120,14 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
     if found := check_types(values, [name for name in derived if values["algo"]["args"][name] is None]):
         raise ConfigError(found)
     config = build(Config, values)
-    found = find_unread_rates(cfg, typed) + find_other_losses(config, typed) + find_conflicts(config)
-    found += [problem for check in (find_missing_files, *further) for problem in check(config)]
+    found = find_unread_rates(cfg, typed) + find_other_losses(config, typed)
+    try:
+        found += find_conflicts(config)
+        found += [problem for check in (find_missing_files, *further) for problem in check(config)]
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        found.append(Problem(f"{str(error.filename)[:40]}...", "missing", hint=str(error.strerror)))
     if found:
         raise ConfigError(dict.fromkeys(found))
     return config

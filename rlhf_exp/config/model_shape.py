@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from safetensors import SafetensorError, safe_open
 
 from rlhf_exp.config import hub
 
@@ -35,6 +34,8 @@ MODULES["gpt2"] = ("c_attn", "c_proj", "c_fc", "wte", "wpe", "lm_head")
 """The modules of these types that an adapter can be added to, by the last part of their names."""
 ASSETS = Path(__file__).parent.parent / "assets"
 KNOWN = ASSETS / "shapes.json"
+MOST_HEADER = 100_000_000
+"""Bytes of a header of safetensors, as its format allows."""
 _FLOATS = ("F64", "F32", "F16", "BF16")
 
 
@@ -84,13 +85,16 @@ def count_weights(folder: Path) -> int | None:
 
 @cache
 def _count_file(file: str, changed: int) -> int | None:
-    """The count for one file; `changed` makes the cache forget an older version."""
+    """The count for one file; `changed` makes the cache forget an older version. Its header is read as JSON, since the
+    package safetensors imports numpy."""
     try:
-        with safe_open(file, "np") as weights:
-            tensors = [weights.get_slice(name) for name in weights.keys()]
-            packed = any(tensor.get_dtype() not in _FLOATS for tensor in tensors)
-            return None if packed or not tensors else sum(prod(tensor.get_shape()) for tensor in tensors)
-    except (OSError, SafetensorError):
+        with open(file, "rb") as weights:
+            length = int.from_bytes(weights.read(8), "little")
+            header = json.loads(weights.read(min(length, MOST_HEADER)))
+        tensors = [header[name] for name in header if name != "__metadata__"]
+        packed = any(tensor["dtype"] not in _FLOATS for tensor in tensors)
+        return None if packed or not tensors else sum(prod(tensor["shape"]) for tensor in tensors)
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import packages
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 

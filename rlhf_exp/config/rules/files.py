@@ -6,6 +6,7 @@ find_missing_files(cfg)  ->  ["task.path=nope.jsonl: no such file"]
 import os
 import symtable
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -17,14 +18,18 @@ from rlhf_exp.errors import Problem
 
 
 def find_missing_files(cfg: Config) -> list[str]:
-    """Required files that are missing, and folders that cannot be written."""
-    try:
-        return [*find_missing_models(cfg), *_check_task(cfg), *_check_folders(cfg)]
-    except OSError as error:  # such as a name that is too long for the file system
-        return [Problem(f"{str(error.filename)[:40]}...", "missing", hint=error.strerror or str(error))]
+    """Required files that are missing, and folders that cannot be written.
+
+    Raises:
+        OSError: a name is too long for the file system.
+    """
+    return [*find_missing_models(cfg), *_check_task(cfg), *_check_folders(cfg)]
 
 
 def _check_folders(cfg: Config) -> Iterator[Problem]:
+    for path in (cfg.output_dir, cfg.resume, cfg.eval.cache_dir, cfg.reward.path):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            Path(path or "").lstat()
     if Path(cfg.output_dir).resolve() == Path("/"):
         yield conflict(cfg, "output_dir", "is the root of the file system; use a folder of its own")
     for key, folder in (("output_dir", cfg.output_dir), ("eval.cache_dir", cfg.eval.cache_dir)):
