@@ -112,7 +112,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("overrides", "line"), REFUSED)
 def test_what_does_not_go_with_the_hardware_is_refused(overrides, line, monkeypatch):
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     assert any(problem.startswith(line) for problem in refuse(*overrides))
 
 
@@ -129,7 +129,7 @@ MISSING = {
 
 @pytest.mark.parametrize("override", MISSING)
 def test_a_dry_run_of_another_machine_names_the_packages_that_are_missing_here(capsys, monkeypatch, override):
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     overrides = ["hardware=gpus_8x80gb", "dry_run=true", "device=cuda", "model.dtype=bfloat16", override]
     print_dry_run(compose_config(overrides))
     lines = capsys.readouterr().out.splitlines()
