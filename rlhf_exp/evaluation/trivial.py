@@ -23,7 +23,7 @@ from rlhf_exp.evaluation.completions import HeldOut, make_samples
 from rlhf_exp.evaluation.metrics import Sample, average_rows, summarise
 from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.stats import DIFFERENCES, paired_interval
-from rlhf_exp.tasks import Row, find_rows, load_task
+from rlhf_exp.tasks import Row, find_task, load_validation
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def measure_policies(experiment: "Experiment", model: PreTrainedModel) -> dict[s
     """The best policy of each family, by the family's name. `model` is the start model."""
     cfg, tokenizer = experiment.cfg, experiment.tokenizer
     graded = replace(experiment, rewards=[])
-    on_validation = replace(graded, task=replace(graded.task, eval=_load_validation(cfg, tokenizer)))
+    rows = load_validation(cfg, tokenizer, min(cfg.eval.limit, VALIDATION_ROWS))
+    on_validation = replace(graded, task=replace(graded.task, eval=rows))
 
     def try_all(policies: list[Policy]) -> dict[Policy, float]:
         samples = {policy: _sample(on_validation, model, policy, 1, "validation")[1] for policy in policies}
@@ -103,16 +104,8 @@ def list_rows(chosen: dict[str, Chosen], rows: list[Row]) -> list[dict[str, Any]
 
 def _list_own(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
     """The task's own policies, if it has any."""
-    find = getattr(find_rows(cfg.task), "list_policies", None)
+    find = getattr(find_task(cfg.task.name), "list_policies", None)
     return find(cfg, tokenizer) if find else []
-
-
-def _load_validation(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Row]:
-    """Prompts of the validation split, whatever the algorithm learns from: no other row is made."""
-    rows = min(cfg.eval.limit, VALIDATION_ROWS)
-    chosen_on = replace(cfg.eval, split="validation", rows=None, most_rows=rows, every=None, best=False)
-    prompts = replace(cfg, algo=replace(cfg.algo, name="grpo"), task=replace(cfg.task, train_rows=1), eval=chosen_on)
-    return load_task(prompts, tokenizer).eval
 
 
 def _sample(

@@ -25,6 +25,9 @@ UNREAD = ("logging.", "run.", "hub.", "hardware.", "model.learning_rate.", "eval
 engines (run.json's `eval_engine` says which one measured), and the table of learning rates. The rate of the run is
 also in `algo`, and later versions of the package have more algorithms in the table."""
 
+LATER = ("algo.trainer",)
+"""Keys that runs of earlier versions do not have: null says the same."""
+
 
 class Differing(NamedTuple):
     """A setting with different values in two runs; as text `seed=1, here 2`."""
@@ -42,7 +45,10 @@ def list_settings(config: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: str(value)
         for name, value in flatten(config).items()
-        if value != {} and name not in CIRCUMSTANCES and not name.startswith(UNREAD)
+        if value != {}
+        and name not in CIRCUMSTANCES
+        and not name.startswith(UNREAD)
+        and (value is not None or name not in LATER)
     }
 
 

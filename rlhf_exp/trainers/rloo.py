@@ -8,9 +8,7 @@ from typing import Any
 
 from trl import RLOOTrainer
 
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import sample_rollout
-from rlhf_exp.trainers import list_arguments
 from rlhf_exp.trainers.resuming import ResumableRollouts
 from rlhf_exp.trainers.trimmed import TrimmedPasses
 
@@ -26,8 +24,3 @@ class CompactRLOOTrainer(TrimmedPasses, ResumableRollouts, RLOOTrainer):
         if self._compact:
             return sample_rollout(self, prompt_ids)
         return super()._generate_single_turn(prompt_ids, *multimodal)
-
-
-def build(experiment: Experiment) -> CompactRLOOTrainer:
-    """Build the trainer on prompts and rewards."""
-    return CompactRLOOTrainer(**list_arguments(experiment))

@@ -10,7 +10,7 @@ from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.rewards.checkers import build_checker
 from rlhf_exp.rewards.self_consistency import agree
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown.rows import grade_row
+from rlhf_exp.tasks.countdown import grade as grade_row
 
 ROWS = [{"id": str(i), "prompt": f"p{i}", "numbers": [8, 7, 3], "target": 53} for i in range(2)]
 

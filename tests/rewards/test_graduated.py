@@ -4,7 +4,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.graduated import score
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown.rows import grade_row
+from rlhf_exp.tasks.countdown import grade as grade_row
 
 NUMBERS = [8, 7, 3]
 

@@ -1,7 +1,7 @@
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards, read_text, score_completions
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown.rows import grade_row
+from rlhf_exp.tasks.countdown import grade as grade_row
 
 ROWS = [{"id": str(i), "prompt": "p", "numbers": [8, 7, 3], "target": 53} for i in range(3)]
 COMPLETIONS = ["<answer> ( 8 * 7 ) - 3 </answer>", "<answer> 8 + 7 </answer>", "8 * 7"]

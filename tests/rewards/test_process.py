@@ -8,8 +8,8 @@ from rlhf_exp.rewards.claims import MAX_CLAIMS
 from rlhf_exp.rewards.countdown import evaluate
 from rlhf_exp.rewards.steps import judge, read_thought, weigh
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown.rows import grade_row
-from rlhf_exp.tasks.countdown.traces import write_trace
+from rlhf_exp.tasks.countdown import grade as grade_row
+from rlhf_exp.tasks.countdown_search import write_trace
 
 NUMBERS, TARGET = [8, 7, 3], 53
 RIGHT, WRONG = True, False

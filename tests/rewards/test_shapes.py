@@ -9,7 +9,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown.rows import grade_row
+from rlhf_exp.tasks.countdown import grade as grade_row
 
 ROWS = [{"id": "0", "prompt": "p", "numbers": [8, 7, 3], "target": 53}]
 COLUMNS = {"numbers": [[8, 7, 3]] * 4, "target": [53] * 4}

@@ -7,8 +7,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.tasks import Task, load_task
-from rlhf_exp.tasks.countdown.rows import draw_prompts
+from rlhf_exp.tasks import Task, draw_prompts, load_task
 from rlhf_exp.tasks.sampled import count_samples, learn_from
 from rlhf_exp.tasks.splits import split_of
 

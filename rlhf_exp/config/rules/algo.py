@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rlhf_exp.algorithms import ALGORITHMS, TRL_SAMPLING
 from rlhf_exp.config.overrides import name_key
+from rlhf_exp.config.rules.paths import refuse_function
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.values import one_of, show
 
@@ -29,6 +30,10 @@ def check_algo(cfg: Config) -> list[str]:
             problems.append(_refuse_loss(loss, algo))
     if cfg.train_tokens is not None and not row.trains:
         problems.append(f"train_tokens={cfg.train_tokens}: has no effect, algo={algo} trains nothing; leave it out")
+    if cfg.algo.trainer is not None:
+        key = f"algo.trainer={cfg.algo.trainer}"
+        idle = [f"{key}: has no effect, algo={algo} trains nothing; leave it out"]
+        problems += refuse_function(key, cfg.algo.trainer) if row.trains else idle
     problems += _check_sync(cfg) + _check_neighbours(cfg)
     if cfg.generation.method == "compact":
         problems += [

@@ -32,9 +32,7 @@ def _list_paths(cfg: Config) -> list[tuple[str, str]]:
     named = [("output_dir", cfg.output_dir), ("resume", cfg.resume), ("eval.cache_dir", cfg.eval.cache_dir),
              ("model.path", cfg.model.path), ("model.base", cfg.model.base), ("reward.path", cfg.reward.path),
              ("task.samples", getattr(cfg.task, "samples", None))]  # fmt: skip
-    named += [(f"reward.functions.{name}", where) for name, where in cfg.reward.functions.items()]
-    for place, task in cfg.task.list_sources():
-        named += [(f"{place}.path", task.path), *((f"{place}.{key}", where) for key, where in task.functions.items())]
+    named += [*cfg.list_functions().items(), *((f"{place}.path", task.path) for place, task in cfg.task.list_sources())]
     return [(key, path) for key, path in named if path is not None]
 
 

@@ -101,14 +101,14 @@ def test_what_the_other_task_refuses_is_said_of_its_own_keys(tmp_path):
 
     narrow = [f"task.of.{key}" for key in ("low=20", "high=20", "target_low=11", "target_high=11")]
     assert refuse_rows(*narrow, "task.train_rows=5") == [
-        "task.of: found 0 of 5 problems with [3] numbers from 20 to 20 and a target from 11 to 11 in the train split;"
+        "task.of=countdown: task: found 0 of 5 problems with [3] numbers from 20 to 20 and a target from 11 to 11 in the train split;"
         " widen the ranges or ask for fewer rows"
     ]
     assert refuse_rows("task@task.of=gsm8k", "task.of.source=file", f"task.of.path={tmp_path}") == [
-        f"task.of.path={tmp_path}: holds no train.jsonl; must be a folder with train.jsonl and test.jsonl, or one JSONL"
+        f"task.of=gsm8k: task.path={tmp_path}: holds no train.jsonl; must be a folder with train.jsonl and test.jsonl, or one JSONL"
         " file"
     ]
     chat = ["task.prompt=chat", "task@task.of=gsm8k", "task.of.source=generated"]
     assert refuse_rows(*chat, tokenizer=build_byte_tokenizer()) == [
-        "task.prompt=chat: model=tiny has no chat template; use task.prompt=plain"
+        "task.of=gsm8k: task.prompt=chat: model=tiny has no chat template; use task.prompt=plain"
     ]

@@ -10,7 +10,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.functions import RewardError
-from rlhf_exp.tasks.file import trial
+from rlhf_exp.tasks import fitting
 
 TEMPLATE = "task.prompt_template='{q}'"
 N = 60
@@ -158,18 +158,6 @@ def test_the_answers_of_ready_checkers_stay_as_they_are_written(make):
     assert pairs.train[0]["chosen"].startswith(" ")
 
 
-def test_a_comparison_of_a_number_with_a_text_is_refused_for_csv_and_told_for_others(make):
-    source = "return completion.strip() == row['answer']"
-    line = refuse(make, write_csv(("answer", str)), source)
-    assert "compares answer, which holds numbers, with a text: never equal; use str(row['answer']) (" in line
-    assert line.endswith("rows.csv is CSV, whose numbers are read as numbers)")
-    task = make([{"q": f"{n}?", "answer": n} for n in range(N)], source)
-    assert any("compares answer, which holds numbers, with a text: never equal" in note for note in task.notes)
-    fine = make(write_csv(("answer", str)), "return completion.strip() == str(row['answer']) and row['answer'] != None")
-    row = fine.train[0]
-    assert fine.grade(f" {row['answer']}", row).outcome == "correct"
-
-
 def test_whole_numbers_beside_fractions_stay_whole_for_every_checker(make):
     rows = [{"q": f"{n}?", "answer": n if n % 2 else n + 0.5} for n in range(N)]
     for source, overrides in ((None, ["task.answer_column=answer"]), ("return completion == str(row['answer'])", [])):
@@ -184,7 +172,7 @@ def test_whole_numbers_beside_fractions_stay_whole_for_every_checker(make):
 def test_a_checker_is_tried_on_every_row_and_a_slow_one_on_some(make, tmp_path, monkeypatch):
     rows = [{"q": f"{n}?", "n": n} for n in range(N)]
     assert "on row " in refuse(make, rows, "return 1 / (row['n'] - 41) > 2")
-    monkeypatch.setattr(trial, "SECONDS", 0.05)
+    monkeypatch.setattr(fitting, "TRIAL_S", 0.05)
     task = make(rows, "import time; time.sleep(0.03); return 0.0")
     told = r"check.py:grade: tried on [12] of 60 rows in 0.05 s; on others it may still fail$"
     assert any(re.search(told, note) for note in task.notes)

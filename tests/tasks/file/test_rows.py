@@ -13,7 +13,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.tasks import draw_prompts, find_rows, load_task
+from rlhf_exp.tasks import draw_prompts, find_grader, load_task
 from rlhf_exp.tasks.examples import read_examples
 from rlhf_exp.tasks.sampled import learn_from
 
@@ -151,7 +151,7 @@ def test_prompts_to_sample_from_and_the_grader_are_those_of_the_task(tmp_path):
     tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
     rows = draw_prompts(cfg, tokenizer, 5)
     assert len(rows) == 5 and {row["prompt"] for row in rows} <= {f"Question: {row['question']}" for row in ROWS}
-    assert find_rows(cfg.task).build_grader(cfg.task)("8", {"answer": "8"}).outcome == "correct"
+    assert find_grader(cfg.task)("8", {"answer": "8"}).outcome == "correct"
     with pytest.raises(ConfigError, match="task.sampling.rows=1000: .* has 4. rows in its train split"):
         draw_prompts(cfg, tokenizer, 1000)
 
@@ -230,7 +230,7 @@ def test_every_row_can_be_described(tmp_path):
     answers = ["task.answer_column=answer", "task.chosen_column=good", "task.rejected_column=bad"]
     cfg = compose_config([*SMALL, f"task.path={path}", TEMPLATE, *answers])
     data = read_examples(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
-    assert len(data.examples) == 60 and data.answers == ("good", "bad") and data.read == {"all": 60}
+    assert len(data.examples) == 60 and data.answers == ("chosen", "rejected") and data.read == {"all": 60}
     assert data.examples[0].prompt_words == 6 and data.examples[0].answers[1] == " No idea."
 
 

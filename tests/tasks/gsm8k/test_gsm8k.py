@@ -9,10 +9,8 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.gsm8k import grade
-from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.gsm8k.files import read_splits
-from rlhf_exp.tasks.gsm8k.rows import draw_prompts
-from rlhf_exp.tasks.gsm8k.synthetic import generate_problems
+from rlhf_exp.tasks import draw_prompts, gsm8k, load_task
+from rlhf_exp.tasks.gsm8k_synthetic import generate_problems
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
 TEMPLATE = (
@@ -156,7 +154,7 @@ def test_too_few_rows_are_refused_with_their_number(rows):
 
 def test_an_empty_split_is_refused(tmp_path):
     source = write_rows(tmp_path / "rows.jsonl", 1)
-    held = next(s for s, n in read_splits(configure(source).task)[1]["splits"].items() if n)
+    held = next(s for s, n in gsm8k.read(configure(source).task).facts["splits"].items() if n)
     empty = "train" if held != "train" else "test"
     assert refuse(source, lines=1 + (held == "test")) == f"{tmp_path / 'rows.jsonl'}: its {empty} split is empty"
     (tmp_path / "rows.jsonl").write_text("\n\n")
@@ -249,7 +247,8 @@ def test_the_counts_are_told_in_a_line(rows):
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
 def test_the_published_rows_load_and_every_demonstration_is_graded_right():
     source, tokenizer = ["task.source=file", f"task.path={GSM8K}"], build_tokenizer(context=10_000)
-    answers = {f"Question: {p.question}\nAnswer:": p.answer for p in read_splits(configure(source).task)[0]["train"]}
+    items = gsm8k.read(configure(source).task).splits["train"]
+    answers = {f"Question: {item.content}\nAnswer:": item.columns["answer"] for item in items}
     task = load(source, "algo=sft", "task.train_rows=1000", "eval.rows=100", tokenizer=tokenizer)
     assert (len(answers), len(task.train), len(task.eval)) == (6844, 1000, 100)
     for row in task.train:

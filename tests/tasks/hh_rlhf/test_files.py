@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.hh_rlhf.files import SYNTHETIC_ROWS, find_pair_files, read_raw
-from rlhf_exp.tasks.hh_rlhf.schema import SUBSETS
+from rlhf_exp.tasks.hh_rlhf import SUBSETS, SYNTHETIC_ROWS, find_pair_files, read_raw
 
 ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
 LINE = json.dumps(ROW)

@@ -11,9 +11,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
-from rlhf_exp.tasks.hh_rlhf.synthetic import generate_pairs
+from rlhf_exp.tasks import hh_rlhf, load_task
+from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
 
 SHARED = ROOT.parent / "shared" / "data"
 TEMPLATE = (
@@ -69,7 +68,7 @@ def test_pairs_have_prompt_chosen_and_rejected_as_texts(config, algo):
     task = load_task(config(algo, {"task.train_rows": 30}), PLAIN)
     assert len(task.train) == 30 and len(task.pairs) == 20
     for row in task.train + task.pairs:
-        assert list(row) == ["id", "prompt", "subset", "chosen", "rejected"]
+        assert list(row) == ["id", "subset", "prompt", "chosen", "rejected"]
         assert row["subset"] == "file" and row["id"].startswith("file ")
         assert row["prompt"].startswith("\n\nHuman: ") and row["prompt"].endswith("\n\nAssistant:")
         assert all(row[key].startswith(" ") and row[key][1] != " " for key in ("chosen", "rejected"))
@@ -207,7 +206,7 @@ def test_too_few_rows_are_named_with_the_allowed_number(config, tmp_path):
     path = tmp_path / "pairs.jsonl.gz"
     write_many(path, 100)
     cfg = config("dpo", {"task.train_rows": 1000}, path=path)
-    splits = split_pairs(read_pairs(cfg)[0])[0]
+    splits = hh_rlhf.read(cfg.task).splits
     train, test = len(splits["train"]), len(splits["test"])
     assert 0 < test < 20
     with pytest.raises(ConfigError) as error:
@@ -230,7 +229,7 @@ def test_a_limit_that_leaves_nothing_is_named(config, tmp_path):
     path = tmp_path / "pairs.jsonl.gz"
     write_many(path, 100, padding=100)
     cfg = config("dpo", {"task.max_length": 100}, path=path)
-    splits = split_pairs(read_pairs(cfg)[0])[0]
+    splits = hh_rlhf.read(cfg.task).splits
     with pytest.raises(ConfigError) as error:
         load_task(cfg, PLAIN)
     remedy = "raise task.max_length, or take a model with a longer context"

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.models.policies import FORBIDDEN, Policy, Reweight
-from rlhf_exp.tasks.countdown.traces import OPERATIONS
+from rlhf_exp.tasks.countdown_search import OPERATIONS
 
 HABITS = (("give",), ("check",), ("give", "check"))
 WEIGHTS = ((1, 1, 4, 1), (1, 1, 16, 1), (1, 0.25, 1, 1), (4, 1, 4, 1), (1, 0.25, 4, 1), (4, 0.25, 4, 1))
