@@ -8,25 +8,16 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
-SCHEMAS = "tasks.*.schema"
-
 LAYERS = (
-    ("errors", "processes", "orders", "stats", "algorithms", "config.ranges", "config.values"),
-    (SCHEMAS,),  # config/schema.py is made of them
-    ("config", "rewards.schema"),  # a config is of the keys of rewards
+    ("errors", "processes", "orders", "stats", "forms", "algorithms", "config.ranges", "config.values"),
+    # A config is of the keys of tasks and rewards; tasks call their graders.
+    (
+        *("config", "tasks", "rewards.schema", "rewards.grade", "rewards.arithmetic", "rewards.countdown"),
+        *("rewards.gsm8k", "rewards.checkers", "rewards.expressions", "rewards.loading", "rewards.patience"),
+    ),
     ("runs",),
     ("models",),
-    (
-        "rewards.grade",
-        "rewards.arithmetic",
-        "rewards.countdown",
-        "rewards.gsm8k",
-        "rewards.checkers",
-        "rewards.expressions",
-        "rewards.loading",
-        "rewards.patience",
-    ),  # tasks call their graders
-    ("tasks",),
+    ("tasks.sampled", "tasks.countdown_policies"),
     ("rewards",),
     ("experiment",),  # what it is made of is below, who takes it above
     ("callbacks", "trainers"),
@@ -78,8 +69,6 @@ def find_layer(module: str) -> int:
     """The number of a module's layer, from 0 at the bottom."""
     if module.endswith("__main__") or module == "merge":  # a command
         return len(LAYERS) - 1
-    if module.startswith("tasks.") and module.endswith(".schema"):
-        return next(i for i, names in enumerate(LAYERS) if SCHEMAS in names)
     found = [(len(name), i) for i, names in enumerate(LAYERS) for name in names if f"{module}.".startswith(f"{name}.")]
     assert found, f"rlhf_exp.{module} is in no layer"
     return max(found)[1]

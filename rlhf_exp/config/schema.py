@@ -39,8 +39,8 @@ class Curriculum:
 
 @dataclass(frozen=True)
 class Algo:
-    """The keys of every algorithm. `args` are TRL's; `trainer` is FILE.py:CLASS, a trainer of the user's own in place of
-    the algorithm's."""
+    """The keys of every algorithm. `args` are TRL's; `trainer` is FILE.py:CLASS, the user's own in place of the
+    algorithm's."""
 
     name: str
     args: dict[str, Any]

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import HeldOut, make_samples
 from rlhf_exp.evaluation.metrics import Sample, average_rows, summarise
 from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.stats import DIFFERENCES, paired_interval
-from rlhf_exp.tasks import Row, find_task, load_validation
+from rlhf_exp.tasks import Row, load_validation, wants_chat
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
@@ -104,8 +105,9 @@ def list_rows(chosen: dict[str, Chosen], rows: list[Row]) -> list[dict[str, Any]
 
 def _list_own(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
     """The task's own policies, if it has any."""
-    find = getattr(find_task(cfg.task.name), "list_policies", None)
-    return find(cfg, tokenizer) if find else []
+    if cfg.task.own_policies is None or wants_chat(cfg, tokenizer):  # a chat model has other words
+        return []
+    return load_object(cfg.task.own_policies)(tokenizer)
 
 
 def _sample(

@@ -1,4 +1,4 @@
-"""Imports a file of the user's: a reward (functions.py), a checker (checkers.py) or a task (tasks/module/rows.py).
+"""Imports a file of the user's: a reward (functions.py), a checker (checkers.py) or a task (tasks/module.py).
 
 function = import_function("my_rewards.py:short", "reward.functions.short=my_rewards.py:short")
 """

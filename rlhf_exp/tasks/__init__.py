@@ -14,7 +14,6 @@ A task is a module here and a file in conf/task, both named as in `task=`:
     pair(item, keys)                optional: the better and the worse answer
     turns(item)                     optional: the texts of the prompt alone, whose words `describe` counts
     read_prompt(prompt)             optional: the row of a plain prompt that says all that the grader needs, or None
-    list_policies(cfg, tokenizer)   optional: trivial policies of its own (task.baselines), those of a family together
 
 and where `Keys.draws_rows`, since with source=generated rows are drawn instead of read:
 
@@ -37,7 +36,5 @@ from rlhf_exp.tasks.loading import (
 from rlhf_exp.tasks.schema import find_task, name_source
 from rlhf_exp.tasks.texts import Row, Text, add_system_prompt, as_completion
 
-__all__ = [
-    *("Loader", "Row", "Task", "Text", "add_system_prompt", "as_completion", "draw_prompts", "find_grader"),
-    *("find_task", "load_task", "load_validation", "name_source", "prompts_per_rollout", "wants_chat"),
-]
+__all__ = ["Loader", "Row", "Task", "Text", "add_system_prompt", "as_completion", "draw_prompts", "find_grader",
+           "find_task", "load_task", "load_validation", "name_source", "prompts_per_rollout", "wants_chat"]  # fmt: skip

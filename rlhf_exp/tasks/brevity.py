@@ -38,6 +38,7 @@ class Keys(TaskKeys):
     of: Union[tuple(find_keys(name) for name in list_tasks() if name != "brevity")]  # noqa: UP007
 
     file = "a JSONL file with prompt"
+    shuffles_fitting = True
     budget = (32, "the reward, 2 - words / 16, is below 0 beyond 32 words")
 
     def list_sources(self) -> list[tuple[str, TaskKeys]]:

@@ -32,16 +32,13 @@ from rlhf_exp.rewards import countdown as grader
 from rlhf_exp.rewards.grade import Grade
 from rlhf_exp.tasks import splits
 from rlhf_exp.tasks.countdown_search import Traces, reachable, write_trace
-from rlhf_exp.tasks.loading import count_needed, wants_chat
+from rlhf_exp.tasks.loading import count_needed
 from rlhf_exp.tasks.schema import GradedKeys, learns_from_samples
 from rlhf_exp.tasks.sources import Item, Source, read_hub, read_lines
 from rlhf_exp.tasks.texts import Row
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.models.policies import Policy
 
 CHAT_PROMPT = (
     "Using the numbers {numbers}, write an expression that equals {target}. You may use + - * / and parentheses, and"
@@ -85,6 +82,7 @@ class Keys(GradedKeys):
     columns = ("numbers", "target")
     least_tokens = 2  # of an expression, on two numbers or more
     draws_rows = True
+    own_policies = "rlhf_exp.tasks.countdown_policies:list_policies"
     file = "a JSONL file with nums and target"
     budget = (512, "the middle one of the budgets that Countdown is studied with, 256, 512 and 1,024")
 
@@ -178,13 +176,6 @@ def read_prompt(text: str) -> Row | None:
         return None
     item = _make_item([int(number) for number in found[1].split()], int(found[2]))
     return {"id": item.id, "prompt": prompt(item, chat=False), **item.columns}
-
-
-def list_policies(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> "list[Policy]":
-    """Trivial policies that change the words of search traces; none for chat models, whose words are their own."""
-    from rlhf_exp.tasks import countdown_policies  # imports torch
-
-    return [] if wants_chat(cfg, tokenizer) else countdown_policies.list_policies(tokenizer)
 
 
 def draw_problems(

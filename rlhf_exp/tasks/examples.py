@@ -12,7 +12,7 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
-from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR
+from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR, Form
 from rlhf_exp.rewards.grade import read_text
 from rlhf_exp.tasks.loading import Loader
 from rlhf_exp.tasks.schema import name_source
@@ -64,15 +64,22 @@ def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
         parts[cfg.eval.split] = loader.take(ASK, cfg.eval.split, limit, cfg.eval.seed, 0, distinct=True, fewer=fewer)
         for part, taken in parts.items():
             examples += [_describe(loader, item, row, part, part) for item, row in taken.written]
-        return Data(name_source(keys), ("answer",), examples, dict(Counter(e.subset for e in examples)), ())
+        return Data(
+            name_source(keys), _name_answers(form, examples), examples, dict(Counter(e.subset for e in examples)), ()
+        )
     examples = []
     for split, items in loader.source.splits.items():
         answered = {item.id: row for item, row in loader.write(items, form, 0)}
         for item, asked in loader.write(items, ASK, 0):
             subset = item.subset if keys.of_pairs else split
             examples.append(_describe(loader, item, answered.get(item.id, asked), subset, split))
-    names = ("chosen", "rejected") if form is PAIR else ("answer",)
-    return Data(name_source(keys), names, examples, loader.source.read, loader.source.odd)
+    return Data(name_source(keys), _name_answers(form, examples), examples, loader.source.read, loader.source.odd)
+
+
+def _name_answers(form: Form, examples: list[Example]) -> tuple[str, ...]:
+    if not any(example.answers for example in examples):
+        return ()
+    return form.answers if form is PAIR else ("answer",)
 
 
 def _describe(loader: Loader, item: Item, row: Row, subset: str, split: str) -> Example:

@@ -32,7 +32,7 @@ READY = ("exact", "numeric", "math", "choice", "regex")
 
 @dataclass(frozen=True)
 class Keys(GradedKeys):
-    """The keys of task=file. Whether there are right answers, demonstrations or pairs depends on the columns that are named."""
+    """The keys of task=file. Which columns they name decides whether there are right answers, demonstrations, pairs."""
 
     name: Literal["file"]
     source: Literal["file", "hub"]

@@ -50,9 +50,6 @@ NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?(?:[eE][-+][0-9]{1,2}
 FIRST = 100
 """Rows that are looked at before torch is imported."""
 
-SHOWN = 5
-"""Columns without a value in some rows of which a line is printed."""
-
 Fields = list[tuple[str, str | None]]
 """Texts of a template, each with the column that follows it."""
 
@@ -103,16 +100,15 @@ def read_source(task: "Keys", find_problem: Callable[[Any], str | None]) -> Sour
     for row in made:
         row.row = _convert(row.row, numbers) if row.untyped else row.row
     distinct = _drop_repeated(task, _divide(task, made), counts)
-    columns, gaps, notes = _tabulate([row for _, row in distinct], name_source(task))
+    columns, gaps = _tabulate([row for _, row in distinct], name_source(task))
     name = task.answer_column
     for (_, row), held in zip(distinct, columns, strict=True) if name is not None else ():
         if problem := find_problem(held[name]):
             line = f"{problem} for the checker, got {str(held[name])[:40]!r}"
             raise ConfigError([f'{row.where}: "{name}" {line}'])
     splits, repeated, originals = _name_rows(distinct, columns)
-    if numbers:
-        named = ", ".join(sorted(numbers))
-        notes.append(f"{name_source(task)}: the columns {named} hold numbers, and are read as numbers")
+    named = ", ".join(sorted(numbers))
+    notes = (f"{name_source(task)}: the columns {named} hold numbers, and are read as numbers",) if numbers else ()
     read = dict(sorted(Counter(row.part or "all" for row in rows).items()))
     facts = {
         "read": read,
@@ -120,10 +116,10 @@ def read_source(task: "Keys", find_problem: Callable[[Any], str | None]) -> Sour
         "dropped": counts,
         "splits": {name: len(items) for name, items in splits.items()},
         **({"without a value": gaps} if gaps else {}),
-        **({"read as numbers": ", ".join(sorted(numbers))} if numbers else {}),
+        **({"read as numbers": named} if numbers else {}),
     }
     odd = tuple(Odd(kind, rule, False, {"all": counts[kind]}) for kind, rule in DROPPED.items())
-    return Source(splits, read, "rows", odd, facts, tuple(notes), repeated, originals=originals)
+    return Source(splits, read, "rows", odd, facts, notes, repeated, originals=originals)
 
 
 # Rows and their splits
@@ -211,9 +207,7 @@ def _divide(task: "Keys", rows: list[FileRow]) -> list[tuple[str, FileRow]]:
     return divided
 
 
-def _drop_repeated(
-    task: "Keys", rows: list[tuple[str, FileRow]], counts: dict[str, int]
-) -> list[tuple[str, FileRow]]:
+def _drop_repeated(task: "Keys", rows: list[tuple[str, FileRow]], counts: dict[str, int]) -> list[tuple[str, FileRow]]:
     """The rows without those that teach nothing new, which are counted."""
     distinct: dict[str, tuple[str, FileRow]] = {}
     for split, row in rows:
@@ -252,7 +246,11 @@ def _name_rows(
         prompts.add(prompt)
         originals[own] = AsRead(row.where, _leave_out(row.row))
         splits[split].append(Item(own, held, row))
-    return {name: sorted(items, key=lambda item: item.id) for name, items in splits.items()}, frozenset(repeated), originals
+    return (
+        {name: sorted(items, key=lambda item: item.id) for name, items in splits.items()},
+        frozenset(repeated),
+        originals,
+    )
 
 
 def _leave_out(row: dict[str, Any]) -> dict[str, Any]:
@@ -317,17 +315,17 @@ def _read_number(text: str) -> int | float | None:
     return int(text) if text.lstrip("-").isdecimal() else float(text)
 
 
-def _tabulate(rows: list[FileRow], source: str) -> tuple[list[dict[str, Any]], dict[str, int], list[str]]:
+def _tabulate(rows: list[FileRow], source: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """The columns of each row with values as a table holds them: TRL makes a table of the rows to train on, and what is
     measured must not differ from it (4 and 2.5 become 4.0 and 2.5). How many rows have no value in a column, by the
-    column; and a line for the first of these columns.
+    column.
 
     Raises:
         ConfigError: a column with values of several types.
     """
     import pyarrow
 
-    columns, gaps, notes = {}, {}, []
+    columns, gaps = {}, {}
     for name in dict.fromkeys(name for row in rows for name in row.row):
         try:
             columns[name] = pyarrow.array([row.row.get(name) for row in rows]).to_pylist()
@@ -335,14 +333,9 @@ def _tabulate(rows: list[FileRow], source: str) -> tuple[list[dict[str, Any]], d
             reason = str(error).splitlines()[0]
             told = f"the column {name} cannot be held by a table, which has one type for all of its values ({reason})"
             raise ConfigError([f"{source}: {told}"]) from None
-        lacking = [row for row, value in zip(rows, columns[name], strict=True) if _is_missing(value)]
-        if lacking and name not in ("id", "prompt", *PASSED):
-            gaps[name] = len(lacking)
-            absent = f'; row["{name}"] raises KeyError there' if name not in lacking[0].row else ""
-            notes.append(f"{lacking[0].where}: holds no {name} ({len(lacking):,} of {len(rows):,} rows){absent}")
-    more = [f"{len(gaps) - SHOWN} more columns are not in every row"] if len(gaps) > SHOWN else []
+        gaps[name] = sum(map(_is_missing, columns[name]))
     held = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return [_leave_out(row) for row in held], gaps, notes[:SHOWN] + more
+    return [_leave_out(row) for row in held], {name: n for name, n in _leave_out(gaps).items() if n}
 
 
 # Prompts and answers
@@ -375,11 +368,9 @@ def parse_template(task: "Keys", rows: list[FileRow]) -> Fields:
             raise ConfigError([f"task.{name}={column}: {_refuse_column(column, where, row)}"])
     if task.prompt_template is None:
         if "prompt" not in row and not _hold_prompts(task, rows):
-            hold = next((name for name in row if _have_roles(rows[0].row.get(name))), None)
-            way = f"; task.completion_column={hold} would make the prompt of all of its messages but the last"
             line = f"task.prompt_template: null, and {_refuse_column('prompt', where, row)}"
-            example = f"; name columns in one, such as 'task.prompt_template=\"{{{next(iter(row), 'question')}}}\"'"
-            raise ConfigError([line + (way if hold else example)])
+            example = f"name columns in one, such as 'task.prompt_template=\"{{{next(iter(row), 'question')}}}\"'"
+            raise ConfigError([f"{line}; {example}"])
         return []
     try:
         parsed = list(Formatter().parse(task.prompt_template.replace("\\n", "\n")))
@@ -436,16 +427,7 @@ def _write_value(row: FileRow, name: str) -> str:
     if not kinds & {dict, list, bytes}:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str).strip('"')
     holds = "bytes" if bytes in kinds else "a list" if isinstance(value, list) else "a mapping"
-    remedy = "write it as a text"
-    if _have_roles(value):
-        holds, remedy = "messages", "leave the template out, and call their column prompt, or if they end with the"
-        remedy += f" answer set task.completion_column={name}"
-    raise ConfigError([f"{row.where}: {name}, a column of task.prompt_template, holds {holds} and no text; {remedy}"])
-
-
-def _have_roles(value: Any) -> bool:
-    """Whether these are messages of any kind, to give the right advice."""
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and "role" in item for item in value)
+    raise ConfigError([f"{row.where}: {name}, a column of task.prompt_template, holds {holds}; write it as a text"])
 
 
 def _read_answers(task: "Keys", row: FileRow) -> dict[str, Messages]:

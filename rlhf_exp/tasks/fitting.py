@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.loading import RewardError
-from rlhf_exp.tasks.schema import TaskKeys, name_source
+from rlhf_exp.tasks.schema import name_source
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Row
 
@@ -30,8 +30,7 @@ TRIAL_S = 5.0
 
 class Taken(NamedTuple):
     """The rows that fit into `limit` tokens, each with what it is made of, and how many before the last of them did
-    not. `shortest`: the tokens of the shortest prompt that would fit with less room for a completion, or if none would,
-    of the shortest row. `repeated`: how many have the prompt of another row."""
+    not. `shortest`: the tokens that the shortest row needs. `repeated`: how many have the prompt of another row."""
 
     written: list[tuple[Item, Row]]
     over_long: int = 0
@@ -69,8 +68,9 @@ def take_fitting(
             counts = measure(tokenizer, prompts, [tuple(row[key] for key in answers) for _, row in batch])
             for pair, tokens in zip(batch, counts, strict=True):
                 whole = tokens.prompt + max(tokens.answers, default=0)
-                shortest = min(shortest, tokens.prompt if whole <= limit else whole)
-                if max(tokens.prompt + room, whole) <= limit:
+                needed = max(tokens.prompt + room, whole)
+                shortest = min(shortest, needed)
+                if needed <= limit:
                     taken.append(pair)
             looked_at += len(batch)
             bar.update(len(batch))
@@ -82,13 +82,10 @@ def list_shortages(cfg: "Config", taken: Taken, split: str, key: str, wanted: in
     have, source = len(taken.written), name_source(cfg.task)
     if not have and not taken.over_long:
         return [f"{source}: its {split} split is empty"]
-    if not have and (left := taken.limit - taken.shortest) > 0:
-        few = f"the shortest prompt of the {split} split has {taken.shortest} tokens"
-        return [f"max_tokens={cfg.max_tokens}: {few}, which leaves too few of {taken.limit}; allowed is 1 to {left}"]
     if not have:
         none = f"{source}: none of the {taken.over_long} rows of its {split} split fits into {taken.limit} tokens"
-        remedy = "raise task.max_length, or take" if hasattr(cfg.task, "max_length") else "take"
-        return [f"{none}, the shortest has {taken.shortest}; {remedy} a model with a longer context"]
+        ways = "lower max_tokens, raise task.max_length" if hasattr(cfg.task, "max_length") else "lower max_tokens"
+        return [f"{none}, the shortest needs {taken.shortest}; {ways}, or take a model with a longer context"]
     if wanted is not None and have < wanted:
         fit = f" that fit into {taken.limit} tokens" if taken.over_long else ""
         return [f"{key}={wanted}: {source} has {have} rows in its {split} split{fit}; allowed is 1 to {have}"]
@@ -115,24 +112,17 @@ def write_notes(source: Source, sides: dict[str, Taken]) -> list[str]:
     return [read, f"rows: {taken}{left_out}"]
 
 
-def try_grader(keys: TaskKeys, grade: Any, rows: list[Row]) -> list[str]:
-    """Call the user's grader once for every row, with an empty completion, before anything is sampled. Rows without a
-    value in the same columns as an earlier one come last.
+def try_grader(grade: Any, rows: list[Row]) -> None:
+    """Call the user's grader for the rows, with an empty completion, before anything is sampled.
 
     Raises:
         ConfigError: it cannot grade a row.
     """
-    first = {frozenset(name for name, value in row.items() if value is None): row for row in reversed(rows)}
-    chosen = {id(row) for row in first.values()}
-    rows = [*first.values(), *(row for row in rows if id(row) not in chosen)]
     start = time.monotonic()
-    for tried, row in enumerate(rows):
-        if tried and time.monotonic() - start > TRIAL_S:
-            key, where = next(iter(keys.functions.items()))
-            tried_on = f"tried on {tried:,} of {len(rows):,} rows in {TRIAL_S:g} s"
-            return [f"task.{key}={where}: {tried_on}; on others it may still fail"]
+    for row in rows:
         try:
             grade("", row)
         except RewardError as error:
             raise ConfigError([str(error)]) from error.__cause__
-    return []
+        if time.monotonic() - start > TRIAL_S:
+            return

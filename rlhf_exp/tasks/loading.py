@@ -149,6 +149,10 @@ class Loader:
             items = self.task.draw(self.cfg.task, form, split, n, seed, distinct, fewer)
             return Taken(self.write(items, form, f"{'held-out traces ' if form.answers and distinct else ''}{seed}"))
         items = [item for item in self.source.splits[split] if form.answers or item.id not in self.source.repeated]
+        if self.cfg.task.shuffles_fitting:
+            taken = self.fit(items, form, None, room, seed)
+            Random(seed).shuffle(taken.written)
+            return taken._replace(written=taken.written[:n])
         Random(seed).shuffle(items)
         found = len(items)
         if distinct or not form.answers:
@@ -176,27 +180,21 @@ class Loader:
                 written.append((item, form.build(item, prompt, answers)))
         return written
 
-    def hold_out(
-        self, form: Form, split: str, n: int, required: bool
-    ) -> tuple[list[Row], dict[str, list[Row]], Taken]:
+    def hold_out(self, form: Form, split: str, n: int, required: bool) -> tuple[list[Row], dict[str, list[Row]], Taken]:
         """At most `n` held-out prompts to sample on, none for a reward model of given pairs; the held-out rows with
         answers, by their field of Task; and what was taken."""
-        cfg, keys, seed = self.cfg, self.cfg.task, self.cfg.eval.seed
-        scores = cfg.algo.row.scores and bool(form.answers)
-        apart = keys.answers_apart or self.source is None
+        keys, seed, scores = self.cfg.task, self.cfg.eval.seed, self.cfg.algo.row.scores and bool(form.answers)
+        room, drawn = 0 if scores else self.cfg.max_tokens, self.source is None
+        if drawn or keys.answers_apart:
+            held = self.take(form, split, n, seed, 0, distinct=drawn) if form.answers else Taken([])
+            taken = held if scores else self.take(ASK, split, n, seed, room, distinct=True, fewer=not required)
+            return [] if scores else taken.rows, {form.held_out: held.rows} if form.answers else {}, taken
+        taken = self.take(PAIR if keys.of_pairs else ASK, split, n, seed, room, distinct=True)
         held = {other.held_out: other for other in (form, *([PAIR] if keys.of_pairs else [])) if other.answers}
-        whole = form if scores and apart else PAIR if keys.of_pairs else ASK
-        one_each = not (scores and keys.answers_apart)
-        taken = self.take(whole, split, n, seed, 0 if scores else cfg.max_tokens, one_each, fewer=not required)
-        answers = {}
-        for name, other in held.items():
-            if apart:
-                found = taken if scores else self.take(other, split, n, seed, 0, distinct=self.source is None)
-            else:
-                found = self.fit(taken.items, other, None, 0, f"held-out traces {seed}")
-            answers[name] = found.rows
-        prompts = [] if scores else taken.rows if whole is ASK else [row for _, row in self.write(taken.items, ASK, 0)]
-        return prompts, answers, taken
+        answers = {
+            name: self.fit(taken.items, other, None, 0, f"held-out traces {seed}").rows for name, other in held.items()
+        }
+        return [] if scores else [row for _, row in self.write(taken.items, ASK, 0)], answers, taken
 
 
 def _load(loader: Loader) -> Task:
@@ -217,7 +215,7 @@ def _load(loader: Loader) -> Task:
         notes, facts = list(source.notes) if keys.functions or cfg.reward.functions else [], _count(loader, sides)
         if grade and keys.functions:
             items = [item for rows in source.splits.values() for item in rows]
-            notes += try_grader(keys, grade, [row for _, row in loader.write(items, ASK, 0)])
+            try_grader(grade, [row for _, row in loader.write(items, ASK, 0)])
         notes += write_notes(source, sides)
     elif n < used:
         notes.append(f"training uses {used:,} rows: {n:,} are drawn, and then come again")
@@ -226,9 +224,7 @@ def _load(loader: Loader) -> Task:
         if problems := list_shortages(cfg, taken, "validation", "eval.every_rows", cfg.eval.every_rows):
             raise ConfigError(problems)
     rows = train.rows if whole is form else [row for _, row in loader.write(train.items, form, 0)]
-    return Task(
-        keys.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts
-    )
+    return Task(keys.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts)
 
 
 def _check_sides(cfg: "Config", sides: dict[str, Taken], answers: dict[str, list[Row]]) -> None:
@@ -238,7 +234,9 @@ def _check_sides(cfg: "Config", sides: dict[str, Taken], answers: dict[str, list
         ConfigError: too few, one line per split.
     """
     wanted = {"train": ("task.train_rows", cfg.task.train_rows), cfg.eval.split: ("eval.rows", cfg.eval.rows)}
-    if problems := [line for split, taken in sides.items() for line in list_shortages(cfg, taken, split, *wanted[split])]:
+    if problems := [
+        line for split, taken in sides.items() for line in list_shortages(cfg, taken, split, *wanted[split])
+    ]:
         raise ConfigError(problems)
     if not all(answers.values()):
         none = f"none of the rows of its {cfg.eval.split} split fits into the context with its answers"

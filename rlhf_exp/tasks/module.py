@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
@@ -27,11 +27,8 @@ from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.splits import SHARES
 from rlhf_exp.tasks.texts import Text, shape_prompt, validate_characters, validate_prompt
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.models.policies import Policy
+ANSWERS = {"demonstration": "a text", "pair": "two texts, the better answer and the worse one"}
+"""Functions of the file that give answers, and what they must return."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +129,6 @@ def build_grader(keys: Keys, source: Source | None) -> Checker:
     return guard(_open(keys).grade, f"task.module={keys.module}: grade", keys.module)
 
 
-def list_policies(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> "list[Policy]":
-    file = _open(cfg.task)
-    return _call(file, "list_policies", cfg, tokenizer) if hasattr(file, "list_policies") else []
-
-
 def _open(keys: Keys) -> ModuleType:
     return _import(keys.module, Path(keys.module).expanduser().stat().st_mtime_ns)
 
@@ -155,26 +147,17 @@ def _make_items(file: ModuleType, rows: Any, split: str, where: str) -> list[Ite
         place = f"{where}, row {number} of {split}"
         if not isinstance(row.get("id"), str) or row["id"] in ids:
             raise ConfigError([f"{place}: its id must be a text of its own, got {show(row.get('id'), 40)}"])
-        if row.keys() != rows[0].keys():
-            differing = ", ".join(sorted(map(str, row.keys() ^ rows[0].keys())))
-            line = "all rows must have the same columns; this one differs from row 1 in"
-            raise ConfigError([f"{place}: {line} {differing}"])
-        if passed := [name for name in row if name in PASSED]:
-            raise ConfigError([f"{place}: training has another meaning for {passed[0]}; rename it"])
         ids.add(row["id"])
-        content = {"place": place, "prompt": _call(file, "prompt", row) if "prompt" in vars(file) else row.get("prompt")}
+        given = {name: _call(file, name, row) for name in ("prompt", "demonstration", "pair") if name in vars(file)}
+        content = {"place": place, "prompt": row.get("prompt")} | given
         validate_prompt(content["prompt"], place)
-        for name, count in (("demonstration", 1), ("pair", 2)):
-            if hasattr(file, name):
-                found = _call(file, name, row)
-                texts = (found,) if count == 1 else found
-                if not isinstance(texts, tuple | list) or [type(text) for text in texts] != [str] * count:
-                    form = "a text" if count == 1 else "two texts, the better answer and the worse one"
-                    raise ConfigError([f"{place}: {name} returned {_describe(found)}; must be {form}"])
-                for text in texts:
-                    validate_characters(text, f"{place}: {name}")
-                content[name] = found
-        columns = {name: value for name, value in row.items() if name not in ("id", "prompt")}
+        for name, form in ANSWERS.items():
+            texts = [given[name]] if name == "demonstration" and name in given else given.get(name, ())
+            if name in given and [type(text) for text in texts] != [str] * (1 + (name == "pair")):
+                raise ConfigError([f"{place}: {name} returned {_describe(given[name])}; must be {form}"])
+            for text in texts:
+                validate_characters(text, f"{place}: {name}")
+        columns = {name: value for name, value in row.items() if name not in ("id", "prompt", *PASSED)}
         items.append(Item(row["id"], columns, content))
     return items
 

@@ -57,6 +57,8 @@ class TaskKeys:
     whatever the algorithm."""
     answers_apart = False
     """Whether held-out answers are taken from all rows, not from those of the held-out prompts."""
+    shuffles_fitting = False
+    """Whether rows are shuffled after those that are too long are left out, so that all of them are counted."""
     columns = ()
     """The columns of its rows that rewards can read, besides the prompt."""
     draws_rows = False
@@ -70,6 +72,9 @@ class TaskKeys:
     first_look: ClassVar[str | None] = None
     """The function, `module:function`, from these keys to a line for each mistake that the rows at `path` show before
     torch is imported."""
+    own_policies: ClassVar[str | None] = None
+    """The function, `module:function`, from a tokenizer to trivial policies of its own (task.baselines), those of a
+    family together (models/policies.py)."""
     budget = (512, "the default where the task names none")
     """The default of max_tokens for models that write text, and the reason."""
 

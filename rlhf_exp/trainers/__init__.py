@@ -37,7 +37,7 @@ def build_trainer(experiment: Experiment) -> Trainer:
     in_process = getattr(experiment.args, "use_vllm", False) and experiment.args.vllm_mode == "colocate"
     with preparing_engine(experiment) if in_process else nullcontext(), explaining_targets(experiment.cfg):
         build = _build_online if experiment.cfg.algo.row.online else _build_offline
-        trainer = build(experiment, _find_class(experiment.cfg.algo))
+        trainer = build(experiment, find_trainer(experiment.cfg.algo))
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             patch_model(model)
@@ -55,7 +55,7 @@ def list_arguments(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _find_class(algo: Algo) -> type[Trainer]:
+def find_trainer(algo: Algo) -> type[Trainer]:
     """The class of the trainer.
 
     Raises:

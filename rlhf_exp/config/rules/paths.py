@@ -32,7 +32,8 @@ def _list_paths(cfg: Config) -> list[tuple[str, str]]:
     named = [("output_dir", cfg.output_dir), ("resume", cfg.resume), ("eval.cache_dir", cfg.eval.cache_dir),
              ("model.path", cfg.model.path), ("model.base", cfg.model.base), ("reward.path", cfg.reward.path),
              ("task.samples", getattr(cfg.task, "samples", None))]  # fmt: skip
-    named += [*cfg.list_functions().items(), *((f"{place}.path", task.path) for place, task in cfg.task.list_sources())]
+    named += [(f"{place}.path", task.path) for place, task in cfg.task.list_sources()]
+    named += cfg.list_functions().items()
     return [(key, path) for key, path in named if path is not None]
 
 

@@ -3,14 +3,12 @@
 import csv
 import io
 import json
-import re
 
 import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.functions import RewardError
-from rlhf_exp.tasks import fitting
 
 TEMPLATE = "task.prompt_template='{q}'"
 N = 60
@@ -65,11 +63,10 @@ def test_a_name_that_no_row_has_is_refused_with_the_nearest(make):
     assert line.endswith(" with completion ''; its columns are id, prompt, q, target; did you mean target?")
 
 
-def test_an_optional_column_can_be_read_with_get_and_is_told(make):
+def test_an_optional_column_can_be_read_with_get(make):
     task = make(half(target=1), "return 0 if row.get('target') is None else float('target' in row)")
     graded = {row["target"]: task.grade("", row).score for row in (*task.train, *task.eval)}
     assert graded == {None: 0.0, 1: 1.0}
-    assert sum('rows.jsonl, line 1: holds no target (30 of 60 rows); row["target"] raises' in n for n in task.notes)
     assert task.facts["without a value"] == {"target": 30}
 
 
@@ -80,13 +77,10 @@ def test_a_column_that_is_read_for_some_completions_alone_fails_with_the_place(m
         task.grade("x", row)
 
 
-def test_null_stays_none_and_rows_without_a_checker_are_not_talked_of(make):
+def test_null_stays_none(make):
     rows = [row | ({} if "target" in row else {"target": None}) for row in half(target=1)]
     task = make(rows, "return float(row['target'] is None)")
     assert {task.grade("", row).score for row in task.train} == {0.0, 1.0}
-    assert any(note.endswith("rows.jsonl, line 1: holds no target (30 of 60 rows)") for note in task.notes)
-    silent = make(rows, None, "task.answer_column=a")
-    assert not any("holds no" in note for note in silent.notes)
 
 
 @pytest.mark.parametrize(
@@ -169,13 +163,8 @@ def test_whole_numbers_beside_fractions_stay_whole_for_every_checker(make):
         assert task.grade(str(half["answer"]), half).outcome == "correct"
 
 
-def test_a_checker_is_tried_on_every_row_and_a_slow_one_on_some(make, tmp_path, monkeypatch):
-    rows = [{"q": f"{n}?", "n": n} for n in range(N)]
-    assert "on row " in refuse(make, rows, "return 1 / (row['n'] - 41) > 2")
-    monkeypatch.setattr(fitting, "TRIAL_S", 0.05)
-    task = make(rows, "import time; time.sleep(0.03); return 0.0")
-    told = r"check.py:grade: tried on [12] of 60 rows in 0.05 s; on others it may still fail$"
-    assert any(re.search(told, note) for note in task.notes)
+def test_a_checker_is_tried_on_every_row(make):
+    assert "on row " in refuse(make, [{"q": f"{n}?", "n": n} for n in range(N)], "return 1 / (row['n'] - 41) > 2")
 
 
 def test_rows_keep_their_ids_and_splits(make):

@@ -115,7 +115,9 @@ def test_reading_counts_every_kind_by_subset_and_drops_duplicates(tmp_path):
 
 def test_an_id_names_the_subset_and_the_texts_alone():
     texts = (f"{ASK} A", f"{ASK} B")
-    ids = [parse_pair(RawPair(where, "helpful-base", part, *texts))[0].id for where, part in (("a", "train"), ("b", None))]
+    ids = [
+        parse_pair(RawPair(where, "helpful-base", part, *texts))[0].id for where, part in (("a", "train"), ("b", None))
+    ]
     assert ids[0] == ids[1] != parse(f"{ASK} C", f"{ASK} D")[0].id and ids[0].startswith("helpful-base ")
 
 
