@@ -7,9 +7,9 @@ terminal_table(figures)      ->  a few lines of plain text
 from pathlib import Path
 from typing import Any
 
-from rlhf_exp.describe import plots
 from rlhf_exp.describe.figures import BUDGETS
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text
+from rlhf_exp.report.plots import BLUE, GREY, PALETTE, Picture, add_axes, name_rows, open_figure, plot_intervals
 from rlhf_exp.report.tables import Column, at, fill
 from rlhf_exp.report.terminal import align
 from rlhf_exp.runs.figures import number, percent
@@ -37,13 +37,13 @@ def describe_data(figures: dict[str, Any], out: Path) -> list[Block]:
         blocks.append(Callout("warning", "No token counts.", figures["tokens_left_out"]))
     blocks += [Heading("Lengths"), Text(WORDS_NOTE if figures["tokens_left_out"] else f"{TOKENS_NOTE} {WORDS_NOTE}")]
     blocks += [_lengths_table(figures, unit) for unit in reversed(figures["histograms"])]
-    blocks.append(Figures(plots.draw_histograms(figures, out)))
+    blocks.append(Figures(draw_histograms(figures, out)))
     if any(part["turns"]["max"] > 2 for part in figures["subsets"].values()):
         turns = [{"subset": name, **part["turns"]} for name, part in figures["subsets"].items()]
         blocks.append(fill([Column("turns, with the answer", SUBSET), *_length_columns(figures)], turns))
     if (budgets := _budgets_table(figures)).rows:
         blocks += [Heading("What a budget cuts off"), budgets, Text(BUDGET_NOTE)]
-    if bias := plots.draw_length_bias(figures, out):
+    if bias := draw_length_bias(figures, out):
         blocks += [Heading("Length and preference"), _bias_table(figures), Text(LENGTH_NOTE), Figures(bias)]
     blocks += [Heading("Splits and repeats"), _splits_table(figures), Text(REPEATS_NOTE), _repeats_table(figures)]
     if figures["odd"]:
@@ -53,7 +53,7 @@ def describe_data(figures: dict[str, Any], out: Path) -> list[Block]:
 
 def terminal_table(figures: dict[str, Any]) -> str:
     """Mean lengths, truncation and length bias by subset."""
-    unit = plots.main_unit(figures)
+    unit = main_unit(figures)
     columns = [
         Column("", SUBSET),
         Column("rows", at("n"), count),
@@ -109,7 +109,7 @@ def _budgets_table(figures: dict[str, Any]) -> Table:
 
 
 def _bias_table(figures: dict[str, Any]) -> Table:
-    main = plots.main_unit(figures)
+    main = main_unit(figures)
     units = reversed(figures["histograms"])
     columns = [
         Column("subset", SUBSET),
@@ -155,3 +155,47 @@ def _odd_tables(odd_rows: list[dict[str, Any]], parts: list[str]) -> list[Table]
 
 def _read_name(name: str) -> str:
     return name.replace("_", " ")
+
+
+def main_unit(figures: dict[str, Any]) -> str:
+    """Tokens, or words if no tokens were counted."""
+    return "tokens" if "tokens" in figures["histograms"] else "words"
+
+
+def draw_histograms(figures: dict[str, Any], out: Path) -> list[Picture]:
+    """The prompt's lengths, and those of the answers over each other."""
+    unit = main_unit(figures)
+    pictures = []
+    for name, texts in (("prompt", ["prompt"]), ("answers", figures["answers"])):
+        found = {text: figures["histograms"][unit][text] for text in texts if text in figures["histograms"][unit]}
+        if not found:
+            continue
+        beyond = sum(histogram["beyond"] for histogram in found.values())
+        more = f"; {beyond:,} texts lie beyond the right end" if beyond else ""
+        caption = f"Length of the {name} in {unit}{more}"
+        with open_figure(out, f"{name}_{unit}", caption) as (figure, picture):
+            axes = add_axes(figure, unit, "rows")
+            for (text, histogram), color in zip(found.items(), PALETTE, strict=False):
+                axes.stairs(histogram["counts"], histogram["edges"], color=color, label=text, linewidth=1.6)
+            axes.set(xlim=(0, None), ylim=(0, None))
+            if len(found) > 1:
+                figure.legend(loc="outside upper left", ncols=2)
+        pictures.append(picture)
+    return pictures
+
+
+def draw_length_bias(figures: dict[str, Any], out: Path) -> list[Picture]:
+    """How often the longer answer is the chosen one, with its interval: one dot per subset."""
+    unit = main_unit(figures)
+    rows = {name: part[unit]["longer_wins"] for name, part in figures["subsets"].items() if "longer_wins" in part[unit]}
+    if not rows:
+        return []
+    caption = (
+        f"Share of the pairs whose longer answer, in {unit}, is the chosen one, with 95% intervals; ties count half"
+    )
+    with open_figure(out, "longer_wins", caption, height=1.1 + 0.32 * len(rows)) as (figure, picture):
+        axes = add_axes(figure, "the longer answer is the chosen one, %")
+        axes.axvline(50, color=GREY, linestyle="--", linewidth=1.2)
+        plot_intervals(axes, range(len(rows)), list(rows.values()), BLUE)
+        name_rows(axes, range(len(rows)), list(rows), margin=0.5)
+    return [picture]

@@ -97,16 +97,3 @@ def test_texts_and_messages_become_chat_where_the_model_chats(tmp_path, tokenize
 def test_a_broken_row_is_refused_with_its_place(tmp_path, tokenizer, row, problem):
     (line,) = refuse(tmp_path, [*write(40), row], tokenizer)
     assert line.startswith(f"DIR/prompts.jsonl, line 41: {problem}")
-
-
-def test_too_few_prompts_are_refused_on_both_sides_at_once(tmp_path, tokenizer):
-    rows = write(40)
-    counts = load(tmp_path, rows, tokenizer).facts["splits"]
-    room = "split; allowed is 1 to"
-    assert refuse(tmp_path, rows, tokenizer, "task.train_rows=90", "eval.rows=91") == [
-        f"task.train_rows=90: DIR/prompts.jsonl has {counts['train']} rows in its train {room} {counts['train']}",
-        f"eval.rows=91: DIR/prompts.jsonl has {counts['test']} rows in its test {room} {counts['test']}",
-    ]
-    assert refuse(tmp_path, [], tokenizer) == [
-        f"DIR/prompts.jsonl: its {split} split is empty" for split in ("train", "test")
-    ]

@@ -215,17 +215,6 @@ def test_ranges_that_leave_no_problem_are_refused():
         load("task.low=1", "task.high=1", "task.target_low=50")
 
 
-def test_the_hub_out_of_reach_names_the_local_way(monkeypatch):
-    import datasets
-
-    def refuse(*args, **kwargs):
-        raise ConnectionError("no network")
-
-    monkeypatch.setattr(datasets, "load_dataset", refuse)
-    with pytest.raises(ConfigError, match=r"without a network use task\.source=generated"):
-        load("task.source=hub")
-
-
 def test_by_default_training_sees_each_row_once():
     assert len(load("algo.args.max_steps=10", "algo.args.per_device_train_batch_size=64").train) == 40
     with pytest.raises(ConfigError, match="task.train_rows=null: means as many as algo.args.max_steps uses"):

@@ -95,12 +95,6 @@ def test_a_column_that_a_key_names_must_be_in_every_row(make, key, what):
     assert line.endswith(f"rows.jsonl, line 1: holds no target, {what} (30 of 60 rows)")
 
 
-def test_two_columns_that_are_missing_are_two_lines(make):
-    with pytest.raises(ConfigError) as refused:
-        make(half(target="4", other="5"), None, "task.answer_column=target", "task.prompt_template='{other}'")
-    assert len(refused.value.problems) == 2
-
-
 def test_numbers_of_csv_are_numbers_for_checkers_and_texts_in_prompts(make):
     source = "return row['n'] == 7 and row['x'] in (2.5, 3) and row['id'] == '7' and row['zip'] == '07'"
     columns = [("id", str), ("n", str), ("x", lambda n: "3.50" if n % 2 else "2.50"), ("zip", lambda n: f"{n:02}")]

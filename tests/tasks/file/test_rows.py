@@ -108,11 +108,6 @@ def test_splits_are_found_by_the_names_that_the_source_has_for_them(load, tmp_pa
         assert len(refused.value.problems) == 1, refused.value.problems
 
 
-def test_the_splits_of_one_file_need_a_column(load, tmp_path):
-    with pytest.raises(ConfigError, match="is one file; needs task.split_column, or a folder"):
-        load(write(tmp_path / "rows.jsonl"), TEMPLATE, "reward=brevity", "task.splits={train: a, test: b}")
-
-
 def test_demonstrations_and_pairs_come_from_named_columns(load, tmp_path):
     path = write(tmp_path / "rows.jsonl")
     sft = load(path, TEMPLATE, "algo=sft", "task.completion_column=good", "reward=none")
@@ -234,13 +229,6 @@ def test_every_row_can_be_described(tmp_path):
     assert data.examples[0].prompt_words == 6 and data.examples[0].answers[1] == " No idea."
 
 
-def test_a_system_prompt_stands_before_the_prompts_of_a_shipped_task(tmp_path):
-    cfg = compose_config(["task=gsm8k", "task.source=generated", "model=tiny_qwen3", "task.prompt=plain", "eval.rows=4",
-                          "task.train_rows=4", "task.system_prompt='Be brief.'"])  # fmt: skip
-    task = load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
-    assert all(row["prompt"].startswith("Be brief.\n\nQuestion: ") for row in [*task.train, *task.eval])
-
-
 @pytest.mark.parametrize(
     ("rows", "overrides", "line"),
     [
@@ -299,13 +287,6 @@ def test_a_source_without_its_key_is_refused_with_both_ways():
     with pytest.raises(ConfigError) as refused:
         compose_config([*SMALL, TEMPLATE, "reward=brevity", "task.source=file", "task.hub_id=me/mine"])
     assert refused.value.problems[0].endswith("; or task.source=hub, since task.hub_id=me/mine")
-
-
-def test_a_file_that_is_not_there_is_refused_with_the_nearest(tmp_path):
-    path = write(tmp_path / "rows.jsonl")
-    with pytest.raises(ConfigError) as refused:
-        compose_config([*SMALL, TEMPLATE, "reward=brevity", f"task.path={tmp_path / 'row.jsonl'}"])
-    assert refused.value.problems == [f"task.path={tmp_path / 'row.jsonl'}: no such file; did you mean {path.name}?"]
 
 
 @pytest.mark.parametrize(

@@ -98,12 +98,6 @@ def test_chat_models_are_told_what_the_strict_grader_reads(rows):
     assert plain["completion"] == f" {answer['content']}"
 
 
-@pytest.mark.parametrize("algo", ["dpo", "reward_model"])
-def test_pairs_are_sampled_elsewhere(algo, rows):
-    task = load(rows, f"algo={algo}")
-    assert (task.train, task.pairs, len(task.eval)) == ([], [], 20)
-
-
 def test_the_synthetic_problems_serve_without_a_file():
     task = load(["task.source=generated"], "eval.split=validation", "eval.rows=512", "task.train_rows=512")
     held = {row["id"] for row in task.eval}
@@ -206,35 +200,6 @@ def test_a_budget_that_leaves_no_row_is_refused_with_what_is_needed(rows):
     shortest = min(map(measure, load(rows, "algo=sft").train))
     line = refuse(rows, "algo=sft", tokenizer=build_tokenizer(context=20), lines=2)
     assert line.startswith(f"{none} 20 tokens, the shortest needs {shortest};")
-
-
-def test_too_few_rows_that_fit_are_refused_with_their_number(rows):
-    short = build_tokenizer(context=230)
-    path, wanted = rows[1].partition("=")[2], load(rows).facts["splits"]["test"]
-    fitting = wanted - load(rows, "max_tokens=100", "eval.rows=20", tokenizer=short).facts["over_long"]["test"]
-    line = refuse(rows, "max_tokens=100", f"eval.rows={wanted}", tokenizer=short)
-    have = int(line.partition(" has ")[2].split()[0])
-    assert 20 <= have <= fitting < wanted
-    assert line == (
-        f"eval.rows={wanted}: {path} has {have} rows in its test split that fit into 230 tokens; allowed is 1 to {have}"
-    )
-
-
-def test_chat_prompts_need_a_chat_template(rows):
-    assert refuse(rows, "task.prompt=chat") == (
-        "task.prompt=chat: model=tiny_qwen3 has no chat template; use task.prompt=plain"
-    )
-
-
-def test_the_counts_are_told_in_a_line(rows):
-    task = load(rows)
-    splits = task.facts["splits"]
-    assert task.notes == (
-        f"400 problems read; dropped: none; splits: {splits['train']:,} train, {splits['validation']:,} validation,"
-        f" {splits['test']:,} test",
-        f"rows: {splits['train']:,} of train, 20 of test; longer than 2,048 tokens and left out: none",
-    )
-    assert task.facts["rows"] == {"train": splits["train"], "test": 20}
 
 
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")

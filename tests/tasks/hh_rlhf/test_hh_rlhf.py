@@ -108,12 +108,6 @@ def test_a_model_with_a_template_gets_messages(config):
     )
 
 
-def test_chat_form_without_a_template_is_refused(config):
-    with pytest.raises(ConfigError) as error:
-        load_task(config("dpo", {"task.prompt": "chat"}), PLAIN)
-    assert error.value.problems == ["task.prompt=chat: model=tiny has no chat template; use task.prompt=plain"]
-
-
 def test_rows_are_seeded_and_more_rows_begin_with_the_fewer(config):
     few, many, others = (
         load_task(config("dpo", {"task.train_rows": 20} | changes), PLAIN)
@@ -202,29 +196,6 @@ def test_facts_and_notes_count_everything(config, tmp_path):
     json.dumps(facts)
 
 
-def test_too_few_rows_are_named_with_the_allowed_number(config, tmp_path):
-    path = tmp_path / "pairs.jsonl.gz"
-    write_many(path, 100)
-    cfg = config("dpo", {"task.train_rows": 1000}, path=path)
-    splits = hh_rlhf.read(cfg.task).splits
-    train, test = len(splits["train"]), len(splits["test"])
-    assert 0 < test < 20
-    with pytest.raises(ConfigError) as error:
-        load_task(cfg, PLAIN)
-    assert error.value.problems == [
-        f"task.train_rows=1000: {path} has {train} rows in its train split; allowed is 1 to {train}",
-        f"eval.rows=20: {path} has {test} rows in its test split; allowed is 1 to {test}",
-    ]
-
-
-def test_an_empty_split_is_named(config, tmp_path):
-    path = tmp_path / "pairs.jsonl.gz"
-    write(path, [])
-    with pytest.raises(ConfigError) as error:
-        load_task(config("dpo", {"eval.split": "validation"}, path=path), PLAIN)
-    assert error.value.problems == [f"{path}: its train split is empty", f"{path}: its validation split is empty"]
-
-
 def test_a_limit_that_leaves_nothing_is_named(config, tmp_path):
     path = tmp_path / "pairs.jsonl.gz"
     write_many(path, 100, padding=100)
@@ -238,15 +209,6 @@ def test_a_limit_that_leaves_nothing_is_named(config, tmp_path):
         f" {remedy}"
         for name in ("train", "test")
     ]
-
-
-def test_the_synthetic_pairs_serve_without_a_file(config):
-    task = load_task(
-        config("dpo", {"task.source": "generated", "task.path": None, "task.train_rows": 100, "eval.rows": 512}), PLAIN
-    )
-    assert task.facts["read"] == {"helpful-base": 4000, "harmless-base": 4000}
-    assert len(task.train) == 100 and len(task.eval) == 512
-    assert sum(task.facts["splits"]["train"].values()) > 6000
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"no real data at {SHARED}")
