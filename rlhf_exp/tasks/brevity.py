@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal, Union
 
 from rlhf_exp.tasks.schema import TaskKeys, find_keys, list_tasks
-from rlhf_exp.tasks.sources import Item, Odd, Source, read_lines
+from rlhf_exp.tasks.sources import Item, OddKind, Source, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
 from rlhf_exp.tasks.texts import Text, shape_prompt, validate_prompt
 
@@ -62,7 +62,7 @@ def read(keys: Keys) -> Source:
     repeated = count - len(items)
     sizes = {name: len(members) for name, members in splits.items()}
     facts = {"read": {"all": count}, "duplicates": repeated, "splits": sizes}
-    odd = Odd("repeated", "the prompt was read before", False, {"all": repeated})
+    odd = OddKind("repeated", "the prompt was read before", False, {"all": repeated})
     return Source(splits, {"all": count}, "prompts", (odd,), facts)
 
 

@@ -144,7 +144,7 @@ def count_rows(cfg: "Config") -> tuple[int, int]:
         held_out.append(("task.sampling.rows", keys.sampling.rows, "train"))
     else:
         wanted = keys.train_rows or count_needed(cfg)
-    problems = [line for key, n, split in held_out if n for line in _refuse_many(keys, key, n, split)]
+    problems = [line for key, n, split in held_out if n for line in _list_excess(keys, key, n, split)]
     if keys.train_rows is not None and wanted > MOST_DRAWN:
         problems += [f"task.train_rows={wanted}: allowed is 1 to {MOST_DRAWN:,}; more steps go over them again"]
     if problems:
@@ -221,7 +221,7 @@ def draw_problems(
     return problems
 
 
-def _refuse_many(task: Keys, key: str, n: int, split: str) -> list[str]:
+def _list_excess(task: Keys, key: str, n: int, split: str) -> list[str]:
     """Why there are not `n` different problems in the split, if that is known without drawing them; empty if not."""
     most, what = MOST_DRAWN, ""
     if n > COUNTED_FROM and _can_list(task, task.numbers):

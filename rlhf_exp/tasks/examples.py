@@ -16,7 +16,7 @@ from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR, Form
 from rlhf_exp.rewards.grade import read_text
 from rlhf_exp.tasks.loading import Loader
 from rlhf_exp.tasks.schema import name_source
-from rlhf_exp.tasks.sources import Item, Odd
+from rlhf_exp.tasks.sources import Item, OddKind
 from rlhf_exp.tasks.texts import Row, Text
 
 DRAWN = 4096
@@ -42,7 +42,7 @@ class Data:
     answers: tuple[str, ...]
     examples: list[Example]
     read: dict[str, int]
-    odd: tuple[Odd, ...]
+    odd: tuple[OddKind, ...]
 
 
 def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:

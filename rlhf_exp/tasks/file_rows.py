@@ -26,7 +26,7 @@ from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards.checkers import AsRead
 from rlhf_exp.tasks.schema import PASSED, name_source
-from rlhf_exp.tasks.sources import SUFFIXES, UNTYPED, Item, Odd, Source, read_hub, read_table
+from rlhf_exp.tasks.sources import SUFFIXES, UNTYPED, Item, OddKind, Source, read_hub, read_table
 from rlhf_exp.tasks.splits import SHARES, split_of, split_within
 from rlhf_exp.tasks.texts import Text, are_messages, as_messages, validate_characters, validate_prompt
 
@@ -89,7 +89,7 @@ def read_source(task: "Keys", find_problem: Callable[[Any], str | None]) -> Sour
     every = list(read_rows(task))
     fields = parse_template(task, every)
     rows, left_out = _keep_named_splits(task, every)
-    _refuse_missing(rows, _name_needed(task, fields, every))
+    _validate_columns(rows, _name_needed(task, fields, every))
     numbers = _find_numbers(task, rows)
     counts = dict.fromkeys(DROPPED, 0)
     made = [row for row in rows if _fill_in(task, row, fields)]
@@ -118,7 +118,7 @@ def read_source(task: "Keys", find_problem: Callable[[Any], str | None]) -> Sour
         **({"without a value": gaps} if gaps else {}),
         **({"read as numbers": named} if numbers else {}),
     }
-    odd = tuple(Odd(kind, rule, False, {"all": counts[kind]}) for kind, rule in DROPPED.items())
+    odd = tuple(OddKind(kind, rule, False, {"all": counts[kind]}) for kind, rule in DROPPED.items())
     return Source(splits, read, "rows", odd, facts, notes, repeated, originals=originals)
 
 
@@ -159,7 +159,7 @@ def _keep_named_splits(task: "Keys", rows: list[FileRow]) -> tuple[list[FileRow]
     """The rows with `part` as train, validation or test, or None if there are no parts; and how many have a split that
     `task.splits` leaves out."""
     if task.split_column is not None:
-        _refuse_missing(rows, {task.split_column: "the column of task.split_column"})
+        _validate_columns(rows, {task.split_column: "the column of task.split_column"})
     parts, kept, others = {name: part for part, name in task.named_splits.items()}, [], Counter()
     for row in rows:
         name = row.part if task.split_column is None else str(row.row[task.split_column])
@@ -271,7 +271,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
-def _refuse_missing(rows: list[FileRow], named: dict[str, str]) -> None:
+def _validate_columns(rows: list[FileRow], named: dict[str, str]) -> None:
     """Refuse rows without a column that a key names; `named` says for each column which key that is.
 
     Raises:
@@ -365,10 +365,10 @@ def parse_template(task: "Keys", rows: list[FileRow]) -> Fields:
     for name in (*COLUMNS, "split_column"):
         column = getattr(task, name)
         if column is not None and column not in row:
-            raise ConfigError([f"task.{name}={column}: {_refuse_column(column, where, row)}"])
+            raise ConfigError([f"task.{name}={column}: {_name_absent_column(column, where, row)}"])
     if task.prompt_template is None:
         if "prompt" not in row and not _hold_prompts(task, rows):
-            line = f"task.prompt_template: null, and {_refuse_column('prompt', where, row)}"
+            line = f"task.prompt_template: null, and {_name_absent_column('prompt', where, row)}"
             example = f"name columns in one, such as 'task.prompt_template=\"{{{next(iter(row), 'question')}}}\"'"
             raise ConfigError([f"{line}; {example}"])
         return []
@@ -381,13 +381,13 @@ def parse_template(task: "Keys", rows: list[FileRow]) -> Fields:
             there = f"its columns are {', '.join(map(str, row))}"
             raise ConfigError([f"{key}: braces must hold the name of a column and nothing else; {there}"])
         if name is not None and name not in row:
-            raise ConfigError([f"{key}: {_refuse_column(name, where, row)}"])
+            raise ConfigError([f"{key}: {_name_absent_column(name, where, row)}"])
     if not any(name for _, name, *_ in parsed):
         raise ConfigError([f"{key}: names no column, so that all prompts would be the same; such as {{question}}"])
     return [(text, name) for text, name, *_ in parsed]
 
 
-def _refuse_column(name: str, where: str, row: dict[str, Any]) -> str:
+def _name_absent_column(name: str, where: str, row: dict[str, Any]) -> str:
     return f"there is no column {name} in {where}; its columns are {', '.join(map(str, row))}{suggest(name, row)}"
 
 

@@ -28,7 +28,7 @@ TRIAL_S = 5.0
 """The most time for which a user's grader is tried, since it can be slow."""
 
 
-class Taken(NamedTuple):
+class Selection(NamedTuple):
     """The rows that fit into `limit` tokens, each with what it is made of, and how many before the last of them did
     not. `shortest`: the tokens that the shortest row needs. `repeated`: how many have the prompt of another row."""
 
@@ -54,7 +54,7 @@ def take_fitting(
     limit: int,
     room: int,
     answers: tuple[str, ...],
-) -> Taken:
+) -> Selection:
     """The first `n` rows (None: all) of at most `limit` tokens. Only as many as needed are tokenized."""
     from tqdm.auto import tqdm
 
@@ -74,10 +74,10 @@ def take_fitting(
                     taken.append(pair)
             looked_at += len(batch)
             bar.update(len(batch))
-    return Taken(taken, looked_at - len(taken), limit, shortest)
+    return Selection(taken, looked_at - len(taken), limit, shortest)
 
 
-def list_shortages(cfg: "Config", taken: Taken, split: str, key: str, wanted: int | None) -> list[str]:
+def list_shortages(cfg: "Config", taken: Selection, split: str, key: str, wanted: int | None) -> list[str]:
     """The line for a split that is empty, or has fewer rows than `key` asks for; empty if it has enough."""
     have, source = len(taken.written), name_source(cfg.task)
     if not have and not taken.over_long:
@@ -92,7 +92,7 @@ def list_shortages(cfg: "Config", taken: Taken, split: str, key: str, wanted: in
     return []
 
 
-def write_notes(source: Source, sides: dict[str, Taken]) -> list[str]:
+def write_notes(source: Source, sides: dict[str, Selection]) -> list[str]:
     """Two lines for the user: how many rows were read and dropped; and how many are taken from each split."""
 
     def list_counts(counts: dict[str, int]) -> str:

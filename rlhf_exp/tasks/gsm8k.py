@@ -28,7 +28,7 @@ from typing import Any, Literal
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.rewards import gsm8k as grader
 from rlhf_exp.tasks.schema import GradedKeys
-from rlhf_exp.tasks.sources import Item, Odd, Source, read_hub, read_lines, read_texts
+from rlhf_exp.tasks.sources import Item, OddKind, Source, read_hub, read_lines, read_texts
 from rlhf_exp.tasks.splits import SHARES, split_within
 from rlhf_exp.tasks.texts import Row
 
@@ -79,7 +79,7 @@ def read(keys: Keys) -> Source:
             splits[split_within(question, part)].append(Item(own, {"answer": answer}, question))
     sizes = {name: len(items) for name, items in splits.items()}
     dropped = {"duplicates": counts.total() - len(distinct), "in_both_parts": len(distinct) - sum(sizes.values())}
-    odd = tuple(Odd(kind, DROPPED[kind], False, {"all": n}) for kind, n in dropped.items())
+    odd = tuple(OddKind(kind, DROPPED[kind], False, {"all": n}) for kind, n in dropped.items())
     return Source(splits, dict(counts), "problems", odd, {"read": dict(counts), **dropped, "splits": sizes})
 
 

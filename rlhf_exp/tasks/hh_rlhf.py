@@ -38,7 +38,7 @@ from rlhf_exp.config.ranges import within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.tasks.schema import TaskKeys
-from rlhf_exp.tasks.sources import Item, Odd, Source, read_hub, read_lines, read_texts
+from rlhf_exp.tasks.sources import Item, OddKind, Source, read_hub, read_lines, read_texts
 from rlhf_exp.tasks.splits import SHARES, split_within
 
 SUBSETS = ("harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled")
@@ -159,7 +159,7 @@ def read(keys: Keys) -> Source:
         "splits": {name: dict(Counter(pair.subset for pair in members)) for name, members in splits.items()},
     }
     items = {name: [Item(pair.id, {}, pair, pair.subset) for pair in members] for name, members in splits.items()}
-    kinds = tuple(Odd(kind, rule, kind in KEPT, by_kind[kind]) for kind, rule in {**DROPPED, **KEPT}.items())
+    kinds = tuple(OddKind(kind, rule, kind in KEPT, by_kind[kind]) for kind, rule in {**DROPPED, **KEPT}.items())
     return Source(items, dict(counts), "pairs", kinds, facts)
 
 

@@ -19,7 +19,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import ASK, PAIR, Form
 from rlhf_exp.rewards import patience
 from rlhf_exp.rewards.grade import Grade
-from rlhf_exp.tasks.fitting import Taken, list_shortages, take_fitting, try_grader, write_notes
+from rlhf_exp.tasks.fitting import Selection, list_shortages, take_fitting, try_grader, write_notes
 from rlhf_exp.tasks.schema import TaskKeys, find_task, learns_from_samples, name_source
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Row, add_system_prompt, as_completion
@@ -136,7 +136,7 @@ class Loader:
 
     def take(
         self, form: Form, split: str, n: int | None, seed: int, room: int, distinct: bool = False, fewer: bool = False
-    ) -> Taken:
+    ) -> Selection:
         """The first `n` rows (None: all) of the split that fit the model's context, in an order that the seed alone
         decides.
 
@@ -147,7 +147,9 @@ class Loader:
         """
         if self.source is None:
             items = self.task.draw(self.cfg.task, form, split, n, seed, distinct, fewer)
-            return Taken(self.write(items, form, f"{'held-out traces ' if form.answers and distinct else ''}{seed}"))
+            return Selection(
+                self.write(items, form, f"{'held-out traces ' if form.answers and distinct else ''}{seed}")
+            )
         items = [item for item in self.source.splits[split] if form.answers or item.id not in self.source.repeated]
         if self.cfg.task.shuffles_fitting:
             taken = self.fit(items, form, None, room, seed)
@@ -159,11 +161,11 @@ class Loader:
             items = list({str(self.task.prompt(item, self.chat)): item for item in reversed(items)}.values())[::-1]
         return self.fit(items, form, n, room, seed)._replace(repeated=found - len(items))
 
-    def fit(self, items: list[Item], form: Form, n: int | None, room: int, seed: Any) -> Taken:
+    def fit(self, items: list[Item], form: Form, n: int | None, room: int, seed: Any) -> Selection:
         """The first `n` of the items (None: all) that fit the model's context, or task.max_length."""
         written = self.write(items, form, seed)
         if self.cfg.task.draws_rows:  # which are all of about the same length
-            return Taken(written[:n])
+            return Selection(written[:n])
         context = self.tokenizer.model_max_length
         limit = min(getattr(self.cfg.task, "max_length", None) or context, context)
         return take_fitting(self.tokenizer, written, n, limit, room, form.answers)
@@ -180,13 +182,15 @@ class Loader:
                 written.append((item, form.build(item, prompt, answers)))
         return written
 
-    def hold_out(self, form: Form, split: str, n: int, required: bool) -> tuple[list[Row], dict[str, list[Row]], Taken]:
+    def hold_out(
+        self, form: Form, split: str, n: int, required: bool
+    ) -> tuple[list[Row], dict[str, list[Row]], Selection]:
         """At most `n` held-out prompts to sample on, none for a reward model of given pairs; the held-out rows with
         answers, by their field of Task; and what was taken."""
         keys, seed, scores = self.cfg.task, self.cfg.eval.seed, self.cfg.algo.row.scores and bool(form.answers)
         room, drawn = 0 if scores else self.cfg.max_tokens, self.source is None
         if drawn or keys.answers_apart:
-            held = self.take(form, split, n, seed, 0, distinct=drawn) if form.answers else Taken([])
+            held = self.take(form, split, n, seed, 0, distinct=drawn) if form.answers else Selection([])
             taken = held if scores else self.take(ASK, split, n, seed, room, distinct=True, fewer=not required)
             return [] if scores else taken.rows, {form.held_out: held.rows} if form.answers else {}, taken
         taken = self.take(PAIR if keys.of_pairs else ASK, split, n, seed, room, distinct=True)
@@ -205,7 +209,7 @@ def _load(loader: Loader) -> Task:
     n, used = loader.task.count_rows(cfg) if source is None else (keys.train_rows, None)
     room = 0 if form.answers else cfg.max_tokens
     whole = PAIR if keys.of_pairs and form.answers else form  # what people judged
-    train = Taken([]) if sampled else loader.take(whole, "train", n, keys.data_seed, room)
+    train = Selection([]) if sampled else loader.take(whole, "train", n, keys.data_seed, room)
     prompts, answers, held_out = loader.hold_out(form, cfg.eval.split, cfg.eval.limit, cfg.eval.rows is not None)
     sides = {cfg.eval.split: held_out} if sampled else {"train": train, cfg.eval.split: held_out}
     _check_sides(cfg, sides, answers if keys.answers_apart else {})
@@ -220,14 +224,14 @@ def _load(loader: Loader) -> Task:
     elif n < used:
         notes.append(f"training uses {used:,} rows: {n:,} are drawn, and then come again")
     if cfg.eval.every is not None:
-        validation, _, taken = loader.hold_out(form, "validation", cfg.eval.every_rows, required=True)
+        validation, _, taken = loader.hold_out(ASK, "validation", cfg.eval.every_rows, required=True)
         if problems := list_shortages(cfg, taken, "validation", "eval.every_rows", cfg.eval.every_rows):
             raise ConfigError(problems)
     rows = train.rows if whole is form else [row for _, row in loader.write(train.items, form, 0)]
     return Task(keys.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts)
 
 
-def _check_sides(cfg: "Config", sides: dict[str, Taken], answers: dict[str, list[Row]]) -> None:
+def _check_sides(cfg: "Config", sides: dict[str, Selection], answers: dict[str, list[Row]]) -> None:
     """Refuse fewer rows than the config asks for.
 
     Raises:
@@ -243,7 +247,7 @@ def _check_sides(cfg: "Config", sides: dict[str, Taken], answers: dict[str, list
         raise ConfigError([f"{name_source(cfg.task)}: {none}"])
 
 
-def _count(loader: Loader, sides: dict[str, Taken]) -> dict[str, Any]:
+def _count(loader: Loader, sides: dict[str, Selection]) -> dict[str, Any]:
     """What was read and taken, for data.json."""
     facts, keys = loader.source.facts, loader.cfg.task
     if keys.of_pairs:

@@ -38,7 +38,7 @@ class Item(NamedTuple):
     subset: str = "all"
 
 
-class Odd(NamedTuple):
+class OddKind(NamedTuple):
     """A kind of odd row: its rule, whether it is kept, and how many there are in each part."""
 
     kind: str
@@ -65,7 +65,7 @@ class Source:
     splits: dict[str, list[Item]]
     read: dict[str, int]
     what: str = "rows"
-    odd: tuple[Odd, ...] = ()
+    odd: tuple[OddKind, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     repeated: frozenset[str] = frozenset()
