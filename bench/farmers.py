@@ -21,8 +21,8 @@ from rlhf_exp.graders.countdown import evaluate
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
 from rlhf_exp.tasks import Row, Task
-from rlhf_exp.tasks.countdown.problems import draw_problems
-from rlhf_exp.tasks.countdown.rows import grade_row
+from rlhf_exp.tasks.countdown import draw_problems
+from rlhf_exp.tasks.countdown import grade as grade_row
 
 Completion = Callable[[str], str]
 """From an expression with its value, `8 * 7 - 3 = 53`, to a completion."""

@@ -15,8 +15,8 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.models.policies import Policy
 from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.tasks import countdown_policies as policies
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.countdown import policies
 
 TEMPERATURES = [round(0.1 * tenths, 1) for tenths in range(1, 16) if tenths != 10]
 

@@ -20,8 +20,8 @@ from transformers import AutoTokenizer
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.tasks.hh_rlhf.pairs import read_pairs, split_pairs
-from rlhf_exp.tasks.hh_rlhf.rows import build_row
+from rlhf_exp.forms import PAIR
+from rlhf_exp.tasks import Loader, hh_rlhf
 from rlhf_exp.tasks.tokens import measure
 
 SHARED = ROOT.parent / "shared" / "data"
@@ -40,14 +40,15 @@ def main() -> None:
         return
 
     cfg = compose_config(["algo=dpo", "task=hh_rlhf", "task.source=file", f"task.path='{args.data}'"])
-    pairs, read, _ = read_pairs(cfg)
-    n = len(pairs)
-    print(f"{read.total()} pairs read, {n} of them kept, {os.cpu_count()} CPU cores, {REPEATS} repeats")
-    report("read and split", read.total(), lambda: split_pairs(read_pairs(cfg)[0]))
+    source = hh_rlhf.read(cfg.task)
+    items, read = [item for members in source.splits.values() for item in members], sum(source.read.values())
+    n = len(items)
+    print(f"{read} pairs read, {n} of them kept, {os.cpu_count()} CPU cores, {REPEATS} repeats")
+    report("read and split", read, lambda: hh_rlhf.read(cfg.task))
     for name, chat in TOKENIZERS.items():
         tokenizer = AutoTokenizer.from_pretrained(args.tokenizers / name)
         title = f"{name}: chat template" if chat else f"{name}: plain text"
-        rows = [build_row(pair, chat) for pair in pairs]
+        rows = [row for _, row in Loader(cfg, tokenizer, chat, hh_rlhf, source).write(items, PAIR, 0)]
         prompts, answers = [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
         report(f"{title}, rendered and counted", n, partial(measure, tokenizer, prompts, answers))
 

@@ -15,9 +15,8 @@ from random import Random
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards.countdown import grade
 from rlhf_exp.stats import share_interval
-from rlhf_exp.tasks.countdown.problems import draw_problems
-from rlhf_exp.tasks.countdown.schema import Searcher
-from rlhf_exp.tasks.countdown.traces import Attempt, list_attempts, order_attempts, write_search, write_trace
+from rlhf_exp.tasks.countdown import draw_problems
+from rlhf_exp.tasks.countdown_search import Attempt, Searcher, list_attempts, order_attempts, write_search, write_trace
 
 Order = Callable[[list[int], int, Random], list[Attempt]]
 """(numbers, target, rng) -> the attempts in the order of a searcher."""

@@ -1,11 +1,11 @@
 """The table of algorithms: one row with everything that the package knows about each. Imports no ML library.
 
-    ALGORITHMS["dpo"].learns_from     # "preference pairs"
-    ALGORITHMS["dpo"].rates           # learning rates by the model's size, each with its source
+    cfg.algo.row.form        # the form of the rows that it learns from (forms.py)
+    cfg.algo.row.rates       # learning rates by the model's size, each with its source
 
 A new algorithm is a row here and a file in conf/algo; `python -m rlhf_exp.config.trl_arguments` then records its
-arguments. Other modules read a property of the row, and never compare names. A program adds a row of its own to
-ALGORITHMS before it imports anything else of the package, whose keys are made of this table (examples/own_algorithm).
+arguments. Other modules read a property of the row, and never compare names. A trainer of the user's own takes the
+place of that of a row (algo.trainer, examples/own_algorithm).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,21 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-PROMPTS, DEMONSTRATIONS, PAIRS, NOTHING = "prompts", "demonstrations", "preference pairs", "nothing"
+from rlhf_exp.forms import (
+    ASK,
+    DEMONSTRATE,
+    DEMONSTRATIONS,
+    MEASURE,
+    NOTHING,
+    PAIR,
+    PAIRS,
+    PROMPTS,
+    UNPAIR,
+    Form,
+    Unpaired,
+)
+
+__all__ = ["ALGORITHMS", "DEMONSTRATIONS", "NOTHING", "PAIRS", "PROMPTS", "Algorithm", "load_object"]
 
 SMALL = 10_000_000
 """Models with fewer parameters count as small: they can be trained from scratch on a CPU."""
@@ -32,21 +46,16 @@ Rates = tuple[tuple[float, float, str], ...]
 class Algorithm:
     """One row of the table."""
 
-    learns_from: str
-    """PROMPTS: it samples completions, which rewards score (online). NOTHING: the start model is only measured.
-    Otherwise the kind of rows that it needs."""
+    form: Form
+    """The rows that it learns from. ASK: it samples completions, which rewards score (online). MEASURE: the start model
+    is only measured."""
     config_class: str
     """The class of its arguments, `module:class`: TRL's, or derived from TRL's."""
     rates: Rates
     trainer: str | None = None
-    """TRL's trainer for given rows, `module:class` (trainers/__init__.py); None: `build` builds it."""
-    build: str | None = None
-    """The function of the experiment that builds the trainer of an algorithm that samples, `module:function`; None:
-    `build` in trainers/<name>."""
-    columns: tuple[str, ...] = ()
-    """What that trainer reads of a row."""
-    unpaired: bool = False
-    """Whether each answer of a pair is a row of its own, with a `label` that says whether it is desirable."""
+    """Its trainer, `module:class`, built by trainers/__init__.py; None: it trains nothing."""
+    takes_keys: bool = False
+    """Whether its trainer takes `keys`, the config's keys of the algorithm."""
     losses: tuple[str, ...] = ()
     """Allowed values of `loss_type`; empty: it has one loss, without a name."""
     loss: str | list[str] | None = None
@@ -73,6 +82,16 @@ class Algorithm:
     """Files that a resumed run reads in addition to the policy's."""
 
     @property
+    def learns_from(self) -> str:
+        """What a task must provide: PROMPTS, DEMONSTRATIONS, PAIRS or NOTHING."""
+        return self.form.needs
+
+    @property
+    def unpaired(self) -> bool:
+        """Whether each answer of a pair is a row of its own."""
+        return isinstance(self.form, Unpaired)
+
+    @property
     def online(self) -> bool:
         """Whether it learns from its own completions by rewards."""
         return self.learns_from == PROMPTS
@@ -95,8 +114,10 @@ class Algorithm:
 
 ALGORITHMS = {
     "grpo": Algorithm(
-        learns_from=PROMPTS,
+        form=ASK,
         config_class="trl.trainer.grpo_config:GRPOConfig",
+        trainer="rlhf_exp.trainers.grpo:VariantGRPOTrainer",
+        takes_keys=True,
         # hybrid is ours (trainers/grpo.py).
         losses=("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo", "hybrid"),
         batch=128,  # completions: 8 problems of 16
@@ -106,8 +127,9 @@ ALGORITHMS = {
         rates=((SMALL, 1e-3, MEASURED), (2e8, 1e-5, BETWEEN), (ANY, 1e-6, "TRL's default, DeepSeekMath 7B")),
     ),
     "ppo": Algorithm(
-        learns_from=PROMPTS,
+        form=ASK,
         config_class="rlhf_exp.trainers.ppo:PPOConfig",
+        trainer="rlhf_exp.trainers.ppo.trainer:PPOTrainer",
         minibatches=4,
         scores_rollouts=True,
         kl_price="algo.init_kl_coef",
@@ -119,8 +141,9 @@ ALGORITHMS = {
         ),
     ),
     "rloo": Algorithm(
-        learns_from=PROMPTS,
+        form=ASK,
         config_class="trl.trainer.rloo_config:RLOOConfig",
+        trainer="rlhf_exp.trainers.rloo:CompactRLOOTrainer",
         batch=128,  # completions: 8 problems of 16
         scores_rollouts=True,
         compares_groups=True,
@@ -129,10 +152,9 @@ ALGORITHMS = {
         rates=((SMALL, 1e-3, MEASURED), (2e8, 1e-5, BETWEEN), (ANY, 1e-6, "TRL's default")),
     ),
     "sft": Algorithm(
-        learns_from=DEMONSTRATIONS,
+        form=DEMONSTRATE,
         config_class="trl.trainer.sft_config:SFTConfig",
         trainer="trl:SFTTrainer",
-        columns=("prompt", "completion"),
         losses=("nll", "dft"),
         loss="nll",
         held_out_loss={  # the mean of -log p(token) over whole completions
@@ -152,10 +174,9 @@ ALGORITHMS = {
         ),
     ),
     "dpo": Algorithm(
-        learns_from=PAIRS,
+        form=PAIR,
         config_class="trl.trainer.dpo_config:DPOConfig",
         trainer="trl:DPOTrainer",
-        columns=("prompt", "chosen", "rejected"),
         losses=(
             *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot"),
             *("aot_unpaired", "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"),
@@ -181,11 +202,9 @@ ALGORITHMS = {
         ),
     ),
     "kto": Algorithm(
-        learns_from=PAIRS,
+        form=UNPAIR,
         config_class="trl.trainer.kto_config:KTOConfig",
         trainer="trl:KTOTrainer",
-        columns=("prompt", "completion", "label"),
-        unpaired=True,
         losses=("kto", "apo_zero_unpaired"),
         loss="kto",
         kl_price="algo.args.beta",
@@ -193,10 +212,9 @@ ALGORITHMS = {
         rates=((SMALL, 1e-4, MEASURED), (2e8, 5e-6, BETWEEN), (ANY, 5e-7, "TRL's script")),
     ),
     "reward_model": Algorithm(
-        learns_from=PAIRS,
+        form=PAIR,
         config_class="trl.trainer.reward_config:RewardConfig",
         trainer="trl:RewardTrainer",
-        columns=("prompt", "chosen", "rejected"),
         scores=True,
         rates=(
             (SMALL, 5e-4, MEASURED),
@@ -205,7 +223,7 @@ ALGORITHMS = {
         ),
     ),
     "none": Algorithm(
-        learns_from=NOTHING,
+        form=MEASURE,
         config_class="trl.trainer.sft_config:SFTConfig",  # read is only what all have in common, such as use_cpu
         rates=((ANY, 1e-6, "unused"),),
     ),

@@ -37,6 +37,7 @@ from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.train import train
+from rlhf_exp.trainers import find_trainer
 from rlhf_exp.trainers.vllm import check_server
 
 
@@ -168,6 +169,8 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
     task = _load_rows(cfg, folder, model, tokenizer)
     with folder.phase("load"):
         rewards = build_rewards(cfg, task)
+        if cfg.algo.trainer is not None:
+            find_trainer(cfg.algo)
         if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
             check_inputs(cfg, folder, {"reward model": locate_reward_model(cfg).identify()})
     return Experiment(cfg, folder, model, tokenizer, task, rewards, args)

@@ -86,27 +86,26 @@ def test_own_model(call):
 @pytest.mark.slow
 def test_own_algorithm(call):
     outputs, sweep = call("own_algorithm")
-    info = read(next(outputs.glob("countdown/positive_rloo/*")), "run.json")
-    assert (info["status"], info["steps"]) == ("finished", 2)
-    assert info["command"].startswith("python examples/own_algorithm/positive_rloo.py -cd examples/own_algorithm algo=")
+    info = read(next(outputs.glob("countdown/rloo/*")), "run.json")
+    assert (info["status"], info["steps"]) == ("finished", 2) and "algo.trainer" in info["inputs"]
     assert "positive_rloo" in sweep.stdout and "of 2 jobs did not succeed" not in sweep.stderr
     compared = next(outputs.glob("sweeps/*/report.md")).read_text()
     assert "2 runs compared" in compared and "positive_rloo" in compared
 
 
 @pytest.mark.parametrize(
-    ("override", "line"),
+    ("algo", "trainer", "line"),
     [
-        ("algo.args.leraning_rate=1", "no such key; did you mean algo.args.learning_rate?"),
-        ("algo.args.beta=-1", "must be a number >= 0, <= 100"),
-        ("algo.gamma=1", "a key of algo=ppo alone; use algo=ppo"),
+        ("rloo", "nowhere.py:Mine", "no such file as nowhere.py"),
+        ("rloo", "positive_rloo.py:Mine", "positive_rloo.py has no Mine; its functions are PositiveRLOOTrainer"),
+        ("none", "positive_rloo.py:PositiveRLOOTrainer", "has no effect, algo=none trains nothing; leave it out"),
+        ("grpo", "positive_rloo.py:PositiveRLOOTrainer", "must be a subclass of the trainer of algo=grpo, Variant"),
     ],
 )
-def test_a_mistake_with_an_own_algorithm_is_one_line(override, line):
-    folder = EXAMPLES / "own_algorithm"
-    command = [sys.executable, folder / "positive_rloo.py", "-cd", folder, "algo=positive_rloo", override]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (2, f"rlhf_exp: {override}: {line}\n")
+def test_a_trainer_that_does_not_fit_is_refused_in_one_line(tmp_path, command_line, algo, trainer, line):
+    shutil.copy(EXAMPLES / "own_algorithm" / "positive_rloo.py", tmp_path)
+    done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *SHORT, "task.baselines=false", cwd=tmp_path)
+    assert done.returncode == 2 and f"algo.trainer={trainer}: {line}" in done.stderr
 
 
 def test_an_example_is_short_and_says_how_it_is_run():

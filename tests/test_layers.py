@@ -8,16 +8,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
-SCHEMAS = "tasks.*.schema"
-
 LAYERS = (
-    ("errors", "processes", "stats", "algorithms", "config.ranges", "config.values"),
-    (SCHEMAS,),  # config/schema.py is made of them
+    ("errors", "processes", "stats", "forms", "algorithms", "config.ranges", "config.values"),
     ("graders",),  # texts to grades: tasks and rewards call them
-    ("config", "rewards.countdown", "rewards.table"),  # a config is of the keys of rewards
+    ("config", "tasks", "rewards.countdown", "rewards.table"),  # a config is of the keys of tasks and rewards
     ("runs",),
     ("models",),
-    ("tasks",),
+    ("tasks.sampled", "tasks.countdown_policies"),
     ("rewards",),
     ("experiment",),  # what it is made of is below, who takes it above
     ("callbacks", "trainers"),
@@ -69,8 +66,6 @@ def find_layer(module: str) -> int:
     """The number of a module's layer, from 0 at the bottom."""
     if module.endswith("__main__") or module == "merge":  # a command
         return len(LAYERS) - 1
-    if module.startswith("tasks.") and module.endswith(".schema"):
-        return next(i for i, names in enumerate(LAYERS) if SCHEMAS in names)
     found = [(len(name), i) for i, names in enumerate(LAYERS) for name in names if f"{module}.".startswith(f"{name}.")]
     assert found, f"rlhf_exp.{module} is in no layer"
     return max(found)[1]

@@ -14,8 +14,8 @@ from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
-from rlhf_exp.tasks.gsm8k import files as gsm8k_files
-from rlhf_exp.tasks.hh_rlhf import files as hh_rlhf_files
+from rlhf_exp.tasks import gsm8k as gsm8k_files
+from rlhf_exp.tasks import hh_rlhf as hh_rlhf_files
 
 HUB_MODELS = {"gpt2": "gpt2", "qwen2_5_0_5b": "qwen2", "qwen2_5_3b": "qwen2", "qwen3_1_7b": "qwen3"}
 CONFIGS = {"gpt2": GPT2Config, "qwen2": Qwen2Config, "qwen3": Qwen3Config}

@@ -43,7 +43,7 @@ def test_the_checkers_grade():
 
 
 def test_the_shortest_task_of_a_module_runs(tmp_path, command_line):
-    (source,) = (source for source in list_blocks("python") if "def load(" in source)
+    (source,) = (source for source in list_blocks("python") if "def read(" in source)
     (tmp_path / "mine.py").write_text(source)
     few = ["algo.args.max_steps=1", "max_tokens=8", "eval.rows=8", "task.baselines=false", "device=cpu"]
     done = command_line("task=module", "task.module=mine.py", *few, "output_dir=run", cwd=tmp_path)

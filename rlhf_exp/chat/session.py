@@ -29,7 +29,7 @@ from rlhf_exp.models.loading import load_policy, load_tokenizer, set_up_librarie
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.runs.settings import recall
-from rlhf_exp.tasks import Row, Task, Text, add_system_prompt, find_rows, load_task, wants_chat
+from rlhf_exp.tasks import Row, Task, Text, add_system_prompt, find_task, load_task, wants_chat
 from rlhf_exp.tasks.prompts import count_unknown
 from rlhf_exp.tasks.tokens import encode_prompts
 
@@ -156,11 +156,11 @@ class Session:
 
     def _find_row(self, text: str) -> Row | None:
         """The row of a typed prompt, if the prompt says all that grading needs."""
-        read = getattr(find_rows(self.cfg.task), "read_prompt", None)
+        read = getattr(find_task(self.cfg.task.name), "read_prompt", None)
         return None if read is None else read(text)
 
     def _grade(self, text: str, row: Row) -> Grade | None:
-        grade = self._task.grade if "_task" in vars(self) else find_rows(self.cfg.task).build_grader(self.cfg.task)
+        grade = self._task.grade if "_task" in vars(self) else find_task(self.cfg.task.name).grade
         return None if grade is None else grade(text, row)
 
     @cached_property

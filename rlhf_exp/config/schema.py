@@ -7,14 +7,16 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, is_dataclass, make_dataclass
 from typing import Any, Literal, Union
 
-from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS
+from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, Algorithm
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
 from rlhf_exp.errors import Problem
 from rlhf_exp.rewards.table import REWARDS
-from rlhf_exp.tasks.schema import find_keys, list_tasks
+from rlhf_exp.tasks.schema import find_keys, learns_from_samples, list_tasks
+
+__all__ = ["TASKS", "Config", "learns_from_samples"]
 
 TASKS = {name: find_keys(name) for name in list_tasks()}
-"""The keys of each task, in the task's own folder."""
+"""The keys of each task, in the task's own module."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,31 @@ class Curriculum:
 
 
 @dataclass(frozen=True)
-class Grpo:
-    name: Literal["grpo"]
+class Algo:
+    """The keys of every algorithm. `args` are TRL's; `trainer` is FILE.py:CLASS, the user's own in place of the
+    algorithm's."""
+
+    name: str
     args: dict[str, Any]
+    trainer: str | None
+
+    @property
+    def row(self) -> Algorithm:
+        """What the table of algorithms holds of it."""
+        return ALGORITHMS[self.name]
+
+
+@dataclass(frozen=True)
+class Grpo(Algo):
+    name: Literal["grpo"]
     hybrid: Hybrid
     advantage_clip: float | None = within("> 0, <= 1000")
     curriculum: Curriculum | None
 
 
 @dataclass(frozen=True)
-class Ppo:
+class Ppo(Algo):
     name: Literal["ppo"]
-    args: dict[str, Any]
     critic: Literal["shared", "separate"]
     critic_learning_rate: float = within(RATE)
     critic_warmup_steps: int = within(STEPS)
@@ -64,11 +79,10 @@ class Ppo:
 
 
 @dataclass(frozen=True)
-class Plain:
-    """Every other algorithm: it has no keys except TRL's."""
+class Plain(Algo):
+    """Every other algorithm: it has no keys of its own."""
 
     name: Literal[tuple(name for name in ALGORITHMS if name not in ("grpo", "ppo"))]
-    args: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -249,11 +263,12 @@ class Config:
     eval: Eval
     hub: Hub
 
-
-def learns_from_samples(cfg: Config) -> bool:
-    """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
-    needs_pairs = ALGORITHMS[cfg.algo.name].learns_from == PAIRS and not cfg.task.gives_pairs
-    return cfg.task.graded and (needs_pairs or cfg.task.samples is not None)
+    def list_functions(self) -> dict[str, str]:
+        """The functions and classes of the user's, FILE.py:NAME, each by its key."""
+        found = {f"reward.functions.{name}": where for name, where in self.reward.functions.items()}
+        for place, task in self.task.list_sources():
+            found |= {f"{place}.{key}": where for key, where in task.functions.items()}
+        return found | ({} if self.algo.trainer is None else {"algo.trainer": self.algo.trainer})
 
 
 def find_value(cfg: Config, key: str) -> Any:

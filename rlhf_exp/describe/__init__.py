@@ -9,11 +9,19 @@ No text of a row is ever written, since rows can be offensive.
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.schema import Config
 
-__all__ = ["describe"]
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from rlhf_exp.tasks.examples import Example
+    from rlhf_exp.tasks.tokens import Tokens
+
+LOOKED_AT = 200  # prompts on which a tokenizer is tested
+UNKNOWN = 0.01  # share of unknown tokens above which counts would mean nothing
+NO_LIMIT = 2**31
 
 
 def describe(cfg: Config, out: Path) -> dict[str, Any]:
@@ -23,10 +31,9 @@ def describe(cfg: Config, out: Path) -> dict[str, Any]:
         ConfigError: rows or a tokenizer that cannot be read.
     """
     start = time.perf_counter()
-    # Imported here, after the command line was checked: transformers takes seconds.
+    # Imported here and below, after the command line was checked: transformers and torch take seconds.
     from rlhf_exp.describe.figures import measure
     from rlhf_exp.describe.page import describe_data
-    from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
     from rlhf_exp.report.page import write_page
     from rlhf_exp.runs.folder import write_json
     from rlhf_exp.tasks.examples import read_examples
@@ -41,3 +48,38 @@ def describe(cfg: Config, out: Path) -> dict[str, Any]:
     write_json(out / "describe.json", figures)
     write_page(describe_data(figures), out, "describe")
     return figures
+
+
+def load_tokenizer(cfg: Config) -> "PreTrainedTokenizerBase":
+    """The tokenizer of `cfg.model`, without the limit of a model's context, so that no row is left out.
+
+    Raises:
+        ConfigError: it cannot be loaded.
+    """
+    from rlhf_exp.models.loading import read_tokenizer, set_thinking
+    from rlhf_exp.models.source import locate_start_model
+    from rlhf_exp.models.untrained import build_tokenizer
+
+    source, init = locate_start_model(cfg), cfg.model.init
+    tokenizer = build_tokenizer(init) if init is not None else read_tokenizer(source)
+    set_thinking(source, tokenizer)
+    tokenizer.model_max_length = NO_LIMIT
+    return tokenizer
+
+
+def count_tokens(
+    cfg: Config, tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]"
+) -> "tuple[list[Tokens] | None, str | None]":
+    """The counts in the order of `examples`; or None, and a line that says why the tokenizer's closed vocabulary cannot
+    encode these texts, and what to choose instead."""
+    from rlhf_exp.tasks.tokens import measure
+
+    if tokenizer.unk_token_id is not None and isinstance(examples[0].prompt, str):
+        looked_at = examples[:: max(1, len(examples) // LOOKED_AT)]
+        ids = [token for example in looked_at for token in tokenizer(example.prompt)["input_ids"]]
+        share = ids.count(tokenizer.unk_token_id) / len(ids)
+        if share > UNKNOWN:
+            unknown = f"its tokenizer does not know {share:.0%} of the words, so nothing is counted in tokens"
+            other = "model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer"
+            return None, f"model={cfg.model.name}: {unknown}; choose another: {other}"
+    return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples]), None

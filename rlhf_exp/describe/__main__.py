@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from rlhf_exp.algorithms import DEMONSTRATIONS
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
@@ -61,13 +60,10 @@ def _work(arguments: list[str]) -> None:
 
 
 def _compose(arguments: list[str]) -> Config:
-    """The checked config, of algo=sft if the task has demonstrations: they tell more than its prompts alone."""
+    """The checked config; of algo=none, since rows are described in all their forms."""
     folder = _find_tokenizer_folder(arguments)
     checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
-    of_prompts = ["algo=none", f"output_dir={FOLDER}"]
-    cfg = compose_command("describe", of_prompts, checked)
-    if DEMONSTRATIONS in cfg.task.provides and not cfg.task.find_lacking(DEMONSTRATIONS):
-        cfg = compose_command("describe", ["algo=sft", *of_prompts[1:]], checked)
+    cfg = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], checked)
     return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder))
 
 

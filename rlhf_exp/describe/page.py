@@ -6,10 +6,10 @@ terminal_table(figures)      ->  a few lines of plain text
 
 from typing import Any
 
-from rlhf_exp.describe import plots
 from rlhf_exp.describe.figures import BUDGETS
 from rlhf_exp.report.columns import Column, at, fill
 from rlhf_exp.report.page import Block, Callout, Figures, Heading, Table, Text, align
+from rlhf_exp.report.plots import BLUE, GREY, Line, Panel, Plot, choose_style, read_bounds
 from rlhf_exp.runs.figures import number, percent
 
 TOKENS_NOTE = (
@@ -35,13 +35,13 @@ def describe_data(figures: dict[str, Any]) -> list[Block]:
         blocks.append(Callout("warning", "No token counts.", figures["tokens_left_out"]))
     blocks += [Heading("Lengths"), Text(WORDS_NOTE if figures["tokens_left_out"] else f"{TOKENS_NOTE} {WORDS_NOTE}")]
     blocks += [_lengths_table(figures, unit) for unit in reversed(figures["histograms"])]
-    blocks.append(Figures(plots.plot_histograms(figures)))
+    blocks.append(Figures(plot_histograms(figures)))
     if any(part["turns"]["max"] > 2 for part in figures["subsets"].values()):
         turns = [{"subset": name, **part["turns"]} for name, part in figures["subsets"].items()]
         blocks.append(fill([Column("turns, with the answer", SUBSET), *_length_columns(figures)], turns))
     if (budgets := _budgets_table(figures)).rows:
         blocks += [Heading("What a budget cuts off"), budgets, Text(BUDGET_NOTE)]
-    if bias := plots.plot_length_bias(figures):
+    if bias := plot_length_bias(figures):
         blocks += [Heading("Length and preference"), _bias_table(figures), Text(LENGTH_NOTE), Figures(bias)]
     blocks += [Heading("Splits and repeats"), _splits_table(figures), Text(REPEATS_NOTE), _repeats_table(figures)]
     if figures["odd"]:
@@ -51,7 +51,7 @@ def describe_data(figures: dict[str, Any]) -> list[Block]:
 
 def terminal_table(figures: dict[str, Any]) -> str:
     """Mean lengths, truncation and length bias by subset."""
-    unit = plots.main_unit(figures)
+    unit = main_unit(figures)
     columns = [
         Column("", SUBSET),
         Column("rows", at("n"), count),
@@ -107,7 +107,7 @@ def _budgets_table(figures: dict[str, Any]) -> Table:
 
 
 def _bias_table(figures: dict[str, Any]) -> Table:
-    main = plots.main_unit(figures)
+    main = main_unit(figures)
     units = reversed(figures["histograms"])
     columns = [
         Column("subset", SUBSET),
@@ -153,3 +153,45 @@ def _odd_tables(odd_rows: list[dict[str, Any]], parts: list[str]) -> list[Table]
 
 def _read_name(name: str) -> str:
     return name.replace("_", " ")
+
+
+def main_unit(figures: dict[str, Any]) -> str:
+    """Tokens, or words if no tokens were counted."""
+    return "tokens" if "tokens" in figures["histograms"] else "words"
+
+
+def plot_histograms(figures: dict[str, Any]) -> list[Plot]:
+    """The prompt's lengths, and those of the answers over each other."""
+    unit = main_unit(figures)
+    histograms, plots = figures["histograms"][unit], []
+    for name, texts in (("prompt", ["prompt"]), ("answers", figures["answers"])):
+        found = {text: histograms[text] for text in texts if text in histograms}
+        if not found:
+            continue
+        beyond = sum(histogram["beyond"] for histogram in found.values())
+        more = f"; {beyond:,} texts lie beyond the right end" if beyond else ""
+        lines = [
+            Line(histogram["edges"], [*histogram["counts"], 0], text if len(found) > 1 else "",
+                 style=choose_style(place) | {"drawstyle": "steps-post", "marker": None})
+            for place, (text, histogram) in enumerate(found.items())
+        ]  # fmt: skip
+        panel = Panel(unit, "rows", lines, {"xlim": (0, None), "ylim": (0, None)})
+        plots.append(Plot(f"{name}_{unit}", f"Length of the {name} in {unit}{more}", [panel]))
+    return plots
+
+
+def plot_length_bias(figures: dict[str, Any]) -> list[Plot]:
+    """How often the longer answer is the chosen one, with its interval: one dot per subset."""
+    unit = main_unit(figures)
+    rows = {name: part[unit]["longer_wins"] for name, part in figures["subsets"].items() if "longer_wins" in part[unit]}
+    if not rows:
+        return []
+    caption = (
+        f"Share of the pairs whose longer answer, in {unit}, is the chosen one, with 95% intervals; ties count half"
+    )
+    shares, bounds = list(rows.values()), read_bounds(list(rows.values()), 100)
+    half = Line([50, 50], [-1, len(rows)], style={"color": GREY, "linestyle": "--", "marker": None})
+    style = {"color": BLUE, "marker": "o", "markersize": 6, "linestyle": "none"}
+    dots = Line([100 * share["value"] for share in shares], range(len(rows)), x_bounds=bounds, style=style)
+    panel = Panel("the longer answer is the chosen one, %", "", [half, dots], names=list(rows))
+    return [Plot("longer_wins", caption, [panel], 1.1 + 0.32 * len(rows))]

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_offline
 from rlhf_exp.config.schema import Config
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.rewards.own import load_function
-from rlhf_exp.tasks import Task, find_rows, load_task, prompts_per_rollout
+from rlhf_exp.rewards.functions import load_function
+from rlhf_exp.tasks import Task, find_task, load_task, prompts_per_rollout
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sources import Unavailable
 from rlhf_exp.tasks.tokens import render
@@ -38,8 +37,8 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
     sampled, drawn = cfg, None
     if task_cfg.draws_rows and task_cfg.source == "generated":
         whole = replace(cfg, task=task_cfg)
-        drawn, used = find_rows(task_cfg).count_rows(whole)
-        enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if ALGORITHMS[cfg.algo.name].online else 0)
+        drawn, used = find_task(task_cfg.name).count_rows(whole)
+        enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if cfg.algo.row.online else 0)
         part = replace(task_cfg, train_rows=min(drawn, enough) or None)
         own = part if task_cfg is cfg.task else replace(cfg.task, of=part, train_rows=part.train_rows)
         few = replace(cfg.eval, rows=None, most_rows=min(cfg.eval.limit, SAMPLE_ROWS))
@@ -59,7 +58,7 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
     else:  # without the weights of a reward model
         for name, where in cfg.reward.functions.items():
             load_function(name, where, task)
-    held_out = len(task.pairs) if ALGORITHMS[cfg.algo.name].scores else len(task.eval)
+    held_out = len(task.pairs) if cfg.algo.row.scores else len(task.eval)
     if drawn is None:
         return Rows(task, len(task.train), held_out)
     if len(task.eval) == SAMPLE_ROWS and cfg.eval.limit > SAMPLE_ROWS:
@@ -91,7 +90,7 @@ class Lengths(NamedTuple):
 
 def measure_lengths(cfg: Config, tokenizer: Any, rows: Rows | None) -> Lengths:
     """The lengths in a sample of the rows."""
-    columns = [name for name in ALGORITHMS[cfg.algo.name].columns if name not in ("prompt", "label")]
+    columns = [name for name in cfg.algo.row.form.columns if name not in ("prompt", "label")]
     sample = [] if rows is None else (rows.task.train or rows.task.eval)[:SAMPLE_ROWS]
     prompts = [_count_tokens(tokenizer, row["prompt"]) for row in sample]
     if not columns or not sample or columns[0] not in sample[0]:

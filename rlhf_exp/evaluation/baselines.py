@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge
 from rlhf_exp.evaluation.metrics import average_rows, summarise
 from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.stats import DIFFERENCES, paired_interval
-from rlhf_exp.tasks import Row, find_rows, load_task
+from rlhf_exp.tasks import Row, load_validation, wants_chat
 
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
@@ -71,7 +72,7 @@ class BestBaseline:
 def measure_baselines(experiment: "Experiment", model: PreTrainedModel) -> BestBaseline:
     """The best sampling baseline; `model` is the start model."""
     cfg, tokenizer, graded = experiment.cfg, experiment.tokenizer, replace(experiment, rewards=[])
-    validation = _load_validation(cfg, tokenizer)
+    validation = load_validation(cfg, tokenizer, min(cfg.eval.limit, MOST_ROWS))
 
     def measure(policy: Policy, rows: int) -> float:
         on_validation = replace(graded, task=replace(graded.task, eval=validation[:rows]))
@@ -102,19 +103,11 @@ def sift(
 
 def list_candidates(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
     """The task's own policies and those of every task; each also with the words forbidden, if the task lists any."""
-    find = getattr(find_rows(cfg.task), "list_policies", None)
-    alone = [*(find(cfg, tokenizer) if find else []), *OF_EVERY_TASK]
+    place = None if wants_chat(cfg, tokenizer) else cfg.task.own_policies  # a chat model has other words
+    alone = [*(load_object(place)(tokenizer) if place else []), *OF_EVERY_TASK]
     forbidden = [policy for policy in alone if policy.family == FORBIDDEN]
     others = [policy for policy in alone if policy.family != FORBIDDEN]
     return [*alone, *(policy.combine(never) for never in forbidden for policy in others)]
-
-
-def _load_validation(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Row]:
-    """Prompts of the validation split, whatever the algorithm learns from: no other row is made."""
-    rows = min(cfg.eval.limit, MOST_ROWS)
-    chosen_on = replace(cfg.eval, split="validation", rows=None, most_rows=rows, every=None, best=False)
-    prompts = replace(cfg, algo=replace(cfg.algo, name="grpo"), task=replace(cfg.task, train_rows=1), eval=chosen_on)
-    return load_task(prompts, tokenizer).eval
 
 
 def _sample(

@@ -34,7 +34,7 @@ from rlhf_exp.graders.user_code import RewardError, call, import_function
 from rlhf_exp.tasks.schema import PASSED
 
 if TYPE_CHECKING:
-    from rlhf_exp.tasks.file.schema import Keys
+    from rlhf_exp.tasks.file import Keys
 
 Checker = Callable[..., Grade]
 """A function of (completion, row)."""
@@ -48,12 +48,10 @@ BEGINS = re.compile(r"^[ \t]*+[*(\[]*+([A-Z])(?:[)\].:*]|[ \t]*+$)", re.MULTILIN
 
 
 class AsRead(NamedTuple):
-    """How a row stood in its file, at `where`, before a table filled and converted it: the columns that it did not
-    have, and those of whole numbers that are floats now."""
+    """A row as it stood in its file, at `where`, before a table gave it all columns and each column one type."""
 
     where: str
-    absent: frozenset[str] = frozenset()
-    whole: frozenset[str] = frozenset()
+    columns: dict[str, Any]
 
 
 NOT_READ: Mapping[str, AsRead] = MappingProxyType({})
@@ -82,10 +80,7 @@ def build_checker(task: "Keys", read: Mapping[str, AsRead] = NOT_READ) -> Checke
 
 def _restore(row: dict[str, Any], read: Mapping[str, AsRead]) -> dict[str, Any]:
     found = read.get(row.get("id"))
-    if found is None or not (found.absent or found.whole):
-        return row
-    kept = {name: value for name, value in row.items() if name not in found.absent}
-    return {name: int(value) if name in found.whole else value for name, value in kept.items()}
+    return row if found is None else {name: row[name] for name in ("id", "prompt") if name in row} | found.columns
 
 
 def find_answer_problem(task: "Keys", answer: Any) -> str | None:
@@ -158,8 +153,7 @@ ANSWERS = {
 
 def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, AsRead] = NOT_READ) -> Checker:
     """The user's function, of that file, with its result as a Grade. A problem in the first call, before training, is
-    refused in one line; later problems fail the run, whose folder is kept. `look`, if given, is called for each column
-    and value of the row, and returns what the function gets."""
+    refused in one line; later problems fail the run, whose folder is kept."""
     try:
         inspect.signature(function).bind("", {})
     except TypeError as error:
@@ -169,16 +163,13 @@ def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, 
         pass
     returned_well = False
 
-    def grade(
-        completion: str, row: dict[str, Any], look: Callable[[str, Any], Any] = lambda name, value: value
-    ) -> Grade:
+    def grade(completion: str, row: dict[str, Any]) -> Grade:
         nonlocal returned_well
         seen = {name: value for name, value in _restore(row, read).items() if name not in PASSED}
-        shown = {name: look(name, value) for name, value in copy.deepcopy(seen).items()}
         place = f" ({read[row['id']].where})" if row.get("id") in read else ""
         where = f"on row {row.get('id')}{place} with completion {completion[:60]!r}"
         try:
-            result = call(lambda: _read_result(function(completion, shown)), f"{key}, {where},", file)
+            result = call(lambda: _read_result(function(completion, copy.deepcopy(seen))), f"{key}, {where},", file)
         except RewardError as error:
             line = f"{key}: {error}, {where}{_explain(error.__cause__, seen, read)}"
             if returned_well:
@@ -195,7 +186,7 @@ def _explain(error: BaseException | None, row: dict[str, Any], read: Mapping[str
     name, lacking = error.args[0] if isinstance(error, KeyError) and error.args else None, ""
     if not isinstance(name, str) or name in row:
         return ""
-    if count := sum(name in found.absent for found in read.values()):
+    if (count := sum(name not in found.columns for found in read.values())) < len(read):
         lacking = f"; {count:,} of {len(read):,} rows hold no {name}"
     return f"{lacking}; its columns are {', '.join(map(str, row))}{'' if lacking else suggest(name, row)}"
 

@@ -39,10 +39,7 @@ def hash_inputs(cfg: Config) -> dict[str, str]:
     found |= {key: hash_weights(Path(path).expanduser()) for key, path in list_local_models(cfg)}
     if cfg.reward.path is not None and not is_hub_id(cfg.reward.path):
         found["reward.path"] = _hash_reward_model(Path(cfg.reward.path).expanduser(), cfg.reward.normalize)
-    functions = {f"reward.functions.{name}": where for name, where in cfg.reward.functions.items()}
-    for place, task in cfg.task.list_sources():
-        functions |= {f"{place}.{key}": where for key, where in task.functions.items()}
-    for key, where in functions.items():
+    for key, where in cfg.list_functions().items():
         path, _, function = where.rpartition(":")
         found[key] = f"{hash_path(Path(path).expanduser())}:{function}"
     return found

@@ -36,6 +36,10 @@ SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
 
+LATER = ("algo.trainer",)
+"""Keys that runs of earlier versions do not have: null says the same."""
+
+
 def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """How the run in `folder` was started: its study as flags, and its overrides except those typed again.
 
@@ -56,8 +60,8 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[st
 
 def list_settings(config: Mapping[str, Any]) -> dict[str, str]:
     """{"eval.rows": "512", ...}: the settings by dotted key, without those of MAY_DIFFER."""
-    flat = flatten(config).items()
-    return {name: str(value) for name, value in flat if value != {} and not name.startswith(MAY_DIFFER)}
+    kept = {name: value for name, value in flatten(config).items() if value != {} and not name.startswith(MAY_DIFFER)}
+    return {name: str(value) for name, value in kept.items() if value is not None or name not in LATER}
 
 
 def find_differences(folder: Path, cfg: "Config") -> dict[str, str]:

@@ -18,7 +18,7 @@ from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json, write_text
-from rlhf_exp.tasks import Task, draw_prompts, find_rows
+from rlhf_exp.tasks import Task, draw_prompts, find_grader
 from rlhf_exp.tasks.prompts import check_budget, check_vocabulary
 from rlhf_exp.tasks.sampled import count_samples
 
@@ -33,7 +33,7 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
         return folder
     k = cfg.task.sampling.completions
     cfg = replace(cfg, eval=replace(cfg.eval, completions=k, start_completions=k, greedy=False, seed=cfg.seed))
-    name, grade = cfg.task.name, find_rows(cfg.task).build_grader(cfg.task)
+    name, grade = cfg.task.name, find_grader(cfg.task)
     task = Task(name, [], draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), grade)
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)

@@ -1,4 +1,4 @@
-"""The rows of any task in one form, for rlhf_exp.describe, and the kinds of odd rows that a task counts.
+"""The rows of any task in one form, for rlhf_exp.describe.
 
 data = read_examples(cfg, tokenizer)
 data.examples[0].prompt, data.examples[0].answers      # as the model reads them: texts, or lists of messages
@@ -12,8 +12,12 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
+from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR, Form
 from rlhf_exp.graders import read_text
-from rlhf_exp.tasks import Text, add_system_prompt, check_system_prompt, find_rows, load_task, name_source
+from rlhf_exp.tasks.loading import Loader
+from rlhf_exp.tasks.schema import name_source
+from rlhf_exp.tasks.sources import Item, OddKind
+from rlhf_exp.tasks.texts import Row, Text
 
 DRAWN = 4096
 """Problems drawn to describe a task that generates them without end."""
@@ -30,15 +34,6 @@ class Example(NamedTuple):
     answers: tuple[Text, ...]
 
 
-class Odd(NamedTuple):
-    """A kind of odd row: its rule, whether it is kept, and how many there are in each part."""
-
-    kind: str
-    rule: str
-    kept: bool
-    counts: dict[str, int]
-
-
 @dataclass(frozen=True)
 class Data:
     """The data of a task. `answers` names the answers of a row; `read` counts the rows that were read, by part."""
@@ -47,34 +42,54 @@ class Data:
     answers: tuple[str, ...]
     examples: list[Example]
     read: dict[str, int]
-    odd: list[Odd]
+    odd: tuple[OddKind, ...]
 
 
 def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
-    """Every row that the task's own `read_examples` gives. Of other tasks, the rows that are loaded: demonstrations,
-    prompts to train on if they are generated, and held-out prompts.
+    """Every row with its answers, whatever its length. Of a task that draws its rows: demonstrations, prompts to train
+    on, and held-out prompts.
 
     Raises:
         ConfigError: rows that cannot be read.
     """
-    if own := getattr(find_rows(cfg.task), "read_examples", None):
-        check_system_prompt(cfg, tokenizer)
-        data, system = own(cfg, tokenizer), cfg.task.system_prompt
-        begun = [example._replace(prompt=add_system_prompt(example.prompt, system)) for example in data.examples]
-        return replace(data, examples=begun)
-    drawn = cfg.task.source == "generated"
-    if drawn and cfg.task.train_rows is None:
-        cfg = replace(cfg, task=replace(cfg.task, train_rows=DRAWN))
-    parts = {}
-    for algo, name in [("sft", "demonstrations"), *([("grpo", "train")] if drawn else [])]:
-        task = load_task(replace(cfg, algo=replace(cfg.algo, name=algo)), tokenizer)
-        parts[name] = task.train
+    _, keys = cfg.task.list_sources()[-1]
+    loader = Loader.open(replace(cfg, task=keys), tokenizer)
+    form = ASK if keys is not cfg.task else PAIR if keys.gives_pairs else DEMONSTRATE
+    form = form if form is not DEMONSTRATE or hasattr(loader.task, "demonstration") else ASK
+    if loader.source is None:
+        n, seed, examples = keys.train_rows or DRAWN, keys.data_seed, []
+        parts = {"demonstrations": loader.take(form, "train", n, seed, 0)} if form.answers else {}
+        parts["train"] = loader.take(ASK, "train", n, seed, 0)
+        limit, fewer = cfg.eval.limit, cfg.eval.rows is None
+        parts[cfg.eval.split] = loader.take(ASK, cfg.eval.split, limit, cfg.eval.seed, 0, distinct=True, fewer=fewer)
+        for part, taken in parts.items():
+            examples += [_describe(loader, item, row, part, part) for item, row in taken.written]
+        return Data(
+            name_source(keys), _name_answers(form, examples), examples, dict(Counter(e.subset for e in examples)), ()
+        )
     examples = []
-    for part, rows in {**parts, cfg.eval.split: task.eval}.items():
-        for row in rows:
-            answers = (row["completion"],) if "completion" in row else ()
-            examples.append(Example(part, part, 2, count_words(row["prompt"]), row["prompt"], answers))
-    return Data(name_source(cfg.task), ("answer",), examples, dict(Counter(example.subset for example in examples)), [])
+    for split, items in loader.source.splits.items():
+        answered = {item.id: row for item, row in loader.write(items, form, 0)}
+        for item, asked in loader.write(items, ASK, 0):
+            subset = item.subset if keys.of_pairs else split
+            examples.append(_describe(loader, item, answered.get(item.id, asked), subset, split))
+    return Data(name_source(keys), _name_answers(form, examples), examples, loader.source.read, loader.source.odd)
+
+
+def _name_answers(form: Form, examples: list[Example]) -> tuple[str, ...]:
+    if not any(example.answers for example in examples):
+        return ()
+    return form.answers if form is PAIR else ("answer",)
+
+
+def _describe(loader: Loader, item: Item, row: Row, subset: str, split: str) -> Example:
+    answers = tuple(row[name] for name in ("completion", "chosen", "rejected") if name in row)
+    if hasattr(loader.task, "turns"):
+        texts = loader.task.turns(item)
+        return Example(subset, split, len(texts) + 1, sum(map(count_words, texts)), row["prompt"], answers)
+    prompt = loader.task.prompt(item, loader.chat)
+    turns = 1 if isinstance(prompt, str) else len(prompt)
+    return Example(subset, split, turns + 1, count_words(prompt), row["prompt"], answers)
 
 
 def count_words(text: Text) -> int:

@@ -9,11 +9,11 @@ from collections import Counter
 
 from transformers import PreTrainedTokenizerBase
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import Row, Task, prompts_per_rollout
+from rlhf_exp.tasks.loading import Task, prompts_per_rollout
+from rlhf_exp.tasks.texts import Row
 from rlhf_exp.tasks.tokens import encode_prompts
 
 
@@ -43,7 +43,7 @@ def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> Cou
 def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: Task) -> int | None:
     """Refuse a budget for which the longest prompt leaves no room, and a `max_length` that no answer to train on
     reaches. Returns the room for the budget, None for a reward model, which samples nothing."""
-    row = ALGORITHMS[cfg.algo.name]
+    row = cfg.algo.row
     if row.scores:
         return None
     if not row.online:
@@ -53,7 +53,7 @@ def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: Task) -
 
 def check_rows(cfg: Config, task: Task) -> None:
     """Refuse fewer prompts than one rollout takes: TRL would train on none of them, and report that it finished."""
-    if ALGORITHMS[cfg.algo.name].online and len(task.train) < (needed := prompts_per_rollout(cfg)):
+    if cfg.algo.row.online and len(task.train) < (needed := prompts_per_rollout(cfg)):
         given = f"gives {len(task.train)} prompts, and a rollout of algo={cfg.algo.name} takes {needed}"
         remedy = f"allowed is at least {needed}, or a smaller algo.args.per_device_train_batch_size"
         raise ConfigError([f"task.train_rows={show(cfg.task.train_rows)}: {given}; {remedy}"])

@@ -15,7 +15,6 @@ prompts into train, 8 into validation and 12 into test. Each held-out prompt giv
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -23,13 +22,14 @@ from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.forms import PAIR, Form
 from rlhf_exp.runs.load import refusing_damage
-from rlhf_exp.tasks import Row, Task, as_completion
+from rlhf_exp.tasks.loading import Task
 from rlhf_exp.tasks.splits import split_of
+from rlhf_exp.tasks.texts import Row, as_completion
 
 ALIKE = (
     *("source", "path", "hub_id", "hub_config", "prompt_template", "system_prompt", "split_column", "splits"),
@@ -40,7 +40,7 @@ ALIKE = (
 Sample = dict[str, Any]
 
 
-class Sorted(NamedTuple):
+class Sides(NamedTuple):
     """The completions of one prompt that the budget did not cut off: each text once, in the order of sampling."""
 
     correct: list[Sample]
@@ -58,31 +58,30 @@ def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
     with refusing_damage(where):
         samples = _read_samples(cfg, task, folder, where)
         prompts, facts = sort_samples(samples), count_samples(samples)
-    per_prompt = cfg.task.sampling.per_prompt
-    if ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS:
-        train, held_out, made = _list_rows(prompts, _make_demonstrations, per_prompt), [], "demonstrations"
-        _require(train, f"{where}: no completion to learn from", facts)
-    else:
-        unpaired = ALGORITHMS[cfg.algo.name].unpaired
-        make, made = (_make_labelled, "labelled completions") if unpaired else (_make_pairs, "pairs")
-        train = _list_rows(prompts, make, per_prompt, "train")
-        held_out = _list_rows(prompts, _make_pairs, 1, cfg.eval.split)  # one per prompt, so that they are independent
-        _require(train, f"{where}: no {'pair' if made == 'pairs' else 'completion'} in the train split", facts)
+    form, per_prompt, held_out = cfg.algo.row.form, cfg.task.sampling.per_prompt, []
+    if form.measures_pairs:
+        train = _list_rows(prompts, form, per_prompt, "train")
+        held_out = _list_rows(prompts, PAIR, 1, cfg.eval.split)  # one per prompt, so that they are independent
+        kind = "pair" if form is PAIR else "completion"
+        _require(train, f"{where}: no {kind} in the train split", facts)
         _require(held_out, f"{where}: no pair in the {cfg.eval.split} split", facts)
+    else:
+        train = _list_rows(prompts, form, per_prompt)
+        _require(train, f"{where}: no completion to learn from", facts)
     Random(cfg.task.data_seed).shuffle(train)
     train = train[: cfg.task.train_rows]
-    facts[f"{made.replace(' ', '_')}_train"] = len(train)
-    note = f"samples: {describe_counts(facts)}; {len(train)} {made} to train on"
+    facts[f"{form.made.replace(' ', '_')}_train"] = len(train)
+    note = f"samples: {describe_counts(facts)}; {len(train)} {form.made} to train on"
     if held_out:
         facts[f"pairs_{cfg.eval.split}"] = len(held_out)
-        note += f", {len(held_out)}{' pairs' * (made != 'pairs')} held out"
+        note += f", {len(held_out)}{'' if form is PAIR else ' pairs'} held out"
     notes, facts = (*task.notes, note), {**task.facts, "samples": facts}
     return replace(task, train=train, pairs=held_out, demonstrations=[], notes=notes, facts=facts)
 
 
-def sort_samples(samples: list[Sample]) -> dict[str, Sorted]:
+def sort_samples(samples: list[Sample]) -> dict[str, Sides]:
     """The correct and the wrong completions of each prompt, by the row's id."""
-    prompts: dict[str, Sorted] = {sample["id"]: Sorted([], []) for sample in samples}
+    prompts: dict[str, Sides] = {sample["id"]: Sides([], []) for sample in samples}
     seen = set()
     for sample in samples:
         if not sample["truncated"] and (text := (sample["id"], sample["completion"].strip())) not in seen:
@@ -142,42 +141,21 @@ def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sam
     return samples
 
 
-def _list_rows(
-    prompts: dict[str, Sorted], make: Callable[[Sorted, int], list[Row]], most: int, split: str | None = None
-) -> list[Row]:
-    """What `make` makes of the completions of each prompt in `split` (None: of every prompt), at most `most` times."""
-    return [
-        {"id": f"{name} #{i}", **row}
-        for name, sides in prompts.items()
+def _list_rows(prompts: dict[str, Sides], form: Form, most: int, split: str | None = None) -> list[Row]:
+    """What the form makes of the completions of each prompt in `split` (None: of every prompt), at most `most` times.
+    In place of each sample stands its text, in the form of the prompt."""
+    rows = []
+    for name, sides in prompts.items():
         # Not by the id alone: Countdown's rows are split by its hash already, which would put every pair into train.
-        if split in (None, split_of(f"pairs of {name}"))
-        for i, row in enumerate(make(sides, most), 1)
-    ]
-
-
-def _make_demonstrations(sides: Sorted, most: int) -> list[Row]:
-    return [_read(sample, "completion") for sample in sides.correct[:most]]
-
-
-def _make_pairs(sides: Sorted, most: int) -> list[Row]:
-    return [
-        {"subset": rejected["outcome"], **_read(chosen, "chosen"), **_read(rejected, "rejected")}
-        for chosen, rejected in zip(sides.correct[:most], sides.wrong, strict=False)
-    ]
-
-
-def _make_labelled(sides: Sorted, most: int) -> list[Row]:
-    """So many correct and so many wrong completions at most, whether the prompt has both or one of them."""
-    return [
-        {"subset": sample["outcome"], **_read(sample, "completion"), "label": sample["outcome"] == "correct"}
-        for sample in (*sides.correct[:most], *sides.wrong[:most])
-    ]
-
-
-def _read(sample: Sample, name: str) -> Row:
-    """The prompt of a sample, and as `name` its completion, in the form of the prompt."""
-    prompt = sample.get("messages", sample["prompt"])
-    return {"prompt": prompt, name: as_completion(sample["completion"], "messages" in sample)}
+        if split not in (None, split_of(f"pairs of {name}")):
+            continue
+        for i, made in enumerate(form.learn(sides.correct, sides.wrong, most), 1):
+            of = next(value for value in made.values() if isinstance(value, dict))
+            row: Row = {"id": f"{name} #{i}", "prompt": of.get("messages", of["prompt"])}
+            for key, value in made.items():
+                row[key] = as_completion(value["completion"], "messages" in of) if isinstance(value, dict) else value
+            rows.append(row)
+    return rows
 
 
 def _require(rows: list[Row], problem: str, facts: dict[str, int]) -> None:

@@ -4,17 +4,22 @@
     cfg.task.list_sources()        # [("task", cfg.task)]
     find_keys("gsm8k").provides    # ("prompts", "demonstrations", "preference pairs")
 
-Each task's schema.py derives `Keys` from one of the two classes here. Other modules ask for a property of it, never for
-the task's name. Imports no ML library.
+Each task derives `Keys` from one of the two classes here. Other modules ask for a property of it, never for the task's
+name. Imports no ML library.
 """
 
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, within
+from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
 
 PASSED = (
     *("prompts", "completion", "completions", "completion_ids", "image", "images"),
@@ -46,7 +51,14 @@ class TaskKeys:
     graded_by = ()
     """The keys that would make them so, if they depend on any."""
     gives_pairs = False
-    """Whether a graded task has preference pairs of its own, so that none are made from samples."""
+    """Whether the task has preference pairs of its own, so that none are made from samples."""
+    of_pairs = False
+    """Whether every row is a pair: each is then taken where the whole pair fits, and held-out pairs are measured
+    whatever the algorithm."""
+    answers_apart = False
+    """Whether held-out answers are taken from all rows, not from those of the held-out prompts."""
+    shuffles_fitting = False
+    """Whether rows are shuffled after those that are too long are left out, so that all of them are counted."""
     columns = ()
     """The columns of its rows that rewards can read, besides the prompt."""
     draws_rows = False
@@ -60,6 +72,9 @@ class TaskKeys:
     first_look: ClassVar[str | None] = None
     """The function, `module:function`, from these keys to a line for each mistake that the rows at `path` show before
     torch is imported."""
+    own_policies: ClassVar[str | None] = None
+    """The function, `module:function`, from a tokenizer to trivial policies of its own (task.baselines), those of a
+    family together (models/policies.py)."""
     budget = (512, "the default where the task names none")
     """The default of max_tokens for models that write text, and the reason."""
 
@@ -115,10 +130,29 @@ class GradedKeys(TaskKeys):
 
 
 def list_tasks() -> list[str]:
-    """The names of all tasks, which are those of the folders here."""
-    return sorted(schema.parent.name for schema in Path(__file__).parent.glob("*/schema.py"))
+    """The names of all tasks, each of a module here and a file in conf/task."""
+    modules = {path.stem for path in Path(__file__).parent.glob("*.py")}
+    return sorted(path.stem for path in (ROOT / "conf" / "task").glob("*.yaml") if path.stem in modules)
+
+
+def find_task(name: str) -> ModuleType:
+    """The module of the task of that name."""
+    return import_module(f"rlhf_exp.tasks.{name}")
 
 
 def find_keys(name: str) -> type[TaskKeys]:
     """The `Keys` of the task of that name."""
-    return import_module(f"rlhf_exp.tasks.{name}.schema").Keys
+    return find_task(name).Keys
+
+
+def learns_from_samples(cfg: "Config") -> bool:
+    """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
+    needs_pairs = cfg.algo.row.learns_from == PAIRS and not cfg.task.gives_pairs
+    return cfg.task.graded and (needs_pairs or cfg.task.samples is not None)
+
+
+def name_source(task: TaskKeys) -> str:
+    """The source of the rows, for messages: a path, a hub id, or task.source=generated."""
+    if task.source == "file":
+        return task.path
+    return task.hub_id if task.source == "hub" else f"task.source={task.source}"

@@ -9,17 +9,15 @@ question, answer = read_texts(row, where, "question", "answer")
 import csv
 import gzip
 import json
-import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
-
-HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can hold it, but UTF-8, and so every tokenizer, cannot
-
+from rlhf_exp.tasks.texts import validate_characters
 
 UNTYPED = (".csv", ".csv.gz")
 SUFFIXES = (".jsonl", ".jsonl.gz", *UNTYPED, ".parquet")
@@ -28,6 +26,51 @@ SUFFIXES = (".jsonl", ".jsonl.gz", *UNTYPED, ".parquet")
 
 class Unavailable(ConfigError):
     """Rows of the hub that cannot be loaded now."""
+
+
+class Item(NamedTuple):
+    """A row of a task: its id, the columns that graders and rewards read, what the task's functions make the prompt and
+    the answers of, and the part of the data that it belongs to."""
+
+    id: str
+    columns: dict[str, Any]
+    content: Any
+    subset: str = "all"
+
+
+class OddKind(NamedTuple):
+    """A kind of odd row: its rule, whether it is kept, and how many there are in each part."""
+
+    kind: str
+    rule: str
+    kept: bool
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a task has read.
+
+    Attributes:
+        splits: the rows of train, validation and test, in an order that depends on no seed.
+        read: how many rows were read, by part of the source.
+        what: the rows, in a word.
+        facts: what was counted, for data.json in the run folder.
+        notes: what a user of the rows' columns should know, one line each.
+        repeated: ids of rows whose prompt an earlier row has: they are not sampled on.
+        sampled: the rows on which completions to learn from are sampled, if not all of train.
+        originals: rows as they stood in their file, by id, for the user's own grader.
+    """
+
+    splits: dict[str, list[Item]]
+    read: dict[str, int]
+    what: str = "rows"
+    odd: tuple[OddKind, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    repeated: frozenset[str] = frozenset()
+    sampled: list[Item] | None = None
+    originals: dict[str, Any] = field(default_factory=dict)
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -157,37 +200,5 @@ def read_texts(row: Any, where: str, *keys: str) -> list[str]:
             raise ConfigError([f'{where}: has no "{key}"; {form}'])
         if not isinstance(row[key], str):
             raise ConfigError([f'{where}: "{key}" is a {type(row[key]).__name__}; {form}'])
-        refuse_half_characters(row[key], f'{where}: "{key}"')
+        validate_characters(row[key], f'{where}: "{key}"')
     return [row[key] for key in keys]
-
-
-def refuse_half_characters(text: str, place: str) -> None:
-    """Refuse a text that no tokenizer can read."""
-    if HALF_CHARACTER.search(text):
-        raise ConfigError([f"{place} holds half a character (a lone surrogate), which is no text"])
-
-
-def shape_prompt(prompt: str | list[dict[str, str]], where: str, chat: bool) -> str | list[dict[str, str]]:
-    """The prompt in the model's form: for a chat model a text becomes a message of the user.
-
-    Raises:
-        ConfigError: messages for a model that reads plain text.
-    """
-    if not chat and not isinstance(prompt, str):
-        remedy = "use task.prompt=chat and a model with a chat template"
-        raise ConfigError([f"{where}: holds messages, and prompts are plain text here; {remedy}"])
-    return as_messages(prompt) if chat else prompt
-
-
-def as_messages(prompt: Any) -> Any:
-    """A text as one message of the user's; anything else as it is."""
-    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-
-
-def are_messages(messages: Any, last: str = "user") -> bool:
-    """Whether these are messages with a role and a text each, of which the last is the user's, or another's."""
-    if not isinstance(messages, list) or not messages:
-        return False
-    texts = [m.get(key) for m in messages if isinstance(m, dict) for key in ("role", "content")]
-    whole = len(texts) == 2 * len(messages) and all(isinstance(text, str) and text.strip() for text in texts)
-    return whole and messages[-1]["role"] == last

@@ -11,14 +11,16 @@ not padding, so the end must be the same as in training. All texts of one call h
 """
 
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2.exceptions import TemplateError
 from tqdm.auto import tqdm
-from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import Row, Text
+from rlhf_exp.tasks.texts import Row, Text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 BATCH = 2048
 
@@ -30,7 +32,7 @@ class Tokens(NamedTuple):
     answers: tuple[int, ...]
 
 
-def render(tokenizer: PreTrainedTokenizerBase, texts: list[Text], ask: bool = False) -> list[str]:
+def render(tokenizer: "PreTrainedTokenizerBase", texts: list[Text], ask: bool = False) -> list[str]:
     """The texts that the model reads; with `ask` messages end where the model's turn begins."""
     if not texts or isinstance(texts[0], str):
         return texts
@@ -42,24 +44,24 @@ def render(tokenizer: PreTrainedTokenizerBase, texts: list[Text], ask: bool = Fa
         raise ConfigError([f"{line}; take another model, other messages, or task.prompt=plain with texts"]) from None
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, texts: list[Text], ask: bool = False) -> list[list[int]]:
+def encode(tokenizer: "PreTrainedTokenizerBase", texts: list[Text], ask: bool = False) -> list[list[int]]:
     """The token ids of each rendered text."""
     if not texts:
         return []
     return tokenizer(render(tokenizer, texts, ask), add_special_tokens=isinstance(texts[0], str))["input_ids"]
 
 
-def encode_prompts(tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> list[list[int]]:
+def encode_prompts(tokenizer: "PreTrainedTokenizerBase", rows: list[Row]) -> list[list[int]]:
     """Token ids of each row's prompt."""
     return encode(tokenizer, [row["prompt"] for row in rows], ask=True)
 
 
-def encode_answers(tokenizer: PreTrainedTokenizerBase, prompts: list[Text], answers: list[Text]) -> list[list[int]]:
+def encode_answers(tokenizer: "PreTrainedTokenizerBase", prompts: list[Text], answers: list[Text]) -> list[list[int]]:
     """Token ids of each prompt with its answer, of any length, as RewardTrainer makes them."""
     return encode(tokenizer, [_join(tokenizer, *texts) for texts in zip(prompts, answers, strict=True)])
 
 
-def encode_row(tokenizer: PreTrainedTokenizerBase, prompt: Text, *answers: Text) -> tuple[list[int], ...]:
+def encode_row(tokenizer: "PreTrainedTokenizerBase", prompt: Text, *answers: Text) -> tuple[list[int], ...]:
     """Token ids of a prompt and of its answers, as SFTTrainer makes them of a completion and DPOTrainer of a pair: an
     answer starts where the ids of the prompt alone and of both together diverge.
 
@@ -74,7 +76,7 @@ def encode_row(tokenizer: PreTrainedTokenizerBase, prompt: Text, *answers: Text)
     return alone[:start], *(whole[start:] for whole in wholes)
 
 
-def measure(tokenizer: PreTrainedTokenizerBase, prompts: list[Text], answers: list[tuple[Text, ...]]) -> list[Tokens]:
+def measure(tokenizer: "PreTrainedTokenizerBase", prompts: list[Text], answers: list[tuple[Text, ...]]) -> list[Tokens]:
     """The tokens of each prompt and of its answers, of which there may be none. An answer counts the tokens of both
     together minus those of its prompt.
 
@@ -99,7 +101,7 @@ def measure(tokenizer: PreTrainedTokenizerBase, prompts: list[Text], answers: li
     ]
 
 
-def _count(tokenizer: PreTrainedTokenizerBase, texts: list[str], special: bool) -> dict[str, int]:
+def _count(tokenizer: "PreTrainedTokenizerBase", texts: list[str], special: bool) -> dict[str, int]:
     """The number of tokens of each text; `special` says whether the tokenizer adds its special tokens."""
     counts: dict[str, int] = {}
     unique = list(dict.fromkeys(texts))
@@ -113,7 +115,7 @@ def _count(tokenizer: PreTrainedTokenizerBase, texts: list[str], special: bool) 
     return counts
 
 
-def _join(tokenizer: PreTrainedTokenizerBase, prompt: Text, answer: Text) -> Text:
+def _join(tokenizer: "PreTrainedTokenizerBase", prompt: Text, answer: Text) -> Text:
     """A prompt with its answer; a plain answer ends on the EOS text."""
     ended = not isinstance(answer, str) or answer.endswith(tokenizer.eos_token)
     return prompt + (answer if ended else answer + tokenizer.eos_token)

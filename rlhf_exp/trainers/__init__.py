@@ -1,4 +1,4 @@
-"""TRL's trainers: for given rows by the table of algorithms, and else `build(experiment)` of a module per algorithm.
+"""Builds the trainer of the table of algorithms, or the user's own (algo.trainer=FILE.py:CLASS).
 
     trainer = build_trainer(experiment)
 
@@ -15,8 +15,12 @@ from datasets import Dataset
 from transformers import Trainer
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import ALGORITHMS, load_object
+from rlhf_exp.algorithms import load_object
+from rlhf_exp.config.schema import Algo
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.forms import UNPAIR
+from rlhf_exp.graders.user_code import import_function
 from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
@@ -30,12 +34,10 @@ ROWS = "rows"
 def build_trainer(experiment: Experiment) -> Trainer:
     """Build the trainer of `algo=`. Its models are patched, so that left-padded rows get the scores of unpadded ones
     and 4-bit weights keep their gradient."""
-    name = experiment.cfg.algo.name
-    row = ALGORITHMS[name]
     in_process = experiment.cfg.algo.args.get("use_vllm") and experiment.args.vllm_mode == "colocate"
     with preparing_engine(experiment) if in_process else nullcontext(), explaining_targets(experiment.cfg):
-        build = _build_offline if row.trainer else load_object(row.build or f"rlhf_exp.trainers.{name}:build")
-        trainer = build(experiment)
+        build = _build_online if experiment.cfg.algo.row.online else _build_offline
+        trainer = build(experiment, find_trainer(experiment.cfg.algo))
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             patch_model(model)
@@ -53,16 +55,39 @@ def list_arguments(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _build_offline(experiment: Experiment) -> Trainer:
+def find_trainer(algo: Algo) -> type[Trainer]:
+    """The class of the trainer.
+
+    Raises:
+        ConfigError: one of the user's that is not derived from the algorithm's own.
+    """
+    own = load_object(algo.row.trainer)
+    if algo.trainer is None:
+        return own
+    key = f"algo.trainer={algo.trainer}"
+    found = import_function(algo.trainer, key)
+    if not (isinstance(found, type) and issubclass(found, own)):
+        module, _, name = algo.row.trainer.partition(":")
+        raise ConfigError([f"{key}: must be a subclass of the trainer of algo={algo.name}, {name} of {module}"])
+    return found
+
+
+def _build_online(experiment: Experiment, trainer_class: type[Trainer]) -> Trainer:
+    """A trainer that samples."""
+    keys = {"keys": experiment.cfg.algo} if experiment.cfg.algo.row.takes_keys else {}
+    return trainer_class(**list_arguments(experiment), **keys)
+
+
+def _build_offline(experiment: Experiment, trainer_class: type[Trainer]) -> Trainer:
     """TRL's own trainer on the columns that it reads, with one change: it resumes exactly. The reference, if there is
     one, is the start model, or with adapters the base model without them."""
-    row, rows = ALGORITHMS[experiment.cfg.algo.name], experiment.task.train
-    if row.unpaired:  # TRL reads them in this order, and takes the KL from a row's prompt and its neighbour's answer
+    form, rows = experiment.cfg.algo.row.form, experiment.task.train
+    unpaired = form is UNPAIR
+    if unpaired:  # TRL reads them in this order, and takes the KL from a row's prompt and its neighbour's answer
         rows = Random(experiment.args.seed).sample(rows, len(rows))
-    trainer_class = load_object(row.trainer)
-    bases = (GlobalNeighbours,) * row.unpaired + (Resumable, trainer_class)
+    bases = (GlobalNeighbours,) * unpaired + (Resumable, trainer_class)
     resumable = type(f"Resumable{trainer_class.__name__}", bases, {})
-    return resumable(**_list_common(experiment, [{name: item[name] for name in row.columns} for item in rows]))
+    return resumable(**_list_common(experiment, [{name: item[name] for name in form.columns} for item in rows]))
 
 
 class GlobalNeighbours:

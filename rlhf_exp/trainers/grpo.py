@@ -1,6 +1,6 @@
 """GRPO (Shao et al. 2024, arXiv:2402.03300), its loss types and variants, by TRL's GRPOTrainer.
 
-    trainer = build(experiment)
+    trainer = VariantGRPOTrainer(**list_arguments(experiment), keys=experiment.cfg.algo)
 
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
 the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Three variants are
@@ -15,18 +15,11 @@ import torch
 from trl import GRPOTrainer
 
 from rlhf_exp.config.schema import Grpo
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.trainers import list_arguments
 from rlhf_exp.trainers.resuming import ResumableRollouts
 from rlhf_exp.trainers.trimmed import TrimmedPasses
 
 LONG = 512
 """If no `alpha` is given, the hybrid loss is grpo alone from this budget on, in tokens."""
-
-
-def build(experiment: Experiment) -> "VariantGRPOTrainer":
-    """Build the trainer on prompts and rewards."""
-    return VariantGRPOTrainer(**list_arguments(experiment), keys=experiment.cfg.algo)
 
 
 class VariantGRPOTrainer(TrimmedPasses, ResumableRollouts, GRPOTrainer):

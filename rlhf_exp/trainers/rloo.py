@@ -9,9 +9,7 @@ from typing import Any
 
 from trl import RLOOTrainer
 
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import sample_rollout
-from rlhf_exp.trainers import list_arguments
 from rlhf_exp.trainers.resuming import ResumableRollouts
 from rlhf_exp.trainers.trimmed import TrimmedPasses
 
@@ -27,8 +25,3 @@ class ResumableRLOOTrainer(TrimmedPasses, ResumableRollouts, RLOOTrainer):
         if self._drops_ended:
             return sample_rollout(self, prompt_ids)
         return super()._generate_single_turn(prompt_ids, *multimodal)
-
-
-def build(experiment: Experiment) -> ResumableRLOOTrainer:
-    """Build the trainer on prompts and rewards."""
-    return ResumableRLOOTrainer(**list_arguments(experiment))

@@ -1,7 +1,7 @@
 import pytest
 
 from rlhf_exp.describe.figures import measure
-from rlhf_exp.tasks.examples import Data, Example, Odd
+from rlhf_exp.tasks.examples import Data, Example, OddKind
 from rlhf_exp.tasks.tokens import Tokens
 
 
@@ -19,7 +19,7 @@ TOKENS = [Tokens(10, (60, 5)), Tokens(30, (100, 10)), Tokens(1, (64, 64)), Token
 
 
 def data(examples, answers=("chosen", "rejected")):
-    odd = [Odd("empty_chosen", "the chosen answer is empty", False, {"harmless": 1})]
+    odd = [OddKind("empty_chosen", "the chosen answer is empty", False, {"harmless": 1})]
     return Data("here", answers, examples, {"harmless": 3, "helpful": 2}, odd)
 
 

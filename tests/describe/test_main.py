@@ -99,22 +99,20 @@ def test_python_m_gives_the_exit_status():
 
 
 COLUMNS = {
-    "prompts": [],
-    "demonstrations": ["task.completion_column=good"],
-    "pairs": ["task.chosen_column=good", "task.rejected_column=bad"],
-    "answers": ["task.answer_column=good"],
+    (): [],
+    ("answer",): ["task.completion_column=good"],
+    ("chosen", "rejected"): ["task.chosen_column=good", "task.rejected_column=bad"],
 }
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
-def test_rows_of_your_own_need_no_grader(kind, tmp_path, capsys):
+@pytest.mark.parametrize(("answers", "columns"), COLUMNS.items())
+def test_rows_of_your_own_need_no_grader(answers, columns, tmp_path, capsys):
     rows = [{"prompt": f"use {i} 2 make {i + 2} .", "good": "yes", "bad": "no no"} for i in range(1, 20)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     named = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"output_dir={tmp_path / 'out'}"]
-    assert main([*named, *COLUMNS[kind]]) == 0
+    assert main([*named, *columns]) == 0
     assert "19 rows read" in capsys.readouterr().out
-    found = json.loads((tmp_path / "out" / "describe.json").read_text())["answers"]
-    assert found == [text.partition("=")[2] for text in COLUMNS[kind]]
+    assert json.loads((tmp_path / "out" / "describe.json").read_text())["answers"] == [*answers]
 
 
 def test_configs_of_your_own(tmp_path, capsys):

@@ -1,7 +1,7 @@
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe.tokens import count_tokens, load_tokenizer
+from rlhf_exp.describe import count_tokens, load_tokenizer
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.composing import compose_command
 from rlhf_exp.tasks.examples import Example

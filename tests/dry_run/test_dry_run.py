@@ -14,7 +14,7 @@ from rlhf_exp.dry_run.memory import warn_of_memory
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
-from rlhf_exp.tasks.countdown import rows as countdown
+from rlhf_exp.tasks import countdown
 
 SMALL = ["device=cpu", "task.train_rows=64", "eval.rows=16"]
 

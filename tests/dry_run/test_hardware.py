@@ -3,6 +3,7 @@
 import pytest
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.rules import machine
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 

@@ -13,7 +13,7 @@ from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.tasks import Task, load_task
-from rlhf_exp.tasks.countdown.problems import split_of
+from rlhf_exp.tasks.countdown import split_of
 
 INIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
 ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "completion_only_loss": True}

@@ -37,7 +37,7 @@ LIMITED = """
 import resource
 from rlhf_exp.graders import countdown, gsm8k
 from rlhf_exp.rewards import countdown as steps
-from rlhf_exp.tasks.hh_rlhf.pairs import _join_turns
+from rlhf_exp.tasks.hh_rlhf import _join_turns
 used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1
 resource.setrlimit(resource.RLIMIT_CPU, (used + 5, used + 5))
 for _ in ({}): pass

@@ -6,8 +6,8 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.countdown import MAX_STEPS, judge, read_thought, weigh
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown.rows import grade_row
-from rlhf_exp.tasks.countdown.traces import write_trace
+from rlhf_exp.tasks.countdown import grade as grade_row
+from rlhf_exp.tasks.countdown_search import write_trace
 
 NUMBERS, TARGET = [8, 7, 3], 53
 RIGHT, WRONG = True, False

@@ -12,7 +12,7 @@ from rlhf_exp.graders.checkers import build_checker
 from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.rewards.table import REWARDS, agree
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown.rows import grade_row
+from rlhf_exp.tasks.countdown import grade as grade_row
 
 NUMBERS = [8, 7, 3]
 ROWS = [{"id": str(i), "prompt": f"p{i}", "numbers": NUMBERS, "target": 53} for i in range(3)]

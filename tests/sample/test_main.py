@@ -13,8 +13,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.sample.__main__ import main
 from rlhf_exp.sample.draw import sample
-from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.countdown.rows import draw_prompts
+from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.sampled import learn_from
 
 SMALL = ["task.sampling.rows=16", "task.sampling.completions=4", "max_tokens=32", "device=cpu", "device.threads=1"]

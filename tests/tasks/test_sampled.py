@@ -7,8 +7,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.countdown import grade
-from rlhf_exp.tasks import Task, load_task
-from rlhf_exp.tasks.countdown.rows import draw_prompts
+from rlhf_exp.tasks import Task, draw_prompts, load_task
 from rlhf_exp.tasks.sampled import count_samples, learn_from
 from rlhf_exp.tasks.splits import split_of
 
@@ -109,12 +108,6 @@ def test_demonstrations_are_the_correct_completions_of_all_prompts(tmp_path):
     found = {(row["prompt"], row["completion"]) for row in task.train}
     assert found == {(f"use 8 7 3 ({TRAIN})", f" {RIGHT[0]}"), (f"use 8 7 3 ({TEST})", f" {RIGHT[1]}")}
     assert len(task.train) == 2 and task.pairs == []
-
-
-def test_every_demonstration_is_graded_correct(tmp_path):
-    rows = {f"row {i}": [RIGHT[i % 4], WRONG[i % 3], NONE, RIGHT[i % 4]] for i in range(40)}
-    for row in learn(write_folder(tmp_path / "s", rows), "algo=sft").train:
-        assert grade(row["completion"], NUMBERS, TARGET).outcome == "correct"
 
 
 def test_cut_off_and_repeated_completions_are_left_out_and_counted(tmp_path):

@@ -3,10 +3,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.tasks.hh_rlhf.files import RawPair
-from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
-from rlhf_exp.tasks.hh_rlhf.rows import build_row
-from rlhf_exp.tasks.hh_rlhf.synthetic import generate_pairs
+from rlhf_exp.tasks import as_completion, hh_rlhf
+from rlhf_exp.tasks.hh_rlhf import RawPair, parse_pair
+from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
+from rlhf_exp.tasks.sources import Item
 from rlhf_exp.tasks.tokens import measure, render
 
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"
@@ -26,8 +26,8 @@ def build_byte_tokenizer(chat_template=None):
 
 def list_texts(chat):
     """The prompts of the pairs, and their answers, in one form."""
-    rows = [build_row(pair, chat) for pair in PAIRS]
-    return [row["prompt"] for row in rows], [(row["chosen"], row["rejected"]) for row in rows]
+    prompts = [hh_rlhf.prompt(Item(pair.id, {}, pair), chat) for pair in PAIRS]
+    return prompts, [(as_completion(pair.chosen, chat), as_completion(pair.rejected, chat)) for pair in PAIRS]
 
 
 def render_all(tokenizer, prompts, answers):

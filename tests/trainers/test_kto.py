@@ -8,8 +8,9 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.forms import UNPAIR
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.tasks import Task, unpair
+from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer
 
 SMALL = ["algo=kto", "device=cpu", "device.threads=1", "algo.args.per_device_train_batch_size=4"]
@@ -90,7 +91,7 @@ def test_rows_are_shuffled_by_the_runs_seed(make):
 
 
 def test_each_answer_of_a_pair_is_a_row():
-    assert unpair([{"id": "a", "subset": "s", "prompt": "p", "chosen": "c", "rejected": "r"}]) == [
+    assert UNPAIR.spread([{"id": "a", "subset": "s", "prompt": "p", "chosen": "c", "rejected": "r"}]) == [
         {"id": "a", "subset": "s", "prompt": "p", "completion": "c", "label": True},
         {"id": "a", "subset": "s", "prompt": "p", "completion": "r", "label": False},
     ]

@@ -10,6 +10,7 @@ from typing import Any
 from rlhf_exp.algorithms import ALGORITHMS, TRL_SAMPLING
 from rlhf_exp.config.device import count_processes
 from rlhf_exp.config.overrides import name_key
+from rlhf_exp.config.rules.files import check_function
 from rlhf_exp.config.schema import TASKS, Config, Grpo, Ppo, conflict
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of
@@ -76,6 +77,10 @@ def check_algorithm(cfg: Config) -> Iterator[str]:
         yield from (_explain_loss(loss, cfg.algo.name) for loss in losses if loss not in row.losses)
     if cfg.train_tokens is not None and not row.trains:
         yield conflict(cfg, "train_tokens", f", algo={cfg.algo.name} trains nothing; leave it out", "idle")
+    if cfg.algo.trainer is not None and not row.trains:
+        yield conflict(cfg, "algo.trainer", f", algo={cfg.algo.name} trains nothing; leave it out", "idle")
+    elif cfg.algo.trainer is not None:
+        yield from check_function("algo.trainer", cfg.algo.trainer)
     if cfg.generation.method == "compact":
         for name in [name for name in TRL_SAMPLING if args.get(name) is not None]:
             yield conflict(cfg, f"algo.args.{name}", "not with generation=compact; use generation=trl")

@@ -11,10 +11,6 @@ from dataclasses import dataclass
 
 from trl import GRPOConfig
 
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.trainers import list_arguments
-from rlhf_exp.trainers.ppo.trainer import PPOTrainer
-
 
 @dataclass
 class PPOConfig(GRPOConfig):
@@ -50,8 +46,3 @@ class PPOConfig(GRPOConfig):
             )
         if self.loss_type != "dapo" or self.beta:
             raise ValueError("PPO has one loss, and its KL is in the reward: leave loss_type and beta alone")
-
-
-def build(experiment: Experiment) -> PPOTrainer:
-    """Build the trainer; its own settings are in `experiment.args`, a PPOConfig."""
-    return PPOTrainer(**list_arguments(experiment))

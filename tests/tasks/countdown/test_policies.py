@@ -2,7 +2,7 @@ import torch
 
 from rlhf_exp.models.policies import FORBIDDEN
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
-from rlhf_exp.tasks.countdown.policies import list_policies
+from rlhf_exp.tasks.countdown_policies import list_policies
 
 TOKENIZER = build_trace_tokenizer()
 IDS = TOKENIZER.get_vocab()

@@ -9,8 +9,15 @@ import pytest
 
 from rlhf_exp.graders.countdown import evaluate, grade
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.tasks.countdown.schema import LARGEST_STEP, Searcher, Traces
-from rlhf_exp.tasks.countdown.traces import list_attempts, order_attempts, reachable, write_trace
+from rlhf_exp.tasks.countdown_search import (
+    LARGEST_STEP,
+    Searcher,
+    Traces,
+    list_attempts,
+    order_attempts,
+    reachable,
+    write_trace,
+)
 
 UNIFORM = Searcher(None, [1, 1, 1, 1])
 HONEST = Traces([3], 0.2, 0.5, 8, patience=None, skilled_share=0.0, skilled=UNIFORM, novice=UNIFORM)

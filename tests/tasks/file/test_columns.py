@@ -3,14 +3,12 @@
 import csv
 import io
 import json
-import re
 
 import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.user_code import RewardError
-from rlhf_exp.tasks.file import trial
 
 TEMPLATE = "task.prompt_template='{q}'"
 N = 60
@@ -65,11 +63,10 @@ def test_a_name_that_no_row_has_is_refused_with_the_nearest(make):
     assert line.endswith(" with completion ''; its columns are id, prompt, q, target; did you mean target?")
 
 
-def test_an_optional_column_can_be_read_with_get_and_is_told(make):
+def test_an_optional_column_can_be_read_with_get(make):
     task = make(half(target=1), "return 0 if row.get('target') is None else float('target' in row)")
     graded = {row["target"]: task.grade("", row).score for row in (*task.train, *task.eval)}
     assert graded == {None: 0.0, 1: 1.0}
-    assert sum('rows.jsonl, line 1: holds no target (30 of 60 rows); row["target"] raises' in n for n in task.notes)
     assert task.facts["without a value"] == {"target": 30}
 
 
@@ -80,13 +77,10 @@ def test_a_column_that_is_read_for_some_completions_alone_fails_with_the_place(m
         task.grade("x", row)
 
 
-def test_null_stays_none_and_rows_without_a_checker_are_not_talked_of(make):
+def test_null_stays_none(make):
     rows = [row | ({} if "target" in row else {"target": None}) for row in half(target=1)]
     task = make(rows, "return float(row['target'] is None)")
     assert {task.grade("", row).score for row in task.train} == {0.0, 1.0}
-    assert any(note.endswith("rows.jsonl, line 1: holds no target (30 of 60 rows)") for note in task.notes)
-    silent = make(rows, None, "task.answer_column=a")
-    assert not any("holds no" in note for note in silent.notes)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +93,6 @@ def test_null_stays_none_and_rows_without_a_checker_are_not_talked_of(make):
 def test_a_column_that_a_key_names_must_be_in_every_row(make, key, what):
     line = refuse(make, half(target="train"), None, key, "reward=brevity")
     assert line.endswith(f"rows.jsonl, line 1: holds no target, {what} (30 of 60 rows)")
-
-
-def test_two_columns_that_are_missing_are_two_lines(make):
-    with pytest.raises(ConfigError) as refused:
-        make(half(target="4", other="5"), None, "task.answer_column=target", "task.prompt_template='{other}'")
-    assert len(refused.value.problems) == 2
 
 
 def test_numbers_of_csv_are_numbers_for_checkers_and_texts_in_prompts(make):
@@ -158,18 +146,6 @@ def test_the_answers_of_ready_checkers_stay_as_they_are_written(make):
     assert pairs.train[0]["chosen"].startswith(" ")
 
 
-def test_a_comparison_of_a_number_with_a_text_is_refused_for_csv_and_told_for_others(make):
-    source = "return completion.strip() == row['answer']"
-    line = refuse(make, write_csv(("answer", str)), source)
-    assert "compares answer, which holds numbers, with a text: never equal; use str(row['answer']) (" in line
-    assert line.endswith("rows.csv is CSV, whose numbers are read as numbers)")
-    task = make([{"q": f"{n}?", "answer": n} for n in range(N)], source)
-    assert any("compares answer, which holds numbers, with a text: never equal" in note for note in task.notes)
-    fine = make(write_csv(("answer", str)), "return completion.strip() == str(row['answer']) and row['answer'] != None")
-    row = fine.train[0]
-    assert fine.grade(f" {row['answer']}", row).outcome == "correct"
-
-
 def test_whole_numbers_beside_fractions_stay_whole_for_every_checker(make):
     rows = [{"q": f"{n}?", "answer": n if n % 2 else n + 0.5} for n in range(N)]
     for source, overrides in ((None, ["task.answer_column=answer"]), ("return completion == str(row['answer'])", [])):
@@ -181,13 +157,8 @@ def test_whole_numbers_beside_fractions_stay_whole_for_every_checker(make):
         assert task.grade(str(half["answer"]), half).outcome == "correct"
 
 
-def test_a_checker_is_tried_on_every_row_and_a_slow_one_on_some(make, tmp_path, monkeypatch):
-    rows = [{"q": f"{n}?", "n": n} for n in range(N)]
-    assert "on row " in refuse(make, rows, "return 1 / (row['n'] - 41) > 2")
-    monkeypatch.setattr(trial, "SECONDS", 0.05)
-    task = make(rows, "import time; time.sleep(0.03); return 0.0")
-    told = r"check.py:grade: tried on [12] of 60 rows in 0.05 s; on others it may still fail$"
-    assert any(re.search(told, note) for note in task.notes)
+def test_a_checker_is_tried_on_every_row(make):
+    assert "on row " in refuse(make, [{"q": f"{n}?", "n": n} for n in range(N)], "return 1 / (row['n'] - 41) > 2")
 
 
 def test_rows_keep_their_ids_and_splits(make):

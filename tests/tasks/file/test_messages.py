@@ -113,19 +113,14 @@ def test_pairs_of_different_histories_are_dropped_and_counted(make):
         ({"messages": [say("x"), say("y")]}, SFT, "line 1: its prompt must be a text, or messages"),
         ({"messages": ask(1, {"role": "assistant", "content": None})}, SFT, 'line 1: "messages" must be a text, or'),
         ({"messages": {"role": "assistant", "content": "x"}}, SFT, "prompt_template: null, and there is no column"),
-        ({"messages": ask(1, say("x"))}, ["reward=brevity"], "its columns are messages; task.completion_column=messages"
-         " would make the prompt of all of its messages but the last"),
         ({"prompt": "?", "messages": {"role": "assistant", "content": "x"}}, SFT, 'line 1: "messages" must be a text'),
         ({"prompt": "Why?", "messages": ask(1, say("x"))}, SFT,
          'line 1: "messages" does not begin with the messages of its prompt; leave out the column "prompt", and what'),
         ({"q": "Why?", "messages": ask(1, say("x"))}, [*SFT, "task.prompt_template='{q}'"],
          "its prompt; leave out task.prompt_template, and what is before the answer is the prompt"),
         ({"messages": ask(1, say("\ud800"))}, SFT, '"messages" holds half a character'),
-        ({"messages": ask(1)}, ["task.prompt_template='{messages}'", "reward=brevity"],
-         "line 1: messages, a column of task.prompt_template, holds messages and no text; leave the template out, and"
-         " call their column prompt, or if they end with the answer set task.completion_column=messages"),
-        ({"q": {"a": 1}}, ["task.prompt_template='{q}'", "reward=brevity"], "holds a mapping and no text; write it as"),
-        ({"q": [[1], [2]]}, ["task.prompt_template='{q}'", "reward=brevity"], "holds a list and no text; write it as"),
+        ({"q": {"a": 1}}, ["task.prompt_template='{q}'", "reward=brevity"], "holds a mapping; write it as a text"),
+        ({"q": [[1], [2]]}, ["task.prompt_template='{q}'", "reward=brevity"], "holds a list; write it as a text"),
     ],
 )  # fmt: skip
 def test_what_is_no_conversation_is_refused_in_one_line(make, row, overrides, line):

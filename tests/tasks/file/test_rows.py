@@ -13,7 +13,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.tasks import draw_prompts, find_rows, load_task
+from rlhf_exp.tasks import draw_prompts, find_grader, load_task
 from rlhf_exp.tasks.examples import read_examples
 from rlhf_exp.tasks.sampled import learn_from
 
@@ -108,11 +108,6 @@ def test_splits_are_found_by_the_names_that_the_source_has_for_them(load, tmp_pa
         assert len(refused.value.problems) == 1, refused.value.problems
 
 
-def test_the_splits_of_one_file_need_a_column(load, tmp_path):
-    with pytest.raises(ConfigError, match="is one file; needs task.split_column, or a folder"):
-        load(write(tmp_path / "rows.jsonl"), TEMPLATE, "reward=brevity", "task.splits={train: a, test: b}")
-
-
 def test_demonstrations_and_pairs_come_from_named_columns(load, tmp_path):
     path = write(tmp_path / "rows.jsonl")
     sft = load(path, TEMPLATE, "algo=sft", "task.completion_column=good", "reward=none")
@@ -151,7 +146,7 @@ def test_prompts_to_sample_from_and_the_grader_are_those_of_the_task(tmp_path):
     tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
     rows = draw_prompts(cfg, tokenizer, 5)
     assert len(rows) == 5 and {row["prompt"] for row in rows} <= {f"Question: {row['question']}" for row in ROWS}
-    assert find_rows(cfg.task).build_grader(cfg.task)("8", {"answer": "8"}).outcome == "correct"
+    assert find_grader(cfg.task)("8", {"answer": "8"}).outcome == "correct"
     with pytest.raises(ConfigError, match="task.sampling.rows=1000: .* has 4. rows in its train split"):
         draw_prompts(cfg, tokenizer, 1000)
 
@@ -230,15 +225,8 @@ def test_every_row_can_be_described(tmp_path):
     answers = ["task.answer_column=answer", "task.chosen_column=good", "task.rejected_column=bad"]
     cfg = compose_config([*SMALL, f"task.path={path}", TEMPLATE, *answers])
     data = read_examples(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
-    assert len(data.examples) == 60 and data.answers == ("good", "bad") and data.read == {"all": 60}
+    assert len(data.examples) == 60 and data.answers == ("chosen", "rejected") and data.read == {"all": 60}
     assert data.examples[0].prompt_words == 6 and data.examples[0].answers[1] == " No idea."
-
-
-def test_a_system_prompt_stands_before_the_prompts_of_a_shipped_task(tmp_path):
-    cfg = compose_config(["task=gsm8k", "task.source=generated", "model=tiny_qwen3", "task.prompt=plain", "eval.rows=4",
-                          "task.train_rows=4", "task.system_prompt='Be brief.'"])  # fmt: skip
-    task = load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
-    assert all(row["prompt"].startswith("Be brief.\n\nQuestion: ") for row in [*task.train, *task.eval])
 
 
 @pytest.mark.parametrize(
@@ -299,13 +287,6 @@ def test_a_source_without_its_key_is_refused_with_both_ways():
     with pytest.raises(ConfigError) as refused:
         compose_config([*SMALL, TEMPLATE, "reward=brevity", "task.source=file", "task.hub_id=me/mine"])
     assert refused.value.problems[0].endswith("; or task.source=hub, since task.hub_id=me/mine")
-
-
-def test_a_file_that_is_not_there_is_refused_with_the_nearest(tmp_path):
-    path = write(tmp_path / "rows.jsonl")
-    with pytest.raises(ConfigError) as refused:
-        compose_config([*SMALL, TEMPLATE, "reward=brevity", f"task.path={tmp_path / 'row.jsonl'}"])
-    assert refused.value.problems == [f"task.path={tmp_path / 'row.jsonl'}: no such file; did you mean {path.name}?"]
 
 
 @pytest.mark.parametrize(

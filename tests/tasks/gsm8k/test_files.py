@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.gsm8k.files import read_splits
-from rlhf_exp.tasks.gsm8k.synthetic import generate_problems
+from rlhf_exp.tasks import gsm8k
+from rlhf_exp.tasks.gsm8k_synthetic import generate_problems
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
@@ -16,7 +16,8 @@ GOOD = '{"question": "How many?", "answer": "#### 18"}'
 
 
 def read(path, source="file", hub_id="openai/gsm8k"):
-    return read_splits(SimpleNamespace(source=source, path=str(path), hub_id=hub_id))
+    found = gsm8k.read(SimpleNamespace(source=source, path=str(path), hub_id=hub_id))
+    return found.splits, found.facts
 
 
 def refuse(*args, **kwargs):
@@ -32,7 +33,7 @@ def write(path, rows):
 
 
 def name_questions(splits):
-    return {name: {problem.question for problem in problems} for name, problems in splits.items()}
+    return {name: {problem.content for problem in problems} for name, problems in splits.items()}
 
 
 def test_one_file_is_divided_by_a_hash_of_the_question(tmp_path):
@@ -69,15 +70,14 @@ def test_repeated_questions_and_those_of_the_test_part_are_dropped_and_counted(t
     assert sum(map(len, splits.values())) == 20
     found = name_questions(splits)
     assert not (found["train"] | found["validation"]) & found["test"]
-    kept = next(p for p in splits["train"] + splits["validation"] if p.question == PROBLEMS[0]["question"])
-    assert kept.answer == PROBLEMS[0]["answer"]
+    kept = next(p for p in splits["train"] + splits["validation"] if p.content == PROBLEMS[0]["question"])
+    assert kept.columns["answer"] == PROBLEMS[0]["answer"]
 
 
-def test_the_synthetic_problems_are_in_one_split_each_and_an_id_names_the_question_alone():
+def test_the_synthetic_problems_are_in_one_split_each():
     splits, _ = read("", source="generated")
     problems = [problem for split in splits.values() for problem in split]
-    assert len({problem.name() for problem in problems}) == len(problems) == 10_000
-    assert problems[0]._replace(answer="#### 1").name() == problems[0].name()
+    assert len({problem.id for problem in problems}) == len(problems) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -124,17 +124,6 @@ def test_a_folder_without_a_part_is_refused(tmp_path):
     assert refuse(tmp_path) == f"task.path={tmp_path}: holds no test.jsonl; {form}"
 
 
-def test_the_hub_out_of_reach_names_the_local_ways(monkeypatch):
-    def refuse_connection(*args, **kwargs):
-        raise ConnectionError("no network")
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=refuse_connection))
-    assert refuse("", source="hub") == (
-        "task.hub_id=openai/gsm8k: cannot be loaded (ConnectionError); without a network use task.source=generated,"
-        " or task.source=file task.path=FOLDER"
-    )
-
-
 def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):
     write(tmp_path / "train.jsonl", PROBLEMS[:50])
     write(tmp_path / "test.jsonl", PROBLEMS[50:60])
@@ -147,13 +136,6 @@ def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     assert read("", source="hub") == read(tmp_path)
     assert asked == [("openai/gsm8k", "main")]
-
-
-def test_a_hub_row_without_a_number_is_refused_with_its_place(monkeypatch):
-    rows = {"train": [json.loads(GOOD), {"question": "b", "answer": "none"}], "test": [json.loads(GOOD)]}
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda *args, **kwargs: rows))
-    place = "openai/gsm8k, train, row 2"
-    assert refuse("", source="hub") == f"{place}: the answer must end with \"#### number\", got 'none'"
 
 
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")

@@ -4,8 +4,8 @@ from fractions import Fraction
 from itertools import islice
 
 from rlhf_exp.graders.gsm8k import grade
-from rlhf_exp.tasks.gsm8k.files import SYNTHETIC_ROWS, SYNTHETIC_SEED
-from rlhf_exp.tasks.gsm8k.synthetic import PARTS, generate_problems
+from rlhf_exp.tasks.gsm8k import SYNTHETIC_ROWS, SYNTHETIC_SEED
+from rlhf_exp.tasks.gsm8k_synthetic import PARTS, generate_problems
 from rlhf_exp.tasks.splits import split_of
 
 PROBLEMS = list(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED))

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.hh_rlhf.files import SYNTHETIC_ROWS, find_pair_files, read_raw
-from rlhf_exp.tasks.hh_rlhf.schema import SUBSETS
+from rlhf_exp.tasks.hh_rlhf import SUBSETS, SYNTHETIC_ROWS, find_pair_files, read_raw
 
 ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
 LINE = json.dumps(ROW)
@@ -59,12 +58,6 @@ def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
     }
 
 
-def test_only_the_subsets_asked_for_are_read(tmp_path):
-    for subset in SUBSETS:
-        write(tmp_path / f"{subset}.jsonl")
-    assert [raw.subset for raw in read(tmp_path, ["helpful-base"])] == ["helpful-base"]
-
-
 def test_a_lone_file_needs_no_other_subset_but_its_own(tmp_path):
     path = write(tmp_path / "harmless-base" / "test.jsonl")
     assert find_pair_files(path, list(SUBSETS)) == [(path, "harmless-base", "test")]
@@ -79,13 +72,6 @@ def test_a_subset_that_the_folder_lacks_is_named_with_those_it_has(tmp_path):
     assert refuse(tmp_path, ["harmless-base", "helpful-online"]) == (
         f"task.subsets: no .jsonl or .jsonl.gz file of helpful-online in task.path={tmp_path}; it holds harmless-base,"
         " helpful-base: use task.subsets=[harmless-base,helpful-base]"
-    )
-
-
-def test_a_folder_without_pairs_is_refused(tmp_path):
-    assert refuse(tmp_path, ["harmless-base", "helpful-base"]) == (
-        "task.subsets: no .jsonl or .jsonl.gz file of harmless-base, helpful-base in"
-        f" task.path={tmp_path}; it holds none of them"
     )
 
 

@@ -7,8 +7,10 @@ import pytest
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.hh_rlhf.files import RawPair
-from rlhf_exp.tasks.hh_rlhf.pairs import DROPPED, KEPT, Pair, parse_pair, read_pairs, split_pairs
+from rlhf_exp.tasks import hh_rlhf
+from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, Pair, RawPair, parse_pair
+from rlhf_exp.tasks.hh_rlhf import _split_pairs as split_pairs
+from rlhf_exp.tasks.sources import Item
 from rlhf_exp.tasks.splits import split_of
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
@@ -36,7 +38,7 @@ def test_the_prompt_is_the_shared_history_with_the_last_assistant_mark():
     assert pair.prompt == "\n\nHuman: Hi!\n\nAssistant: Hello.\n\nHuman: And\n\nnow?\n\nAssistant:"
     assert pair.history == (("Human", "Hi!"), ("Assistant", "Hello."), ("Human", "And\n\nnow?"))
     assert (pair.chosen, pair.rejected) == ("Now this.", "That.")
-    assert pair.messages() == [
+    assert hh_rlhf.prompt(Item(pair.id, {}, pair), chat=True) == [
         {"role": "user", "content": "Hi!"},
         {"role": "assistant", "content": "Hello."},
         {"role": "user", "content": "And\n\nnow?"},
@@ -97,28 +99,26 @@ def test_reading_counts_every_kind_by_subset_and_drops_duplicates(tmp_path):
     good, other = (f"{ASK} A", f"{ASK} B"), (f"{ASK} B", f"{ASK} A")
     write(tmp_path / "helpful-base.jsonl.gz", [good, good, other, (f"{ASK} A", f"{ASK} A")])
     write(tmp_path / "harmless-base.jsonl.gz", [good, (f"{ASK} A Human: x", f"{ASK} B")])
-    pairs, read, odd = read_pairs(configure(tmp_path, "task.subsets=[helpful-base,harmless-base]"))
-    assert read == {"helpful-base": 4, "harmless-base": 2}
-    assert list(odd) == [*DROPPED, *KEPT]
-    assert {kind: dict(counts) for kind, counts in odd.items() if counts} == {
+    source = hh_rlhf.read(configure(tmp_path, "task.subsets=[helpful-base,harmless-base]").task)
+    assert source.read == {"helpful-base": 4, "harmless-base": 2}
+    assert [odd.kind for odd in source.odd] == [*DROPPED, *KEPT]
+    assert {odd.kind: odd.counts for odd in source.odd if odd.counts} == {
         "equal_answers": {"helpful-base": 1},
         "duplicate": {"helpful-base": 2},  # one of them a copy of harmless-base's, which is read first
         "inline_speaker": {"harmless-base": 1},
     }
-    assert [(pair.subset, pair.chosen) for pair in pairs] == [
-        ("harmless-base", "A"),
-        ("harmless-base", "A Human: x"),
-        ("helpful-base", "B"),
+    pairs = [item.content for items in source.splits.values() for item in items]
+    assert {(pair.subset, pair.chosen) for pair in pairs} == {
+        ("harmless-base", "A"), ("harmless-base", "A Human: x"), ("helpful-base", "B"),
+    }  # fmt: skip
+
+
+def test_an_id_names_the_subset_and_the_texts_alone():
+    texts = (f"{ASK} A", f"{ASK} B")
+    ids = [
+        parse_pair(RawPair(where, "helpful-base", part, *texts))[0].id for where, part in (("a", "train"), ("b", None))
     ]
-
-
-def test_an_id_names_the_subset_and_the_texts_alone(tmp_path):
-    write(tmp_path / "helpful-base" / "train.jsonl.gz", [(f"{ASK} A", f"{ASK} B")])
-    write(tmp_path / "helpful-base" / "test.jsonl.gz", [(f"{ASK} C", f"{ASK} D"), (f"{ASK} A", f"{ASK} B")])
-    pairs = read_pairs(configure(tmp_path, "task.subsets=[helpful-base]"))[0]
-    by_part = {(pair.part, pair.chosen): pair.id for pair in pairs}
-    assert by_part["train", "A"] == by_part["test", "A"] != by_part["test", "C"]
-    assert by_part["test", "A"].startswith("helpful-base ")
+    assert ids[0] == ids[1] != parse(f"{ASK} C", f"{ASK} D")[0].id and ids[0].startswith("helpful-base ")
 
 
 def make_pair(prompt, subset="helpful-base", part=None, answer="A"):
@@ -167,15 +167,16 @@ def test_no_prompt_is_in_two_splits_where_only_one_subset_has_a_test_part():
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
-    pairs, read, odd = read_pairs(configure(REAL))
-    assert read == {
+    source = hh_rlhf.read(configure(REAL).task)
+    odd, splits = {odd.kind: odd.counts for odd in source.odd}, source.splits
+    assert source.read == {
         "harmless-base": 2312,
         "helpful-base": 2354,
         "helpful-online": 1137,
         "helpful-rejection-sampled": 2749,
     }
     # No pair is odd in two of the kinds that are dropped: these are the counts of the data's own MANIFEST.md.
-    assert {kind: dict(counts) for kind, counts in odd.items() if kind in DROPPED} == {
+    assert {kind: odd[kind] for kind in DROPPED} == {
         "not_ending_on_assistant": {"helpful-online": 2},
         "histories_differ": {"harmless-base": 5, "helpful-base": 9, "helpful-rejection-sampled": 3},
         "not_asked_by_human": {},
@@ -185,17 +186,16 @@ def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
         "duplicate": {},
         "prompt_in_test": {},
     }
-    assert {kind: odd[kind].total() for kind in KEPT} == {
+    assert {kind: sum(odd[kind].values()) for kind in KEPT} == {
         "inline_speaker": 117,
         "same_speaker_twice": 10,
         "empty_turn": 1,
     }
-    assert len(pairs) == 8552 - 66 == len({pair.id for pair in pairs})
-    assert all(pair.part == "test" for pair in pairs)
-    splits, in_test = split_pairs(pairs)
-    assert not in_test
+    items = [item for members in splits.values() for item in members]
+    assert len(items) == 8552 - 66 == len({item.id for item in items})
+    assert all(item.content.part == "test" for item in items)
     assert {name: len(rows) for name, rows in splits.items()} == {"train": 6732, "validation": 711, "test": 1043}
-    homes = Counter(prompt for rows in splits.values() for prompt in {pair.prompt for pair in rows})
+    homes = Counter(prompt for rows in splits.values() for prompt in {item.content.prompt for item in rows})
     assert max(homes.values()) == 1
-    in_chat = {json.dumps(pair.messages()) for pair in pairs}
+    in_chat = {json.dumps(hh_rlhf.prompt(item, chat=True)) for item in items}
     assert len(in_chat) == len(homes)

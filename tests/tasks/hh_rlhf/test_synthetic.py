@@ -1,6 +1,5 @@
-from rlhf_exp.tasks.hh_rlhf.files import RawPair
-from rlhf_exp.tasks.hh_rlhf.pairs import parse_pair
-from rlhf_exp.tasks.hh_rlhf.synthetic import PARTS, generate_pairs
+from rlhf_exp.tasks.hh_rlhf import RawPair, parse_pair
+from rlhf_exp.tasks.hh_rlhf_synthetic import PARTS, generate_pairs
 
 N = 4000
 ROWS = list(generate_pairs(N, seed=0))

@@ -1,12 +1,28 @@
-"""The keys of task=file: which columns make the prompt, the answer, demonstrations and pairs."""
+"""Your own rows, as each algorithm learns from them, with all their columns.
+
+A row as it is read, with prompt_template="Question: {question}", and as prompt, demonstration and pair:
+
+    {"question": "What is 2 + 2?", "answer": "4", "good": "It is 4.", "bad": "It is 5."}
+    {"id": "53b0c5e2a1f94d77", "prompt": "Question: What is 2 + 2?", "question": ..., "answer": "4", ...}
+    {"prompt": "Question: What is 2 + 2?", "completion": " It is 4."}                 # completion_column=good
+    {"id": ..., "subset": "all", "prompt": ..., "chosen": " It is 4.", "rejected": " It is 5."}
+
+Rows for which the model's context is too short are dropped and counted: prompts together with max_tokens, and whole
+demonstrations and pairs. Only as many rows as needed are tokenized, so the count covers only these. file_rows.py reads
+the rows.
+"""
 
 import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.config.values import find_pattern_problem
+from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.graders.checkers import Checker, build_checker, find_answer_problem
+from rlhf_exp.tasks.file_rows import read_source
 from rlhf_exp.tasks.schema import PASSED, GradedKeys
+from rlhf_exp.tasks.sources import Item, Source
+from rlhf_exp.tasks.texts import Text, shape_prompt
 
 SPLITS = ("train", "validation", "test")
 
@@ -16,7 +32,7 @@ READY = ("exact", "numeric", "math", "choice", "regex")
 
 @dataclass(frozen=True)
 class Keys(GradedKeys):
-    """Whether there are right answers, demonstrations or pairs depends on the columns that are named."""
+    """The keys of task=file. Which columns they name decides whether there are right answers, demonstrations, pairs."""
 
     name: Literal["file"]
     source: Literal["file", "hub"]
@@ -34,7 +50,8 @@ class Keys(GradedKeys):
 
     file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
     reads_folder = True
-    first_look = "rlhf_exp.tasks.file.template:look_at_columns"
+    answers_apart = True
+    first_look = "rlhf_exp.tasks.file_rows:look_at_columns"
     provided_by: ClassVar[dict[str, str]] = {
         DEMONSTRATIONS: "task.completion_column (or a checker, with task.samples=self)",
         PAIRS: "task.chosen_column and task.rejected_column (or a checker, to make them of samples)",
@@ -113,3 +130,33 @@ def _find_pattern_problem(pattern: str) -> str | None:
         return problem
     groups = re.compile(pattern).groups
     return None if groups <= 1 else f"has {groups} groups; must have one, or none"
+
+
+def read(keys: Keys) -> Source:
+    """The rows that the keys name. The content of each is its FileRow (file_rows.py), with its prompt and answers.
+
+    Raises:
+        ConfigError: a file or row that cannot be read, a column that is missing, a prompt in two splits, or an answer
+            that the checker cannot read.
+    """
+    return read_source(keys, lambda answer: find_answer_problem(keys, answer))
+
+
+def prompt(item: Item, chat: bool) -> Text:
+    return shape_prompt(item.content.prompt, item.content.where, chat)
+
+
+def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
+    """The answer to learn from; without one, to describe the data, the right answer."""
+    name = keys.completion_column
+    if name is not None:
+        return item.content.answers[name]
+    return None if keys.answer_column is None else str(item.columns[keys.answer_column])
+
+
+def pair(item: Item, keys: Keys) -> tuple[str, str]:
+    return item.content.answers[keys.chosen_column], item.content.answers[keys.rejected_column]
+
+
+def build_grader(keys: Keys, source: Source | None) -> Checker:
+    return build_checker(keys, source.originals if source else {})

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.models.policies import FORBIDDEN, Policy, Reweight
-from rlhf_exp.tasks.countdown.traces import OPERATIONS
+from rlhf_exp.tasks.countdown_search import OPERATIONS
 
 RULE_WEIGHTS = (10, 1000)  # by which the probability of `*` is multiplied
 

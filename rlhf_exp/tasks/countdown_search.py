@@ -14,15 +14,44 @@ with probability `give_up`, and before a correct answer it writes the solution a
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import permutations
 from random import Random
 from typing import NamedTuple
 
-from rlhf_exp.tasks.countdown.schema import LARGEST_STEP, Searcher, Traces
+from rlhf_exp.config.ranges import TOKENS, within
 
 OPERATIONS = "+-*/"
+
+LARGEST_STEP = 200
+"""The largest value in a synthetic search: the tiny tokenizer has one token for each integer from 0 to this."""
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """The order of a searcher's attempts: drawn without replacement, each weighted by exp(-|value - target| /
+    temperature), null for no such weight, and by the weights of its operations, which are those of + - * / in turn.
+    With a negative temperature what is far from the target comes first."""
+
+    temperature: float | None = within(">= -1000000, <= 1000000")
+    operations: tuple[float, float, float, float] = within("> 0, <= 1000000")
+
+
+@dataclass(frozen=True)
+class Traces:
+    """The synthetic searches that demonstrations consist of: on how many numbers, by which searchers, with which
+    habits. `skilled_share` of the traces are by the skilled searcher, the others by the novice."""
+
+    numbers: list[int] = within(">= 2, <= 3")
+    give_up: float = within(">= 0, <= 1")
+    check: float = within(">= 0, <= 1")
+    max_attempts: int = within(">= 1, <= 1000")
+    patience: tuple[int, int] | None = within(TOKENS)
+    skilled_share: float = within(">= 0, <= 1")
+    skilled: Searcher
+    novice: Searcher
 
 
 class Attempt(NamedTuple):

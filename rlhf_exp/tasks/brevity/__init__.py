@@ -1,1 +1,0 @@
-"""Brevity: prompts of any kind; the reward depends only on the number of words."""

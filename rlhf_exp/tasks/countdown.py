@@ -1,0 +1,277 @@
+"""Countdown: combine the given numbers, each exactly once, to reach the target.
+
+A row:
+
+    {"id": "3 7 8 > 53", "prompt": "use 8 7 3 make 53 .", "numbers": [8, 7, 3], "target": 53}
+
+Problems are generated (seeded, each proven solvable), or read from a local JSONL file with `nums` and `target`, or from
+the hub. A problem is its sorted numbers and its target. A hash of the problem alone puts it into one of four splits, so
+no seed and no source can move a problem from one split to another:
+
+    sft         problems of the demonstrations (countdown_search.py), on which the shipped model was trained
+    train       prompts for learning from own samples
+    validation  for choosing settings
+    test        for reported figures; never for choosing anything
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations_with_replacement
+from math import comb
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal
+
+from rlhf_exp.config.ranges import within
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.forms import Form
+from rlhf_exp.graders import Grade
+from rlhf_exp.graders import countdown as grader
+from rlhf_exp.tasks import splits
+from rlhf_exp.tasks.countdown_search import Traces, reachable, write_trace
+from rlhf_exp.tasks.loading import count_needed
+from rlhf_exp.tasks.schema import GradedKeys, learns_from_samples
+from rlhf_exp.tasks.sources import Item, Source, read_hub, read_lines
+from rlhf_exp.tasks.texts import Row
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+
+CHAT_PROMPT = (
+    "Using the numbers {numbers}, write an expression that equals {target}. You may use + - * / and parentheses, and"
+    " must use each number exactly once. Show your work in <think> </think> tags, then give the expression alone in"
+    " <answer> </answer> tags, for example <answer> (1 + 2) / 3 </answer>."
+)
+
+PLAIN_PROMPT = re.compile(r"use (\d+(?: \d+){1,5}) make (\d+) \.", re.ASCII)
+
+Problem = tuple[list[int], int]
+"""The numbers and the target."""
+
+SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
+"""Percent of all problems."""
+
+MOST_DRAWN = 200_000
+"""The most rows to train on that are drawn, which takes 20 s. The shipped model was trained on 160,000."""
+
+COUNTED_FROM, MOST_LISTED = 1_000, 20_000
+"""Held-out problems are counted first if more than this many are asked for, by listing at most this many sets of
+numbers."""
+
+RARE_HITS = 300
+"""Draws in a row without a new problem after which the rest is taken from the list of all."""
+
+INSTEAD = "task.source=generated, or task.source=file task.path=FILE.jsonl"
+
+
+@dataclass(frozen=True)
+class Keys(GradedKeys):
+    """The keys of task=countdown."""
+
+    name: Literal["countdown"]
+    numbers: list[int] = within(">= 2, <= 6")
+    low: int = within(">= 1, <= 1000000")
+    high: int = within(">= 1, <= 1000000")
+    target_low: int = within(">= 1, <= 1000000000")
+    target_high: int = within(">= 1, <= 1000000000")
+    traces: Traces
+
+    columns = ("numbers", "target")
+    least_tokens = 2  # of an expression, on two numbers or more
+    draws_rows = True
+    own_policies = "rlhf_exp.tasks.countdown_policies:list_policies"
+    file = "a JSONL file with nums and target"
+    budget = (512, "the middle one of the budgets that Countdown is studied with, 256, 512 and 1,024")
+
+    def find_problems(self, key: str) -> list[str]:
+        problems = [
+            f"{key}.{low}={getattr(self, low)}: must be at most {key}.{high}={getattr(self, high)}"
+            for low, high in (("low", "high"), ("target_low", "target_high"))
+            if getattr(self, low) > getattr(self, high)
+        ]
+        for name, counts in (("numbers", self.numbers), ("traces.numbers", self.traces.numbers)):
+            if not counts:
+                problems.append(f"{key}.{name}=[]: must hold how many numbers a problem has, such as [3]")
+        for name in ("skilled", "novice"):
+            if getattr(self.traces, name).temperature == 0:
+                line = "must not be 0; 0.1 orders attempts by their distance"
+                problems.append(f"{key}.traces.{name}.temperature=0.0: {line}")
+        if self.traces.patience is not None and self.traces.patience[0] > self.traces.patience[1]:
+            low, high = self.traces.patience
+            problems.append(f"{key}.traces.patience=[{low}, {high}]: must hold the lower bound first: [{high}, {low}]")
+        return problems + super().find_problems(key)
+
+
+def read(keys: Keys) -> Source:
+    """The distinct problems of the file or the hub. `train` holds those of `sft` too, on which completions to
+    learn from are not sampled."""
+    distinct: dict[str, Problem] = {}
+    of_hub, count = keys.source == "hub", 0
+    rows = read_hub(keys.hub_id, parts=("train",), remedy=INSTEAD) if of_hub else read_lines(Path(keys.path))
+    for count, (*_, where, row) in enumerate(rows, 1):  # noqa: B007
+        problem = _check_row(row, where)
+        distinct.setdefault(problem_id(*problem), problem)
+    found = {name: [_make_item(*p) for p in distinct.values() if split_of(*p) == name] for name in SPLITS}
+    parts = {"train": found["sft"] + found["train"], "validation": found["validation"], "test": found["test"]}
+    return Source(parts, {"all": count}, "problems", sampled=found["train"])
+
+
+def draw(keys: Keys, form: Form, split: str, n: int, seed: int, distinct: bool, fewer: bool) -> list[Item]:
+    """`n` problems of the split; those of demonstrations have as many numbers as traces have."""
+    if not form.answers:
+        return [_make_item(*p) for p in draw_problems(keys, keys.numbers, split, n, seed, distinct, fewer)]
+    items = [_make_item(*p) for p in draw_problems(keys, keys.traces.numbers, SHOWN.get(split, split), n, seed)]
+    return list({item.id: item for item in items}.values()) if distinct else items
+
+
+SHOWN = {"train": "sft"}
+"""The split of demonstrations, if it is another than that of prompts."""
+
+
+def count_rows(cfg: "Config") -> tuple[int, int]:
+    """How many rows to train on are drawn, and how many training uses: beyond MOST_DRAWN they are repeated.
+
+    Raises:
+        ConfigError: more are asked for than are drawn, or than there are held-out problems, of all checked at once.
+    """
+    keys, wanted = cfg.task, 0
+    held_out = [("eval.rows", cfg.eval.rows, cfg.eval.split)]
+    held_out += [("eval.every_rows", cfg.eval.every_rows, "validation")] if cfg.eval.every else []
+    if learns_from_samples(cfg):
+        held_out.append(("task.sampling.rows", keys.sampling.rows, "train"))
+    else:
+        wanted = keys.train_rows or count_needed(cfg)
+    problems = [line for key, n, split in held_out if n for line in _list_excess(keys, key, n, split)]
+    if keys.train_rows is not None and wanted > MOST_DRAWN:
+        problems += [f"task.train_rows={wanted}: allowed is 1 to {MOST_DRAWN:,}; more steps go over them again"]
+    if problems:
+        raise ConfigError(problems)
+    return min(wanted, MOST_DRAWN), wanted
+
+
+def prompt(item: Item, chat: bool) -> Any:
+    numbers, target = item.columns["numbers"], item.columns["target"]
+    if chat:
+        return [{"role": "user", "content": CHAT_PROMPT.format(numbers=numbers, target=target)}]
+    return f"use {' '.join(map(str, numbers))} make {target} ."
+
+
+def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
+    """A search trace; None for more than three numbers, which traces do not have."""
+    numbers, target = item.columns["numbers"], item.columns["target"]
+    return write_trace(numbers, target, keys.traces, Random(seed)) if len(numbers) <= 3 else None
+
+
+def grade(completion: str, row: Row) -> Grade:
+    """Grade a completion for a row of this task."""
+    return grader.grade(completion, row["numbers"], row["target"])
+
+
+def read_prompt(text: str) -> Row | None:
+    """The row of a plain prompt: use 3 7 8 make 53 ."""
+    if not (found := PLAIN_PROMPT.fullmatch(text.strip())):
+        return None
+    item = _make_item([int(number) for number in found[1].split()], int(found[2]))
+    return {"id": item.id, "prompt": prompt(item, chat=False), **item.columns}
+
+
+def draw_problems(
+    task: Keys, counts: list[int], split: str, n: int, seed: int, distinct: bool = False, fewer: bool = False
+) -> list[Problem]:
+    """Draw `n` solvable problems of `split`: numbers uniform, target uniform among those in range they can reach.
+
+    `counts` is how many numbers a problem has, one of them drawn for each.
+    The same `seed` gives the same list, and a longer list begins with the shorter one. Problems to train on may
+    repeat; held-out ones are drawn `distinct`, so that n counts problems. When nearly all are drawn, the last ones come
+    from the list of all, where that can be made. With `fewer` all there are will do.
+
+    Raises:
+        ConfigError: the ranges leave too few problems in the split, or none.
+    """
+    from tqdm.auto import tqdm
+
+    rng, problems, misses, seen = Random(f"{split} {seed}"), [], 0, set()
+    listed = distinct and _can_list(task, counts)
+    most_misses = RARE_HITS if listed else 10_000
+    with tqdm(total=n, desc="drawing problems", unit="problem", leave=False, delay=2) as bar:
+        while len(problems) < n and misses < most_misses:
+            numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
+            reached = sorted(reachable(numbers) - {*numbers})
+            targets = [target for target in reached if task.target_low <= target <= task.target_high]
+            target = rng.choice(targets) if targets else 0
+            name = problem_id(numbers, target)
+            if target and split_of(numbers, target) == split and name not in seen:
+                problems.append((numbers, target))
+                bar.update()
+                seen.update([name] if distinct else [])
+                misses = 0
+            else:
+                misses += 1
+    if len(problems) < n and listed:
+        rest = [problem for problem in _list_problems(*_facts(task, counts), split) if problem_id(*problem) not in seen]
+        rng.shuffle(rest)
+        problems += [(rng.sample(numbers, len(numbers)), target) for numbers, target in rest[: n - len(problems)]]
+    if len(problems) < n and not (fewer and problems):
+        ranges = f"{task.low} to {task.high} and a target from {task.target_low} to {task.target_high}"
+        found = f"found {len(problems)} of {n} problems with {counts} numbers from {ranges}"
+        raise ConfigError([f"task: {found} in the {split} split; widen the ranges or ask for fewer rows"])
+    return problems
+
+
+def _list_excess(task: Keys, key: str, n: int, split: str) -> list[str]:
+    """Why there are not `n` different problems in the split, if that is known without drawing them; empty if not."""
+    most, what = MOST_DRAWN, ""
+    if n > COUNTED_FROM and _can_list(task, task.numbers):
+        there_are = len(_list_problems(*_facts(task, task.numbers), split))
+        if there_are < most:
+            most, what = there_are, f", the problems of the {split} split"
+    return [f"{key}={n}: allowed is 1 to {most:,}{what}"] if n > most else []
+
+
+def _can_list(task: Keys, counts: list[int]) -> bool:
+    return max(counts) <= 3 and sum(comb(task.high - task.low + k, k) for k in counts) <= MOST_LISTED
+
+
+def _facts(task: Keys, counts: list[int]) -> tuple[tuple[int, ...], int, int, int, int]:
+    return tuple(counts), task.low, task.high, task.target_low, task.target_high
+
+
+@cache
+def _list_problems(
+    counts: tuple[int, ...], low: int, high: int, target_low: int, target_high: int, split: str
+) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """All problems of the split, each once."""
+    return tuple(
+        (numbers, target)
+        for k in sorted(set(counts))
+        for numbers in combinations_with_replacement(range(low, high + 1), k)
+        for target in sorted(reachable(numbers))
+        if target_low <= target <= target_high and target not in numbers and split_of(numbers, target) == split
+    )
+
+
+def problem_id(numbers: Sequence[int], target: int) -> str:
+    """The problem's name, the same for any order of its numbers: `3 7 8 > 53`."""
+    return f"{' '.join(map(str, sorted(numbers)))} > {target}"
+
+
+def split_of(numbers: Sequence[int], target: int) -> str:
+    """The one split that this problem belongs to."""
+    return splits.split_of(problem_id(numbers, target), SPLITS)
+
+
+def _make_item(numbers: Sequence[int], target: int) -> Item:
+    return Item(problem_id(numbers, target), {"numbers": list(numbers), "target": target}, None)
+
+
+def _check_row(row: Any, where: str) -> Problem:
+    numbers = row.get("nums") if isinstance(row, dict) else None
+    target = row.get("target") if isinstance(row, dict) else None
+    whole = isinstance(numbers, list) and all(type(n) is int and n > 0 for n in [*numbers, target])
+    if not whole or not 2 <= len(numbers) <= 6:
+        form = '{"nums": [2 to 6 positive integers], "target": positive integer}'
+        raise ConfigError([f"{where}: expected {form}, got {json.dumps(row)[:80]}"])
+    return numbers, target

@@ -1,1 +1,0 @@
-"""Countdown: combine the given numbers, each exactly once, to reach the target."""

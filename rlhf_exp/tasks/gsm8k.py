@@ -1,0 +1,136 @@
+"""GSM8K: word problems of grade-school arithmetic, each with a worked answer that ends on a number (arXiv:2110.14168).
+
+A row as it is read, and the prompt and demonstration made of it (in chat form a text is a list of messages):
+
+    {"question": "Ann has 12 pens. ...?", "answer": "Ann has 12 + 5 = <<12+5=17>>17 pens.\\n#### 17"}
+    {"id": "53b0c5e2a1f94d77", "prompt": "Question: Ann has 12 pens. ...?\\nAnswer:", "answer": as it was read}
+    {"prompt": "Question: Ann has 12 pens. ...?\\nAnswer:", "completion": " Ann has 12 + 5 = 17 pens.\\n#### 17"}
+
+The calculator's annotations `<<12+5=17>>` are removed from demonstrations, since no calculator is used here.
+
+Rows come from the hub (config main), from a folder with train.jsonl and test.jsonl, from one JSONL file, or from a
+generator (gsm8k_synthetic.py). Splits: the source's test part is `test`, and 8 of 100 of its train part, by a hash of
+the question, are `validation`. With a single file the hash makes all three splits, with the same validation questions.
+Repeated questions are dropped, and so are questions of the train part that are in the test part.
+
+Rows for which the model's context is too short are dropped and counted: prompts together with max_tokens, and whole
+demonstrations. Only as many rows as needed are tokenized, so the count covers only these.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders import gsm8k as grader
+from rlhf_exp.tasks.schema import GradedKeys
+from rlhf_exp.tasks.sources import Item, OddKind, Source, read_hub, read_lines, read_texts
+from rlhf_exp.tasks.splits import SHARES, split_within
+from rlhf_exp.tasks.texts import Row
+
+CHAT_PROMPT = (
+    "{question}\n\nReason step by step. Then end with a line that holds #### and the answer, a number alone, for"
+    " example: #### 42"
+)
+ANNOTATION = re.compile("<<[^<>]*>>")
+
+DROPPED = {
+    "duplicates": "the question was read before",
+    "in_both_parts": "a question in both the train and the test part of the source",
+}
+"""Kinds of problems that are dropped, each with its rule."""
+
+SYNTHETIC_ROWS, SYNTHETIC_SEED = 10_000, 0
+"""How many problems source=generated has. One fixed set: task.data_seed must not move what is held out."""
+
+
+@dataclass(frozen=True)
+class Keys(GradedKeys):
+    """The keys of task=gsm8k."""
+
+    name: Literal["gsm8k"]
+
+    columns = ("answer",)
+    file = "a JSONL file with question and answer, or a folder with train.jsonl and test.jsonl"
+    reads_folder = True
+    budget = (512, "as verl's scripts for GSM8K; gold answers have up to 341 tokens of Qwen3")
+
+
+def read(keys: Keys) -> Source:
+    """The problems of train, validation and test, without repeated questions; their content is the question.
+
+    Raises:
+        ConfigError: a file or a row that cannot be read.
+    """
+    distinct: dict[tuple[str, str], str] = {}
+    counts = Counter()
+    for part, where, row in _read_rows(keys):
+        question, answer = _check_row(row, where)
+        counts[part] += 1
+        distinct.setdefault((part, question), answer)
+    splits: dict[str, list[Item]] = {name: [] for name in SHARES}
+    for (part, question), answer in sorted(distinct.items(), key=lambda row: row[0][1]):
+        if part == "test" or ("test", question) not in distinct:
+            own = blake2b(question.encode(), digest_size=8).hexdigest()  # the same in every source
+            splits[split_within(question, part)].append(Item(own, {"answer": answer}, question))
+    sizes = {name: len(items) for name, items in splits.items()}
+    dropped = {"duplicates": counts.total() - len(distinct), "in_both_parts": len(distinct) - sum(sizes.values())}
+    odd = tuple(OddKind(kind, DROPPED[kind], False, {"all": n}) for kind, n in dropped.items())
+    return Source(splits, dict(counts), "problems", odd, {"read": dict(counts), **dropped, "splits": sizes})
+
+
+def prompt(item: Item, chat: bool) -> Any:
+    if chat:
+        return [{"role": "user", "content": CHAT_PROMPT.format(question=item.content)}]
+    return f"Question: {item.content}\nAnswer:"
+
+
+def demonstration(item: Item, keys: Keys, seed: str) -> str:
+    return ANNOTATION.sub("", item.columns["answer"])
+
+
+def grade(completion: str, row: Row) -> grader.Gsm8kGrade:
+    """Grade a completion for a row of this task."""
+    return grader.grade(completion, row["answer"])
+
+
+def turns(item: Item) -> list[str]:
+    return [item.content]
+
+
+def _read_rows(keys: Keys) -> Iterator[tuple[str, str, Any]]:
+    """Every row with its part of the source (train, test, or `all` if there are no parts) and its place."""
+    path = Path(keys.path or "")
+    if keys.source == "generated":
+        from rlhf_exp.tasks.gsm8k_synthetic import generate_problems  # which reads a file
+
+        for number, (question, answer) in enumerate(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
+            yield "all", f"generated problem {number}", {"question": question, "answer": answer}
+    elif keys.source == "hub":
+        yield from read_hub(keys.hub_id, name="main", parts=("train", "test"))
+    elif path.is_dir():
+        for part in ("train", "test"):
+            if not (path / f"{part}.jsonl").is_file():
+                form = "a folder with train.jsonl and test.jsonl, or one JSONL file"
+                raise ConfigError([f"task.path={path}: holds no {part}.jsonl; must be {form}"])
+            yield from ((part, *found) for found in read_lines(path / f"{part}.jsonl"))
+    else:
+        yield from (("all", *found) for found in read_lines(path))
+
+
+def _check_row(row: Any, where: str) -> tuple[str, str]:
+    """The question and its gold answer, without the white space around them."""
+    question, answer = map(str.strip, read_texts(row, where, "question", "answer"))
+    if not question:
+        raise ConfigError([f'{where}: "question" is empty'])
+    try:
+        if "####" not in answer:
+            raise ValueError
+        grader.read_gold(answer)
+    except ValueError:
+        raise ConfigError([f'{where}: the answer must end with "#### number", got {answer[-60:]!r}']) from None
+    return question, answer

@@ -1,1 +1,0 @@
-"""HH-RLHF: two answers of an assistant to one dialogue, and which of them a person preferred."""

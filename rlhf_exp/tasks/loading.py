@@ -1,0 +1,312 @@
+"""Loads the rows of any task: divides, shuffles, fits them into the model's context, and writes them in the form that
+the algorithm learns from.
+
+    task = load_task(cfg, tokenizer)
+    rows = draw_prompts(cfg, tokenizer, 512)      # to sample on, and learn from the samples
+    grade = find_grader(cfg.task)                 # (completion, row) -> Grade
+
+The tasks give their rows by the functions of tasks/__init__.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.config.device import count_completions, count_processes
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.forms import ASK, PAIR, Form
+from rlhf_exp.graders import Grade, user_code
+from rlhf_exp.tasks.fitting import Selection, list_shortages, take_fitting, try_grader, write_notes
+from rlhf_exp.tasks.schema import TaskKeys, find_task, learns_from_samples, name_source
+from rlhf_exp.tasks.sources import Item, Source
+from rlhf_exp.tasks.texts import Row, add_system_prompt, as_completion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from rlhf_exp.config.schema import Config
+
+Grader = Callable[[str, Row], Grade]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The rows of one experiment. A text is a str, or for chat models a list of messages.
+
+    Attributes:
+        train: rows in the form the algorithm learns from. Prompts (grpo, rloo, ppo): `id`, `prompt` and the grader's
+            columns. Demonstrations (sft): `prompt` and `completion`. Pairs (reward_model, dpo): `id`, `subset`,
+            `prompt`, `chosen` and `rejected`. Unpaired (kto): `id`, `subset`, `prompt`, `completion` and `label`.
+        eval: held-out prompts to sample on: `id`, `prompt` and the grader's columns; none of them is in `train`.
+        grade: (completion, row) -> Grade; None if there are no right or wrong answers. Both the reward and the
+            evaluation call it.
+        validation: prompts of the validation split, to measure on during training; empty without `eval.every`.
+        pairs: held-out preference pairs; none of their prompts is in `train`.
+        demonstrations: held-out rows of `prompt` and `completion`, for sft, like those in `train`, from the split of
+            `eval`; empty if `train` is made of samples.
+        notes: what the loader counted or dropped, one line each, for the user.
+        facts: the same as figures, for data.json in the run folder.
+    """
+
+    name: str
+    train: list[Row]
+    eval: list[Row]
+    grade: Grader | None
+    validation: list[Row] = field(default_factory=list)
+    pairs: list[Row] = field(default_factory=list)
+    demonstrations: list[Row] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
+    """Load the rows that `cfg.task` and `cfg.algo` ask for.
+
+    Raises:
+        ConfigError: rows that are missing, broken (file and line), or too few.
+    """
+    user_code.limit_s = cfg.reward.timeout_s  # of this process
+    place, keys = cfg.task.list_sources()[-1]
+    if keys is cfg.task:
+        return _load(Loader.open(cfg, tokenizer))
+    try:
+        task = _load(Loader.open(replace(cfg, task=keys), tokenizer))
+    except ConfigError as error:
+        raise type(error)([f"{place}={keys.name}: {line}" for line in error.problems]) from None
+    sides = {name: [{"id": row["id"], "prompt": row["prompt"]} for row in getattr(task, name)]
+             for name in ("train", "eval", "validation")}  # fmt: skip
+    return Task(cfg.task.name, **sides, grade=None, notes=task.notes, facts={"of": keys.name, **task.facts})
+
+
+def load_validation(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
+    """At most `n` prompts of the validation split, whatever the algorithm learns from."""
+    rows, _, taken = Loader.open(cfg, tokenizer).hold_out(ASK, "validation", n, required=False)
+    if problems := list_shortages(cfg, taken, "validation", "eval.rows", None):
+        raise ConfigError(problems)
+    return rows
+
+
+def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
+    """`n` different prompts of the train split, for sampling completions to learn from.
+
+    Raises:
+        ConfigError: there are fewer.
+    """
+    loader = Loader.open(cfg, tokenizer)
+    if loader.source is not None and loader.source.sampled is not None:
+        loader = replace(loader, source=replace(loader.source, splits={"train": loader.source.sampled}))
+    taken = loader.take(ASK, "train", n, cfg.task.data_seed, cfg.max_tokens, distinct=True)
+    if problems := list_shortages(cfg, taken, "train", "task.sampling.rows", n):
+        raise ConfigError(problems)
+    return taken.rows
+
+
+def find_grader(keys: TaskKeys, source: Source | None = None) -> Grader | None:
+    """The grader of the task, for rows of `source`; None if there are no right or wrong answers."""
+    task = find_task(keys.name)
+    if not keys.graded:
+        return None
+    return task.build_grader(keys, source) if hasattr(task, "build_grader") else task.grade
+
+
+@dataclass(frozen=True)
+class Loader:
+    """The rows of a task as they are read, and how they are written for a model. `source` is None if they are drawn."""
+
+    cfg: "Config"
+    tokenizer: "PreTrainedTokenizerBase"
+    chat: bool
+    task: ModuleType
+    source: Source | None
+
+    @classmethod
+    def open(cls, cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> "Loader":
+        """Read the rows.
+
+        Raises:
+            ConfigError: a file or a row that cannot be read, or a prompt that the model's template cannot write.
+        """
+        check_system_prompt(cfg, tokenizer)
+        task = find_task(cfg.task.name)
+        drawn = cfg.task.draws_rows and cfg.task.source == "generated"
+        return cls(cfg, tokenizer, wants_chat(cfg, tokenizer), task, None if drawn else task.read(cfg.task))
+
+    def take(
+        self, form: Form, split: str, n: int | None, seed: int, room: int, distinct: bool = False, fewer: bool = False
+    ) -> Selection:
+        """The first `n` rows (None: all) of the split that fit the model's context, in an order that the seed alone
+        decides.
+
+        Args:
+            room: tokens to keep free for a completion.
+            distinct: of each prompt one row; always so of prompts without answers.
+            fewer: whether fewer than n will do, of rows that are drawn.
+        """
+        if self.source is None:
+            items = self.task.draw(self.cfg.task, form, split, n, seed, distinct, fewer)
+            return Selection(
+                self.write(items, form, f"{'held-out traces ' if form.answers and distinct else ''}{seed}")
+            )
+        items = [item for item in self.source.splits[split] if form.answers or item.id not in self.source.repeated]
+        if self.cfg.task.shuffles_fitting:
+            taken = self.fit(items, form, None, room, seed)
+            Random(seed).shuffle(taken.written)
+            return taken._replace(written=taken.written[:n])
+        Random(seed).shuffle(items)
+        found = len(items)
+        if distinct or not form.answers:
+            items = list({str(self.task.prompt(item, self.chat)): item for item in reversed(items)}.values())[::-1]
+        return self.fit(items, form, n, room, seed)._replace(repeated=found - len(items))
+
+    def fit(self, items: list[Item], form: Form, n: int | None, room: int, seed: Any) -> Selection:
+        """The first `n` of the items (None: all) that fit the model's context, or task.max_length."""
+        written = self.write(items, form, seed)
+        if self.cfg.task.draws_rows:  # which are all of about the same length
+            return Selection(written[:n])
+        context = self.tokenizer.model_max_length
+        limit = min(getattr(self.cfg.task, "max_length", None) or context, context)
+        return take_fitting(self.tokenizer, written, n, limit, room, form.answers)
+
+    def write(self, items: list[Item], form: Form, seed: Any) -> list[tuple[Item, Row]]:
+        """Each item with its row in the form, those left out that have no such answers. Answers that are drawn depend
+        on the seed, their place and the item alone."""
+        written: list[tuple[Item, Row]] = []
+        for item in items:
+            texts = form.write(self.task, item, self.cfg.task, f"{seed} {len(written)}")
+            if texts is not None:
+                prompt = add_system_prompt(self.task.prompt(item, self.chat), self.cfg.task.system_prompt)
+                answers = tuple(as_completion(text, self.chat) for text in texts)
+                written.append((item, form.build(item, prompt, answers)))
+        return written
+
+    def hold_out(
+        self, form: Form, split: str, n: int, required: bool
+    ) -> tuple[list[Row], dict[str, list[Row]], Selection]:
+        """At most `n` held-out prompts to sample on, none for a reward model of given pairs; the held-out rows with
+        answers, by their field of Task; and what was taken."""
+        keys, seed, scores = self.cfg.task, self.cfg.eval.seed, self.cfg.algo.row.scores and bool(form.answers)
+        room, drawn = 0 if scores else self.cfg.max_tokens, self.source is None
+        if drawn or keys.answers_apart:
+            held = self.take(form, split, n, seed, 0, distinct=drawn) if form.answers else Selection([])
+            taken = held if scores else self.take(ASK, split, n, seed, room, distinct=True, fewer=not required)
+            return [] if scores else taken.rows, {form.held_out: held.rows} if form.answers else {}, taken
+        taken = self.take(PAIR if keys.of_pairs else ASK, split, n, seed, room, distinct=True)
+        held = {other.held_out: other for other in (form, *([PAIR] if keys.of_pairs else [])) if other.answers}
+        answers = {
+            name: self.fit(taken.items, other, None, 0, f"held-out traces {seed}").rows for name, other in held.items()
+        }
+        return [] if scores else [row for _, row in self.write(taken.items, ASK, 0)], answers, taken
+
+
+def _load(loader: Loader) -> Task:
+    """The rows to train on, unless they will be made of samples, and the held-out rows."""
+    cfg, keys, algo, source = loader.cfg, loader.cfg.task, loader.cfg.algo.row, loader.source
+    sampled = learns_from_samples(cfg)
+    form = ASK if sampled else algo.form if algo.trains else PAIR if keys.of_pairs else ASK
+    n, used = loader.task.count_rows(cfg) if source is None else (keys.train_rows, None)
+    room = 0 if form.answers else cfg.max_tokens
+    whole = PAIR if keys.of_pairs and form.answers else form  # what people judged
+    train = Selection([]) if sampled else loader.take(whole, "train", n, keys.data_seed, room)
+    prompts, answers, held_out = loader.hold_out(form, cfg.eval.split, cfg.eval.limit, cfg.eval.rows is not None)
+    sides = {cfg.eval.split: held_out} if sampled else {"train": train, cfg.eval.split: held_out}
+    _check_sides(cfg, sides, answers if keys.answers_apart else {})
+    grade = find_grader(keys, source)
+    notes, facts, validation = [], {}, []
+    if source is not None:
+        notes, facts = list(source.notes) if keys.functions or cfg.reward.functions else [], _count(loader, sides)
+        if grade and keys.functions:
+            items = [item for rows in source.splits.values() for item in rows]
+            try_grader(grade, [row for _, row in loader.write(items, ASK, 0)])
+        notes += write_notes(source, sides)
+    elif n < used:
+        notes.append(f"training uses {used:,} rows: {n:,} are drawn, and then come again")
+    if cfg.eval.every is not None:
+        validation, _, taken = loader.hold_out(ASK, "validation", cfg.eval.every_rows, required=True)
+        if problems := list_shortages(cfg, taken, "validation", "eval.every_rows", cfg.eval.every_rows):
+            raise ConfigError(problems)
+    rows = train.rows if whole is form else [row for _, row in loader.write(train.items, form, 0)]
+    return Task(keys.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts)
+
+
+def _check_sides(cfg: "Config", sides: dict[str, Selection], answers: dict[str, list[Row]]) -> None:
+    """Refuse fewer rows than the config asks for.
+
+    Raises:
+        ConfigError: too few, one line per split.
+    """
+    wanted = {"train": ("task.train_rows", cfg.task.train_rows), cfg.eval.split: ("eval.rows", cfg.eval.rows)}
+    if problems := [
+        line for split, taken in sides.items() for line in list_shortages(cfg, taken, split, *wanted[split])
+    ]:
+        raise ConfigError(problems)
+    if not all(answers.values()):
+        none = f"none of the rows of its {cfg.eval.split} split fits into the context with its answers"
+        raise ConfigError([f"{name_source(cfg.task)}: {none}"])
+
+
+def _count(loader: Loader, sides: dict[str, Selection]) -> dict[str, Any]:
+    """What was read and taken, for data.json."""
+    facts, keys = loader.source.facts, loader.cfg.task
+    if keys.of_pairs:
+        counts = [
+            {"repeated_prompts": taken.repeated, "looked_at": len(taken.rows) + taken.over_long,
+             "over_long": taken.over_long, "rows": len(taken.rows)} for taken in sides.values()
+        ]  # fmt: skip
+        limit = next(iter(sides.values())).limit
+        return facts | {"limit_tokens": limit} | dict(zip(("train", "held_out"), counts, strict=True))
+    rows = {"train": 0} | {split: len(taken.rows) for split, taken in sides.items()}
+    return facts | {"over_long": {split: taken.over_long for split, taken in sides.items()}, "rows": rows}
+
+
+def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
+    """Whether prompts are lists of messages: `task.prompt=auto` follows the tokenizer's chat template.
+
+    Raises:
+        ConfigError: task.prompt=chat, and the tokenizer has no chat template.
+    """
+    if cfg.task.prompt == "chat" and tokenizer.chat_template is None:
+        raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
+    return cfg.task.prompt != "plain" and tokenizer.chat_template is not None
+
+
+def check_system_prompt(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Refuse `task.system_prompt` if the tokenizer's chat template takes no message of the system, or leaves it out.
+
+    Raises:
+        ConfigError: the template is such a one.
+    """
+    if cfg.task.system_prompt is None or not wants_chat(cfg, tokenizer):
+        return
+    from jinja2.exceptions import TemplateError
+
+    messages = add_system_prompt([{"role": "user", "content": "?"}], cfg.task.system_prompt)
+    try:
+        if messages[0]["content"].strip() in tokenizer.apply_chat_template(messages, tokenize=False):
+            return
+        reason = ""
+    except TemplateError as error:
+        reason = f" ({error})"
+    line = f"model={cfg.model.name} has a chat template without a message of the system{reason}"
+    raise ConfigError([f"task.system_prompt: {line}; put the text into the prompts, or use task.prompt=plain"])
+
+
+def prompts_per_rollout(cfg: "Config") -> int:
+    """The number of different prompts in a rollout of all processes, by TRL's rule; arguments are checked to divide."""
+    return count_completions(cfg) * count_processes(cfg) // cfg.algo.args.get("num_generations", 1)
+
+
+def count_needed(cfg: "Config") -> int:
+    """How many rows training uses if none is repeated.
+
+    Raises:
+        ConfigError: the length of training is given in epochs, from which no number of rows follows.
+    """
+    args = cfg.algo.args
+    if args.get("max_steps", -1) < 1:
+        raise ConfigError(["task.train_rows=null: means as many as algo.args.max_steps uses, and that is not set"])
+    per_step = args["per_device_train_batch_size"] * args.get("gradient_accumulation_steps", 1) * count_processes(cfg)
+    rows = prompts_per_rollout(cfg)  # for algorithms without rollouts: the rows of a step
+    learned = rows * args.get("num_generations", 1) * args.get("num_iterations", 1)
+    return -(-args["max_steps"] * per_step // learned) * rows

@@ -1,0 +1,183 @@
+"""A task of your own in a Python file, with the functions that the tasks of the package have: docs/own_task.md.
+
+    def read(keys):                # {"train": rows, "test": rows}, each row a dict with an id
+    def prompt(row):               # a text, or messages; without it the column `prompt`
+    def grade(completion, row):    # optional: a bool, a number in [0, 1] or a Grade
+    def demonstration(row):        # optional: the text of an answer to learn from
+    def pair(row):                 # optional: the better and the worse answer
+
+What they return is checked, and a mistake is one line with the function and the row. Texts may stay texts: for a chat
+model they become messages. A row passes its columns on to graders and rewards.
+"""
+
+import symtable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.graders.checkers import Checker, guard
+from rlhf_exp.graders.user_code import describe_error, import_file
+from rlhf_exp.tasks.schema import PASSED, GradedKeys
+from rlhf_exp.tasks.sources import Item, Source
+from rlhf_exp.tasks.splits import SHARES
+from rlhf_exp.tasks.texts import Text, shape_prompt, validate_characters, validate_prompt
+
+ANSWERS = {"demonstration": "a text", "pair": "two texts, the better answer and the worse one"}
+"""Functions of the file that give answers, and what they must return."""
+
+
+@dataclass(frozen=True)
+class Keys(GradedKeys):
+    """The keys of task=module. Whether there are right answers, demonstrations or pairs depends on the functions of the
+    file; `source`, `path`, `hub_id` and `options` are for the file to use."""
+
+    name: Literal["module"]
+    module: str | None
+    options: dict[str, Any]
+    hub_id: str | None
+
+    file = "a file or a folder"
+    chooses_by_source = False
+    reads_folder = True
+    answers_apart = True
+    graded_by = ("a function grade(completion, row) in the file of task.module",)
+
+    def __post_init__(self) -> None:
+        names = self._list_names()
+        graded, paired = "grade" in names or not names, "pair" in names
+        provides = [PROMPTS]
+        provides += [DEMONSTRATIONS] if graded or "demonstration" in names else []
+        provides += [PAIRS] if graded or paired else []
+        found = {"graded": graded, "gives_pairs": paired, "provides": tuple(provides), "names": names}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def functions(self) -> dict[str, str]:
+        return {"module": f"{self.module}:read"} if str(self.module).endswith(".py") else {}
+
+    def find_problems(self, key: str) -> list[str]:
+        problems = super().find_problems(key)
+        if not self.functions:
+            problems.append(f"{key}.module={show(self.module)}: must be a Python file, such as {key}.module=mine.py")
+        if {"load", "read"} & self.names == {"load"}:
+            now = "must now have read(keys), which returns rows by split, and prompt(row), grade(completion, row)"
+            problems.append(f"{key}.module={self.module}: has load(cfg, tokenizer); {now}, ...: docs/own_task.md")
+        if self.samples is not None and not self.graded:
+            problems.append(f"{key}.samples={self.samples}: {self.module} has no grade to grade samples with")
+        return problems
+
+    def find_lacking(self, need: str) -> str | None:
+        if need != DEMONSTRATIONS or "demonstration" in self.names or self.samples is not None:
+            return None
+        return "needs a function demonstration(row) in the file, or task.samples=self for its own correct samples"
+
+    def _list_names(self) -> frozenset[str]:
+        """The names at the top of the file, of which nothing is run; none if it cannot be read, which is told
+        elsewhere (config/rules/paths.py)."""
+        try:
+            file = Path(self.module or "").expanduser()
+            if not file.is_file():  # a pipe would be waited for
+                return frozenset()
+            symbols = symtable.symtable(file.read_bytes(), "", "exec").get_symbols()
+            return frozenset(symbol.get_name() for symbol in symbols)
+        except (OSError, SyntaxError, ValueError):
+            return frozenset()
+
+
+def read(keys: Keys) -> Source:
+    """The rows of the file's `read`, with the texts of its other functions as their content.
+
+    Raises:
+        ConfigError: the file cannot be imported, raises an error, or returns something else than rows.
+    """
+    file = _open(keys)
+    where = f"task.module={keys.module}: read"
+    found = _call(file, "read", keys)
+    if not isinstance(found, dict) or not {"train"} <= {*found} <= {*SHARES}:
+        allowed = "must be the rows of each split, {'train': [...], 'test': [...]}, or 'validation' too"
+        raise ConfigError([f"{where} returned {_describe(found)}; {allowed}"])
+    splits = {name: _make_items(file, found.get(name, []), name, where) for name in SHARES}
+    split_of: dict[str, str] = {}
+    for name, items in splits.items():
+        for item in items:
+            if split_of.setdefault(str(item.content["prompt"]), name) != name:
+                prompt = show(item.content["prompt"], 60)
+                raise ConfigError([f"{where} returned a prompt in two splits, {prompt}; leave each in one"])
+    sizes = {name: len(items) for name, items in splits.items()}
+    return Source(splits, sizes, facts={"read": sizes})
+
+
+def prompt(item: Item, chat: bool) -> Text:
+    return shape_prompt(item.content["prompt"], item.content["place"], chat)
+
+
+def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
+    return item.content.get("demonstration")
+
+
+def pair(item: Item, keys: Keys) -> tuple[str, str]:
+    return item.content["pair"]
+
+
+def build_grader(keys: Keys, source: Source | None) -> Checker:
+    return guard(_open(keys).grade, f"task.module={keys.module}: grade", keys.module)
+
+
+def _open(keys: Keys) -> ModuleType:
+    return _import(keys.module, Path(keys.module).expanduser().stat().st_mtime_ns)
+
+
+@lru_cache
+def _import(path: str, mtime_ns: int) -> ModuleType:
+    """The file as a module, imported once until it changes."""
+    return import_file(path, f"task.module={path}")
+
+
+def _make_items(file: ModuleType, rows: Any, split: str, where: str) -> list[Item]:
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ConfigError([f"{where} returned {_describe(rows)} for {split}; must be a list of rows, each a dict"])
+    ids, items = set(), []
+    for number, row in enumerate(rows, 1):
+        place = f"{where}, row {number} of {split}"
+        if not isinstance(row.get("id"), str) or row["id"] in ids:
+            raise ConfigError([f"{place}: its id must be a text of its own, got {show(row.get('id'), 40)}"])
+        ids.add(row["id"])
+        given = {name: _call(file, name, row) for name in ("prompt", "demonstration", "pair") if name in vars(file)}
+        content = {"place": place, "prompt": row.get("prompt")} | given
+        validate_prompt(content["prompt"], place)
+        for name, form in ANSWERS.items():
+            texts = [given[name]] if name == "demonstration" and name in given else given.get(name, ())
+            if name in given and [type(text) for text in texts] != [str] * (1 + (name == "pair")):
+                raise ConfigError([f"{place}: {name} returned {_describe(given[name])}; must be {form}"])
+            for text in texts:
+                validate_characters(text, f"{place}: {name}")
+        columns = {name: value for name, value in row.items() if name not in ("id", "prompt", *PASSED)}
+        items.append(Item(row["id"], columns, content))
+    return items
+
+
+def _call(file: ModuleType, name: str, *args: Any) -> Any:
+    """What the file's function returns.
+
+    Raises:
+        ConfigError: its own, or in one line with its place in the file whatever else it raises.
+    """
+    where = f"task.module={file.__file__}"
+    if not callable(getattr(file, name, None)):
+        raise ConfigError([f"{where}: has no function {name}"])
+    try:
+        return getattr(file, name)(*args)
+    except (ConfigError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # the file can raise anything
+        raise ConfigError([f"{where}: {name} raised {describe_error(error, file.__file__)}"]) from error
+
+
+def _describe(value: Any) -> str:
+    return f"{show(value, 40)} ({type(value).__name__})"

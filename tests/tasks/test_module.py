@@ -1,0 +1,159 @@
+"""task=module: a file of the user's with the functions of a task; what it returns is checked, in one line."""
+
+import pytest
+
+from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.schema import learns_from_samples
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.tasks import draw_prompts, find_grader, load_task
+from rlhf_exp.tasks.examples import read_examples
+
+CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+MINE = """
+from rlhf_exp.errors import ConfigError
+
+
+def read(keys):
+    train = [{"id": f"t{n}", "n": n, "answer": n + 1 + keys.options.get("shift", 0)} for n in range(40)]
+    return {"train": train, "test": [{"id": f"h{n}", "n": 100 + n, "answer": 101 + n} for n in range(20)]}
+
+
+def prompt(row):
+    return f"What is {row['n']} + 1?"
+
+
+def grade(completion, row):
+    return completion.strip() == str(row["answer"])
+"""
+ANSWERS = """
+def demonstration(row):
+    return str(row["answer"])
+
+
+def pair(row):
+    return str(row["answer"]), "0"
+"""
+
+
+@pytest.fixture
+def prepare(tmp_path):
+    def prepare(source, *overrides, template=None):
+        (tmp_path / "mine.py").write_text(source)
+        keys = ["task=module", f"task.module={tmp_path / 'mine.py'}", "model=tiny_qwen3", "max_tokens=8", "device=cpu"]
+        cfg = compose_config([*keys, "eval.rows=null", *overrides])
+        tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
+        tokenizer.chat_template = template
+        return cfg, tokenizer
+
+    return prepare
+
+
+@pytest.fixture
+def load(prepare):
+    return lambda source, *overrides, template=None: load_task(*prepare(source, *overrides, template=template))
+
+
+def test_the_rows_and_the_grader_are_those_of_the_file(load):
+    task = load(MINE, "+task.options.shift=1", "task.train_rows=10", "eval.most_rows=5")
+    assert (len(task.train), len(task.eval), task.name) == (10, 5, "module")
+    row = task.train[0]
+    assert row == {"id": f"t{row['n']}", "prompt": f"What is {row['n']} + 1?", "n": row["n"], "answer": row["n"] + 2}
+    outcomes = [task.grade(str(row["n"] + shift), row).outcome for shift in (2, 1)]
+    assert outcomes == ["correct", "failed"]
+
+
+def test_texts_become_messages_for_a_chat_model_after_the_system_prompt(load):
+    task = load(MINE + ANSWERS, "algo=sft", "reward=none", "task.system_prompt=Hi", template=CHAT)
+    assert [message["role"] for message in task.train[0]["prompt"]] == ["system", "user"]
+    assert task.train[0]["completion"][0]["role"] == "assistant" and len(task.demonstrations) == 20
+
+
+def test_every_algorithm_learns_from_what_the_file_gives(load, prepare):
+    assert load(MINE + ANSWERS, "algo=sft", "reward=none").train[0]["completion"].startswith(" ")
+    dpo = load(MINE + ANSWERS, "algo=dpo", "reward=none")
+    assert dpo.train[0]["rejected"] == " 0" and dpo.pairs[0]["subset"] == "all" and dpo.eval
+    assert {row["label"] for row in load(MINE + ANSWERS, "algo=kto", "reward=none").train} == {True, False}
+    assert load(MINE + ANSWERS, "algo=reward_model", "reward=none").pairs
+    cfg, tokenizer = prepare(MINE, "algo=dpo", "task.sampling.rows=5", "reward=none")
+    assert learns_from_samples(cfg) and load_task(cfg, tokenizer).train == []
+    rows = draw_prompts(cfg, tokenizer, 5)
+    assert len(rows) == 5 and {row["id"][0] for row in rows} == {"t"}
+    with pytest.raises(ConfigError, match=r"task.sampling.rows=50: .* has 40 rows in its train split"):
+        draw_prompts(cfg, tokenizer, 50)
+
+
+def test_it_can_be_described(prepare):
+    data = read_examples(*prepare(MINE + ANSWERS, "task.system_prompt=Hi"))
+    assert data.answers == ("chosen", "rejected") and data.read == {"train": 40, "validation": 0, "test": 20}
+    assert len(data.examples) == 60 and data.examples[0].prompt.startswith("Hi\n\nWhat is 0")
+
+
+def test_the_shipped_example(tmp_path):
+    keys = ["task=module", f"task.module={ROOT / 'examples' / 'own_task' / 'near.py'}", "+task.options.near=2"]
+    cfg = compose_config([*keys, "task.train_rows=50", "eval.rows=20"])
+    task = load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
+    assert len(task.train) == 50 and not {row["id"] for row in task.train} & {row["id"] for row in task.eval}
+    row = {"numbers": [8, 7, 3], "target": 51, "near": 2}
+    texts = ["8 * 7 - 3", "8 + 7 + 3", "8 * 7", "none"]
+    found = [task.grade(f"<answer>{text}</answer>", row).outcome for text in texts]
+    assert found == ["correct", "partial", "failed", "failed"]
+    assert find_grader(cfg.task)("", row).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (('return {"train": train', 'return 3 or {"train": train'), "read returned 3 .int.; must be the rows of each"),
+        (('return {"train": train', 'return {"trian": train'), "must be the rows of each split"),
+        (('return {"train": train', 'return {"train": None'), "returned null .NoneType. for train; must be a list of"),
+        (('return {"train": train', 'return {"train": [3]'), "for train; must be a list of rows, each a dict"),
+        (('{"id": f"t{n}"', '{"ids": f"t{n}"'), "row 1 of train: its id must be a text of its own, got null"),
+        (('{"id": f"t{n}"', '{"id": "x"'), "row 2 of train: its id must be a text of its own, got x"),
+        (('return f"What', 'return 3 or f"What'), "row 1 of train: its prompt must be a text, or messages"),
+        (("100 + n", "n"), "returned a prompt in two splits, What is 0 . 1."),
+        (("    train = [", "    1 / 0\n    train = ["), "read raised ZeroDivisionError in line 6: division by zero"),
+        (("    train = [", "    raise ConfigError(['no'])\n    train = ["), "^no$"),
+        (("def grade(completion, row)", "def grade(completion)"), "grade: takes .completion., too many"),
+        (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
+        (("def read(keys)", "def read()"), "read raised TypeError: read.. takes 0 positional arguments"),
+        (("import ConfigError", "import ConfgError"), "cannot be imported, ImportError in line"),
+        (("range(20)", "range(0)"), "its test split is empty"),
+        (("def prompt", ANSWERS.replace(', "0"', "") + "\n\ndef prompt"), "pair returned .*; must be two texts"),
+    ],
+)  # fmt: skip
+def test_what_is_no_task_is_refused_in_one_line(load, change, line):
+    assert change[0] in MINE
+    with pytest.raises(ConfigError, match=line) as refused:
+        load(MINE.replace(*change))
+    assert len(refused.value.problems) == 1 and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "overrides", "line"),
+    [
+        (MINE, ["task.module=nowhere.py"], "task.module=nowhere.py:read: no such file as nowhere.py"),
+        (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
+        (MINE.replace("def read", "def raed"), [], "no read; its functions are raed, prompt, grade"),
+        (MINE + "(", [], "is not Python, '(' was never closed in line"),
+        (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a function grade"),
+        (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a function demonstration(row) in the file"),
+        (MINE, ["task.options=3"], "task.options=3: must be a mapping"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_a_task_is_refused_before_anything_loads(prepare, source, overrides, line):
+    with pytest.raises(ConfigError) as refused:
+        prepare(source, *overrides)
+    assert len(refused.value.problems) == 1 and line in refused.value.problems[0], refused.value.problems
+
+
+def test_a_file_of_the_contract_before_is_refused_with_what_to_change(prepare):
+    with pytest.raises(ConfigError) as refused:
+        prepare("def load(cfg, tokenizer):\n    pass\n", "reward=brevity")
+    (line,) = (line for line in refused.value.problems if "has load(cfg, tokenizer)" in line)
+    assert "must now have read(keys)" in line and line.endswith("docs/own_task.md")
+
+
+def test_without_a_grader_there_is_a_reward_of_its_own(load):
+    assert load(MINE.replace("def grade", "def grader"), "reward=brevity").grade is None
