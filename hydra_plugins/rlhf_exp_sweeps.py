@@ -64,15 +64,19 @@ with suppress(ImportError):
         its memory. joblib divides the cores among the processes (OMP_NUM_THREADS)."""
 
         def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-            from joblib import cpu_count, effective_n_jobs
-
-            if self.joblib["n_jobs"] == -1:  # joblib's default: all cores
-                self.joblib["n_jobs"] = min(cpu_count(), len(job_overrides)) if self.task_function.use_cpu else 1
-            self.joblib["batch_size"] = 1  # after jobs that end at once, "auto" gives a process several in one go
-            if effective_n_jobs(self.joblib["n_jobs"]) == 1:  # joblib then runs the jobs in this process
+            if self.share_cores(len(job_overrides)) == 1:  # joblib then runs the jobs in this process
                 return super().launch(job_overrides, initial_job_idx)
             with self.task_function.pass_on_signals():
                 return super().launch(job_overrides, initial_job_idx)
+
+        def share_cores(self, jobs: int) -> int:
+            """Choose how many of the jobs run at once, unless the user has."""
+            from joblib import cpu_count, effective_n_jobs
+
+            if self.joblib["n_jobs"] == -1:  # joblib's default: all cores
+                self.joblib["n_jobs"] = min(cpu_count(), jobs) if self.task_function.use_cpu else 1
+            self.joblib["batch_size"] = 1  # after jobs that end at once, "auto" gives a process several in one go
+            return effective_n_jobs(self.joblib["n_jobs"])
 
 
 with suppress(ImportError):

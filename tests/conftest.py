@@ -166,7 +166,7 @@ def composed_once():
         patch.setattr(compose, "compose_files", compose_once)
         patch.setattr(__main__, "compose_files", compose_once)
         patch.setattr(api, "compose_files", compose_once)
-        yield
+        yield compose_files
 
 
 def is_value(override):

@@ -136,10 +136,9 @@ def test_the_second_signal_is_passed_on_and_the_third_ends_the_wait(tmp_path, mo
 )
 def test_as_many_jobs_run_at_once_as_there_are_cores_and_one_on_a_gpu(monkeypatch, wanted, jobs, use_cpu, chosen):
     monkeypatch.setattr("joblib.cpu_count", lambda: 4)
-    monkeypatch.setattr(ParallelLauncher.__base__, "launch", lambda launcher, *_: launcher.joblib["n_jobs"])
     launcher = ParallelLauncher(n_jobs=wanted)
     launcher.task_function = Jobs(None, [], Path("sweep"), jobs, frozenset(), use_cpu)
-    assert launcher.launch([["seed=0"]] * jobs, 0) == chosen
+    assert launcher.share_cores(jobs) == chosen
 
 
 def test_lines_of_several_processes_are_whole_and_say_whose_they_are():

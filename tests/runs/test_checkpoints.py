@@ -235,6 +235,6 @@ def test_a_run_without_its_optimizer_is_refused_before_anything_of_it_changes(tm
         (staging / "checkpoint-4").mkdir()
         (fill(staging / "checkpoint-4", cfg) / "optimizer.pt").unlink()
     with pytest.raises(ConfigError) as caught:
-        run(replace(cfg, resume=str(tmp_path)), tmp_path)
+        run(replace(cfg, resume=str(tmp_path)), tmp_path, None)
     assert caught.value.problems == [f"resume={tmp_path}: checkpoint-4 cannot be resumed: optimizer.pt is missing"]
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
