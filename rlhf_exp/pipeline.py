@@ -15,7 +15,6 @@ import torch
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config, learns_from_samples
 from rlhf_exp.diagnose import diagnose
@@ -147,13 +146,13 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
     folder.check_is_shared()
     set_up_libraries(cfg)
     experiment = _load(cfg, folder, args)
-    evaluator = (ScorerEvaluator if ALGORITHMS[cfg.algo.name].scores else PolicyEvaluator)(experiment)
+    evaluator = (ScorerEvaluator if cfg.algo.row.scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
-    if getattr(cfg.task, "baselines", False) and not ALGORITHMS[cfg.algo.name].scores:
+    if getattr(cfg.task, "baselines", False) and not cfg.algo.row.scores:
         with folder.phase("baselines"):
             evaluator.measure_baselines()
-    if not ALGORITHMS[cfg.algo.name].trains:
+    if not cfg.algo.row.trains:
         return
     with folder.phase("train"):
         train(experiment, probe, signals, Validation(experiment) if cfg.eval.every is not None else None)

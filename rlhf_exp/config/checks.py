@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.keys import explain_key, schemas
 from rlhf_exp.config.overrides import explain_secret
+from rlhf_exp.config.ranges import list_bounds
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import Config
@@ -71,7 +72,7 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
                 for name in [name for name in value if names and name not in names]:
                     unknown = f"{key}.{name}"
                     yield Problem(unknown, "unknown", value.pop(name), explain_key(unknown))
-            yield from find_problems(key, value, hint, item.metadata.get("range"))
+            yield from find_problems(key, value, hint, list_bounds(schema).get(item.name))
 
 
 def _is_reference(value: Any) -> bool:

@@ -53,7 +53,7 @@ class Settings(NamedTuple):
 
     @property
     def row(self) -> Algorithm:
-        return ALGORITHMS[self.cfg.algo.name]
+        return self.cfg.algo.row
 
     @property
     def is_small(self) -> bool:

@@ -14,6 +14,7 @@ import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.ranges import list_bounds
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import is_slip, list_names, nearest
@@ -65,9 +66,9 @@ def list_keys(schema: type = Config, path: str = "") -> Iterator[Key]:
     """Every key of a dataclass, and of those in it; each name that a mapping may hold is a key too."""
     hints = get_type_hints(schema)
     for item in fields(schema):
-        key, hint = path + item.name, hints[item.name]
-        yield Key(key, hint, item.metadata.get("range"))
-        yield from (Key(f"{key}.{name}", get_args(hint)[1], item.metadata.get("range")) for name in list_names(hint))
+        key, hint, bounds = path + item.name, hints[item.name], list_bounds(schema).get(item.name)
+        yield Key(key, hint, bounds)
+        yield from (Key(f"{key}.{name}", get_args(hint)[1], bounds) for name in list_names(hint))
         for nested in schemas(hint):
             yield from list_keys(nested, f"{key}.")
 

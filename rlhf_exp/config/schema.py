@@ -5,10 +5,10 @@ TRL's arguments are not here: `algo.args` passes them on unchanged.
 
 from bisect import bisect_right
 from dataclasses import dataclass, field, is_dataclass, make_dataclass
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, Algorithm
-from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, within
+from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
 from rlhf_exp.errors import Problem
 from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.tasks.schema import find_keys, learns_from_samples, list_tasks
@@ -23,15 +23,15 @@ TASKS = {name: find_keys(name) for name in list_tasks()}
 class Hybrid:
     """loss_type=hybrid: the share of the grpo loss in its mix with dr_grpo; null takes it from the budget."""
 
-    alpha: float | None = within(">= 0, <= 1")
+    alpha: Annotated[float | None, Within(">= 0, <= 1")]
 
 
 @dataclass(frozen=True)
 class Curriculum:
     """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first is 0. Empty: off."""
 
-    budgets: list[int] = within(TOKENS)
-    from_steps: list[int] = within(STEPS)
+    budgets: Annotated[list[int], Within(TOKENS)]
+    from_steps: Annotated[list[int], Within(STEPS)]
 
     def budget_at(self, step: int) -> int:
         """The budget, in tokens, after `step` finished optimizer steps: that of the last stage that has begun."""
@@ -57,7 +57,7 @@ class Algo:
 class Grpo(Algo):
     name: Literal["grpo"]
     hybrid: Hybrid
-    advantage_clip: float | None = within("> 0, <= 1000")
+    advantage_clip: Annotated[float | None, Within("> 0, <= 1000")]
     curriculum: Curriculum | None
 
 
@@ -65,17 +65,17 @@ class Grpo(Algo):
 class Ppo(Algo):
     name: Literal["ppo"]
     critic: Literal["shared", "separate"]
-    critic_learning_rate: float = within(RATE)
-    critic_warmup_steps: int = within(STEPS)
-    vf_coef: float = within("> 0, <= 1000")
-    cliprange_value: float | None = within("> 0, <= 1000")
-    gamma: float = within("> 0, <= 1")
-    lam: float = within(">= 0, <= 1")
+    critic_learning_rate: Annotated[float, Within(RATE)]
+    critic_warmup_steps: Annotated[int, Within(STEPS)]
+    vf_coef: Annotated[float, Within("> 0, <= 1000")]
+    cliprange_value: Annotated[float | None, Within("> 0, <= 1000")]
+    gamma: Annotated[float, Within("> 0, <= 1")]
+    lam: Annotated[float, Within(">= 0, <= 1")]
     whiten_advantages: bool
-    init_kl_coef: float = within(PRICE)
-    target_kl: float | None = within("> 0, <= 1000")
-    kl_horizon: int = within(">= 1, <= 1000000000")
-    missing_eos_penalty: float | None = within(PRICE)
+    init_kl_coef: Annotated[float, Within(PRICE)]
+    target_kl: Annotated[float | None, Within("> 0, <= 1000")]
+    kl_horizon: Annotated[int, Within(">= 1, <= 1000000000")]
+    missing_eos_penalty: Annotated[float | None, Within(PRICE)]
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class Model:
     name: str
     path: str | None
     base: str | None
-    init: dict[str, int | float | bool | str] | None = within("> 0, <= 10000000")
-    parameters: float | None = within(">= 1000, <= 1e15")
-    learning_rate: dict[Literal[(*ALGORITHMS, *CRITIC_RATES)], float | None] = within(RATE)
+    init: Annotated[dict[str, int | float | bool | str] | None, Within("> 0, <= 10000000")]
+    parameters: Annotated[float | None, Within(">= 1000, <= 1e15")]
+    learning_rate: Annotated[dict[Literal[(*ALGORITHMS, *CRITIC_RATES)], float | None], Within(RATE)]
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
     enable_thinking: bool | None
@@ -103,9 +103,9 @@ class Model:
 class Lora:
     """The arguments of peft's LoraConfig that experiments vary."""
 
-    r: int = within(">= 1, <= 8192")
-    lora_alpha: int = within(">= 1, <= 65536")
-    lora_dropout: float = within(">= 0, < 1")
+    r: Annotated[int, Within(">= 1, <= 8192")]
+    lora_alpha: Annotated[int, Within(">= 1, <= 65536")]
+    lora_dropout: Annotated[float, Within(">= 0, < 1")]
     target_modules: str | list[str]
 
 
@@ -123,12 +123,12 @@ class RewardKeys:
     """`weights` says which rewards there are, those that are null left out; `functions` where those of the user are,
     FILE.py:FUNCTION; `timeout_s` ends their calls; `path`, `normalize` and `batch_size` are the reward model's."""
 
-    weights: dict[str, float | None] = within(">= -1000, <= 1000")
+    weights: Annotated[dict[str, float | None], Within(">= -1000, <= 1000")]
     functions: dict[str, str]
-    timeout_s: float | None = within("> 0, <= 31536000")
+    timeout_s: Annotated[float | None, Within("> 0, <= 31536000")]
     path: str | None
     normalize: bool
-    batch_size: int = within(BATCH)
+    batch_size: Annotated[int, Within(BATCH)]
 
     def __post_init__(self) -> None:
         weighed = {name: weight for name, weight in self.weights.items() if weight is not None}
@@ -154,7 +154,7 @@ class Device:
     name: Literal["auto", "cpu", "cuda"]
     use_cpu: bool
     bf16: bool
-    threads: int | None = within(">= 1, <= 4096")
+    threads: Annotated[int | None, Within(">= 1, <= 4096")]
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,11 @@ class Hardware:
     """The machine that a run is for. A dry run says whether the run fits it; with `gpus` null, this machine."""
 
     name: str
-    gpus: int | None = within(">= 1, <= 65536")
-    memory_gb: float | None = within("> 0, <= 100000")
-    tflops: float | None = within("> 0, <= 1000000")
-    bandwidth_gbs: float | None = within("> 0, <= 1000000")
-    batch_factor: int = within(">= 1, <= 4096")
+    gpus: Annotated[int | None, Within(">= 1, <= 65536")]
+    memory_gb: Annotated[float | None, Within("> 0, <= 100000")]
+    tflops: Annotated[float | None, Within("> 0, <= 1000000")]
+    bandwidth_gbs: Annotated[float | None, Within("> 0, <= 1000000")]
+    batch_factor: Annotated[int, Within(">= 1, <= 4096")]
 
 
 @dataclass(frozen=True)
@@ -195,9 +195,9 @@ class Logging:
 
 @dataclass(frozen=True)
 class Monitor:
-    every_steps: int = within(">= 1, <= 10000000")
-    probe_rows: int = within(">= 1, <= 65536")
-    probe_tokens: int = within(TOKENS)
+    every_steps: Annotated[int, Within(">= 1, <= 10000000")]
+    probe_rows: Annotated[int, Within(">= 1, <= 65536")]
+    probe_tokens: Annotated[int, Within(TOKENS)]
     stop_on_nonfinite: bool
 
 
@@ -207,18 +207,18 @@ class Eval:
 
     split: Literal["validation", "test"]
     engine: Literal["auto", "transformers", "vllm"]
-    rows: int | None = within(">= 1, <= 1000000")
-    most_rows: int = within(">= 1, <= 1000000")
-    completions: int = within(COMPLETIONS)
-    start_completions: int = within(COMPLETIONS)
+    rows: Annotated[int | None, Within(">= 1, <= 1000000")]
+    most_rows: Annotated[int, Within(">= 1, <= 1000000")]
+    completions: Annotated[int, Within(COMPLETIONS)]
+    start_completions: Annotated[int, Within(COMPLETIONS)]
     greedy: bool
-    batch_size: int = within(BATCH)
-    temperature: float = within("> 0, <= 10")
-    top_p: float = within("> 0, <= 1")
-    top_k: int = within(">= 0, <= 10000000")
-    seed: int = within(SEED)
-    every: int | None = within(">= 1, <= 10000000")
-    every_rows: int = within(">= 1, <= 1000000")
+    batch_size: Annotated[int, Within(BATCH)]
+    temperature: Annotated[float, Within("> 0, <= 10")]
+    top_p: Annotated[float, Within("> 0, <= 1")]
+    top_k: Annotated[int, Within(">= 0, <= 10000000")]
+    seed: Annotated[int, Within(SEED)]
+    every: Annotated[int | None, Within(">= 1, <= 10000000")]
+    every_rows: Annotated[int, Within(">= 1, <= 1000000")]
     best: bool
     cache_dir: str | None
 
@@ -241,9 +241,9 @@ class Hub:
 
 @dataclass(frozen=True)
 class Config:
-    seed: int = within(SEED)
-    max_tokens: int = within(TOKENS)
-    train_tokens: int | None = within(">= 1, <= 1000000000000000")
+    seed: Annotated[int, Within(SEED)]
+    max_tokens: Annotated[int, Within(TOKENS)]
+    train_tokens: Annotated[int | None, Within(">= 1, <= 1000000000000000")]
     dry_run: bool
     resume: str | None
     skip_finished: bool

@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, TrainingArguments
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.memory import OPTIMIZER_STATES, count_weight_bytes, keeps_reference
@@ -87,7 +86,7 @@ def estimate_time(
     if not targets_other_hardware(cfg):
         return _estimate_by_run(cfg, steps)
     passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
-    row = ALGORITHMS[cfg.algo.name]
+    row = cfg.algo.row
     if row.online:  # a rollout is scored once, trained on num_iterations times
         scored = row.scores_rollouts or args.num_iterations > 1
         passes += (scored + keeps_reference(cfg, args)) / args.num_iterations

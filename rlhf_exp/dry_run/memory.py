@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, TrainingArguments
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
@@ -40,7 +39,7 @@ def estimate_memory(
     Args:
         prompt, row: tokens of a prompt, and of the longest training row: its prompts and its answers, padded.
     """
-    width, of_algo = torch.finfo(model.dtype).bits // 8, ALGORITHMS[cfg.algo.name]
+    width, of_algo = torch.finfo(model.dtype).bits // 8, cfg.algo.row
     weights = count_weight_bytes(cfg, model, width)
     # Among how many processes gradients and moments are divided.
     parts = count_processes(cfg) if cfg.scale.name in (*SHARDED, *DEEPSPEED) else 1
@@ -91,7 +90,7 @@ def count_weight_bytes(cfg: Config, model: PreTrainedModel, width: int) -> float
 
 def keeps_reference(cfg: Config, args: TrainingArguments) -> bool:
     """Whether a second model stays in memory while training."""
-    row = ALGORITHMS[cfg.algo.name]
+    row = cfg.algo.row
     if row.kl_price is None or not row.online:
         return row.kl_price is not None and not args.precompute_ref_log_probs
     if isinstance(cfg.algo, Ppo):

@@ -14,7 +14,6 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.hub import is_hub_id, is_offline
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.schema import Config
@@ -49,7 +48,7 @@ def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedMode
     """The model without storage, and how many of its parameters are trained."""
     dtype = (shape.dtype or torch.float32) if cfg.model.dtype == "auto" else getattr(torch, cfg.model.dtype)
     kind = AutoModelForCausalLM
-    if ALGORITHMS[cfg.algo.name].scores:
+    if cfg.algo.row.scores:
         kind, shape.num_labels = AutoModelForSequenceClassification, 1
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peft's about GPT-2, and TRL's about old names

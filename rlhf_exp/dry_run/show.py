@@ -8,7 +8,6 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.defaults import list_defaults, read_settings
 from rlhf_exp.config.device import count_processes, targets_other_hardware
 from rlhf_exp.config.rules.machine import find_missing
@@ -68,7 +67,7 @@ def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
     if model is not None:
         whole = model.num_parameters()
         part = "all trained" if trained >= whole else f"{trained:,} of them trained"
-        lines.append(f"parameters: {whole:,}{f', {part}' if ALGORITHMS[cfg.algo.name].trains else ''}")
+        lines.append(f"parameters: {whole:,}{f', {part}' if cfg.algo.row.trains else ''}")
     return lines
 
 
@@ -76,7 +75,7 @@ def _describe_run(
     cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, model: Any, trained: int
 ) -> list[str]:
     """Lines on rows, steps and tokens, and the estimated cost."""
-    row, lengths = ALGORITHMS[cfg.algo.name], measure_lengths(cfg, tokenizer, rows)
+    row, lengths = cfg.algo.row, measure_lengths(cfg, tokenizer, rows)
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * count_processes(cfg)
     steps = args.max_steps
     if steps < 1 and rows is not None and rows.train:
@@ -121,8 +120,8 @@ def _describe_rows(cfg: Config, rows: Rows) -> str:
     made, held_out = rows.train, rows.held_out or "a share of them"
     if learns_from_samples(cfg) and cfg.task.samples in (None, "self"):
         made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
-        held_out = "a share of them" if ALGORITHMS[cfg.algo.name].scores else held_out
-    if not ALGORITHMS[cfg.algo.name].trains:
+        held_out = "a share of them" if cfg.algo.row.scores else held_out
+    if not cfg.algo.row.trains:
         return f"rows: {held_out} held out ({cfg.eval.split}), nothing is trained"
     return f"rows: {made} to train on, {held_out} held out ({cfg.eval.split})"
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from transformers import PreTrainedModel
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.graders import read_text
 from rlhf_exp.models.scoring import score_sequences, sum_logps
 from rlhf_exp.stats import Interval, mean_interval
@@ -64,7 +63,7 @@ def implicit_rewards(experiment: "Experiment", policy: PreTrainedModel, referenc
     term of the prompt, which is the same for both answers.
     """
     algo, tokenizer = experiment.cfg.algo, experiment.tokenizer
-    beta = algo.args.get("beta", BETA) if ALGORITHMS[algo.name].has_implicit_rewards else BETA
+    beta = algo.args.get("beta", BETA) if algo.row.has_implicit_rewards else BETA
     encoded = [encode_row(tokenizer, *(pair[k] for k in ("prompt", *ANSWERS))) for pair in experiment.task.pairs]
     rows = [(prompt, answer) for prompt, *answers in encoded for answer in answers]
     policy_logps = sum_logps(policy, rows, tokenizer.pad_token_id, title="pairs, policy")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
+from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.config.values import show
 from rlhf_exp.evaluation import answers
@@ -87,7 +87,7 @@ class PolicyEvaluator:
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
         loss, demonstrations = self._measure_loss(start_model)
         section |= loss
-        if ALGORITHMS[cfg.algo.name].has_implicit_rewards:
+        if cfg.algo.row.has_implicit_rewards:
             section["preference"] = answers.UNTRAINED_PAIRS
         self.start = Measured(section, completions, demonstrations=demonstrations)
         self._write()
@@ -137,7 +137,7 @@ class PolicyEvaluator:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is
         none, which is also printed."""
         cfg, rows = self.experiment.cfg, self.experiment.task.demonstrations
-        row = ALGORITHMS[cfg.algo.name]
+        row = cfg.algo.row
         if not row.held_out_loss or (row.learns_from == DEMONSTRATIONS and not rows):
             return {}, []
         if other := row.find_other_loss(cfg.algo.args):

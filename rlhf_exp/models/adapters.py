@@ -18,7 +18,6 @@ from peft.utils import load_peft_weights
 from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
@@ -35,7 +34,7 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
     """The config of the adapter that TRL adds to the model; a reward model's head is also trained, in full."""
     if cfg.peft.lora is None:
         return None
-    scores = ALGORITHMS[cfg.algo.name].scores
+    scores = cfg.algo.row.scores
     return LoraConfig(
         **asdict(cfg.peft.lora),
         task_type="SEQ_CLS" if scores else "CAUSAL_LM",

@@ -15,10 +15,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.ranges import SEED, TOKENS, within
+from rlhf_exp.config.ranges import SEED, TOKENS, Within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import GRADES, Grade, NumberGrade, read_text
 from rlhf_exp.rewards.countdown import graduated, process
@@ -46,7 +45,7 @@ def outcome(
 
 @dataclass(frozen=True)
 class LengthEfficiency:
-    tokens: int = within(TOKENS)
+    tokens: Annotated[int, Within(TOKENS)]
 
 
 def length_efficiency(
@@ -95,7 +94,7 @@ def agree(groups: list[str], answers: list[str | None]) -> list[float]:
 
 def check_groups(cfg: "Config") -> list[str]:
     """Whether a policy that learns by agreement samples more than one completion of a prompt."""
-    online = ALGORITHMS[cfg.algo.name].online
+    online = cfg.algo.row.online
     if "self_consistency" not in cfg.reward.weights or not online or cfg.algo.args.get("num_generations", 1) != 1:
         return []
     alone = "compares the completions of one prompt, and num_generations is 1"
@@ -133,7 +132,7 @@ def brevity(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) 
 
 @dataclass(frozen=True)
 class Overlong:
-    cache: int | None = within(TOKENS)
+    cache: Annotated[int | None, Within(TOKENS)]
 
 
 def overlong(
@@ -165,8 +164,8 @@ def check_cache(cfg: "Config") -> list[str]:
 
 @dataclass(frozen=True)
 class Repetition:
-    ngram_size: int = within(">= 1, <= 1000")
-    max_penalty: float = within(">= -1000, <= 0")
+    ngram_size: Annotated[int, Within(">= 1, <= 1000")]
+    max_penalty: Annotated[float, Within(">= -1000, <= 0")]
 
 
 def repetition(cfg: "Config", task: "Task", /, **columns: Any) -> list[float]:
@@ -183,7 +182,7 @@ def repetition(cfg: "Config", task: "Task", /, **columns: Any) -> list[float]:
 
 @dataclass(frozen=True)
 class Random:
-    seed: int | None = within(SEED)
+    seed: Annotated[int | None, Within(SEED)]
 
 
 def random(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, **columns: Any) -> list[float]:
@@ -197,7 +196,7 @@ def random(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, *
 
 @dataclass(frozen=True)
 class Constant:
-    value: float = within(">= -1000, <= 1000")
+    value: Annotated[float, Within(">= -1000, <= 1000")]
 
 
 def constant(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import BEST
@@ -107,7 +106,7 @@ def list_needed(cfg: Config) -> list[tuple[str, ...]]:
     n = processes.count()
     names = [*SAVED_BY.get(cfg.scale.name, ("optimizer.pt",)), "scheduler.pt", "trainer_state.json", PROGRESS, WORK]
     names += ["rng_state.pth"] if n == 1 else [f"rng_state_{rank}.pth" for rank in range(n)]
-    names += ALGORITHMS[cfg.algo.name].checkpoint_files
+    names += cfg.algo.row.checkpoint_files
     names += ["entropy_ctrl_state.json"] if cfg.algo.args.get("use_adaptive_entropy") else []
     names += [REFERENCE] if cfg.algo.args.get("sync_ref_model") else []
     return [weights if cfg.peft.lora is None else ("adapter_model.safetensors",), *((name,) for name in names)]

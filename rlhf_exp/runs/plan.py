@@ -10,7 +10,6 @@ from enum import Enum
 from pathlib import Path
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import explain_lost, find_checkpoint
@@ -123,7 +122,7 @@ def start_anew(folder: Path, cfg: Config) -> None:
 def _explain_gone(folder: Path, cfg: Config, by_size: bool = True) -> str | None:
     """Why the weights of a finished run are not there, by the sizes of its files or by their hashes; None if they
     are."""
-    if not ALGORITHMS[cfg.algo.name].trains:
+    if not cfg.algo.row.trains:
         return None
     model = folder / "model"
     return explain_damage(model, by_size) or (None if any(model.glob("*.safetensors")) else "model/ holds none")

@@ -23,9 +23,9 @@ from itertools import combinations_with_replacement
 from math import comb
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rlhf_exp.config.ranges import within
+from rlhf_exp.config.ranges import Within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import Form
 from rlhf_exp.graders import Grade
@@ -72,11 +72,11 @@ class Keys(GradedKeys):
     """The keys of task=countdown."""
 
     name: Literal["countdown"]
-    numbers: list[int] = within(">= 2, <= 6")
-    low: int = within(">= 1, <= 1000000")
-    high: int = within(">= 1, <= 1000000")
-    target_low: int = within(">= 1, <= 1000000000")
-    target_high: int = within(">= 1, <= 1000000000")
+    numbers: Annotated[list[int], Within(">= 2, <= 6")]
+    low: Annotated[int, Within(">= 1, <= 1000000")]
+    high: Annotated[int, Within(">= 1, <= 1000000")]
+    target_low: Annotated[int, Within(">= 1, <= 1000000000")]
+    target_high: Annotated[int, Within(">= 1, <= 1000000000")]
     traces: Traces
 
     columns = ("numbers", "target")

@@ -19,9 +19,9 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import permutations
 from random import Random
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from rlhf_exp.config.ranges import TOKENS, within
+from rlhf_exp.config.ranges import TOKENS, Within
 
 OPERATIONS = "+-*/"
 
@@ -35,8 +35,8 @@ class Searcher:
     temperature), null for no such weight, and by the weights of its operations, which are those of + - * / in turn.
     With a negative temperature what is far from the target comes first."""
 
-    temperature: float | None = within(">= -1000000, <= 1000000")
-    operations: tuple[float, float, float, float] = within("> 0, <= 1000000")
+    temperature: Annotated[float | None, Within(">= -1000000, <= 1000000")]
+    operations: Annotated[tuple[float, float, float, float], Within("> 0, <= 1000000")]
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Traces:
     """The synthetic searches that demonstrations consist of: on how many numbers, by which searchers, with which
     habits. `skilled_share` of the traces are by the skilled searcher, the others by the novice."""
 
-    numbers: list[int] = within(">= 2, <= 3")
-    give_up: float = within(">= 0, <= 1")
-    check: float = within(">= 0, <= 1")
-    max_attempts: int = within(">= 1, <= 1000")
-    patience: tuple[int, int] | None = within(TOKENS)
-    skilled_share: float = within(">= 0, <= 1")
+    numbers: Annotated[list[int], Within(">= 2, <= 3")]
+    give_up: Annotated[float, Within(">= 0, <= 1")]
+    check: Annotated[float, Within(">= 0, <= 1")]
+    max_attempts: Annotated[int, Within(">= 1, <= 1000")]
+    patience: Annotated[tuple[int, int] | None, Within(TOKENS)]
+    skilled_share: Annotated[float, Within(">= 0, <= 1")]
     skilled: Searcher
     novice: Searcher
 

@@ -32,9 +32,9 @@ from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from rlhf_exp.config.ranges import within
+from rlhf_exp.config.ranges import Within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.tasks.schema import TaskKeys
@@ -83,7 +83,7 @@ class Keys(TaskKeys):
     name: Literal["hh_rlhf"]
     hub_id: str
     subsets: list[Literal[SUBSETS]]
-    max_length: int | None = within(">= 2, <= 10000000")
+    max_length: Annotated[int | None, Within(">= 2, <= 10000000")]
 
     provides = (PROMPTS, DEMONSTRATIONS, PAIRS)
     file = "a .jsonl or .jsonl.gz file with chosen and rejected, or a folder of them"

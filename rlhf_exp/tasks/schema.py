@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, within
+from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, Within
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class TaskKeys:
     name: str
     source: Literal["generated", "file", "hub"]
     path: str | None
-    train_rows: int | None = within(ROWS)
-    data_seed: int = within(SEED)
+    train_rows: Annotated[int | None, Within(ROWS)]
+    data_seed: Annotated[int, Within(SEED)]
     prompt: Literal["auto", "plain", "chat"]
     system_prompt: str | None
 
@@ -111,9 +111,9 @@ class TaskKeys:
 class SampledRows:
     """How much is sampled from the start model to learn from: prompts, completions of each, how many are used."""
 
-    rows: int = within(ROWS)
-    completions: int = within(COMPLETIONS)
-    per_prompt: int = within(COMPLETIONS)
+    rows: Annotated[int, Within(ROWS)]
+    completions: Annotated[int, Within(COMPLETIONS)]
+    per_prompt: Annotated[int, Within(COMPLETIONS)]
 
 
 @dataclass(frozen=True)

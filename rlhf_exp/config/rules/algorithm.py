@@ -45,7 +45,7 @@ WEIGHTS = (("loss_weights",), ("desirable_weight", "undesirable_weight"))
 def check_task(cfg: Config) -> Iterator[str]:
     """Whether the task provides the data that the algorithm needs, and its own keys fit together."""
     algo, task = cfg.algo.name, cfg.task.name
-    row, gives = ALGORITHMS[algo], cfg.task.provides
+    row, gives = cfg.algo.row, cfg.task.provides
     need = row.learns_from
     if row.trains and need not in gives:
         tasks = [name for name, keys in TASKS.items() if need in keys.provides and name != task]
@@ -71,7 +71,7 @@ def check_task(cfg: Config) -> Iterator[str]:
 
 def check_algorithm(cfg: Config) -> Iterator[str]:
     """Whether the loss is one of the algorithm's, and its arguments fit together."""
-    row, args = ALGORITHMS[cfg.algo.name], cfg.algo.args
+    row, args = cfg.algo.row, cfg.algo.args
     losses = _list_losses(cfg)
     if row.losses:
         yield from (_explain_loss(loss, cfg.algo.name) for loss in losses if loss not in row.losses)
@@ -127,7 +127,7 @@ def _explain_loss(loss: object, algo: str) -> Problem:
 
 def _check_sync(cfg: Config) -> Iterator[Problem]:
     """Whether there is a separate reference that could follow the policy; TRL would refuse it late."""
-    row, args, key = ALGORITHMS[cfg.algo.name], cfg.algo.args, "algo.args.sync_ref_model"
+    row, args, key = cfg.algo.row, cfg.algo.args, "algo.args.sync_ref_model"
     if cfg.peft.lora is not None:
         why = f"not with peft={cfg.peft.name}, whose reference is the base itself; use peft=none"
         yield conflict(cfg, key, why)
@@ -141,7 +141,7 @@ def _check_sync(cfg: Config) -> Iterator[Problem]:
 def check_groups(cfg: Config) -> Iterator[Problem]:
     """Whether the number of completions per step is a multiple of `num_generations`, the size of a group. TRL refuses
     it too; a remedy of a finished run is tried without TRL."""
-    if not ALGORITHMS[cfg.algo.name].compares_groups:
+    if not cfg.algo.row.compares_groups:
         return
     args = {name: cfg.algo.args.get(name, item.default) for name, item in load_arguments(cfg.algo.name).items()}
     key, repeats = "per_device_train_batch_size", count_processes(cfg)
@@ -212,7 +212,7 @@ def check_ppo(cfg: Config) -> Iterator[Problem]:
 
 def check_learning(cfg: Config) -> Iterator[Problem]:
     """Whether the loss depends on the policy, and the rewards on the completions, so that weights change."""
-    row, args = ALGORITHMS[cfg.algo.name], cfg.algo.args
+    row, args = cfg.algo.row, cfg.algo.args
     losses = set(_list_losses(cfg) or ([row.loss] if isinstance(row.loss, str) else row.loss or []))
     free = losses & set(row.losses_without_kl) and not losses & set(DIVIDED_BY_BETA)
     if row.has_implicit_rewards and args.get("beta") == 0 and not free:

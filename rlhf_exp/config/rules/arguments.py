@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rlhf_exp.algorithms import ALGORITHMS, PAIRS
+from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config.schema import Config, conflict, find_value
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import Problem, show
@@ -125,7 +125,7 @@ def _list_owned(cfg: Config) -> dict[str, tuple[Any, str]]:
     found = {name: (find_value(cfg, key), _INSTEAD.get(name, key)) for name, key in COPIES.items()}
     found["output_dir"] = (f"{cfg.output_dir}/checkpoints", "output_dir")
     found["reward_weights"] = (list(cfg.reward.weights.values()), "reward.weights")
-    if not ALGORITHMS[cfg.algo.name].online:
+    if not cfg.algo.row.online:
         del found["max_completion_length"], found["reward_weights"]
     return found
 
@@ -150,7 +150,7 @@ def _check_optimizer(cfg: Config, optimizer: str) -> Iterator[Problem]:
 
 def _check_order(cfg: Config, order: str) -> Iterator[Problem]:
     """TRL's sampler of prompts ignores the order; transformers groups rows by the length of a single `input_ids`."""
-    key, algo, row = "algo.args.train_sampling_strategy", cfg.algo.name, ALGORITHMS[cfg.algo.name]
+    key, algo, row = "algo.args.train_sampling_strategy", cfg.algo.name, cfg.algo.row
     if row.online and order != "random":
         way = "leave it out: algo.args.shuffle_dataset says whether rows are shuffled"
         yield conflict(cfg, key, f" with algo={algo}; {way}", "idle")

@@ -6,7 +6,6 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import hub
 from rlhf_exp.config.model_shape import MODULES, find_shape
 from rlhf_exp.config.rules.files import check_function, find_missing_models
@@ -100,7 +99,7 @@ def check_reward(cfg: Config) -> Iterator[str]:
         elif getattr(cfg.reward, name, "") is None:
             keys = ", ".join(f"reward.{name}.{item.name}" for item in fields(REWARDS[name].keys))
             yield Problem(key, "conflict", hint=f"needs its keys: {keys}")
-    if ALGORITHMS[cfg.algo.name].online and not rewards:
+    if cfg.algo.row.online and not rewards:
         yield conflict(cfg, "algo", f"needs a reward; {_list_ways(cfg.task)}")
     for name, reward in REWARDS.items():
         if reward.check is not None and getattr(cfg.reward, name, "") is not None:
@@ -139,7 +138,7 @@ def _list_ways(task: TaskKeys) -> str:
 def check_eval(cfg: Config) -> Iterator[Problem]:
     """Whether `eval.every` has completions to measure, `eval.best` something to choose by on other rows, and the start
     model whole groups of `eval.completions`, of which majority@k and rewards that compare completions are."""
-    wanted, row, k = cfg.eval, ALGORITHMS[cfg.algo.name], cfg.eval.completions
+    wanted, row, k = cfg.eval, cfg.algo.row, cfg.eval.completions
     if wanted.start_completions % k:
         near = k * max(1, round(wanted.start_completions / k))
         yield conflict(cfg, "eval.start_completions", f"must be a multiple of eval.completions={k}; nearest: {near}")
@@ -191,7 +190,7 @@ def check_hub(cfg: Config) -> list[Problem]:
     if not cfg.hub.push:
         idle = [conflict(cfg, "hub.repo", " without hub.push=true", "idle")] if cfg.hub.repo is not None else []
         return found or idle
-    if not ALGORITHMS[cfg.algo.name].trains:
+    if not cfg.algo.row.trains:
         why = f"algo={cfg.algo.name} trains nothing that could be pushed; leave it out"
         return [conflict(cfg, "hub.push", why)]
     if cfg.hub.repo is None:

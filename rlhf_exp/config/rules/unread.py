@@ -26,10 +26,10 @@ TABLE: tuple[tuple[tuple[str, ...], Reads, str], ...] = (
     (("eval.every_rows",), lambda cfg: cfg.eval.every, "without eval.every, the steps between two measurements"),
     (
         ("eval.completions", "eval.start_completions", "eval.greedy", "monitor.probe_rows", "monitor.probe_tokens"),
-        lambda cfg: not ALGORITHMS[cfg.algo.name].scores,
+        lambda cfg: not cfg.algo.row.scores,
         "with {algo}, whose model completes nothing",
     ),
-    (("monitor.",), lambda cfg: ALGORITHMS[cfg.algo.name].trains, "with {algo}, which trains nothing"),
+    (("monitor.",), lambda cfg: cfg.algo.row.trains, "with {algo}, which trains nothing"),
     (("algo.kl_horizon",), lambda cfg: cfg.algo.target_kl, "without algo.target_kl"),
     (
         ("task.sampling.",),
@@ -43,7 +43,7 @@ TABLE: tuple[tuple[tuple[str, ...], Reads, str], ...] = (
     ),
     (
         ("task.traces.",),
-        lambda cfg: ALGORITHMS[cfg.algo.name].learns_from == DEMONSTRATIONS and not learns_from_samples(cfg),
+        lambda cfg: cfg.algo.row.learns_from == DEMONSTRATIONS and not learns_from_samples(cfg),
         "with {algo}, which does not learn from search traces here",
     ),
     (
