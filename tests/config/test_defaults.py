@@ -299,7 +299,7 @@ def test_an_adapter_is_of_its_bases_size(llama_7b, tmp_path):
 
 def test_every_default_has_a_value_and_a_reason(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "answer": "b"}\n')
-    (tmp_path / "mine.py").write_text("def load(cfg, tokenizer): ...\ndef build_grader(keys): ...\n")
+    (tmp_path / "mine.py").write_text("def read(keys): ...\ndef grade(completion, row): ...\ndef demonstration(row): ...\n")
     columns = ("answer_column", "completion_column")
     own_rows = [f"task.path={tmp_path / 'rows.jsonl'}", *(f"task.{name}=answer" for name in columns)]
     module = [f"task.module={tmp_path / 'mine.py'}"]
