@@ -104,7 +104,8 @@ def test_own_algorithm(call):
 )
 def test_a_trainer_that_does_not_fit_is_refused_in_one_line(tmp_path, command_line, algo, trainer, line):
     shutil.copy(EXAMPLES / "own_algorithm" / "positive_rloo.py", tmp_path)
-    done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *SHORT, "task.baselines=false", cwd=tmp_path)
+    short = SHORT[1:] if algo == "none" else SHORT
+    done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *short, "task.baselines=false", cwd=tmp_path)
     assert done.returncode == 2 and f"algo.trainer={trainer}: {line}" in done.stderr
 
 

@@ -288,7 +288,8 @@ def test_an_adapter_is_of_its_bases_size(llama_7b, tmp_path):
 
 def test_every_default_has_a_value_and_a_reason(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "answer": "b"}\n')
-    (tmp_path / "mine.py").write_text("def load(cfg, tokenizer): ...\ndef build_grader(keys): ...\n")
+    functions = ("read(keys)", "grade(completion, row)", "demonstration(row)")
+    (tmp_path / "mine.py").write_text("".join(f"def {name}: ...\n" for name in functions))
     columns = ("answer_column", "completion_column")
     own_rows = [f"task.path={tmp_path / 'rows.jsonl'}", *(f"task.{name}=answer" for name in columns)]
     module = [f"task.module={tmp_path / 'mine.py'}"]
