@@ -5,13 +5,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.forms import UNPAIR
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
+from tests.building import build
 
 SMALL = ["algo=kto", "device=cpu", "device.threads=1", "algo.args.per_device_train_batch_size=4"]
 SEARCHES = ["8 * 7", "8 * 7 - 3 = 53", "3 + 8", "7", "7 - 3 - 8 = 1 no", "8 - 7 + 3", "3 * 7", "53"]
@@ -24,13 +20,7 @@ ROWS = [
 
 @pytest.fixture
 def make(tmp_path):
-    def build(*overrides):
-        cfg = compose_config([*SMALL, f"output_dir={tmp_path}", *overrides])
-        source = resolve_model(cfg, tmp_path)
-        task = Task("t", ROWS, [], None)
-        return build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, [], build_args(cfg)))
-
-    return build
+    return lambda *overrides: build(tmp_path, *SMALL, *overrides, rows=ROWS)
 
 
 def sum_logps(model, tokenizer, prompt, answer):
@@ -98,14 +88,11 @@ def test_each_answer_of_a_pair_is_a_row():
 
 
 @pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ("algo.args.per_device_train_batch_size=1", "has no other row to take the KL from; must be at least 2"),
-        ("+algo.args.train_sampling_strategy=random", "the KL is taken from neighbours in a fixed order; leave it out"),
-    ],
+    "override", ["algo.args.per_device_train_batch_size=1", "+algo.args.train_sampling_strategy=random"]
 )
-def test_what_leaves_the_kl_without_neighbours_is_refused(override, line):
+def test_what_leaves_the_kl_without_neighbours_is_refused(override):
     with pytest.raises(ConfigError) as caught:
         compose_config(["algo=kto", "device=cpu", override])
-    assert caught.value.problems == [f"{override.lstrip('+')}: {line}, or algo.args.loss_type=apo_zero_unpaired"]
+    [problem] = caught.value.problems
+    assert problem.startswith(override.lstrip("+")) and problem.endswith("algo.args.loss_type=apo_zero_unpaired")
     compose_config(["algo=kto", "device=cpu", override, "algo.args.loss_type=apo_zero_unpaired"])

@@ -4,25 +4,20 @@ Each run is a few steps of a model of 40,000 parameters with a checkpoint due af
 the second epoch begins soon.
 """
 
-from functools import cache
 from shutil import rmtree
 
 import pytest
 import torch
 from transformers import TrainerCallback
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.checkpoints import find_lacking
 from rlhf_exp.runs.folder import RunFolder, write_json
-from rlhf_exp.tasks import Task
 from rlhf_exp.train import train_from_checkpoint
 from rlhf_exp.trainers import build_trainer
+from tests.building import QUIET, UNTRAINED, build_experiment
 
 PAIR = {"chosen": " 8 * 7 - 3", "rejected": " 8 + 7"}
 ROWS = [
@@ -31,9 +26,8 @@ ROWS = [
     for i in range(8)
 ]
 SMALL = [
-    "model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1", "device=cpu",
-    "device.threads=1", "max_tokens=6", "algo.args.disable_tqdm=true", "algo.args.logging_steps=3",
-    "algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null",
+    "reward=outcome", *UNTRAINED, *QUIET, "max_tokens=6", "algo.args.logging_steps=3", "algo.args.save_strategy=steps",
+    "algo.args.save_steps=1", "algo.args.save_total_limit=null",
 ]  # fmt: skip
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=4", "algo.args.num_generations=2"]
 GRPO_2_X_2 = [*GRPO, "+algo.args.steps_per_generation=2", "algo.args.num_iterations=2"]
@@ -50,18 +44,10 @@ def reward(completions, **columns):
     return [float(len(text) % 7) for text in completions]
 
 
-@cache
-def configure(folder, *overrides):
-    return compose_config(["reward=outcome", *SMALL, f"output_dir={folder}", *overrides])
-
-
-def make(folder, *overrides, lora=False):
-    cfg = configure(folder, *overrides, *(["peft=lora", "peft.lora.r=2"] if lora else []))
-    source = resolve_model(cfg, folder)
-    rewards = [reward] if ALGORITHMS[cfg.algo.name].online else []
-    task = Task("t", ROWS, [], None)
-    trainer = build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg)))
-    ComputeMeter(cfg.train_tokens).watch(trainer)
+def make(folder, *overrides):
+    experiment = build_experiment(folder, *SMALL, *overrides, rows=ROWS, reward=reward)
+    trainer = build_trainer(experiment)
+    ComputeMeter(experiment.cfg.train_tokens).watch(trainer)
     return trainer
 
 
@@ -69,8 +55,8 @@ def checkpoints(folder):
     return sorted(int(path.name.rpartition("-")[2]) for path in (folder / "checkpoints").glob("checkpoint-*"))
 
 
-def resume(folder, step, *overrides, **kwargs):
-    trainer = make(folder, *overrides, **kwargs)
+def resume(folder, step, *overrides):
+    trainer = make(folder, *overrides)
     trainer.train(resume_from_checkpoint=str(folder / "checkpoints" / f"checkpoint-{step}"))
     return trainer
 
@@ -98,9 +84,10 @@ CASES = {
         [*GRPO, "algo.args.per_device_train_batch_size=2", "+algo.args.steps_per_generation=3",
          "algo.args.gradient_accumulation_steps=2", "algo.args.max_steps=8"], [3, 6, 8], 6,
     ),
-    "grpo, curriculum": (
-        [*GRPO, "algo.curriculum.budgets=[3,6]", "algo.curriculum.from_steps=[0,3]", "algo.args.max_steps=6"],
-        [1, 2, 3, 4, 5, 6], 5,
+    "grpo, everything on": (
+        [*GRPO, "algo.curriculum.budgets=[3,6]", "algo.curriculum.from_steps=[0,3]", "loss_type=hybrid",
+         "algo.advantage_clip=0.8", "+algo.args.use_adaptive_entropy=true", "+algo.args.entropy_target=10",
+         "+algo.args.entropy_coef_delta=0.01", "algo.args.max_steps=6"], [1, 2, 3, 4, 5, 6], 5,
     ),
     "grpo, a reference that follows": (
         [*GRPO_2_X_2, "algo.args.max_steps=8", "+algo.args.sync_ref_model=true", "+algo.args.ref_model_sync_steps=3"],
@@ -125,14 +112,15 @@ CASES = {
 }  # fmt: skip
 
 
-def run_and_resume(folder, case, lora=False):
+def run_and_resume(folder, case, *peft):
     overrides, saved, step = CASES[case]
-    whole = make(folder, *overrides, lora=lora)
+    overrides = [*overrides, *peft]
+    whole = make(folder, *overrides)
     whole.train()
     assert checkpoints(folder) == saved
     checkpoint = folder / "checkpoints" / f"checkpoint-{step}"
-    assert find_lacking(checkpoint, configure(folder, *overrides, *(["peft=lora"] if lora else []))) is None
-    assert_equal(whole, resume(folder, step, *overrides, lora=lora))
+    assert find_lacking(checkpoint, compose_config([*SMALL, *overrides])) is None
+    assert_equal(whole, resume(folder, step, *overrides))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -140,9 +128,18 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, case):
     run_and_resume(tmp_path, case)
 
 
-@pytest.mark.parametrize("case", ["grpo, 2 minibatches twice", "ppo, shared critic", "reward_model"])
-def test_a_resumed_run_with_an_adapter_is_the_uninterrupted_one(tmp_path, case):
-    run_and_resume(tmp_path, case, lora=True)
+@pytest.mark.parametrize(
+    ("case", "peft"),
+    [
+        ("grpo, 2 minibatches twice", "lora"),
+        ("ppo, shared critic", "lora"),
+        ("sft, in random order", "qlora"),
+        ("reward_model", "lora"),
+        ("reward_model", "qlora"),
+    ],
+)
+def test_a_resumed_run_with_an_adapter_is_the_uninterrupted_one(tmp_path, case, peft):
+    run_and_resume(tmp_path, case, f"peft={peft}", "peft.lora.r=2")
 
 
 @pytest.mark.parametrize("algo", [GRPO, ["algo=sft", *GIVEN]])
@@ -191,7 +188,7 @@ def test_a_run_that_saves_at_the_end_of_an_epoch_saves_at_the_end_of_its_tokens(
     assert checkpoints(tmp_path) == [trainer.state.global_step] and trainer.state.global_step < 4
 
 
-@pytest.mark.parametrize("algo", [[*GRPO, "algo.args.max_steps=7"], ["algo=sft", *GIVEN], ["algo=dpo", *GIVEN]])
+@pytest.mark.parametrize("algo", [[*GRPO, "algo.args.max_steps=7"], ["algo=dpo", *GIVEN]])
 def test_run_json_has_the_tokens_of_the_whole_run(tmp_path, algo):
     records = []
     write_json(tmp_path / "run.json", {"status": "refused"})  # which another run may write over

@@ -4,12 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
+from tests.building import build
 
 SMALL = [
     "algo=rloo", "device=cpu", "device.threads=1", "max_tokens=40", "algo.args.per_device_train_batch_size=8",
@@ -24,13 +19,7 @@ def reward(completions, **columns):
 
 @pytest.fixture
 def make(tmp_path):
-    def build(*overrides):
-        cfg = compose_config(["reward=outcome", *SMALL, f"output_dir={tmp_path}", *overrides])
-        source = resolve_model(cfg, tmp_path)
-        task = Task("t", ROWS, [], None)
-        return build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, [reward], build_args(cfg)))
-
-    return build
+    return lambda *overrides: build(tmp_path, "reward=outcome", *SMALL, *overrides, rows=ROWS, reward=reward)
 
 
 def move(model):

@@ -7,21 +7,13 @@ import torch
 from transformers import GenerationConfig, GenerationMixin
 from trl import GRPOTrainer, RLOOTrainer
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.models.row_random import RowRandom, give_row_random
 from rlhf_exp.models.scoring import evaluating
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
+from tests.building import QUIET, UNTRAINED, build
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ." + " use" * i} for i in range(8)]
-SMALL = [
-    "model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1", "device=cpu",
-    "device.threads=1", "max_tokens=6", "algo.args.disable_tqdm=true", "algo.args.save_strategy=no",
-]  # fmt: skip
+SMALL = ["reward=outcome", *UNTRAINED, *QUIET, "max_tokens=6"]
 ALGORITHMS = {
     "grpo": ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
     "rloo": ["algo=rloo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
@@ -31,17 +23,15 @@ ALGORITHMS = {
 
 @pytest.fixture
 def make(tmp_path):
-    def build(*overrides):
-        cfg = compose_config(["reward=outcome", *SMALL, f"output_dir={tmp_path}", *overrides])
-        source, task = resolve_model(cfg, tmp_path), Task("t", ROWS, [], None)
-        rewards = [lambda completions, **columns: [float(len(text)) for text in completions]]
-        trainer = build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg)))
+    def build_double(*overrides):
+        reward = lambda completions, **columns: [float(len(text)) for text in completions]  # noqa: E731
+        trainer = build(tmp_path, *SMALL, *overrides, rows=ROWS, reward=reward)
         trainer.model.double().train()  # so that no number lies within rounding of a boundary between two tokens
         if trainer.ref_model is not None:
             trainer.ref_model.double()
         return trainer
 
-    return build
+    return build_double
 
 
 def roll_out(trainer, rows):

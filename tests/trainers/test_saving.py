@@ -1,4 +1,4 @@
-"""Every trainer saves whole checkpoints, a signal asks for one, and a training that has ended trains no further."""
+"""Every trainer saves whole checkpoints, and a signal asks for one."""
 
 import inspect
 import json
@@ -12,14 +12,9 @@ from trl import DPOTrainer, GRPOTrainer, RewardTrainer, SFTTrainer
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.ending import SaveAndStop
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.stopping import StopSignals
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
+from tests import building
 
 SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.per_device_train_batch_size=4",
          "algo.args.save_steps=1", "algo.args.save_total_limit=1", "algo.args.max_steps=2"]  # fmt: skip
@@ -40,14 +35,10 @@ def random_reward(completions, **columns):
     return [len(text) % 3 / 2 for text in completions]
 
 
-def build(folder, algo, *overrides, train_tokens=None):
-    cfg = compose_config([f"algo={algo}", *ALGORITHMS[algo], *SMALL, *overrides, f"output_dir={folder}"])
-    source = resolve_model(cfg, folder)
-    task = Task("countdown", ROWS, [], None)
-    trainer = build_trainer(
-        Experiment(cfg, None, source, load_tokenizer(source), task, [random_reward], build_args(cfg))
-    )
-    ComputeMeter(train_tokens).watch(trainer)
+def build(folder, algo, *overrides):
+    named = [f"algo={algo}", *ALGORITHMS[algo], *SMALL, *overrides]
+    trainer = building.build(folder, *named, rows=ROWS, reward=random_reward)
+    ComputeMeter(None).watch(trainer)
     return trainer
 
 
@@ -56,7 +47,7 @@ def names(folder):
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_every_trainer_saves_a_whole_checkpoint_before_it_removes_the_last_and_ends_where_it_ended(tmp_path, algo):
+def test_every_trainer_saves_a_whole_checkpoint_before_it_removes_the_last(tmp_path, algo):
     seen = []
 
     class Watch(TrainerCallback):
@@ -77,34 +68,6 @@ def test_every_trainer_saves_a_whole_checkpoint_before_it_removes_the_last_and_e
         with safe_globals():  # of numpy, for its random state
             torch.load(pickled, weights_only=True)
     assert json.loads((last / "work.json").read_text())["train_passes"] >= 8
-
-    again = build(tmp_path, algo)
-    steps = count_steps(again)
-    again.train(resume_from_checkpoint=str(last))
-    assert (again.state.global_step, steps) == (2, [])
-
-
-def count_steps(trainer):
-    steps = []
-
-    class Count(TrainerCallback):
-        def on_step_begin(self, args, state, control, **kwargs):
-            steps.append(state.global_step)
-
-    trainer.add_callback(Count())
-    return steps
-
-
-def test_a_budget_of_tokens_ends_with_a_checkpoint_from_which_no_step_is_left(tmp_path):
-    unlimited = ["algo.args.max_steps=9", "algo.args.save_steps=7"]
-    trainer = build(tmp_path, "sft", *unlimited, train_tokens=1)
-    trainer.train()
-    last = find_checkpoint(tmp_path).path
-    assert last.name == "checkpoint-1"
-    again = build(tmp_path, "sft", *unlimited, train_tokens=1)
-    steps = count_steps(again)
-    again.train(resume_from_checkpoint=str(last))
-    assert (again.state.global_step, steps) == (1, [])
 
 
 @pytest.mark.parametrize("method", ["_save_rng_state", "_save_optimizer_and_scheduler", "_save"])
@@ -151,12 +114,8 @@ def test_a_signal_ends_training_after_the_checkpoint_it_asked_for_even_where_tha
     assert find_checkpoint(tmp_path).path.name == f"checkpoint-{step}"
 
 
-def source(method):
-    return inspect.getsource(method)
-
-
 def test_transformers_saves_into_the_output_dir_that_is_asked_for_and_then_rotates():
-    save = source(Trainer._save_checkpoint)
+    save = inspect.getsource(Trainer._save_checkpoint)
     order = [
         "run_dir = self._get_output_dir(trial=trial)",
         "output_dir = os.path.join(run_dir, checkpoint_folder)",
@@ -166,20 +125,20 @@ def test_transformers_saves_into_the_output_dir_that_is_asked_for_and_then_rotat
     assert sorted(order, key=save.index) == order
     assert 'f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"' in save
     assert "self.args.output_dir" not in save
-    loop = source(Trainer._maybe_log_save_evaluate)
+    loop = inspect.getsource(Trainer._maybe_log_save_evaluate)
     assert loop.index("self._save_checkpoint(model, trial)") < loop.index("callback_handler.on_save(")
 
 
 @pytest.mark.parametrize("trainer", [SFTTrainer, DPOTrainer, RewardTrainer, GRPOTrainer])
 def test_trls_trainers_write_no_file_into_a_checkpoint_by_another_way(trainer):
-    save = source(trainer._save_checkpoint)
+    save = inspect.getsource(trainer._save_checkpoint)
     assert "super()._save_checkpoint(model, trial)" in save
     after = save.split("super()._save_checkpoint(model, trial)")[1]
     assert "self.args.output_dir" not in after
 
 
 def test_training_goes_epoch_by_epoch_and_looks_after_each_whether_to_stop():
-    loop = source(Trainer._inner_training_loop)
+    loop = inspect.getsource(Trainer._inner_training_loop)
     assert "self._run_epoch(\n                model=model," in loop
     assert loop.index("on_train_begin(") < loop.index("self._run_epoch(")
     assert "if self.control.should_training_stop:\n                break" in loop

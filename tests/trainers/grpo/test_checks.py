@@ -5,10 +5,6 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.loading import load_tokenizer
-from rlhf_exp.models.source import locate_start_model
-from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.prompts import check_context
 
 
 def curriculum(budgets, from_steps):
@@ -62,14 +58,3 @@ def test_good_keys_pass(overrides):
 def test_a_mistake_is_one_line_with_its_key_and_what_is_allowed(overrides, key, told):
     [line] = refuse(*overrides)
     assert line.startswith(key) and told in line
-
-
-def test_a_curriculum_longer_than_the_context_is_refused_by_the_budget_that_it_ends_in():
-    cfg = compose_config(["device=cpu", "max_tokens=600", "eval.rows=16", *curriculum("[64,600]", "[0,20]")])
-    tokenizer = load_tokenizer(locate_start_model(cfg))
-    with pytest.raises(ConfigError) as caught:
-        check_context(cfg, tokenizer, load_task(cfg, tokenizer))
-    assert caught.value.problems == [
-        "max_tokens=600: the model's context is 512 tokens and the longest prompt of task=countdown has 7; allowed is"
-        " at most 505"
-    ]

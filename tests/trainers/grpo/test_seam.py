@@ -5,9 +5,7 @@ import inspect
 from trl import GRPOTrainer
 from trl.generation.vllm_generation import VLLMGeneration
 
-
-def source_of(method):
-    return inspect.getsource(method)
+source_of = inspect.getsource
 
 
 def test_a_rollout_is_scored_whole_before_it_is_split_into_minibatches():

@@ -1,4 +1,4 @@
-"""Whole training runs of a small model, a few steps each: off means off, accumulation, the curriculum, resume."""
+"""Whole training runs of a small model, a few steps each: off means off, accumulation, the curriculum."""
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from rlhf_exp.models.generation import roll_out
 from rlhf_exp.models.patches import patch_position_ids
 from rlhf_exp.trainers.grpo import VariantGRPOTrainer
 from rlhf_exp.trainers.resuming import RowRandomRollouts
+from tests.building import UNTRAINED
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
 STAGES = ["algo.curriculum.budgets=[8,16,24]", "algo.curriculum.from_steps=[0,2,4]"]
@@ -23,8 +24,7 @@ def read_log(trainer, *left_out):
 @pytest.fixture
 def make_parts(make_parts):
     """Of a model of 40,000 parameters, which has yet to learn to end: 40 tokens nearly always."""
-    small = ["model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1"]
-    return lambda *overrides, **kwargs: make_parts(*small, *overrides, **kwargs)
+    return lambda *overrides: make_parts(*UNTRAINED, *overrides)
 
 
 def read_weights(trainer):
@@ -91,7 +91,7 @@ def test_one_batch_of_8_and_two_of_4_are_the_same_step(make_trainer, overrides):
     """Plain gradient descent, so that a difference of the gradients stays one of the weights: Adam would hide a scale
     and blow up a sign."""
     weights, logs = [], []
-    for batch, accumulation in ((8, 1), (4, 2), (2, 4)):
+    for batch, accumulation in ((8, 1), (2, 4)):
         trainer = make_trainer(
             *overrides, f"algo.args.per_device_train_batch_size={batch}", "algo.args.max_steps=5",
             f"algo.args.gradient_accumulation_steps={accumulation}", "+algo.args.optim=sgd",
@@ -102,9 +102,7 @@ def test_one_batch_of_8_and_two_of_4_are_the_same_step(make_trainer, overrides):
         weights.append(torch.cat([(a - b).flatten() for a, b in zip(read_weights(trainer), start, strict=True)]))
         logs.append(read_log(trainer))
     assert [row["num_tokens"] for row in logs[0]] == [row["num_tokens"] for row in logs[1]]
-    for moved in weights[1:]:
-        error = ((moved - weights[0]).norm() / weights[0].norm()).item()
-        assert error < 1e-4
+    assert ((weights[1] - weights[0]).norm() / weights[0].norm()).item() < 1e-4
 
 
 @pytest.mark.parametrize("method", ["compact", "trl"])
@@ -127,23 +125,3 @@ def test_a_budget_changes_with_a_rollout_only(make_trainer):
     log = read_log(trainer)
     assert [row.get("completions/budget") for row in log] == [8, None, 16, None]
     assert [row.get("hybrid/alpha") for row in log] == [8 / 512, None, 16 / 512, None]
-
-
-def test_a_resumed_run_ends_as_an_uninterrupted_one_with_everything_on(make_trainer, tmp_path):
-    """Curriculum, hybrid, clip and TRL's adaptive entropy, whose coefficient must come back from the checkpoint."""
-    overrides = [
-        *STAGES, "loss_type=hybrid", "algo.advantage_clip=0.8", "+algo.args.use_adaptive_entropy=true",
-        "+algo.args.entropy_target=10", "+algo.args.entropy_coef_delta=0.01", "algo.args.max_steps=6",
-        "algo.args.save_strategy=steps", "algo.args.save_steps=3", "algo.args.save_total_limit=2",
-    ]  # fmt: skip
-    unbroken, resumed = make_trainer(*overrides), make_trainer(*overrides, folder="resumed")
-    unbroken.train()
-    resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "checkpoint-3"))
-    log = read_log(unbroken)
-    assert read_log(resumed)[-3:] == log[-3:]
-    assert same(read_weights(resumed), read_weights(unbroken))
-    assert [row["completions/budget"] for row in log] == [8, 8, 16, 16, 24, 24]
-    assert log[2]["entropy_coef"] != 0, "the test wants a controller that has moved before the checkpoint"
-    for before, row in zip([{"entropy_coef": 0.0}, *log], log, strict=False):
-        step = 0.01 if row["entropy"] <= 10 else -0.01
-        assert row["entropy_coef"] == pytest.approx(min(1.0, max(0.0, before["entropy_coef"] + step)))

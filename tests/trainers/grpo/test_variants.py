@@ -12,13 +12,6 @@ def test_alpha_follows_the_budget_unless_it_is_given():
     assert [choose_alpha(alpha, 96) for alpha in (0.0, 0.3, 1.0)] == [0.0, 0.3, 1.0]
 
 
-def test_length_weights_are_those_worked_out_by_hand():
-    lengths = torch.tensor([0, 10, 40])
-    assert length_weights(lengths, 1.0, 40).tolist() == [1.0, 1.0, 1.0]
-    assert length_weights(lengths, 0.0, 40).tolist() == [0.0, 0.25, 1.0]
-    assert length_weights(lengths, 0.5, 40).tolist() == [0.5, 0.625, 1.0]
-
-
 def test_a_weighted_mean_per_completion_is_the_mix_of_the_two_losses():
     """On token losses 1, 2 | 3, 4, 5, 6 with L = 8: grpo (1.5 + 4.5) / 2 = 3, dr_grpo (3 + 18) / 16 = 1.3125."""
     means, lengths = torch.tensor([1.5, 4.5]), torch.tensor([2, 4])

@@ -1,4 +1,4 @@
-"""GAE and its parts against loops in float64."""
+"""GAE and its parts against loops in float64, and the adaptive KL coefficient."""
 
 import math
 import threading
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from rlhf_exp.trainers.ppo.advantages import (
+    KLController,
     estimate_advantages,
     explain_variance,
     measure_moments,
@@ -46,34 +47,11 @@ def test_gae_is_the_sum_of_its_definition(gamma, lam):
     torch.testing.assert_close(returns, (expected + values) * mask, rtol=0, atol=1e-12)
 
 
-def test_lambda_1_and_gamma_1_give_the_rewards_that_are_still_to_come():
-    rewards, values, mask, lengths = make_rollout()
-    _, returns = estimate_advantages(rewards, values, mask, 1.0, 1.0)
-    for i, n in enumerate(lengths):
-        for t in range(n):
-            assert returns[i, t].item() == pytest.approx(rewards[i, t:n].sum().item(), abs=1e-12)
-
-
-def test_padding_changes_no_advantage():
-    rewards, values, mask, _ = make_rollout()
-    noise = torch.full((5, 4), 9.0, dtype=torch.float64)
-    wide = [torch.cat([part, extra], 1) for part, extra in ((rewards, 0 * noise), (values, noise), (mask, 0 * noise))]
-    narrow, _ = estimate_advantages(rewards, values, mask, 0.9, 0.8)
-    padded, returns = estimate_advantages(*wide, 0.9, 0.8)
-    assert torch.equal(padded[:, :7], narrow)
-    assert not padded[:, 7:].any() and not returns[:, 7:].any()
-
-
 def test_the_score_is_on_the_last_token_and_the_kl_on_each():
-    mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
-    log_ratio = torch.tensor([[0.5, -0.25, 7.0], [1.0, 0.0, 2.0]])
-    rewards = shape_rewards(torch.tensor([1.0, 0.1]), log_ratio, mask, kl_coef=0.2)
-    torch.testing.assert_close(rewards, torch.tensor([[-0.1, 1.05, 0.0], [-0.2, 0.0, -0.3]]))
-
-
-def test_a_completion_without_tokens_gets_no_reward():
-    rewards = shape_rewards(torch.tensor([1.0]), torch.ones(1, 3), torch.zeros(1, 3), kl_coef=0.2)
-    assert not rewards.any()
+    mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])  # the last completion has no token
+    log_ratio = torch.tensor([[0.5, -0.25, 7.0], [1.0, 0.0, 2.0], [1.0, 1.0, 1.0]])
+    rewards = shape_rewards(torch.tensor([1.0, 0.1, 1.0]), log_ratio, mask, kl_coef=0.2)
+    torch.testing.assert_close(rewards, torch.tensor([[-0.1, 1.05, 0.0], [-0.2, 0.0, -0.3], [0.0, 0.0, 0.0]]))
 
 
 def alone(values):
@@ -163,3 +141,19 @@ def test_explained_variance_is_1_for_a_perfect_critic_0_for_a_constant_and_nan_w
     assert explain_variance(torch.zeros(1, 3), returns, mask, alone) == 0
     assert explain_variance(-returns, returns, mask, alone) == pytest.approx(-3)
     assert math.isnan(explain_variance(returns, torch.ones(1, 3), mask, alone))
+
+
+def test_the_coefficient_moves_by_the_clipped_error():
+    controller = KLController(coef=1.0, target=0.1, horizon=100)
+    controller.update(kl=0.11, completions=10)  # 10% above the target
+    assert controller.coef == pytest.approx(1 + 0.1 * 10 / 100)
+    controller.update(kl=5.0, completions=10)  # clipped to 20%
+    assert controller.coef == pytest.approx(1.01 * 1.02)
+    controller.update(kl=-3.0, completions=10)  # a sampled KL may be negative: down by at most 20%
+    assert controller.coef == pytest.approx(1.01 * 1.02 * 0.98)
+
+
+def test_without_a_target_it_is_fixed():
+    controller = KLController(coef=0.05, target=None, horizon=1)
+    controller.update(kl=100.0, completions=1000)
+    assert controller.coef == 0.05

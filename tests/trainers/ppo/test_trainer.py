@@ -208,27 +208,6 @@ def test_figures_per_token_count_every_token_of_every_rank(qwen3_path, tmp_path)
         assert both == pytest.approx((one * tokens + 3 * 9) / (tokens + 9), rel=1e-6)
 
 
-def test_padding_changes_neither_loss_nor_gradient(model_path, tmp_path):
-    trainer = make_trainer(model_path, tmp_path, torch.float64, per_device_train_batch_size=8, steps_per_generation=1)
-    trainer.current_gradient_accumulation_steps = 1
-    trainer.model.train()
-    batch = make_batch(trainer)
-    wide, rows = dict(batch), len(LENGTHS)
-    for key in ("completion_ids", "completion_mask", "advantages", "returns", "values", "old_per_token_logps"):
-        wide[key] = torch.cat([batch[key], torch.full((rows, 3), 0 if key.endswith("mask") else 7).to(batch[key])], 1)
-    for key in ("prompt_ids", "prompt_mask"):
-        wide[key] = torch.cat([torch.zeros(rows, 2).to(batch[key]), batch[key]], 1)
-    found = []
-    for each in (batch, wide):
-        trainer.model.zero_grad()
-        loss = trainer._compute_loss(trainer.model, each)
-        loss.backward()
-        found.append((loss.item(), [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]))
-    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
-    for one, other in zip(found[0][1], found[1][1], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
-
-
 def test_8_rows_at_once_equal_2_at_a_time_with_accumulation_4(qwen3_path, tmp_path):
     gradients = []
     for parts in (1, 4):
@@ -247,8 +226,8 @@ def test_8_rows_at_once_equal_2_at_a_time_with_accumulation_4(qwen3_path, tmp_pa
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_the_first_update_has_ratio_1_kl_0_and_value_0(model_path, tmp_path, critic):
-    trainer = make_trainer(model_path, tmp_path, critic=critic, max_steps=4, num_iterations=1)
+def test_the_first_update_has_ratio_1_kl_0_and_value_0(qwen3_path, tmp_path, critic):
+    trainer = make_trainer(qwen3_path, tmp_path, critic=critic, max_steps=4, num_iterations=1)
     trainer.train()
     first = trainer.state.log_history[0]
     assert first["ppo/ratio"] == pytest.approx(1, abs=1e-5)
@@ -298,21 +277,8 @@ def test_every_epoch_sees_each_completion_once_in_other_minibatches(qwen3_path, 
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_a_resumed_run_equals_an_uninterrupted_one(qwen3_path, tmp_path, critic):
-    args = {"critic": critic, "target_kl": 0.01, "kl_horizon": 20, "num_iterations": 2, "max_steps": 16}
-    args |= {"save_strategy": "steps", "save_steps": 8}
-    whole = make_trainer(qwen3_path, tmp_path / "whole", **args)
-    whole.train()
-    resumed = make_trainer(qwen3_path, tmp_path / "whole", **args)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-8"))
-    for (name, one), other in zip(whole.model.named_parameters(), resumed.model.parameters(), strict=True):
-        assert torch.equal(one, other), name
-    assert whole.controller.coef == resumed.controller.coef != 0.05
-
-
-@pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_what_is_saved_loads_as_a_plain_model_with_the_critic_beside_it(model_path, tmp_path, critic):
-    trainer = make_trainer(model_path, tmp_path, critic=critic, max_steps=4)
+def test_what_is_saved_loads_as_a_plain_model_with_the_critic_beside_it(qwen3_path, tmp_path, critic):
+    trainer = make_trainer(qwen3_path, tmp_path, critic=critic, max_steps=4)
     trainer.train()
     trainer.save_model(str(tmp_path / "model"))
     loaded, info = AutoModelForCausalLM.from_pretrained(tmp_path / "model", output_loading_info=True)
@@ -326,20 +292,16 @@ def test_what_is_saved_loads_as_a_plain_model_with_the_critic_beside_it(model_pa
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_with_lora_the_adapter_and_the_critic_learn_and_resume(model_path, tmp_path, critic):
-    args = {"critic": critic, "max_steps": 8, "save_strategy": "steps", "save_steps": 4}
+def test_with_lora_the_adapter_and_the_critic_learn(qwen3_path, tmp_path, critic):
+    args = {"critic": critic, "max_steps": 4, "save_strategy": "steps", "save_steps": 4}
     lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4)
-    whole = make_trainer(model_path, tmp_path, peft_config=lora, **args)
+    whole = make_trainer(qwen3_path, tmp_path, peft_config=lora, **args)
     before = {name: p.detach().clone() for name, p in whole.model.named_parameters()}
     whole.train()
     moved = {name for name, p in whole.model.named_parameters() if not torch.equal(p, before[name])}
     assert any("lora_B" in name for name in moved) and any(name.startswith("critic.") for name in moved)
     assert all("lora" in name or name.startswith("critic.") for name in moved)
-    assert not any("critic" in name for name in load_file(tmp_path / "checkpoint-8" / "adapter_model.safetensors"))
-    resumed = make_trainer(model_path, tmp_path, peft_config=lora, **args)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    for (name, one), other in zip(whole.model.named_parameters(), resumed.model.parameters(), strict=True):
-        assert torch.equal(one, other), name
+    assert not any("critic" in name for name in load_file(tmp_path / "checkpoint-4" / "adapter_model.safetensors"))
 
 
 def test_a_missing_end_costs_its_penalty(qwen3_path, tmp_path):
@@ -384,9 +346,9 @@ def loop_exact_kl(trainer, rollout):
     return [sum(values) / len(values) for values in zip(*found, strict=True)]
 
 
-@pytest.mark.parametrize("adapter", [False, True])
 @pytest.mark.parametrize(
-    "sampling", [{"temperature": 0.7, "top_p": 0.9}, {"top_k": 5}, {"temperature": 1.3, "target_kl": 0.1}]
+    ("sampling", "adapter"),
+    [({"temperature": 0.7, "top_p": 0.9}, True), ({"top_k": 5}, False), ({"temperature": 1.3, "target_kl": 0.1}, True)],
 )
 def test_the_exact_kl_is_of_the_distributions_that_are_sampled_from(model_path, tmp_path, sampling, adapter):
     lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4, init_lora_weights=False)
