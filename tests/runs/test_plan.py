@@ -40,12 +40,8 @@ def plan(*overrides):
     return plan_job(compose_config(["output_dir=there", "skip_finished=true", *overrides]))
 
 
-def test_a_folder_without_a_run_is_started(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_without_a_run_is_started_and_a_finished_one_of_the_same_settings_skipped(place):
     assert plan() == Plan.START
-
-
-def test_a_finished_run_of_the_same_settings_is_skipped(place):
     place("finished", "seed=1", "algo.args.learning_rate=3e-5")
     assert plan("seed=1", "algo.args.learning_rate=0.00003", "logging=tensorboard") == Plan.SKIP
 
@@ -68,12 +64,12 @@ def test_a_finished_run_without_its_weights_is_resumed_or_refused_and_not_skippe
     said = f"there: has finished, but its weights are gone ({why})"
     say_once.cache_clear()
     assert plan() == Plan.RESUME
-    assert capsys.readouterr().err == f"rlhf_exp: {said}; they are saved again from its checkpoint\n"
+    assert capsys.readouterr().err.startswith(f"rlhf_exp: {said}; ")
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(ConfigError) as caught:
         plan()
-    way = "put them back, or remove the folder to run it again"
-    assert caught.value.problems == [f"output_dir={said}, and there is no whole checkpoint; {way}"]
+    [line] = caught.value.problems
+    assert line.startswith(f"output_dir={said}, and there is no whole checkpoint; ")
 
 
 def test_a_run_that_trains_nothing_needs_no_weights_to_have_finished(place):
@@ -85,23 +81,16 @@ def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
     folder = place("finished", "seed=1")
     with pytest.raises(ConfigError) as caught:
         plan("seed=2", "eval.rows=500")
-    assert caught.value.problems == [
-        "output_dir=there: holds a run of other settings (seed=1, here 2, algo.args.seed=1, here 2,"
-        " eval.rows=None, here 500); use another output_dir"
-    ]
+    [line] = caught.value.problems
+    assert line.startswith("output_dir=there: holds a run of other settings (seed=1, here 2, ")
+    assert "eval.rows=None, here 500)" in line
     assert (folder / "run.json").exists()
 
 
-@pytest.mark.parametrize("status", ["failed", "stopped", "running"])
-def test_an_unfinished_run_resumes_from_its_checkpoint(place, status):
-    folder = place(status, checkpoint=True)
-    assert plan() == Plan.RESUME
-    assert (folder / "run.json").exists()
-
-
-@pytest.mark.parametrize(("status", "wanted"), [("finished", Plan.SKIP), ("failed", Plan.RESUME)])
-def test_what_may_differ_on_resume_may_differ_in_a_study(place, status, wanted):
+@pytest.mark.parametrize("status", ["finished", "failed", "stopped", "running"])
+def test_an_unfinished_run_resumes_and_what_may_differ_on_resume_may_differ_in_a_study(place, status):
     place(status, checkpoint=True)
+    wanted = Plan.SKIP if status == "finished" else Plan.RESUME
     assert plan("device.threads=1", "algo.args.save_steps=7", "monitor.every_steps=3") == wanted
 
 
@@ -118,12 +107,6 @@ def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settin
     assert sorted(path.name for path in folder.iterdir()) == [".hydra", "mine.txt", *kept]
 
 
-def test_a_folder_that_holds_no_run_loses_nothing_to_one_that_starts(tmp_path):
-    (tmp_path / "model").mkdir()
-    start_anew(tmp_path, compose_config())
-    assert (tmp_path / "model").is_dir()
-
-
 def test_an_unfinished_run_whose_checkpoint_is_not_whole_starts_anew_and_loses_none(place):
     folder = place("failed", checkpoint=True)
     (folder / "checkpoints" / "checkpoint-40" / "manifest.json").unlink()
@@ -137,41 +120,25 @@ def test_a_refused_run_starts_anew_whatever_its_settings(place):
     assert plan("seed=2") == Plan.START
 
 
-def compose_for_run(overrides):
-    return compose_config(overrides, [check_run_folder])
-
-
 def refuse(*overrides):
     with pytest.raises(ConfigError) as caught:
-        compose_for_run(overrides)
-    return caught.value.problems
+        compose_config(overrides, [check_run_folder])
+    [line] = caught.value.problems
+    return line
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "running"])
-def test_a_run_with_something_to_lose_is_not_overwritten(tmp_path, status):
+def test_a_run_with_something_to_lose_is_resumed_and_not_overwritten(tmp_path, status):
     (tmp_path / "run.json").write_text(json.dumps({"status": status}))
-    leave_checkpoint(tmp_path)
-    assert refuse(f"output_dir={tmp_path}") == [
-        f"output_dir={tmp_path}: already holds a run; use another folder, or resume={tmp_path}"
-    ]
-
-
-def leave_checkpoint(folder):
-    with staged(folder / "checkpoints", "checkpoint-50") as staging:
+    with staged(tmp_path / "checkpoints", "checkpoint-50") as staging:
         (staging / "checkpoint-50").mkdir()
+    assert refuse(f"output_dir={tmp_path}").startswith(f"output_dir={tmp_path}: already holds a run; ")
+    assert compose_config([f"resume={tmp_path}"], [check_run_folder]).resume == str(tmp_path)
 
 
-@pytest.mark.parametrize("text", ['{"status": "failed"}', '{"status": "running"}', '{"status": "refused"}', '{"sta'])
+@pytest.mark.parametrize("text", ['{"status": "failed"}', '{"status": "refused"}', '{"sta'])
 def test_a_run_that_ended_before_its_first_checkpoint_is_started_anew_where_it_lies(tmp_path, text):
-    assert refuse(f"resume={tmp_path}") == [f"resume={tmp_path}: not a run's folder, it has no run.json"]
+    assert refuse(f"resume={tmp_path}") == f"resume={tmp_path}: not a run's folder, it has no run.json"
     (tmp_path / "run.json").write_text(text)
-    assert refuse(f"resume={tmp_path}") == [
-        f"resume={tmp_path}: has no checkpoint yet; start anew with its overrides and output_dir={tmp_path}"
-    ]
-    assert compose_for_run([f"output_dir={tmp_path}"]).output_dir == str(tmp_path)
-
-
-def test_resume_takes_a_run_with_a_checkpoint(tmp_path):
-    (tmp_path / "run.json").write_text("{}")
-    leave_checkpoint(tmp_path)
-    assert compose_for_run([f"resume={tmp_path}"]).resume == str(tmp_path)
+    assert refuse(f"resume={tmp_path}").startswith(f"resume={tmp_path}: has no checkpoint yet; ")
+    assert compose_config([f"output_dir={tmp_path}"], [check_run_folder]).output_dir == str(tmp_path)
