@@ -6,16 +6,11 @@ import pytest
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.checkpoints import WORK
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.trimmed import TrimmedPasses
+from tests.building import QUIET, build
 
-SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.logging_steps=1", "algo.args.save_strategy=no"]
+SMALL = [*QUIET, "max_tokens=8", "algo.args.logging_steps=1"]
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
 PROMPTS = [{"id": str(i), "prompt": f"use {i} 7 3 make 53 ."} for i in range(1, 9)]
 
@@ -26,12 +21,7 @@ def random_reward(completions, **columns):
 
 def train(folder, *overrides, rows=PROMPTS, train_tokens=None, resume=None):
     """The meter and the trainer of a finished training."""
-    cfg = compose_config(["reward=outcome", *SMALL, *overrides, f"output_dir={folder}"])
-    source = resolve_model(cfg, folder)
-    task = Task("countdown", rows, [], None)
-    trainer = build_trainer(
-        Experiment(cfg, None, source, load_tokenizer(source), task, [random_reward], build_args(cfg))
-    )
+    trainer = build(folder, "reward=outcome", *SMALL, *overrides, rows=rows, reward=random_reward)
     trainer.callback_handler.callbacks.insert(0, MetricsWriter(folder, None, every_steps=1))
     meter = ComputeMeter(train_tokens)
     meter.watch(trainer)
@@ -77,12 +67,11 @@ def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
     assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
 
 
-@pytest.mark.parametrize("peft", ["none", "lora"])
-def test_rows_that_are_packed_count_as_rows(tmp_path, monkeypatch, peft):
+def test_rows_that_are_packed_count_as_rows(tmp_path, monkeypatch):
     counts = []
     for packs in (False, True):
         monkeypatch.setattr(TrimmedPasses, "_packs_rows", lambda trainer, packs=packs: packs)
-        meter, _ = train(tmp_path / str(packs), *GRPO, "algo.args.max_steps=1", f"peft={peft}")
+        meter, _ = train(tmp_path / str(packs), *GRPO, "algo.args.max_steps=1", "peft=lora")
         counts.append(without_time(meter.counts))
     assert counts[0] == counts[1]
 
@@ -108,25 +97,18 @@ def test_training_ends_with_the_step_that_reaches_the_tokens(tmp_path):
     assert counted[-2] < 200 <= counted[-1] == meter.counts["trained_tokens"]
 
 
-def test_a_resumed_run_continues_to_count(tmp_path):
+def test_a_resumed_run_continues_to_count_from_a_checkpoint_of_an_earlier_version_too(tmp_path):
     saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
-    meter, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2")
+    saved.append("algo.args.max_steps=2")
+    meter, _ = train(tmp_path, *GRPO, *saved)
     first = tmp_path / "checkpoints" / "checkpoint-1"
-    assert json.loads((first / WORK).read_text())["completions"] == 8
-    resumed, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2", resume=str(first))
+    resumed, _ = train(tmp_path, *GRPO, *saved, resume=str(first))
     assert without_time(resumed.counts) == without_time(meter.counts)
-
-
-def test_tokens_before_a_checkpoint_of_an_earlier_version_are_not_lost(tmp_path):
-    saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
-    meter, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2")
-    first = tmp_path / "checkpoints" / "checkpoint-1"
-    counts = json.loads((first / WORK).read_text())
+    counts, whole = json.loads((first / WORK).read_text()), meter.count_tokens()
     sampled = counts.pop("completion_tokens")
     del counts["prompt_tokens"]
     (first / WORK).write_text(json.dumps(counts))
-    resumed, _ = train(tmp_path, *GRPO, *saved, "algo.args.max_steps=2", resume=str(first))
-    whole = meter.count_tokens()
+    resumed, _ = train(tmp_path, *GRPO, *saved, resume=str(first))
     assert resumed.count_tokens() == whole | {
         "prompt_tokens": whole["prompt_tokens"] + sampled,
         "completion_tokens": whole["completion_tokens"] - sampled,

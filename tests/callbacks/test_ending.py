@@ -6,15 +6,10 @@ import pytest
 
 from rlhf_exp.callbacks import ending
 from rlhf_exp.callbacks.ending import CheckGradients
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.errors import NoGradient
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
+from tests import building
 
-SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.save_strategy=no", "reward=outcome"]
+SMALL = [*building.QUIET, "max_tokens=8", "reward=outcome"]
 GROUPS = ["algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
 PROMPTS = [{"id": str(i), "prompt": f"use {i} 7 3 make 53 ."} for i in range(1, 9)]
 PAIRS = [{**row, "chosen": "7 * 3", "rejected": "7 + 3"} for row in PROMPTS]
@@ -23,10 +18,7 @@ LOST = "+algo.args.max_grad_norm=1e-300"  # clipped gradients underflow to 0, wh
 
 def build(folder, *overrides, rows=PROMPTS, reward=None):
     """A trainer with the callback, and the callback."""
-    cfg = compose_config([*SMALL, *overrides, f"output_dir={folder}"])
-    source = resolve_model(cfg, folder)
-    task, rewards = Task("countdown", rows, [], None), [reward or vary]
-    trainer = build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg)))
+    trainer = building.build(folder, *SMALL, *overrides, rows=rows, reward=reward or vary)
     check = CheckGradients()
     check.watch(trainer)
     return trainer, check
@@ -54,24 +46,22 @@ def test_a_run_that_cannot_learn_fails_with_one_line_and_a_readable_folder(tmp_p
     )
     line = done.stderr.splitlines()[-1]
     assert done.returncode == 1, done.stderr
-    assert line.startswith(
-        "rlhf_exp: failed: NoGradient: the loss cannot change the model: the gradients of all weights were 0 in each of"
-        " 10 steps with something to learn from; look for a value of algo.args that makes the loss constant"
-    )
+    assert line.startswith("rlhf_exp: failed: NoGradient: ") and "in each of 10 steps" in line
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 9
     assert command_line("report", "run", cwd=tmp_path).returncode == 0
 
 
-def test_a_short_run_without_a_gradient_fails_at_its_end(tmp_path):
-    trainer, _ = build(tmp_path, "algo=dpo", "algo.args.max_steps=2", LOST, rows=PAIRS)
-    with pytest.raises(NoGradient, match="in each of 2 steps"):
-        trainer.train()
-
-
-def test_rewards_that_differ_without_a_gradient_end_a_run_that_samples(tmp_path):
-    trainer, _ = build(tmp_path, "algo=grpo", *GROUPS, "algo.args.max_steps=1", LOST)
-    with pytest.raises(NoGradient, match="in the only step"):
+@pytest.mark.parametrize(
+    ("algo", "said"),
+    [
+        (["algo=dpo", "algo.args.max_steps=2"], "each of 2"),
+        (["algo=grpo", *GROUPS, "algo.args.max_steps=1"], "the only"),
+    ],
+)
+def test_a_short_run_without_a_gradient_fails_at_its_end(tmp_path, algo, said):
+    trainer, _ = build(tmp_path, *algo, LOST, rows=PAIRS)
+    with pytest.raises(NoGradient, match=f"in {said} step"):
         trainer.train()
 
 
@@ -79,8 +69,6 @@ def test_rewards_that_differ_without_a_gradient_end_a_run_that_samples(tmp_path)
     "overrides",
     [
         ["algo=grpo", *GROUPS],
-        ["algo=rloo", *GROUPS],
-        ["algo=dpo"],
         ["algo=dpo", "peft=lora"],
         ["algo=ppo", "algo.args.per_device_train_batch_size=2", "algo.critic_warmup_steps=1"],
     ],

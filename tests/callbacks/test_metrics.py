@@ -36,16 +36,6 @@ def test_token_kl_is_the_textbook_sum():
 
 
 @torch.no_grad()
-def test_completion_logps_equal_an_unpadded_pass_over_each_row():
-    model = make_model(0)
-    slow = []
-    for prompt, completion in ROWS:
-        logits = model(input_ids=torch.tensor([prompt + completion])).logits[0].double()
-        slow.append(torch.log_softmax(logits[len(prompt) - 1 : -1], -1))
-    torch.testing.assert_close(completion_logps(model, ROWS, pad_id=0).double(), torch.cat(slow), atol=1e-5, rtol=0)
-
-
-@torch.no_grad()
 def test_logits_are_computed_for_no_position_before_the_first_that_predicts_a_completion():
     model, shapes = make_model(0), []
     model.lm_head.register_forward_hook(lambda module, inputs, output: shapes.append(tuple(output.shape)))

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.callbacks.tracking import choose_mode, list_results, name_run, track
+from rlhf_exp.callbacks.tracking import choose_mode, name_run, track
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.load import load_run
 
 NAMES = ("WANDB_MODE", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_DIR", "TENSORBOARD_LOGGING_DIR")
 ACCURACY = {"value": 0.25, "low": 0.2, "high": 0.3}
@@ -156,13 +155,6 @@ def test_a_name_that_is_no_safe_folder_is_refused_with_the_nearest_that_is(name,
 )
 def test_labels_that_wandb_refuses_are_refused_first(override):
     assert refuse(override).startswith(override.partition("=")[0])
-
-
-def test_results_are_flat_and_hold_every_figure_of_both_sides(tmp_path):
-    write_run(tmp_path)
-    results = list_results(load_run(tmp_path))
-    assert results["baseline/accuracy"] == 0.125 and results["trained/accuracy/high"] == 0.3
-    assert results["health"] == "warning"
 
 
 def test_tensorboard_gets_the_held_out_figures(tmp_path):
