@@ -14,7 +14,7 @@ from rlhf_exp.models import scoring
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
 from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.tokens import encode_answers, encode_row
+from rlhf_exp.tasks.tokens import encode_row
 
 TOKENIZER = build_byte_tokenizer()
 INIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 256,
@@ -45,7 +45,7 @@ def make_model(kind, architecture="gpt2", seed=0):
     return kind.from_config(config)
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2"])
 def test_scores_do_not_depend_on_the_batch(architecture):
     model = make_model(AutoModelForSequenceClassification, architecture)
     together = score_pairs(set_up(), model)
@@ -71,16 +71,6 @@ def test_scores_are_those_of_the_reward_trainer(architecture, tmp_path):
     assert -torch.nn.functional.logsigmoid(margins).mean() == pytest.approx(loss.item(), abs=1e-5)
 
 
-def test_the_score_is_read_at_the_eos_token():
-    model = make_model(AutoModelForSequenceClassification)
-    pair = {**PAIRS[1], "chosen": " no", "rejected": " no" * 9}
-    ids = encode_answers(TOKENIZER, [pair["prompt"]], [" no"])[0]
-    assert ids[-1] == TOKENIZER.eos_token_id
-    hidden = model.eval().transformer(torch.tensor([ids])).last_hidden_state[0, -1]
-    score = score_pairs(set_up(pairs=[pair]), model)[0][0]
-    assert score == pytest.approx(model.score(hidden).item(), abs=1e-5)
-
-
 def test_measuring_switches_dropout_off_and_training_mode_back_on():
     model = make_model(AutoModelForSequenceClassification).train()
     assert score_pairs(set_up(), model) == score_pairs(set_up(), model)
@@ -97,8 +87,7 @@ def slow_logp(model, prompt, answer):
     return total
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
-@pytest.mark.parametrize("elements", [1, 258 * 60, 2**26])
+@pytest.mark.parametrize(("architecture", "elements"), [("gpt2", 1), ("qwen2", 258 * 60), ("qwen3", 2**26)])
 def test_log_probabilities_equal_a_slow_loop(architecture, elements, monkeypatch):
     monkeypatch.setattr(scoring, "BATCH_ELEMENTS", elements)
     model = make_model(AutoModelForCausalLM, architecture)
@@ -135,11 +124,6 @@ def test_implicit_rewards_are_those_that_dpo_logs(architecture, tmp_path):
         assert pair == pytest.approx(logged, abs=2e-4)
 
 
-def test_the_implicit_rewards_of_the_reference_itself_are_0():
-    policy = make_model(AutoModelForCausalLM)
-    assert implicit_rewards(set_up("algo=dpo"), policy, policy) == [(0.0, 0.0)] * len(PAIRS)
-
-
 @pytest.mark.parametrize("algo", ["dpo", "kto"])
 def test_beta_is_that_of_the_training_and_a_tenth_without_implicit_rewards(algo):
     models = [make_model(AutoModelForCausalLM, seed=seed) for seed in (0, 1)]
@@ -167,10 +151,10 @@ def test_a_row_holds_both_answers_their_rewards_and_their_lengths():
 
 
 def test_a_chat_row_is_written_as_text():
-    turns = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Yes?"},
-             {"role": "user", "content": "Why?"}]  # fmt: skip
-    pair = {"id": "a", "subset": "b", "prompt": turns, "chosen": [{"role": "assistant", "content": "So."}],
-            "rejected": [{"role": "assistant", "content": "No."}]}  # fmt: skip
-    row = describe_pairs("baseline", set_up(pairs=[pair]), [(0.0, 0.0)])[0]
-    assert row["prompt"] == "user: Hi!\n\nassistant: Yes?\n\nuser: Why?"
-    assert (row["chosen"], row["rejected"], row["chosen_tokens"]) == ("So.", "No.", 3)
+    turns = [{"role": role, "content": text} for role, text in (("user", "Hi!"), ("assistant", "Yes?"), ("user", "Y?"))]
+    answers = {side: [{"role": "assistant", "content": text}] for side, text in (("chosen", "So."), ("rejected", "No"))}
+    row = describe_pairs("baseline", set_up(pairs=[{"id": "a", "subset": "b", "prompt": turns, **answers}]), [(0, 0)])[
+        0
+    ]
+    assert row["prompt"] == "user: Hi!\n\nassistant: Yes?\n\nuser: Y?"
+    assert (row["chosen"], row["rejected"], row["chosen_tokens"]) == ("So.", "No", 3)

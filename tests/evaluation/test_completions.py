@@ -69,56 +69,21 @@ def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
     model, cfg = make_model().double(), make_config()
     prompts = load_prompts(cfg)
     assert len(set(map(len, prompts))) > 1
+    torch.manual_seed(1)  # is not read
     drawn = draw(model, cfg)
     assert len(set(map(tuple, drawn))) > 30
     for other in ("eval.batch_size=7", "generation=trl"):
         assert draw(model, make_config(other)) == drawn
     assert draw(model, make_config("eval.rows=9")) == drawn[:9]
     more = draw(model, make_config("eval.completions=3"))
-    assert more[::3] == drawn and more[1::3] != drawn
+    assert more[::3] == drawn and more[1::3] != drawn and len(set(map(tuple, more[:3]))) == 3
+    assert draw(model, make_config("eval.seed=1"), rows_of=cfg) != drawn
     other = draw(model, cfg, purpose="validation")
     assert sum(map(list.__eq__, other, drawn)) < 5
     found = sample_completions(
         model, [prompts[5]], [("evaluation", 0, 5, 2)], Sampling(12), [TOKENIZER.eos_token_id], TOKENIZER.pad_token_id
     )
     assert found[0] == more[17]
-
-
-def test_measuring_is_seeded_and_leaves_the_random_state_alone():
-    model = make_model()
-    for method in ("compact", "trl"):
-        cfg, other = (make_config(f"generation={method}", f"eval.seed={seed}") for seed in (0, 1))
-        torch.manual_seed(1)
-        state = torch.get_rng_state()
-        first = sample(model, cfg)
-        assert torch.equal(torch.get_rng_state(), state)
-        torch.manual_seed(99)
-        assert sample(model, cfg) == first
-        assert sample(model, other, rows_of=cfg) != first
-
-
-def test_two_models_share_their_random_numbers():
-    """A model that is almost the other one draws almost the same, and one from another seed does not."""
-    cfg, model, near = make_config(), make_model(), make_model()
-    for parameter in near.parameters():
-        parameter.data *= 1.001
-    one, two = (draw(network, cfg) for network in (model, near))
-    other = draw(near, make_config("eval.seed=1"), rows_of=cfg)
-    same = [sum(a == b for a, b in zip(one, found, strict=True)) for found in (two, other)]
-    assert same[0] > 30 and same[1] < 5
-
-
-def test_several_completions_of_a_row_lie_side_by_side_and_differ():
-    cfg = make_config("eval.completions=3", "eval.rows=10")
-    model, prompts = make_model(), load_prompts(cfg)
-    found = sample(model, cfg, make_model(1))
-    assert [(one.row, one.place) for one in found] == [(row, place) for row in range(10) for place in range(3)]
-    assert len({tuple(one.ids) for one in found[:3]}) == 3
-    rows = [(prompts[one.row], one.ids) for one in found]
-    slow = [kl.kl for kl in measure_kl(model, make_model(1), rows, 0, Sampling(12))]
-    assert [one.kl for one in found] == pytest.approx(slow)
-    top = draw(model, make_config("eval.completions=3", "eval.top_k=1"))
-    assert all(top[i] == top[i - i % 3] for i in range(30))
 
 
 def test_greedy_completions_come_beside_the_sampled_ones_and_leave_them_as_they_are():
@@ -143,24 +108,6 @@ def test_kl_of_a_completion_is_the_exact_sum_over_its_tokens():
     assert [one.kl for one in found] == pytest.approx(slow, rel=1e-4)
     assert [(one.sampled, one.outside) for one in found] == [(one.kl, 0.0) for one in found]
     assert measure_kl(model, model, rows, 0, Sampling(7)) == [CompletionKL(0.0, 0.0, 0.0)] * 3
-
-
-@torch.no_grad()
-def test_the_exact_kl_agrees_with_the_sampled_log_ratio_of_the_policys_own_completions():
-    """Both estimate KL(policy || start) of whole completions; the exact one has the smaller variance."""
-    cfg = make_config("eval.rows=200", "eval.batch_size=200")
-    model, start, prompts = make_model(0), make_model(1), load_prompts(cfg)
-    for parameter in model.parameters():
-        parameter.data *= 2.0 if parameter.dim() > 1 else 1.0
-    found, sampled = sample(model, cfg, start), []
-    for one in found:
-        picked, row = torch.tensor(one.ids)[:, None], (prompts[one.row], one.ids)
-        p, q = (completion_logps(m, [row], 0).gather(1, picked).sum() for m in (model, start))
-        sampled.append((p - q).item())
-    sampled, exact = torch.tensor(sampled), torch.tensor([one.kl for one in found])
-    error = ((sampled - exact).std() / len(prompts) ** 0.5).item()
-    assert abs((sampled - exact).mean().item()) < 4 * error
-    assert exact.std() < sampled.std() and exact.min() >= 0
 
 
 def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
@@ -210,7 +157,7 @@ def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
 
 
 def test_samples_hold_every_reward_component_and_their_weighted_sum():
-    samples, _ = describe(make_config("reward=outcome", "reward.weights.outcome=2.0"))
+    samples, _ = describe(make_config("reward=outcome", "reward.weights.outcome=2.0", "eval.rows=10"))
     for sample in samples:
         assert set(sample["rewards"]) == {"outcome"}
         assert sample["reward"] == 2 * sample["rewards"]["outcome"]
@@ -274,9 +221,8 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes(change):
-    assert find_key() != find_key(*change)
+def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes():
+    assert len({find_key(), *(find_key(*change) for change in CHANGES)}) == 1 + len(CHANGES)
 
 
 def test_the_cache_knows_the_engine_and_its_version(monkeypatch):

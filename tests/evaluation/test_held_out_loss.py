@@ -83,13 +83,3 @@ def test_held_out_traces_are_on_as_many_numbers_as_those_of_training_and_of_the_
         numbers, target = prompt.removeprefix("use ").removesuffix(" .").split(" make ")
         assert len(numbers.split()) == 2
         assert split_of([int(n) for n in numbers.split()], int(target)) == cfg.eval.split
-
-
-def test_algorithms_that_learn_from_no_demonstration_have_none():
-    cfg = compose_config(["algo=grpo", "eval.rows=8", "task.train_rows=8"])
-    assert load_task(cfg, load_tokenizer(locate_start_model(cfg))).demonstrations == []
-
-
-def test_sft_logs_a_figure_at_its_first_step():
-    args = compose_config(["algo=sft"]).algo.args
-    assert args["logging_first_step"] is True and args["logging_steps"] <= 10

@@ -164,21 +164,6 @@ def test_comparing_a_model_with_itself_shows_no_difference():
     assert paired["win_rate"]["value"] == 0.5
 
 
-def test_a_comparison_pairs_completion_with_completion_and_counts_rows():
-    rng = Random(3)
-    baseline, trained = make(draw(rng, 20, 4)), make(draw(rng, 20, 4))
-    both = [side + make(draw(rng, 20, 1), "greedy") for side in (baseline, trained)]
-    paired = compare(*both, 12)
-    wins = sum(t.reward > b.reward for b, t in zip(baseline, trained, strict=True))
-    assert paired["wins"] == wins and paired["wins"] + paired["losses"] + paired["ties"] == 80
-    assert paired["n"] == 20
-    shares = [
-        [statistics.fmean(s.is_correct for s in samples[i : i + 4]) for i in range(0, 80, 4)]
-        for samples in (baseline, trained)
-    ]
-    assert paired["difference"] == pytest.approx(paired_interval(*shares, DIFFERENCES))
-
-
 def test_sides_may_have_different_numbers_of_completions():
     baseline, trained = make([[F, C, F], [C, C, P]]), make([[C], [P]])
     paired = compare(baseline, trained, 12)
@@ -227,16 +212,13 @@ def test_pass_at_k_is_the_share_of_all_subsets_that_hold_a_correct_completion():
                 subsets = list(combinations(outcomes, k))
                 slow = sum(map(any, subsets)) / len(subsets)
                 assert pass_at_k(n, correct, k) == pytest.approx(slow, abs=1e-12)
-
-
-def test_pass_at_k_matches_the_product_of_chen_et_al_where_counts_are_large():
-    product = 1 - np.prod(1 - 10 / np.arange(200 - 13 + 1, 200 + 1))
+    product = 1 - np.prod(1 - 10 / np.arange(200 - 13 + 1, 200 + 1))  # of Chen et al.
     assert pass_at_k(200, 13, 10) == pytest.approx(product)
 
 
 @pytest.mark.parametrize(("n", "correct", "k"), [(4, 1, 5), (4, 1, 0), (4, 5, 1), (4, -1, 1)])
 def test_pass_at_k_refuses_what_cannot_be(n, correct, k):
-    with pytest.raises(ValueError, match=rf"^k must lie in 1\.\.4 and correct in 0\.\.4, not {k} and {correct}$"):
+    with pytest.raises(ValueError, match=f"not {k} and {correct}$"):
         pass_at_k(n, correct, k)
 
 

@@ -77,12 +77,8 @@ def test_the_kl_is_that_of_evaluation(adapter, experiment):
 
 def test_the_best_policy_becomes_the_runs_model(command_line, tmp_path):
     """Nothing is right at 8 tokens, so that the start model, which is the first, is the best."""
-    small = [
-        "reward=brevity",
-        "algo.args.per_device_train_batch_size=8",
-        "algo.args.num_generations=4",
-        "algo.args.max_steps=2",
-    ]
+    small = ["reward=brevity", "algo.args.max_steps=2"]
+    small += ["algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
     done = command_line(*SMALL, *small, "eval.best=true", "algo.args.save_steps=1", "output_dir=run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tmp_path / "run"
