@@ -6,7 +6,7 @@ TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef
 the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Three variants are
 added here: a hybrid of two losses, a limit on advantages, and a rising budget. A rollout is scored as a whole and split
 into minibatches afterwards, so a change of its advantages does not depend on gradient accumulation.
-tests/trainers/grpo/test_seam.py checks what this relies on in TRL.
+tests/test_trl_seam.py checks what this relies on in TRL.
 """
 
 from typing import Any

@@ -1,11 +1,9 @@
 """A completion in training draws by seed, rollout and its place in the rollout, whichever code samples."""
 
-import inspect
-
 import pytest
 import torch
-from transformers import GenerationConfig, GenerationMixin
-from trl import GRPOTrainer, RLOOTrainer
+from transformers import GenerationConfig
+from trl import GRPOTrainer
 
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.row_random import RowRandom, give_row_random
@@ -66,13 +64,6 @@ def test_a_rollout_draws_by_seed_rollout_and_place(make, algo, method):
     assert len(set(seen)) == 16, "members of a group differ, and so do two rollouts of the same rows"
 
 
-@pytest.mark.parametrize("algo", ALGORITHMS)
-def test_a_row_that_comes_again_within_a_rollout_gets_other_completions(make, algo):
-    """Problems to train on are drawn, and repeat in nearly each of PPO's rollouts."""
-    found = roll_out(make(*ALGORITHMS[algo]), [ROWS[1]] * 8)
-    assert len(set(map(tuple, found))) == 8
-
-
 def test_rollouts_that_begin_within_one_step_have_numbers_of_their_own(make):
     """Three batches a rollout and two a step: the second rollout begins in the middle of the second step."""
     trainer = make(
@@ -116,23 +107,3 @@ def test_only_sampling_of_one_completion_per_row_takes_the_numbers():
     config = GenerationConfig(do_sample=True, max_new_tokens=4)
     give_row_random(config, [("a",)])
     assert config.watermarking_config == RowRandom([("a",)], 4)
-
-
-def test_transformers_calls_a_watermark_after_all_other_processors():
-    source = inspect.getsource(GenerationMixin._get_logits_processor)
-    order = [
-        "_merge_criteria_processor_list(processors",
-        "EtaLogitsWarper(",
-        ".watermarking_config.construct_processor(",
-    ]
-    assert sorted(order, key=source.index) == order
-    assert "Warper" not in source.rpartition("construct_processor(")[2]
-
-
-@pytest.mark.parametrize("trainer", [GRPOTrainer, RLOOTrainer])
-def test_trl_samples_with_the_trainers_generation_config(trainer):
-    assert "generation_config=self.generation_config" in inspect.getsource(trainer._generate_single_turn)
-    assert list(inspect.signature(trainer._generate_and_score_completions).parameters) == ["self", "inputs"]
-    init = inspect.getsource(trainer.__init__)
-    for name in ("use_vllm", "use_transformers_continuous_batching"):
-        assert f"self.{name} = " in init, name

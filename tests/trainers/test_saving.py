@@ -1,14 +1,12 @@
 """Every trainer saves whole checkpoints, and a signal asks for one."""
 
-import inspect
 import json
 import signal
 
 import pytest
 import torch
-from transformers import Trainer, TrainerCallback
+from transformers import TrainerCallback
 from transformers.trainer_pt_utils import safe_globals
-from trl import DPOTrainer, GRPOTrainer, RewardTrainer, SFTTrainer
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.ending import SaveAndStop
@@ -112,33 +110,3 @@ def test_a_signal_ends_training_after_the_checkpoint_it_asked_for_even_where_tha
     trainer.train()
     assert (trainer.state.global_step, signals.saved_step, signals.may_wait) == (step, step, False)
     assert find_checkpoint(tmp_path).path.name == f"checkpoint-{step}"
-
-
-def test_transformers_saves_into_the_output_dir_that_is_asked_for_and_then_rotates():
-    save = inspect.getsource(Trainer._save_checkpoint)
-    order = [
-        "run_dir = self._get_output_dir(trial=trial)",
-        "output_dir = os.path.join(run_dir, checkpoint_folder)",
-        "self.save_model(output_dir, _internal_call=True)",
-        "rotate_checkpoints(\n                output_dir=run_dir,",
-    ]
-    assert sorted(order, key=save.index) == order
-    assert 'f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"' in save
-    assert "self.args.output_dir" not in save
-    loop = inspect.getsource(Trainer._maybe_log_save_evaluate)
-    assert loop.index("self._save_checkpoint(model, trial)") < loop.index("callback_handler.on_save(")
-
-
-@pytest.mark.parametrize("trainer", [SFTTrainer, DPOTrainer, RewardTrainer, GRPOTrainer])
-def test_trls_trainers_write_no_file_into_a_checkpoint_by_another_way(trainer):
-    save = inspect.getsource(trainer._save_checkpoint)
-    assert "super()._save_checkpoint(model, trial)" in save
-    after = save.split("super()._save_checkpoint(model, trial)")[1]
-    assert "self.args.output_dir" not in after
-
-
-def test_training_goes_epoch_by_epoch_and_looks_after_each_whether_to_stop():
-    loop = inspect.getsource(Trainer._inner_training_loop)
-    assert "self._run_epoch(\n                model=model," in loop
-    assert loop.index("on_train_begin(") < loop.index("self._run_epoch(")
-    assert "if self.control.should_training_stop:\n                break" in loop

@@ -1,6 +1,5 @@
 """Passes without padding against TRL's own pass on the same batch: figures, gradients, metrics, whole steps."""
 
-import inspect
 from functools import partial
 
 import pytest
@@ -329,15 +328,3 @@ def test_trls_own_pass_is_left_alone_where_rows_are_more_than_text_or_do_not_add
     ((args, given),) = calls
     assert args[1] is batch[0] and args[2] is batch[1] and args[3] == BUDGET and given["batch_size"] == 4
     assert all(given[name] is value for name, value in kwargs.items())
-
-
-@pytest.mark.parametrize("trainer_class", [GRPOTrainer, RLOOTrainer])
-def test_trl_has_the_pass_that_is_trimmed(trainer_class):
-    parameters = inspect.signature(trainer_class._get_per_token_logps_and_entropies).parameters
-    names = ["self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy"]
-    assert list(parameters)[:8] == [*names, "compute_aux_loss"]
-    assert all(parameter.default is None for parameter in list(parameters.values())[8:]), "None where rows are text"
-    source = inspect.getsource(trainer_class._get_per_token_logps_and_entropies)
-    assert "labels = input_ids_batch.masked_fill(attention_mask_batch == 0, -100)" in source
-    assert "self.pad_to_multiple_of = args.pad_to_multiple_of" in inspect.getsource(trainer_class.__init__)
-    assert "self.max_completion_length = args.max_completion_length" in inspect.getsource(trainer_class.__init__)

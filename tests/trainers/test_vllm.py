@@ -1,15 +1,11 @@
 """Rollouts by a vLLM server, through TRL's own client: arguments, weights, shapes, the check before the first step."""
 
-import inspect
 import os
-import re
 from types import SimpleNamespace
 
 import pytest
 import torch
-from trl.generation.vllm_generation import VLLMGeneration
 
-from rlhf_exp import processes
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import machine
 from rlhf_exp.errors import ConfigError
@@ -162,10 +158,3 @@ def test_an_engine_has_the_context_of_the_longest_prompt_and_leaves_no_variables
         os.environ["LOCAL_RANK"] = "0"
     assert "LOCAL_RANK" not in os.environ
     assert args.vllm_max_model_length == len(experiment.tokenizer(ROWS[0]["prompt"])["input_ids"]) + 6
-
-
-def test_trl_leaves_to_us_what_an_engine_on_a_cpu_is_given():
-    source = inspect.getsource(VLLMGeneration._init_vllm)
-    assert "self.llm = LLM(" in source
-    assert not re.search("dtype=|enforce_eager=|use_tqdm_on_load=", source)
-    assert set(re.findall(r'os.environ\["(\w+)"\]', source)) <= set(processes.SET_BY_TORCHRUN)
