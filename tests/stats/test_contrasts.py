@@ -114,21 +114,6 @@ def test_the_interval_of_a_gain_is_that_of_its_own_seeds():
     assert pair.interval == pair.estimate.interval
 
 
-def test_more_settings_give_more_degrees_of_freedom_and_unequal_spreads_fewer():
-    _, trained = draw(np.random.default_rng(4), [0.4] * 7, rows=4000, deviation=0.0)
-    for i, label in enumerate(trained):  # the same spread in each
-        trained[label] = trained[label] - trained[label].mean(1, keepdims=True) + np.array([[-0.1], [0.0], [0.1]]) + i
-    alone = compare_settings({"0": trained["0"], "1": trained["1"]}, {}, named="0", bounded=False)[0]
-    joined = compare_settings(trained, {}, named="0", bounded=False)[0]
-    trained["1"][0] -= 0.3
-    unequal = compare_settings(trained, {}, named="0", bounded=False)[0]
-    # 1 / sum of squares / 2 of the shares of the seven spreads: two of 1/8 + 3/56 + 3/56, five of 3/28
-    assert alone.estimate.df == pytest.approx(4, rel=0.05)
-    shares = np.array([0.25 + 1.5 / 7] * 2 + [1.5 / 7] * 5) / 2
-    assert shares.sum() == pytest.approx(1) and joined.estimate.df == pytest.approx(2 / (shares**2).sum(), rel=0.05)
-    assert unequal.estimate.df < joined.estimate.df / 2
-
-
 def test_the_detectable_difference_is_found_in_80_of_100():
     _, trained = draw(np.random.default_rng(5), [0.4, 0.5], rows=400, deviation=0.05)
     found = compare_settings(trained, {})[0].estimate

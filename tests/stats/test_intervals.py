@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -9,13 +8,9 @@ from rlhf_exp.stats import crossed_interval, mean_interval, paired_interval, sha
 from rlhf_exp.stats.intervals import paired_score_interval
 
 
-def test_wilson_matches_a_hand_worked_value():
-    # n 10, k 5, z 1.959964: centre 0.5, half z * sqrt(0.25/10 + z^2/400) / (1 + z^2/10) = 0.263406
-    assert wilson(5, 10) == pytest.approx({"value": 0.5, "low": 0.236594, "high": 0.763406}, abs=1e-6)
-
-
 def test_wilson_matches_the_formula_on_a_grid():
     z = 1.959963984540054
+    assert wilson(5, 10) == pytest.approx({"value": 0.5, "low": 0.236594, "high": 0.763406}, abs=1e-6)  # by hand
     for n in (1, 7, 512):
         for k in range(n + 1):
             p = k / n
@@ -35,20 +30,12 @@ def test_next_to_0_and_1_the_bound_is_poissons():
     assert covered > 0.95
 
 
-def test_wilson_is_not_a_point_when_nothing_succeeds():
-    assert wilson(0, 512)["low"] == 0.0
-    assert wilson(0, 512)["high"] == pytest.approx(0.00745, abs=1e-5)
-
-
 def test_mean_interval_matches_a_hand_worked_value():
     # 1, 2, 3: mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653
     half = 4.302653 / math.sqrt(3)
     expected = {"value": 2, "low": 2 - half, "high": 2 + half}
     assert mean_interval([1, 2, 3]) == pytest.approx(expected, abs=1e-6)
-
-
-def test_mean_interval_of_equal_values_has_no_width():
-    assert mean_interval([4.0, 4.0, 4.0]) == {"value": 4.0, "low": 4.0, "high": 4.0}
+    assert mean_interval([4.0] * 3) == {"value": 4.0, "low": 4.0, "high": 4.0}
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -81,11 +68,6 @@ def test_one_value_has_no_interval():
     assert crossed_interval(np.array([[0.5], [0.7]])) == {"value": 0.6, "low": None, "high": None}
 
 
-def test_results_go_straight_into_json():
-    figures = [wilson(np.int64(3), np.int64(9)), mean_interval(np.ones(3)), win_rate([0, 0], np.ones(2))]
-    assert json.loads(json.dumps(figures)) == figures
-
-
 def test_a_share_interval_counts_the_completions_that_a_rows_completions_are_worth():
     # mean 0.3125, variance over rows 0.057292 (0.0 0.25 0.5 0.5): 4 * 0.3125 * 0.6875 / 0.057292 = 15 completions
     assert share_interval([0.0, 0.25, 0.5, 0.5], completions=4) == pytest.approx(wilson(0.3125 * 15, 15))
@@ -100,14 +82,6 @@ def test_win_rate_counts_a_tie_as_half():
     got = win_rate([0.0, 0.1, 1.0, 1.0], [1.0, 1.0, 0.1, 1.0])
     assert (got["wins"], got["losses"], got["ties"], got["n"]) == (2, 1, 1, 4)
     assert got["win_rate"]["value"] == 0.625
-
-
-def test_win_rate_swaps_with_its_arguments():
-    rng = np.random.default_rng(2)
-    a, b = rng.integers(0, 3, 80), rng.integers(0, 3, 80)
-    forth, back = win_rate(a, b)["win_rate"], win_rate(b, a)["win_rate"]
-    assert forth["value"] + back["value"] == pytest.approx(1)
-    assert forth["low"] + back["high"] == pytest.approx(1)
 
 
 def test_a_win_rate_of_copies_is_that_of_one():
