@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -27,9 +29,14 @@ def read_lines(path):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A finished folder, and beside it the cache."""
-    place = tmp_path_factory.mktemp("samples")
-    assert main(["task=countdown", *SMALL, f"output_dir={place}/first", f"eval.cache_dir={place}/cache"]) == 0
-    return place / "first"
+    folder = tmp_path_factory.mktemp("samples") / "first"
+    with redirect_stdout(StringIO()) as shown:
+        assert main(["task=countdown", *SMALL, f"output_dir={folder}", f"eval.cache_dir={folder.parent}/cache"]) == 0
+    said, *_, counts, use = shown.getvalue().splitlines()
+    assert said == f"16 x 4 completions for countdown, model tiny, seed 0: {folder}"
+    assert counts.startswith("16 prompts: ") and "all wrong" in counts
+    assert use.endswith(f"algo=dpo task=countdown task.samples={folder}")
+    return folder
 
 
 def refused(capsys, *arguments):
@@ -62,16 +69,6 @@ def test_samples_are_of_the_prompts_to_train_on_in_their_order(finished):
     assert {row["id"] for row in rows}.isdisjoint(row["id"] for row in load_task(cfg, load_tokenizer(TINY)).eval)
 
 
-def test_the_summary_says_what_there_is_to_learn_from(finished, capsys):
-    folder = finished.parent / "again"
-    assert main([*SMALL, f"output_dir={folder}", f"eval.cache_dir={finished.parent}/cache"]) == 0
-    said, *_, counts, use = capsys.readouterr().out.splitlines()
-    assert said == f"16 x 4 completions for countdown, model tiny, seed 0: {folder}"
-    assert counts.startswith("16 prompts: ") and "all wrong" in counts
-    assert use == f"learn from them with: python -m rlhf_exp algo=dpo task=countdown task.samples={folder}"
-    assert (folder / "samples.jsonl").read_text() == (finished / "samples.jsonl").read_text()
-
-
 def test_a_run_learns_from_the_folder(finished):
     cfg = compose_config(["algo=sft", f"task.samples={finished}"])
     task = learn_from(cfg, load_task(cfg, load_tokenizer(TINY)), finished)
@@ -98,30 +95,23 @@ def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, t
         assert tokenizer.unk_token_id not in ids
 
 
-def test_runs_with_the_same_settings_sample_once_and_another_seed_samples_anew(finished, tmp_path):
-    cache = f"eval.cache_dir={finished.parent}/cache"
-    found = {}
-    for name, overrides in {"dpo": ["algo=dpo"], "rm": ["algo=reward_model"], "seed": ["algo=dpo", "seed=1"]}.items():
+def test_samples_are_made_once_for_the_same_settings_and_anew_for_another_seed_or_a_broken_folder(finished, tmp_path):
+    cache, tokenizer = f"eval.cache_dir={finished.parent}/cache", load_tokenizer(TINY)
+
+    def draw(name, *overrides):
         cfg = compose_config([*overrides, *SMALL, cache, "eval.rows=4", "eval.completions=2", "eval.greedy=true"])
-        found[name] = sample(cfg, tmp_path / name, TINY, load_tokenizer(TINY))
-        assert found[name] == tmp_path / name
-    cached = {name: json.loads((folder / "run.json").read_text())["baseline_cached"] for name, folder in found.items()}
-    assert cached == {"dpo": True, "rm": True, "seed": False}
-    texts = {name: (folder / "samples.jsonl").read_text() for name, folder in found.items()}
-    assert texts["dpo"] == texts["rm"] == (finished / "samples.jsonl").read_text() != texts["seed"]
+        assert sample(cfg, tmp_path / name, TINY, tokenizer) == tmp_path / name
+        return (tmp_path / name / "samples.jsonl").read_text()
 
-
-def test_a_finished_folder_is_used_again_and_a_broken_one_is_not(finished, tmp_path):
-    cfg = compose_config(["algo=dpo", *SMALL, f"eval.cache_dir={finished.parent}/cache"])
-    tokenizer, folder = load_tokenizer(TINY), tmp_path / "samples"
-    sample(cfg, folder, TINY, tokenizer)
-    (folder / "samples.jsonl").write_text("kept\n")
-    sample(cfg, folder, TINY, tokenizer)
-    assert (folder / "samples.jsonl").read_text() == "kept\n"
-    record = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({**record, "status": "stopped"}))
-    sample(cfg, folder, TINY, tokenizer)
-    assert (folder / "samples.jsonl").read_text() == (finished / "samples.jsonl").read_text()
+    texts = {name: draw(name, f"algo={name}") for name in ("dpo", "reward_model")}
+    assert set(texts.values()) == {(finished / "samples.jsonl").read_text()}
+    assert draw("seed", "algo=dpo", "seed=1") not in texts.values()
+    records = {name: json.loads((tmp_path / name / "run.json").read_text()) for name in (*texts, "seed")}
+    assert [record["baseline_cached"] for record in records.values()] == [True, True, False]
+    (tmp_path / "dpo" / "samples.jsonl").write_text("kept\n")
+    assert draw("dpo", "algo=dpo") == "kept\n"
+    (tmp_path / "dpo" / "run.json").write_text(json.dumps({**records["dpo"], "status": "stopped"}))
+    assert draw("dpo", "algo=dpo") == texts["dpo"]
 
 
 def test_a_failure_is_a_line_and_a_record(tmp_path, capsys, monkeypatch):
@@ -136,17 +126,15 @@ def test_a_failure_is_a_line_and_a_record(tmp_path, capsys, monkeypatch):
     assert record["status"] == "failed" and record["error"] == "RuntimeError: out of memory\nmore"
 
 
-def test_prompts_outside_the_models_vocabulary_are_refused_before_there_is_a_folder(tmp_path):
-    cfg = compose_config(["algo=dpo", *SMALL, "task.high=500"])
-    with pytest.raises(ConfigError, match="^task=countdown: .* words of its prompts are not in the model's vocabulary"):
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [("max_tokens=100000", "max_tokens=100000: "), ("task.high=500", "task=countdown: .* vocabulary")],
+)
+def test_what_the_model_cannot_read_is_refused_before_there_is_a_folder(tmp_path, override, line):
+    cfg = compose_config(["algo=reward_model", *SMALL, override])
+    with pytest.raises(ConfigError, match=f"^{line}"):
         sample(cfg, tmp_path / "s", TINY, load_tokenizer(TINY))
     assert not (tmp_path / "s").exists()
-
-
-def test_a_budget_beyond_the_context_is_refused_for_a_reward_model_too(tmp_path):
-    cfg = compose_config(["algo=reward_model", *SMALL, "max_tokens=100000"])
-    with pytest.raises(ConfigError, match="^max_tokens=100000: "):
-        sample(cfg, tmp_path / "s", TINY, load_tokenizer(TINY))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +166,5 @@ def test_help_and_mistakes_import_no_torch():
 
 def test_rows_without_answers_name_what_would_grade_them(tmp_path, capsys):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "use 1 2 make 3 ."}\n')
-    assert refused(capsys, "task=file", f"task.path={tmp_path / 'rows.jsonl'}") == (
-        "rlhf_exp sample: task=file: its completions cannot be graded as right or wrong;"
-        " set task.answer_column, or task.checker=FILE.py:FUNCTION"
-    )
+    line = refused(capsys, "task=file", f"task.path={tmp_path / 'rows.jsonl'}")
+    assert line.startswith("rlhf_exp sample: task=file: ") and "task.answer_column, or task.checker=" in line
