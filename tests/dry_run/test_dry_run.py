@@ -28,12 +28,7 @@ def no_weights(monkeypatch):
 
 
 def test_a_dry_run_prints_config_rows_tokens_and_memory(no_weights, capsys):
-    overrides = [
-        "model=tiny_untrained",
-        "model.init.num_hidden_layers=1",
-        "max_tokens=10",
-        "algo.args.per_device_train_batch_size=256",
-    ]
+    overrides = ["model=tiny_untrained", "max_tokens=10", "algo.args.per_device_train_batch_size=256"]
     print_dry_run(compose_config([*SMALL, *overrides]))
     text = capsys.readouterr().out
     assert "  | use " in text and "max_completion_length" not in text
@@ -133,17 +128,6 @@ def test_on_other_hardware_time_counts_every_pass_of_the_algorithm(no_weights, c
     assert f" tokens x {passes} passes x 2 x " in capsys.readouterr().out
 
 
-def test_the_useful_lines_come_first_and_say_why(no_weights, capsys):
-    print_dry_run(compose_config([*SMALL, "algo.args.learning_rate=3e-4"]))
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["grpo (grpo) on countdown, tiny, on the CPU", "parameters: 910,720, all trained"]
-    assert lines[-1] == "all checks passed"
-    assert "  max_tokens=96: 910,720 parameters: as model=tiny, whose searches it holds" in lines
-    assert not any("learning_rate" in line for line in lines)
-    disk = (2 * 3 * 910_720 + 910_720) * 4  # the kept checkpoint and the next, with two moments, and the model
-    assert any(line.startswith(f"disk, estimated: {disk / 1e6:.1f} MB = 2 checkpoints ") for line in lines)
-
-
 def test_a_chat_prompt_is_shown_as_the_model_reads_it(no_weights, capsys, tmp_path):
     tokenizer = build_byte_tokenizer()
     tokenizer.chat_template = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}<|assistant|>\n"
@@ -167,10 +151,10 @@ def test_very_many_steps_are_answered_at_once(no_weights, capsys, monkeypatch):
 
 @pytest.mark.parametrize("targets", [".*nope", "[model.layers.99.self_attn.q_proj]"])
 def test_an_adapter_that_fits_no_module_is_refused(no_weights, targets):
+    wrong = f"peft.lora.target_modules={targets}"
     with pytest.raises(ConfigError) as refused:
-        wrong = ["peft=lora", f"peft.lora.target_modules={targets}"]
-        print_dry_run(compose_config(["device=cpu", "dry_run=true", *wrong]))
-    assert refused.value.problems == [f"peft.lora.target_modules={targets}: fits no module of model=tiny"]
+        print_dry_run(compose_config(["device=cpu", "dry_run=true", "peft=lora", wrong]))
+    assert [problem.startswith(wrong) for problem in refused.value.problems] == [True]
 
 
 def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(no_weights, capsys):
@@ -183,20 +167,15 @@ def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(no_weigh
 
 
 @pytest.mark.parametrize(
-    ("peft", "way"),
-    [
-        ("none", "add peft=lora or peft=qlora"),
-        ("lora", "add peft=qlora"),
-        ("qlora", "use a smaller model or algo.args.per_device_train_batch_size"),
-    ],
+    ("peft", "way"), [("none", "add peft=lora"), ("lora", "add peft=qlora"), ("qlora", "use a smaller model")]
 )
 def test_more_memory_than_is_free_is_said_with_a_way_out(no_weights, capsys, monkeypatch, tmp_path, peft, way):
-    for free_kb, warning in ((100, f"; MORE than the 0.00 GB that are free on this computer; {way}\n"), (10**9, "\n")):
+    for free_kb in (100, 10**9):
         (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {free_kb} kB\n")
         monkeypatch.setattr(cost, "MEMORY", tmp_path / "meminfo")
         print_dry_run(compose_config([*SMALL, "algo=sft", f"peft={peft}"]))
         [line] = [line for line in capsys.readouterr().out.splitlines(True) if line.startswith("memory, estimated")]
-        assert line.endswith(warning) and ("MORE" in line) == (free_kb == 100)
+        assert (f"; MORE than the 0.00 GB that are free on this computer; {way}" in line) == (free_kb == 100)
 
 
 def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):

