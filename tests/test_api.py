@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 
 from rlhf_exp import ConfigError, compose, pipeline, run
 from rlhf_exp.config import ROOT, trl_args
-from rlhf_exp.config.compose import compose_config
 from rlhf_exp.runs.manifest import staged
 
 DOCS = ROOT / "docs" / "python.md"
@@ -61,10 +60,6 @@ def test_a_run_of_the_same_second_gets_a_number(runs):
         (folder / "run.json").write_text(json.dumps({"status": "finished"}))
     done = run(compose(["algo=none"]))
     assert done.status == "finished" and done.path.name.endswith("_2")
-
-
-def test_the_config_is_that_of_the_command_line():
-    assert asdict(compose(["seed=3", "output_dir=x"])) == asdict(compose_config(["seed=3", "output_dir=x"]))
 
 
 def test_a_run_resumes_with_its_overrides(runs):

@@ -17,9 +17,11 @@ from rlhf_exp.config import compose
 )
 def test_they_are_hydras(composed_once, overrides):
     cfg, settings = composed_once(overrides)
-    cfg.output_dir = settings.job.override_dirname = ""  # named by the time, and read by nothing here
+    cfg.output_dir = settings.job.override_dirname = settings.runtime.cwd = (
+        ""  # named by the time, and read by nothing here
+    )
     for _ in range(2):
         made, own = compose.compose_files(overrides)
-        made.output_dir = own.job.override_dirname = ""
+        made.output_dir = own.job.override_dirname = own.runtime.cwd = ""
         assert OmegaConf.to_yaml(made) == OmegaConf.to_yaml(cfg)
         assert OmegaConf.to_yaml(own) == OmegaConf.to_yaml(settings)

@@ -8,21 +8,12 @@ import sys
 import time
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 SMALL = [
-    "max_tokens=24",
-    "algo.args.max_steps=6",
-    "algo.args.save_steps=3",
-    "algo.args.save_total_limit=2",
-    "algo.args.per_device_train_batch_size=32",
-    "algo.args.num_generations=8",
-    "eval.rows=32",
-    "monitor.every_steps=2",
-    "device=cpu",
-    "device.threads=1",
-]
+    "max_tokens=24", "algo.args.max_steps=4", "algo.args.save_steps=2", "algo.args.save_total_limit=2",
+    "algo.args.per_device_train_batch_size=16", "algo.args.num_generations=8", "eval.rows=32", "monitor.every_steps=2",
+    "device=cpu", "device.threads=1",
+]  # fmt: skip
 TIMES = {"time_s", "step_time", "step_seconds", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
 
 
@@ -44,31 +35,26 @@ def finished(workplace):
     return workplace / "first", done.stdout
 
 
-def test_a_run_leaves_every_file_of_the_design(finished):
-    folder, _ = finished
-    for name in ("run.json", "metrics.jsonl", "evaluation.json", "samples.jsonl", "diagnosis.json", "report.md"):
-        assert (folder / name).is_file(), name
-    for name in (".hydra/config.yaml", ".hydra/overrides.yaml", "report.html", "model/model.safetensors"):
-        assert (folder / name).is_file(), name
-    assert list((folder / "plots").glob("*.png"))
-
-
-def test_a_run_measures_sampling_baselines_before_it_trains(launch, workplace):
+def test_a_run_measures_sampling_baselines_before_it_trains_and_the_probe_kl_without_a_kl_term(launch, workplace):
     shape = ("hidden_size=16", "intermediate_size=32", "num_hidden_layers=1", "head_dim=4")
     small = ("model=tiny_untrained", *(f"model.init.{size}" for size in shape), "max_tokens=6", "eval.rows=8")
-    done = launch(*SMALL, *small, "algo.args.max_steps=1", "task.baselines=true", "output_dir=policies")
+    done = launch(
+        *SMALL, *small, "algo.args.max_steps=2", "algo.args.beta=0", "task.baselines=true", "output_dir=policies"
+    )
     assert done.returncode == 0, done.stderr
     assert "\n[baselines] " in done.stdout and ", best on validation rows; trained minus it " in done.stdout
     evaluation = json.loads((workplace / "policies" / "evaluation.json").read_text())
     (figures,) = evaluation["baselines"].values()
     assert "trained_minus" in figures
+    rows = read_lines(workplace / "policies" / "metrics.jsonl")
+    assert all("kl" not in row for row in rows) and rows[-1]["probe/kl"] > 0
 
 
 def test_run_json_says_what_ran_and_what_it_cost(finished):
     record = json.loads((finished[0] / "run.json").read_text())
     assert record["status"] == "finished" and record["error"] is None
     assert (record["algo"], record["task"], record["model"], record["seed"]) == ("grpo", "countdown", "tiny", 0)
-    assert record["steps"] == 6 and record["prompt_tokens"] == 6 * 32 * 7
+    assert record["steps"] == 4 and record["prompt_tokens"] == 4 * 16 * 7
     assert record["completion_tokens"] == record["work"]["decode_passes"]
     assert set(record["seconds"]) == {"load", "baseline", "train", "evaluate", "report"}
     assert record["peak_memory_mb"] > 100 and record["versions"]["trl"]
@@ -76,22 +62,15 @@ def test_run_json_says_what_ran_and_what_it_cost(finished):
 
 def test_metrics_have_trls_names_the_outcome_shares_and_the_probe(finished):
     rows = read_lines(finished[0] / "metrics.jsonl")
-    assert [row["step"] for row in rows] == list(range(1, 7))
+    assert [row["step"] for row in rows] == list(range(1, 5))
     for row in rows:
         assert {"loss", "reward", "rewards/outcome/mean", "entropy", "kl", "grad_norm"} <= set(row)
         shares = [row[f"outcome/{kind}"] for kind in ("correct", "partial", "failed")]
         assert sum(shares) == pytest.approx(1)
         assert row["rewards/outcome/mean"] == pytest.approx(shares[0] + 0.1 * shares[1], abs=1e-5)
     probed = [row for row in rows if "probe/kl" in row]
-    assert [row["step"] for row in probed] == [1, 2, 4, 6]
+    assert [row["step"] for row in probed] == [1, 2, 4]
     assert all(row["probe/kl"] >= 0 and row["probe/entropy"] >= 0 for row in probed)
-
-
-def test_the_probe_measures_kl_without_a_kl_term(workplace, launch):
-    assert launch(*SMALL, "algo.args.beta=0", "output_dir=no_beta").returncode == 0
-    rows = read_lines(workplace / "no_beta" / "metrics.jsonl")
-    assert all("kl" not in row for row in rows)
-    assert rows[-1]["probe/kl"] > 0
 
 
 def test_evaluation_and_samples_agree(finished):
@@ -117,45 +96,23 @@ def test_a_trained_model_that_is_measured_alone_has_the_figures_that_its_run_mea
     assert evaluation.keys() == {"baseline"}
     for name in ("accuracy", "counts", "mean_tokens", "truncation_rate", "distinct"):
         assert evaluation["baseline"][name] == trained[name]
-    assert json.loads((workplace / "alone" / "run.json").read_text())["seconds"].keys() == {
-        "load",
-        "baseline",
-        "report",
-    }
+    record = json.loads((workplace / "alone" / "run.json").read_text())
+    assert record["seconds"].keys() == {"load", "baseline", "report"}
     assert not (workplace / "alone" / "model").exists() and not (workplace / "alone" / "metrics.jsonl").exists()
     assert "## Measurements" in (workplace / "alone" / "report.md").read_text()
     assert "nothing was trained." in done.stdout
 
 
-def test_pass_at_k_majority_and_greedy_of_a_model_alone(workplace, launch):
-    settings = ["max_tokens=24", "eval.rows=16", "device=cpu", "device.threads=1"]
-    done = launch("algo=none", *settings, "eval.completions=4", "eval.greedy=true", "output_dir=several")
-    assert done.returncode == 0, done.stderr
-    names = ("accuracy", "greedy accuracy", "pass@2", "pass@4", "majority@4", "truncated")
-    lines = [line.split("  ")[0] for line in done.stdout.splitlines()]
-    assert set(names) <= set(lines) and "KL" not in lines
-
-
-def test_the_saved_model_loads_as_a_plain_model(finished):
-    model = AutoModelForCausalLM.from_pretrained(finished[0] / "model")
-    tokenizer = AutoTokenizer.from_pretrained(finished[0] / "model")
-    prompt = tokenizer("use 8 7 3 make 53 .", return_tensors="pt")
-    assert torch.isfinite(model(**prompt).logits).all()
-
-
-def test_the_terminal_shows_the_figures_and_where_the_report_is(finished):
-    folder, shown = finished
-    for word in ("accuracy", "baseline", "trained", "difference", "peak memory", "health", "report.html"):
-        assert word in shown
-
-
-def test_each_stage_is_said_once_as_it_begins_and_no_bar_is_drawn_into_a_log(finished):
+def test_the_terminal_shows_each_stage_once_then_the_figures_and_where_the_report_is(finished):
     (folder, shown), stderr = finished, (finished[0].parent / "first.err").read_text()
     lines = shown.splitlines()
     assert lines[0] == f"grpo on countdown, model tiny, seed 0: {folder.name}"
     stages = [line.split()[0] for line in lines if line.startswith("[")]
     assert stages == ["[start]", "[load]", "[baseline]", "[train]", "[evaluate]", "[report]"]
     assert stderr == ""
+    for word in ("accuracy", "baseline", "trained", "difference", "peak memory", "health", "report.html"):
+        assert word in shown
+    assert list((folder / "plots").glob("*.png"))
 
 
 def test_the_same_command_gives_the_same_metrics_and_finds_its_baseline_again(finished, workplace, launch):
@@ -170,7 +127,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(finished, workplace, launch)
     broken = workplace / "broken"
     shutil.copytree(finished[0], broken)
     shutil.rmtree(broken / "model")
-    shutil.rmtree(broken / "checkpoints" / "checkpoint-6")
+    shutil.rmtree(broken / "checkpoints" / "checkpoint-4")
     record = json.loads((broken / "run.json").read_text())
     (broken / "run.json").write_text(json.dumps({**record, "status": "failed", "error": "killed"}))
     done = launch("resume=broken")
@@ -195,7 +152,7 @@ def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted
     shown, _ = process.communicate()
     assert process.returncode == 143, shown
     record = json.loads((stopped / "run.json").read_text())
-    assert (record["status"], record["error"]) == ("stopped", "SIGTERM") and 1 <= record["steps"] < 6
+    assert (record["status"], record["error"]) == ("stopped", "SIGTERM") and 1 <= record["steps"] < 4
     step = record["steps"]
     said = f"Stopped at step {step} by SIGTERM; checkpoint saved. Resume with: python -m rlhf_exp resume=stopped"
     assert said in shown.splitlines()
@@ -220,10 +177,3 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folde
         assert (workplace / "nonfinite" / name).is_file(), name
     findings = json.loads((workplace / "nonfinite" / "diagnosis.json").read_text())["findings"]
     assert "nonfinite_loss" in [finding["name"] for finding in findings]
-
-
-def test_prompts_outside_the_models_vocabulary_are_refused_in_one_line(launch):
-    done = launch(*SMALL, "task.high=500", "output_dir=words")
-    assert done.returncode == 2
-    lines = [line for line in done.stderr.splitlines() if line.startswith("rlhf_exp: ")]
-    assert len(lines) == 1 and "not in the model's vocabulary" in lines[0] and "Traceback" not in done.stderr
