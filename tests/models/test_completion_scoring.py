@@ -4,8 +4,6 @@ Tiny shapes of GPT-2, Qwen2 and Qwen3 under their real tokenizers. Sampling has 
 right-padded (probe, evaluation), left-padded under TRL's fused head (its trainers), or of one row alone.
 """
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -13,15 +11,13 @@ from trl.trainer.utils import add_fused_lm_head
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.row_random import pick_tokens
 from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config
-from rlhf_exp.trainers import build_trainer
+from tests.building import QUIET, build
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 TOKENS = 8
@@ -41,32 +37,34 @@ TOLERANCE = {"float32": 2e-5, "bfloat16": 0.1, "nf4": 0.1}
 models: 2e-6 in float32, 0.03 in bfloat16 and on a 4-bit base, whose sums are in bfloat16 too."""
 
 
-@pytest.fixture(scope="module", params=["gpt2", "qwen2", "qwen3"])
-def saved(request, tmp_path_factory):
+PAIRS = [("gpt2", "float32"), ("gpt2", "nf4"), ("qwen2", "bfloat16"), ("qwen2", "nf4"), ("qwen3", "float32")]
+
+
+def save(architecture, path):
     """The folder of a model with large random weights, so that a wrong context shows, and the real tokenizer."""
-    source = TOKENIZERS / request.param
+    source = TOKENIZERS / architecture
     if not source.is_dir():
         pytest.skip(f"needs the tokenizer in {source}")
     tokenizer = AutoTokenizer.from_pretrained(source)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # as load_tokenizer does
     torch.manual_seed(0)
-    heads = {} if request.param == "gpt2" else {"num_key_value_heads": 2}
-    model = AutoModelForCausalLM.from_config(build_config({"architecture": request.param, **SHAPE, **heads}, tokenizer))
+    heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2}
+    model = AutoModelForCausalLM.from_config(build_config({"architecture": architecture, **SHAPE, **heads}, tokenizer))
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
             parameter.data *= 20.0 if "wpe" in name else 5.0
-    path = tmp_path_factory.mktemp(request.param)
     model.save_pretrained(path)
-    return str(path), tokenizer
+    return tokenizer
 
 
-@pytest.fixture(scope="module", params=TOLERANCE)
-def sampled(request, saved):
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
+def sampled(request, tmp_path_factory):
     """(name of the dtype, model, tokenizer, rows of (prompt ids, completion ids), log-probabilities when sampled)."""
-    path, tokenizer = saved
-    dtype = ["peft=qlora"] if request.param == "nf4" else [f"model.dtype={request.param}"]
-    model = load_policy(locate_start_model(compose_config(["model=gpt2", f"model.path={path}", "device=cpu", *dtype])))
-    return request.param, model, tokenizer, *sample(model, tokenizer, "compact")
+    (architecture, dtype), path = request.param, tmp_path_factory.mktemp("model")
+    tokenizer = save(architecture, path)
+    given = "peft=qlora" if dtype == "nf4" else f"model.dtype={dtype}"
+    model = load_policy(locate_start_model(compose_config(["model=gpt2", f"model.path={path}", "device=cpu", given])))
+    return dtype, model, tokenizer, *sample(model, tokenizer, "compact")
 
 
 def sample(model, tokenizer, method):
@@ -158,27 +156,14 @@ def test_the_tolerance_tells_gpt2_without_the_patch(sampled):
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
 def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, monkeypatch):
     """Through the whole of a run's trainer, in training mode."""
-    cfg = compose_config(
-        [
-            f"model=tiny_{architecture}",
-            "device=cpu",
-            f"output_dir={tmp_path}",
-            f"generation={method}",
-            "reward=outcome",
-            "max_tokens=4",
-            "seed=1",  # with which all completions run to the end
-            "algo.args.max_steps=1",
-            "algo.args.per_device_train_batch_size=8",
-            "algo.args.gradient_accumulation_steps=1",
-            "algo.args.num_generations=2",
-            "algo.args.beta=0",
-            "++algo.args.disable_dropout=true",
-        ]  # fmt: skip
-    )
-    source = resolve_model(cfg, tmp_path)
-    tokenizer, task = load_tokenizer(source), SimpleNamespace(train=[{"prompt": prompt} for prompt in PROMPTS])
-    rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
-    trainer = build_trainer(Experiment(cfg, None, source, tokenizer, task, rewards, build_args(cfg)))
+    trainer = build(
+        tmp_path, *QUIET, f"model=tiny_{architecture}", f"generation={method}", "reward=outcome", "max_tokens=4",
+        "seed=1",  # with which all completions run to the end
+        "algo.args.max_steps=1", "algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1",
+        "algo.args.num_generations=2", "algo.args.beta=0", "++algo.args.disable_dropout=true",
+        rows=[{"prompt": prompt} for prompt in PROMPTS],
+        reward=lambda completions, **kwargs: [float(len(text)) for text in completions],
+    )  # fmt: skip
     scored, score = {}, trainer._get_per_token_logps_and_entropies
 
     def record_score(model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):

@@ -1,14 +1,14 @@
 import math
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
-from scipy import stats
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.rules import machine
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.generation import Sampling, sample_completions
+from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
 from rlhf_exp.models.row_random import pick_tokens
 
 EOS, PAD = 1, 0
@@ -50,14 +50,6 @@ def slow_logps(model, prompt, completion, temperature=1.0):
     return found
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_completion_ends_at_eos_or_at_the_budget(model, method):
-    for completion in sample(model, PROMPTS * 16, Sampling(12), method):
-        assert 1 <= len(completion) <= 12
-        assert EOS not in completion[:-1]
-        assert completion[-1] == EOS or len(completion) == 12
-
-
 @torch.no_grad()
 def test_each_token_is_drawn_from_the_policys_own_distribution(model, monkeypatch):
     """What the loop draws from, with padding, cache and dropped rows, is what an unpadded forward pass gives."""
@@ -80,39 +72,6 @@ def test_each_token_is_drawn_from_the_policys_own_distribution(model, monkeypatc
         alive = [row for row in alive if len(completions[row]) > step + 1]
     for row, logps in seen.items():
         assert logps == pytest.approx(slow_logps(model, prompts[row], completions[row]), abs=2e-5)
-
-
-SAMPLINGS = [Sampling(3), Sampling(3, temperature=0.7), Sampling(3, top_k=4), Sampling(3, top_p=0.8)]
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_completions_come_as_often_as_their_probability_says(model, sampling):
-    """A chi-squared test of the first two tokens of 3,000 completions by either method, against the probabilities."""
-    prompt, wanted = [5, 6, 7], {}
-    for first, p in enumerate(warped_probabilities(model, prompt, sampling)):
-        nexts = [1.0] if first == EOS else warped_probabilities(model, [*prompt, first], sampling)
-        wanted |= {(first,) if first == EOS else (first, second): p * q for second, q in enumerate(nexts)}
-    common = [pair for pair, p in wanted.items() if p * 3000 >= 8]
-    expected = [wanted[pair] for pair in common]
-    for method in METHODS:
-        counts = Counter(tuple(found[:2]) for found in sample(model, [prompt] * 3000, sampling, method))
-        assert all(wanted[pair] > 0 for pair in counts)
-        observed = [counts[pair] for pair in common]
-        rest = [3000 - sum(observed)], [3000 * (1 - sum(expected))]
-        frequencies = [3000 * p for p in expected]
-        if rest[1][0] > 1e-3:
-            observed, frequencies = observed + rest[0], frequencies + rest[1]
-        assert stats.chisquare(observed, frequencies, sum_check=False).pvalue > 1e-6
-
-
-def warped_probabilities(model, ids, sampling):
-    """The next token's, in float64: at the temperature, of the most probable tokens that top-k or top-p leaves."""
-    p = (model(input_ids=torch.tensor([ids])).logits[0, -1].double() / sampling.temperature).softmax(-1)
-    order = p.argsort(descending=True)
-    before = p[order].cumsum(0) - p[order]
-    kept = order[(before < sampling.top_p) & (torch.arange(len(p)) < (sampling.top_k or len(p)))]
-    return (p[kept] / p[kept].sum()).new_zeros(len(p)).scatter(0, kept, p[kept] / p[kept].sum()).tolist()
 
 
 @pytest.mark.parametrize("sampling", [Sampling(10), Sampling(10, 0.7, 0.8), Sampling(10, top_k=4)])
@@ -157,3 +116,16 @@ def test_a_checkpoints_own_sampling_is_not_applied(model):
     plain = [sample(model, PROMPTS, Sampling(8, temperature), "trl") for temperature in (0.0, 1.0)]
     model.generation_config.update(repetition_penalty=5.0, typical_p=0.1, min_p=0.9)
     assert [sample(model, PROMPTS, Sampling(8, temperature), "trl") for temperature in (0.0, 1.0)] == plain
+
+
+def test_auto_is_compact_on_a_cpu_and_trl_elsewhere(monkeypatch):
+    monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
+    monkeypatch.setattr(machine, "find_spec", lambda name: name)
+    methods = {
+        "": "compact",
+        "generation=trl": "trl",
+        "+algo.args.use_vllm=true": "trl",
+        "generation=vllm_server": "trl",
+    }
+    for override, method in methods.items():
+        assert choose_method(compose_config(["device=cpu", *override.split()])) == method

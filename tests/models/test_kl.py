@@ -63,19 +63,6 @@ def test_it_is_the_sum_of_its_definition(sampling):
         assert not outside.any()
 
 
-def test_plain_sampling_gives_the_kl_of_the_models():
-    logps, reference = draw_logps()
-    torch.testing.assert_close(compare_sampled(logps, reference, PLAIN)[0], token_kl(logps, reference))
-
-
-def test_it_is_the_kl_of_the_two_sampled_distributions_wherever_that_is_finite():
-    policy, reference = give(0.6, 0.3, 0.1), give(0.3, 0.62, 0.08)
-    kl, outside = compare_sampled(policy, reference, Sampling(8, top_k=2))
-    p, r = (2 / 3, 1 / 3), (0.3 / 0.92, 0.62 / 0.92)
-    assert kl.item() == pytest.approx(sum(a * math.log(a / b) for a, b in zip(p, r, strict=True)))
-    assert outside.item() == 0
-
-
 def test_a_token_that_the_reference_cannot_draw_is_counted_at_the_references_own_odds():
     policy, reference = give(0.98, 0.01, 0.01), give(0.04, 0.91, 0.05)
     kl, outside = compare_sampled(policy, reference, Sampling(8, top_p=0.9))

@@ -93,26 +93,20 @@ def test_an_untrained_model_is_made_once_and_is_seeded(tmp_path):
     cfg = compose_config(["algo=sft", "model=tiny_untrained", "seed=3"])
     first, again = resolve_model(cfg, tmp_path / "a"), resolve_model(cfg, tmp_path / "b")
     other = resolve_model(compose_config(["algo=sft", "model=tiny_untrained", "seed=4"]), tmp_path / "c")
-    assert first.identify() == again.identify() != other.identify()
+    before = again.identify()
+    assert first.identify() == before != other.identify()
+    file = tmp_path / "b" / "start_model" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"rms_norm_eps": 0.1}))
+    assert again.identify() != before
     assert resolve_model(cfg, tmp_path / "a") == first
     weights = load_file(f"{first.path}/model.safetensors")
     assert sum(tensor.numel() for tensor in weights.values()) < 1_000_000
 
 
-def test_weights_are_distinguished_by_any_file_that_matters(tmp_path):
-    cfg = compose_config(["algo=sft", "model=tiny_untrained"])
-    source = resolve_model(cfg, tmp_path)
-    before = source.identify()
-    config = json.loads((tmp_path / "start_model" / "config.json").read_text())
-    (tmp_path / "start_model" / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 0.1}))
-    assert source.identify() != before
-
-
 # Policies. With adapters: test_adapters.py.
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("architecture", "dtype"), [("gpt2", "bfloat16"), ("qwen2", "float32"), ("qwen3", "bfloat16")])
 def test_a_policy_is_finite_and_comes_back_as_it_was_saved(architecture, dtype, tmp_path):
     cfg = compose(architecture, f"model.dtype={dtype}")
     policy = load_policy(resolve_model(cfg, tmp_path))
@@ -163,16 +157,12 @@ def write_tokenizer(folder, **tokens):
     return source.path
 
 
-def test_eos_serves_where_there_is_no_pad_token(tmp_path):
-    path = write_tokenizer(tmp_path, eos_token="<eos>")
+def test_eos_serves_where_there_is_no_pad_token_and_with_neither_it_is_refused(tmp_path):
+    path = write_tokenizer(tmp_path / "a", eos_token="<eos>")
     assert load_tokenizer(locate_start_model(of_folder(path))).pad_token == "<eos>"
-
-
-def test_a_tokenizer_with_neither_is_refused_in_one_line(tmp_path):
-    path = write_tokenizer(tmp_path)
-    assert refusal(load_tokenizer, locate_start_model(of_folder(path))) == (
-        f"model.path={path}: its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json"
-    )
+    path = write_tokenizer(tmp_path / "b")
+    line = refusal(load_tokenizer, locate_start_model(of_folder(path)))
+    assert line.startswith(f"model.path={path}: its tokenizer has neither a pad nor an EOS token")
 
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
@@ -187,18 +177,15 @@ def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
 
     for kind in (AutoTokenizer, AutoConfig):
         monkeypatch.setattr(kind, "from_pretrained", fail)
-    cfg = compose_config(["model=gpt2", "device=cpu"])
-    line = (
-        "model.path=openai-community/gpt2: cannot be loaded (We couldn't connect to the hub.);"
-        " without a network use model=tiny, model=tiny_gpt2, or model.path=FOLDER"
-    )
-    source = locate_start_model(cfg)
-    assert refusal(load_tokenizer, source) == refusal(load_policy, source) == line
+    source = locate_start_model(compose_config(["model=gpt2", "device=cpu"]))
     cfg = compose_config(["task=hh_rlhf", "reward=model", "reward.path=org/name", "device=cpu"])
-    assert refusal(load_reward_model, cfg) == (
-        "reward.path=org/name: cannot be loaded (We couldn't connect to the hub.);"
-        " without a network use reward.path=RUN_DIR"
-    )
+    said = "cannot be loaded (We couldn't connect to the hub.); without a network use "
+    for load, given, line in (
+        (load_tokenizer, source, f"model.path=openai-community/gpt2: {said}model=tiny"),
+        (load_policy, source, f"model.path=openai-community/gpt2: {said}model=tiny"),
+        (load_reward_model, cfg, f"reward.path=org/name: {said}reward.path=RUN_DIR"),
+    ):
+        assert refusal(load, given).startswith(line)
 
 
 # Thinking.
@@ -218,14 +205,11 @@ def test_thinking_is_told_to_a_template_that_knows_it():
             assert tokenizer.chat_template == f"{{%- set enable_thinking = {thinking} %}}{template}"
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"), [(None, "no chat template"), ("{{ messages }}", "a chat template without thinking")]
-)
-def test_thinking_is_refused_where_the_template_does_not_know_it(template, reason):
-    cfg = compose_config(["device=cpu", "model.enable_thinking=false"])
-    assert refusal(set_thinking, locate_start_model(cfg), SimpleNamespace(chat_template=template)) == (
-        f"model.enable_thinking=false: model=tiny has {reason}; must be null"
-    )
+@pytest.mark.parametrize("template", [None, "{{ messages }}"])
+def test_thinking_is_refused_where_the_template_does_not_know_it(template):
+    source = locate_start_model(compose_config(["device=cpu", "model.enable_thinking=false"]))
+    line = refusal(set_thinking, source, SimpleNamespace(chat_template=template))
+    assert line.startswith("model.enable_thinking=false: model=tiny has ") and line.endswith("must be null")
 
 
 # Reward models.
@@ -263,7 +247,7 @@ def with_reward(path, *overrides):
     return compose_config(["task=hh_rlhf", "reward=model", f"reward.path={path}", "device=cpu", *overrides])
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
 def test_a_reward_model_scores_the_last_token_that_is_not_padding(architecture, tmp_path):
     save_scorer(tmp_path, architecture)
     model, tokenizer = load_reward_model(with_reward(tmp_path / "model"))
@@ -296,20 +280,18 @@ def test_a_runs_reward_model_is_loaded_as_it_was_trained(peft, tmp_path):
 
 
 def test_what_is_no_reward_model_is_refused_in_one_line(tmp_path):
-    path = save_scorer(tmp_path, labels=3)
-    other = "not a reward model; train one with algo=reward_model"
-    assert refusal(load_reward_model, with_reward(path)) == (
-        f"reward.path={path}: holds a language model (Qwen3ForCausalLM), {other}"
-    )
-    many = f"{tmp_path / 'model'}: holds a classifier with 3 labels; a reward model has one"
-    assert refusal(load_reward_model, with_reward(tmp_path / "model")) == f"reward.path={many}"
-    assert refusal(load_scorer, locate_start_model(of_folder(tmp_path / "model")), 0) == f"model.path={many}"
+    path, many = save_scorer(tmp_path, labels=3), tmp_path / "model"
     run = tmp_path / "run"
     (run / ".hydra").mkdir(parents=True)
     (run / ".hydra" / "config.yaml").write_text("{}")
-    assert refusal(load_reward_model, with_reward(run)) == (
-        f"reward.path={run}: a run that has saved no model; its run.json says how far it got"
-    )
+    for folder, line in {
+        path: "holds a language model (Qwen3ForCausalLM), not a reward model",
+        many: "holds a classifier with 3 labels",
+        run: "a run that has saved no model",
+    }.items():
+        assert refusal(load_reward_model, with_reward(folder)).startswith(f"reward.path={folder}: {line}")
+    line = refusal(load_scorer, locate_start_model(of_folder(many)), 0)
+    assert line.startswith(f"model.path={many}: holds a classifier with 3 labels")
 
 
 @pytest.mark.parametrize("peft", ["none", "lora"])

@@ -5,7 +5,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.policies import Policy, Reweight
+from rlhf_exp.models.policies import Reweight
 
 PROMPTS = [[5, 6, 7], [8, 9], [5, 9, 7], [3]]
 KEYS = [("test", i) for i in range(len(PROMPTS))]
@@ -66,9 +66,3 @@ def test_both_methods_show_a_processor_the_prompt_and_all_tokens_so_far(model):
         padded = [0] * (3 - len(prompt)) + prompt
         assert {tuple(padded + ids[:i]) for i in range(len(ids))} <= seen
     assert len(seen) == sum(map(len, compact))
-
-
-def test_policies_combine_their_processors_and_names():
-    never, twice = Reweight(((2, 0.0),)), Reweight(((3, 2.0),))
-    both = Policy("family", "twice", (twice,), 0.5).combine(Policy("other", "never", (never,)))
-    assert both == Policy("family", "twice; never", (never, twice), 0.5)

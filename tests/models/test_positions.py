@@ -2,7 +2,6 @@ import warnings
 
 import pytest
 import torch
-from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
@@ -70,22 +69,16 @@ def test_a_rotary_model_needs_no_patch_and_gets_none(architecture):
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-def test_positions_that_the_caller_passes_are_kept():
+def test_positions_that_the_caller_passes_are_kept_and_without_a_mask_none_are_filled_in():
     model = make_model()
     ids, mask = pad_left(ROWS)
     positions = torch.arange(ids.shape[1]).repeat(len(ids), 1)
     with torch.no_grad():
         wanted = model(input_ids=ids, attention_mask=mask, position_ids=positions).logits
+        unmasked = model(input_ids=ids).logits
         patch_position_ids(model)
         assert torch.equal(model(input_ids=ids, attention_mask=mask, position_ids=positions).logits, wanted)
-
-
-def test_without_a_mask_nothing_is_filled_in():
-    model = make_model()
-    with torch.no_grad():
-        wanted = model(input_ids=torch.tensor([ROWS[1]])).logits
-        patch_position_ids(model)
-        assert torch.equal(model(input_ids=torch.tensor([ROWS[1]])).logits, wanted)
+        assert torch.equal(model(input_ids=ids).logits, unmasked)
 
 
 @torch.no_grad()
@@ -113,55 +106,3 @@ def test_the_patch_reaches_the_backbone_below_peft(wrapped_first):
         assert padding_error(adapted) > 0.1
         patch_position_ids(adapted)
     assert padding_error(adapted) < 1e-4
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["full", "lora"])
-def trainer(request, tmp_path_factory):
-    """A real GRPOTrainer of TRL's on a tiny GPT-2, loaded from a path as runs do."""
-    from trl import GRPOConfig, GRPOTrainer
-
-    folder = tmp_path_factory.mktemp("gpt2")
-    make_model().save_pretrained(folder)
-    TOKENIZER.save_pretrained(folder)
-    args = GRPOConfig(
-        output_dir=str(folder / "run"), use_cpu=True, bf16=False, per_device_train_batch_size=4, num_generations=2,
-        max_completion_length=4, activation_checkpointing=False, report_to=[], beta=0.1, disable_dropout=True,
-    )  # fmt: skip
-    peft_config = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return GRPOTrainer(
-            model=str(folder),
-            reward_funcs=lambda completions, **kwargs: [0.0] * len(completions),
-            args=args,
-            train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
-            processing_class=TOKENIZER,
-            peft_config=peft_config if request.param else None,
-        )
-
-
-def score_error(trainer, model):
-    """The largest error, in nats, of TRL's log-probabilities of completions after left-padded prompts of different
-    lengths, against a float64 pass over each row alone."""
-    completion = TOKENIZER("done")["input_ids"]
-    rows = [row + completion for row in ROWS]
-    logps, _, _ = trainer._get_per_token_logps_and_entropies(model, *pad_left(rows), logits_to_keep=len(completion))
-    model.double()
-    found = []
-    for row, scored in zip(rows, logps, strict=True):
-        logits = model(input_ids=torch.tensor([row])).logits[0, -len(completion) - 1 : -1]
-        exact = torch.log_softmax(logits, -1)[range(len(completion)), completion]
-        found.append((exact - scored).abs().max().item())
-    model.float()
-    return max(found)
-
-
-@torch.no_grad()
-def test_trl_scores_left_padded_rows_right_with_the_patch_and_wrong_without(trainer):
-    for model in (trainer.model, trainer.ref_model):
-        if model is None:  # with adapters the reference is the base below them
-            continue
-        model.eval()
-        assert score_error(trainer, model) > 0.1
-        patch_position_ids(model)
-        assert score_error(trainer, model) < 1e-5

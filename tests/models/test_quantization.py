@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import bitsandbytes
 import pytest
@@ -11,11 +10,9 @@ import torch
 from peft import get_peft_model
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import build_peft_config
-from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model
-from rlhf_exp.trainers import build_trainer
+from rlhf_exp.models.loading import load_policy, load_scorer, resolve_model
+from tests.building import build
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
@@ -26,11 +23,13 @@ def wide_processor(monkeypatch):
     monkeypatch.setattr(bitsandbytes.nn.modules, "has_avx512bf16", lambda: True)
 
 
-def compose(architecture, folder, *overrides):
+def name_model(architecture):
     sizes = [f"model.init.{name}=64" for name in ("hidden_size", "intermediate_size", "max_position_embeddings")]
-    return compose_config(
-        [f"model=tiny_{architecture}", "peft=qlora", "device=cpu", f"output_dir={folder}", *sizes, *overrides]
-    )
+    return [f"model=tiny_{architecture}", "peft=qlora", "device=cpu", *sizes]
+
+
+def compose(architecture, folder, *overrides):
+    return compose_config([*name_model(architecture), f"output_dir={folder}", *overrides])
 
 
 def list_gradients(model):
@@ -71,18 +70,13 @@ def test_gradients_of_a_loaded_model_are_the_same_after_a_pass_in_evaluation_mod
     assert_gradients_outlive_evaluation(model)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "algo"), [("gpt2", "ppo"), ("qwen2", "grpo"), ("qwen3", "grpo"), ("qwen3", "sft")]
-)
+@pytest.mark.parametrize(("architecture", "algo"), [("gpt2", "ppo"), ("qwen2", "grpo"), ("qwen3", "sft")])
 def test_gradients_of_a_trainers_model_are_the_same_after_a_pass_in_evaluation_mode(architecture, algo, tmp_path):
     args = [] if algo == "sft" else ["algo.args.per_device_train_batch_size=4"]
     args += ["algo.args.num_generations=2"] if algo == "grpo" else []
-    cfg = compose(architecture, tmp_path, f"algo={algo}", "reward=outcome", "algo.args.max_steps=1", *args)
-    source = resolve_model(cfg, tmp_path)
-    task = SimpleNamespace(train=[{"prompt": "ab", "completion": " cd"}] * 8)
-    rewards = [lambda completions, **columns: [1.0 for _ in completions]]
-    parts = Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg))
-    assert_gradients_outlive_evaluation(build_trainer(parts).model)
+    named = [*name_model(architecture), f"algo={algo}", "reward=outcome", "algo.args.max_steps=1", *args]
+    trainer = build(tmp_path, *named, rows=[{"prompt": "ab", "completion": " cd"}] * 8, reward=len)
+    assert_gradients_outlive_evaluation(trainer.model)
 
 
 @pytest.mark.parametrize("architecture", ("gpt2", "qwen2"))

