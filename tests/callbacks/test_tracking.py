@@ -48,65 +48,33 @@ def write_run(folder, status="finished"):
     (folder / "diagnosis.json").write_text(json.dumps({"findings": [finding], "health": "warning"}))
 
 
-def scan(data):
-    """The records of a .wandb file: 7 bytes of its own, then LevelDB's log of 32 KiB blocks, in which a record is split
-    into parts: 4 bytes of checksum, 2 of length, 1 of kind (1 whole, 2 first, 3 middle, 4 last)."""
-    assert data[:4] == b":W&B"
-    at, record = 7, b""
-    while at + 7 <= len(data):
-        if 32768 - at % 32768 < 7:
-            at += 32768 - at % 32768
-            continue
-        length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
-        record += data[at + 7 : at + 7 + length]
-        at += 7 + length
-        if kind in (1, 4):
-            yield record
-            record = b""
-
-
-def read_offline(folder):
-    """What stands in the one offline file of a run: its run record, summary, history and exit code."""
-    from wandb.proto import wandb_internal_pb2
-
-    [file] = (folder / "wandb").glob("offline-run-*/run-*.wandb")
-    found = {"summary": {}, "history": {}}
-    for data in scan(file.read_bytes()):
-        record = wandb_internal_pb2.Record.FromString(data)
-        kind = record.WhichOneof("record_type")
-        if kind == "run":
-            found["run"] = record.run
-        elif kind == "exit":
-            found["exit"] = record.exit.exit_code
-        elif kind in ("summary", "history"):
-            items = record.summary.update if kind == "summary" else record.history.item
-            found[kind] |= {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
-    return found
-
-
-def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tmp_path):
+def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="wandb is not installed")
+    asked, ended, init, finish = [], [], wandb.init, wandb.Run.finish
+
+    def record_finish(run, exit_code=None, **kwargs):
+        ended.append((dict(run.summary), exit_code))
+        finish(run, exit_code, **kwargs)
+
+    monkeypatch.setattr(wandb, "init", lambda **kwargs: asked.append(kwargs) or init(**kwargs))
+    monkeypatch.setattr(wandb.Run, "finish", record_finish)
     study = tmp_path / "beta_study"
     study.mkdir()
     (study / "multirun.yaml").write_text("")
-    ends = {"00_seed-0": "finished", "01_seed-1": "failed"}
-    for name, status in ends.items():
+    for name, status in (("00_seed-0", "finished"), ("01_seed-1", "failed")):
         cfg = compose_config(["logging=wandb", "run.tags=[x,y]", f"output_dir={study / name}", "max_tokens=7"])
         write_run(study / name)
         with track(cfg, study / name):
             write_run(study / name, status)
-    wandb.teardown()  # its service brings the files to the disk when it ends
-    for name, status in ends.items():
-        found = read_offline(study / name)
-        run = found["run"]
-        assert (run.project, run.run_group, run.display_name, list(run.tags)) == (
-            "rlhf_exp", "beta_study", name, ["x", "y"],
-        )  # fmt: skip
-        config = {item.key: json.loads(item.value_json) for item in run.config.update}
-        assert (config["max_tokens"], config["algo"]["args"]["max_completion_length"]) == (7, 7)
-        assert found["summary"]["trained/accuracy"] == 0.25 and found["summary"]["baseline/accuracy/low"] == 0.2
-        assert found["summary"]["findings"] == ["kl_drift"] and found["summary"]["status"] == status
-        assert found["exit"] == (0 if status == "finished" else 1)
+        given, (summary, exit_code) = asked.pop(), ended.pop()
+        assert [given[key] for key in ("project", "group", "name", "tags")] == [
+            "rlhf_exp", "beta_study", name, ["x", "y"]
+        ]  # fmt: skip
+        assert given["config"]["algo"]["args"]["max_completion_length"] == given["config"]["max_tokens"] == 7
+        assert summary["trained/accuracy"] == 0.25 and summary["baseline/accuracy/low"] == 0.2
+        assert summary["findings"] == ["kl_drift"] and summary["status"] == status
+        assert exit_code == (0 if status == "finished" else 1)
+        assert list((study / name / "wandb").glob("offline-run-*/run-*.wandb"))
 
 
 def test_a_wandb_that_fails_costs_a_line_and_not_the_run(tmp_path, monkeypatch, capsys):

@@ -25,7 +25,6 @@ def test_each_phase_has_a_peak_of_its_own_and_the_run_the_largest(tmp_path):
 
 
 TORN = {
-    "at the end": ('{"step": 1, "time_s": 1.0}\n{"step": 2, "ti', [1]),
     "in the middle": ('{"step": 1, "time_s": 1.0}\n{"step": 2, "ti\n{"step": 3, "time_s": 3.0}\n', [1, 3]),
     "before one appended to it": ('{"step": 1, "time_s": 1.0}\n{"step": 2, "ti{"step": 3, "time_s": 3.0}\n', [1, 3]),
     "another value": ('{"step": 1, "time_s": 1.0}\n3\n', [1]),

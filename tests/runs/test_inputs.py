@@ -8,7 +8,6 @@ from omegaconf import OmegaConf
 from rlhf_exp import pipeline
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows, hash_weights
 from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import Plan, check_resume, plan_job
@@ -120,9 +119,3 @@ def test_rows_and_weights_are_distinguished_by_content_order_and_name(tmp_path):
         (tmp_path / name / f"{name.replace('c', 'a')}.safetensors").write_bytes(content)
         found.add(hash_weights(tmp_path / name))
     assert len(found) == 3
-
-
-def test_a_run_records_its_inputs(tmp_path):
-    folder = RunFolder.create(tmp_path, {"inputs": {"task.path": "a"}})
-    check_inputs(compose_config(), folder, {"start model": "b"})
-    assert json.loads((tmp_path / "run.json").read_text())["inputs"] == {"task.path": "a", "start model": "b"}

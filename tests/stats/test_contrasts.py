@@ -138,14 +138,3 @@ def test_needed_seeds_and_rows_are_the_first_that_are_enough():
     only_rows = only_seeds._replace(by_rows=0.01**2, by_seeds=0.0)
     assert find_needed(only_rows, 0.05, seeds=3) is None
     assert find_needed(only_rows, 0.05, rows=100) == 785
-
-
-def test_planned_contrasts_of_settings_that_are_alike_are_significant_in_at_most_5_of_100():
-    """Those with the best setting, by the studentized range, are simulated in bench/intervals.py: it takes long."""
-    rng = np.random.default_rng(7)
-    found, repeats = 0, 80
-    for _ in range(repeats):
-        start, trained = draw(rng, [0.22] * 4, rows=60)
-        gains = {label: figures - start for label, figures in trained.items()}
-        found += any(contrast.significant for contrast in compare_settings(trained, gains, named="0"))
-    assert found / repeats <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)

@@ -38,14 +38,6 @@ def test_seeds_that_differ_less_than_chance_add_no_variance():
     assert found.by_seeds == 0 and found.error == pytest.approx(row.std(ddof=1) / np.sqrt(30))
 
 
-def test_a_start_model_that_seeds_share_is_in_the_interval_however_many_seeds_there_are():
-    rng = np.random.default_rng(2)
-    start, trained = rng.random(100) < 0.2, rng.random((50, 100)) < 0.4
-    found = crossed_interval(trained - start.astype(float), DIFFERENCES)
-    of_start = start.std() / 10
-    assert (found["high"] - found["low"]) / 2 > 1.9 * of_start
-
-
 def test_one_seed_is_measured_over_its_rows():
     rng = np.random.default_rng(3)
     before, after = rng.integers(0, 2, (2, 60))
@@ -100,23 +92,6 @@ def test_intervals_over_few_seeds_cover_the_truth_however_far_seeds_spread(seeds
         half = np.array([one.interval["high"] for one in found])
         covered = (2 * stats.norm.cdf(half / np.sqrt(rows + (seeds_own + 1) / seeds)) - 1).mean()
         assert 0.945 <= covered <= 0.995
-
-
-@pytest.mark.parametrize("deviation", [0.0, 0.02])
-@pytest.mark.parametrize("seeds", [2, 3, 10])
-def test_intervals_of_gains_over_seeds_cover_the_truth_about_95_times_in_100(seeds, deviation):
-    """As bench/intervals.py, which has tighter bounds. Each margin is at least three standard errors."""
-    rng = np.random.default_rng(11)
-    repeats, rows, covered = 250, 128, 0
-    level = stats.norm.ppf
-    for _ in range(repeats):
-        difficulty = rng.normal(size=rows) * np.sqrt(0.2)
-        start = level(0.22) + difficulty + np.sqrt(0.8) * rng.normal(size=rows) > 0
-        means = level(0.35 + deviation * rng.normal(size=(seeds, 1)))
-        trained = means + difficulty + np.sqrt(0.8) * rng.normal(size=(seeds, rows)) > 0
-        found = crossed_interval(trained.astype(float) - start, DIFFERENCES)
-        covered += found["low"] <= 0.13 <= found["high"]
-    assert 0.91 <= covered / repeats
 
 
 @pytest.mark.parametrize(

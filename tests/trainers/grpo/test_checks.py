@@ -18,24 +18,6 @@ def refuse(*overrides):
 
 
 @pytest.mark.parametrize(
-    "overrides",
-    [
-        curriculum("[32,64,96]", "[0,20,40]"),
-        ["algo.curriculum={budgets: [32, 64], from_steps: [0, 20]}"],
-        ["algo.curriculum=null"],
-        curriculum("[]", "[]"),
-        curriculum("[32,96]", "[0,500]") + ["algo.args.max_steps=-1"],
-        ["loss_type=hybrid"],
-        ["loss_type=hybrid", "algo.hybrid.alpha=0"],
-        ["loss_type=hybrid", "algo.args.scale_rewards=none"],
-        ["algo.advantage_clip=0.5"],
-    ],
-)
-def test_good_keys_pass(overrides):
-    build_args(compose_config(["device=cpu", *overrides]))
-
-
-@pytest.mark.parametrize(
     ("overrides", "key", "told"),
     [
         (["algo.args.num_generations=1"], "algo.args.num_generations=1", ">= 2"),

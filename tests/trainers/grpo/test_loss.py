@@ -12,6 +12,7 @@ import torch
 from rlhf_exp.trainers.grpo import set_budget
 
 KL = "algo.args.beta=0.5"
+HYBRID = ["loss_type=hybrid", "algo.hybrid.alpha=0.3"]
 ENTROPY = "algo.args.entropy_coef=0.5"
 ADAPTIVE = ["+algo.args.use_adaptive_entropy=true", "+algo.args.entropy_coef_delta=0.25"]
 DELTA = "+algo.args.delta=1.3"
@@ -122,7 +123,7 @@ def compare(trainer, batch, expected, policy):
 CASES = {
     "grpo": (["loss_type=grpo"], {"share": 1.0}),
     "dr_grpo": (["loss_type=dr_grpo"], {"share": None}),
-    "hybrid": (["loss_type=hybrid", "algo.hybrid.alpha=0.3"], {"share": 0.3}),
+    "hybrid": ([*HYBRID], {"share": 0.3}),
     "hybrid by budget": (["loss_type=hybrid"], {"share": 40 / 512}),
     "kl penalty": (["loss_type=grpo", KL], {"share": 1.0, "beta": 0.5}),
     "kl penalty without its correction": (
@@ -130,12 +131,12 @@ CASES = {
         {"share": 1.0, "beta": 0.5, "corrected": False},
     ),
     "kl penalty of dr_grpo": (["loss_type=dr_grpo", KL], {"share": None, "beta": 0.5}),
-    "kl penalty of hybrid": (["loss_type=hybrid", "algo.hybrid.alpha=0.3", KL], {"share": 0.3, "beta": 0.5}),
+    "kl penalty of hybrid": ([*HYBRID, KL], {"share": 0.3, "beta": 0.5}),
     "entropy bonus": (["loss_type=grpo", ENTROPY], {"share": 1.0, "entropy_coef": 0.5}),
     "two-sided clipping": (["loss_type=grpo", DELTA], {"share": 1.0, "delta": 1.3}),
     "truncated masked": (["loss_type=grpo", MASKED], {"share": 1.0, "masked": True}),
     "truncated masked in hybrid": (
-        ["loss_type=hybrid", "algo.hybrid.alpha=0.3", MASKED, KL, ENTROPY, DELTA],
+        [*HYBRID, MASKED, KL, ENTROPY, DELTA],
         {"share": 0.3, "masked": True, "beta": 0.5, "entropy_coef": 0.5, "delta": 1.3},
     ),
 }
@@ -164,20 +165,14 @@ def test_each_term_changes_the_loss_so_that_the_comparison_means_something(sampl
     assert min(high - low for low, high in zip(values, values[1:], strict=False)) > 1e-5, losses
 
 
-def test_clipped_advantages_are_those_of_the_loop_and_are_counted(sample):
-    trainer, batch, start = sample("loss_type=grpo", "algo.advantage_clip=0.6")
+@pytest.mark.parametrize(("loss", "share"), [(["loss_type=grpo"], 1.0), (HYBRID, 0.3)])
+def test_clipped_advantages_are_those_of_the_loop_and_are_counted(sample, loss, share):
+    trainer, batch, start = sample(*loss, "algo.advantage_clip=0.6")
     rows, policy = read_rows(trainer, batch), copy_float64(trainer.model)
     advantages, free = slow_advantages(trainer, rows, limit=0.6), slow_advantages(trainer, rows)
-    assert 0 < sum(abs(value) > 0.6 for value in free) < 8
-    assert trainer._metrics["train"]["advantages/clipped_ratio"] == [sum(abs(value) > 0.6 for value in free) / 8]
-    compare(trainer, batch, slow_loss(policy, start, rows, advantages, 40, 1.0), policy)
-
-
-def test_hybrid_weights_what_the_clip_left_over(sample):
-    trainer, batch, start = sample("loss_type=hybrid", "algo.hybrid.alpha=0.3", "algo.advantage_clip=0.6")
-    rows, policy = read_rows(trainer, batch), copy_float64(trainer.model)
-    advantages = slow_advantages(trainer, rows, limit=0.6)
-    compare(trainer, batch, slow_loss(policy, start, rows, advantages, 40, 0.3), policy)
+    outside = sum(abs(value) > 0.6 for value in free) / 8
+    assert 0 < outside < 1 and trainer._metrics["train"]["advantages/clipped_ratio"] == [outside]
+    compare(trainer, batch, slow_loss(policy, start, rows, advantages, 40, share), policy)
 
 
 def test_the_adaptive_entropy_bonus_begins_with_the_second_step_and_only_below_its_target(sample):
