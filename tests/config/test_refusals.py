@@ -153,6 +153,42 @@ args.per_device_train_batch_size=6 args.gradient_accumulation_steps=4  ->  args.
 +args.generation_batch_size=100  ->  args.generation_batch_size conflict
 args.num_generations=null  ->  args.num_generations range
 +args.gradient_checkpointing=true  ->  args.gradient_checkpointing unknown
+args.num_generations=1  ->  args.num_generations range
+loss_type=hybrid algo.hybrid.alpha=2  ->  algo.hybrid.alpha range
+algo.hybrid.alpha=0.5 loss_type=dr_grpo  ->  algo.hybrid.alpha conflict
+algo.advantage_clip=0  ->  algo.advantage_clip range
+'algo.curriculum.budgets=[64,32,96]' 'algo.curriculum.from_steps=[0,20,40]'  ->  algo.curriculum.budgets conflict
+'algo.curriculum.budgets=[32,32]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets conflict
+'algo.curriculum.budgets=[32,64,96]' 'algo.curriculum.from_steps=[0,40,20]'  ->  algo.curriculum.from_steps conflict
+'algo.curriculum.budgets=[32,64,96]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.from_steps conflict
+'algo.curriculum.budgets=[]' 'algo.curriculum.from_steps=[0]'  ->  algo.curriculum.from_steps conflict
+'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[5,20]'  ->  algo.curriculum.from_steps conflict
+'algo.curriculum.budgets=[32,128]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets conflict
+'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[0,110]'  ->  algo.curriculum.from_steps conflict
+'algo.curriculum.budgets=[0,64]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets range
+'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[0,1.5]'  ->  algo.curriculum.from_steps type
+algo=ppo algo.target_kl=0  ->  algo.target_kl range
+algo=ppo algo.critic=both  ->  algo.critic type
+algo=ppo algo.init_kl_coef=0 algo.target_kl=1  ->  algo.init_kl_coef conflict
+algo=ppo reward=none  ->  algo conflict
+algo=ppo +args.beta=0.1  ->  args.beta conflict
+algo=ppo loss_type=grpo  ->  args.loss_type conflict
+algo=ppo args.steps_per_generation=3 args.gradient_accumulation_steps=2  ->  args.steps_per_generation conflict
+algo=ppo algo.critic_warmup_steps=320  ->  algo.critic_warmup_steps conflict
+algo=ppo algo.critic=separate peft=qlora model=tiny_gpt2 task=gsm8k task.source=generated  ->  algo.critic conflict
+algo=ppo +args.critic=separate  ->  args.critic unknown
+algo=grpo +algo.critic=shared  ->  algo.critic unknown
+algo=kto args.per_device_train_batch_size=1  ->  args.per_device_train_batch_size conflict
+algo=kto +args.train_sampling_strategy=random  ->  args.train_sampling_strategy conflict
+hardware=gpu_24gb  ->  hardware conflict
+device=auto device.use_cpu=false hardware=gpus_8x80gb scale=none  ->  hardware conflict
+hardware=gpu_24gb dry_run=true  ->  device conflict
+device=auto hardware=gpu_24gb scale=ddp dry_run=true  ->  scale conflict
+device=auto hardware=gpus_8x80gb scale=none dry_run=true  ->  scale conflict
+device=auto hardware.gpus=2 scale=ddp dry_run=true  ->  hardware conflict
+device=auto hardware.memory_gb=48 dry_run=true  ->  hardware conflict
+device=auto hardware=gpus_8x80gb dry_run=true algo=ppo scale=zero3  ->  scale conflict
+device=auto hardware=gpu_80gb dry_run=true peft=qlora generation=vllm_colocate  ->  generation conflict
 args.seed=abc args.temperature=0 +args.bta=1  ->  args.bta unknown, args.seed type, args.temperature range
 """
 
@@ -199,6 +235,13 @@ algo=sft model=tiny_untrained
 experiment=countdown_qwen3
 model=gpt2
 +args.scale_rewards=true
+'algo.curriculum={budgets: [32, 64], from_steps: [0, 20]}'
+algo.curriculum=null
+'algo.curriculum.budgets=[]' 'algo.curriculum.from_steps=[]'
+'algo.curriculum.budgets=[32,96]' 'algo.curriculum.from_steps=[0,500]' args.max_steps=-1
+loss_type=hybrid algo.hybrid.alpha=0 algo.advantage_clip=0.5
+algo=kto args.per_device_train_batch_size=1 args.loss_type=apo_zero_unpaired
+algo=kto +args.train_sampling_strategy=random args.loss_type=apo_zero_unpaired
 '+args.generation_kwargs={suppress_tokens: [1]}'
 args.max_steps=-1
 """

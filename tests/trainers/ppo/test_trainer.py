@@ -11,6 +11,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import split_tensor_dict
 
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.kl import compare_sampled
 from rlhf_exp.models.patches import patch_position_ids
@@ -379,3 +382,10 @@ def test_without_a_kl_term_there_is_no_reference(qwen3_path, tmp_path):
     assert trainer.ref_model is None
     trainer.train()
     assert trainer.state.log_history[0]["ppo/kl"] == 0
+
+
+def test_our_keys_reach_the_trainers_config_and_completions_come_without_groups():
+    args = build_args(compose_config(["algo=ppo", "device=cpu", "algo.critic=separate", "algo.target_kl=0.1"]))
+    assert (args.critic, args.target_kl, args.num_generations, args.generation_batch_size) == ("separate", 0.1, 1, 128)
+    with pytest.raises(ConfigError, match="^algo.args: .*num_generations=3"):
+        build_args(compose_config(["algo=ppo", "device=cpu", "+algo.args.num_generations=3"]))
