@@ -39,8 +39,9 @@ def test_a_run_measures_sampling_baselines_before_it_trains_and_the_probe_kl_wit
     shape = ("hidden_size=16", "intermediate_size=32", "num_hidden_layers=1", "head_dim=4")
     small = ("model=tiny_untrained", *(f"model.init.{size}" for size in shape), "max_tokens=6", "eval.rows=8")
     done = launch(
-        *SMALL, *small, "algo.args.max_steps=2", "algo.args.beta=0", "task.baselines=true", "output_dir=policies"
-    )
+        *SMALL, *small, "algo.args.max_steps=2", "algo.args.beta=0", "reward=random", "algo.args.learning_rate=0.01",
+        "task.baselines=true", "output_dir=policies",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "\n[baselines] " in done.stdout and ", best on validation rows; trained minus it " in done.stdout
     evaluation = json.loads((workplace / "policies" / "evaluation.json").read_text())
