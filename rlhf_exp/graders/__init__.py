@@ -7,7 +7,8 @@ MAX_CHARACTERS = 20_000
 """Graders and rewards read at most this much of a text, about 6,000 tokens of plain English. It limits their time."""
 GRADES = "task.grade"
 """The column in which rewards find the grades of completions, if the caller has them."""
-SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
+Outcome = Literal["correct", "partial", "failed"]
+SCORES: dict[Outcome, float] = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Grade:
         extracted: what was read as the answer; None if there is none.
     """
 
-    outcome: Literal["correct", "partial", "failed"]
+    outcome: Outcome
     score: float
     extracted: str | None
 
