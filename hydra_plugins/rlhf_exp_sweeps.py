@@ -23,7 +23,8 @@ LOOK_S = 0.5
 
 
 class Checked:
-    """A sweeper that checks all jobs before the first starts; its `sweep` returns the exit status."""
+    """Of a sweeper that is mixed into this class: all jobs are checked before the first starts; its `sweep` returns the
+    exit status."""
 
     is_tuned = False
 
@@ -32,12 +33,12 @@ class Checked:
 
         self.whole = config
         self.jobs = prepare_sweep(config, hydra_context.config_loader, self.is_tuned)
-        super().setup(hydra_context=hydra_context, task_function=self.jobs, config=config)
+        super().setup(hydra_context=hydra_context, task_function=self.jobs, config=config)  # type: ignore[misc]
 
     def sweep(self, arguments: list[str]) -> int:
         from rlhf_exp.launch.sweep import run_sweep
 
-        return run_sweep(self.jobs, self.whole, lambda: super(Checked, self).sweep(arguments))
+        return run_sweep(self.jobs, self.whole, lambda: super(Checked, self).sweep(arguments))  # type: ignore[misc]
 
 
 class CheckedSweeper(Checked, BasicSweeper):
@@ -50,7 +51,7 @@ class CheckedSweeper(Checked, BasicSweeper):
 with suppress(ImportError):
     from hydra_plugins.hydra_optuna_sweeper.optuna_sweeper import OptunaSweeper
 
-    class CheckedOptunaSweeper(Checked, OptunaSweeper):
+    class CheckedOptunaSweeper(Checked, OptunaSweeper):  # type: ignore[misc]  # its sweep returns something
         """hydra/sweeper=optuna: jobs are chosen one after the other, by what earlier ones returned."""
 
         is_tuned = True

@@ -82,7 +82,7 @@ def _find_run(path: Path) -> Run:
     """
     needs = "must be the folder of a run that has trained a language model"
     info = read_record(path)
-    row, status = ALGORITHMS.get(info.get("algo")), info.get("status")
+    row, status = ALGORITHMS.get(info.get("algo", "")), info.get("status")
     saved = any((path / "model" / name).is_file() for name in ("config.json", "adapter_config.json"))
     trains = row is not None and row.trains
     reasons = {

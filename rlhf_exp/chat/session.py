@@ -11,6 +11,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from hydra.errors import HydraException
@@ -142,7 +143,7 @@ class Session:
     def example(self) -> str | None:
         """A prompt of the run's held-out rows, as it would be typed; None if the run recorded none, or it is long."""
         prompt = next((sample["prompt"] for sample in self.run.samples), "")
-        prompt = prompt.removeprefix(add_system_prompt("", self.cfg.task.system_prompt))
+        prompt = prompt.removeprefix(str(add_system_prompt("", self.cfg.task.system_prompt)))
         return prompt.replace("\n", "\\n") if 0 < len(prompt) <= MOST_SHOWN else None
 
     def _sample(self, which: str, ids: list[list[int]], key: tuple, sampling: Sampling, row: Row | None) -> Answer:
@@ -177,7 +178,7 @@ class Session:
         return replace(load_task(config, self.tokenizer), train=[])
 
 
-def _adapt(config: dict) -> DictConfig:
+def _adapt(config: dict) -> Any:
     """The run's config, for this machine: the run may have been on another one."""
     cfg = OmegaConf.create(copy.deepcopy(config))
     cfg.device.use_cpu = device.cuda_major() == 0

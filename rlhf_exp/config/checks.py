@@ -5,7 +5,7 @@ build(Config, values)                       # of values without problems
 choose_remedy(config, ["+algo.args.entropy_coef=0.01", "algo.args.learning_rate=5e-05"])    # the first that passes
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
@@ -26,7 +26,7 @@ from rlhf_exp.errors import Problem
 _hints = cache(get_type_hints)
 
 
-def check_values(values: dict[str, Any]) -> list[Problem]:
+def check_values(values: dict[str, Any]) -> Sequence[str]:
     """The problems of a resolved config as plain dicts, without looking at any file."""
     return check_types(values) or find_conflicts(build(Config, values))
 
@@ -52,8 +52,8 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
     if not isinstance(values, dict):
         yield Problem(path.rstrip("."), "type", values, "a mapping")
         return
-    hints = _hints(schema)
-    for name in [name for name in values if name not in hints]:
+    hints, known = _hints(schema), {item.name for item in fields(schema)}
+    for name in [name for name in values if name not in known]:
         yield Problem(path + name, "unknown", values[name], explain_key(path + name, algo))
     for item in fields(schema):
         key, hint, value = path + item.name, hints[item.name], values.get(item.name)
@@ -115,7 +115,7 @@ def _explain_argument(key: str, value: Any, algo: str, own: Collection[str]) -> 
     return Problem(key, "unknown", value, explain_key(key, algo))
 
 
-def build(schema: type, values: dict[str, Any]) -> Any:
+def build(schema: Any, values: dict[str, Any]) -> Any:
     """The dataclass of values that have been checked."""
     hints, read = _hints(schema), {}
     for name, value in values.items():
@@ -148,7 +148,7 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
     return _merge(config, OmegaConf.to_container(OmegaConf.from_dotlist(changes)))
 
 
-def _merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _merge(values: dict[str, Any], changes: Any) -> dict[str, Any]:
     """What OmegaConf.merge gives on plain dicts, of which it copies only what changes: hundreds may be tried."""
     merged = values | changes
     for key, item in changes.items():

@@ -9,7 +9,7 @@ schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from hydra.types import RunMode
@@ -69,7 +69,7 @@ def compose_files(
 def register_resolvers() -> None:
     """Register what conf/ uses: the resolvers `${rlhf_exp.NAME:...}`, the configs that come from the table of
     algorithms, and scale=auto. A second call changes nothing."""
-    resolvers = {
+    resolvers: dict[str, Callable[..., Any]] = {
         "default": lambda key, *, _root_: DEFAULTS[key](read_settings(_root_)).value,
         "rate": lambda name, own=None, *, _root_: choose_rate(read_settings(_root_), name, own).value,
         "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
@@ -105,22 +105,23 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         ConfigError: unknown keys, then wrong types, then values out of range; if there are none, values that cannot be
             combined, then files that are missing or cannot be written, then what `further` finds.
     """
-    if found := find_idle_arguments(str(OmegaConf.select(cfg, "algo.name")), typed):
-        raise ConfigError(found)  # before they are checked as those of another algorithm
+    if wrong := find_idle_arguments(str(OmegaConf.select(cfg, "algo.name")), typed):
+        raise ConfigError(wrong)  # before they are checked as those of another algorithm
     # Typed values first: values derived from a wrong one would only repeat the problem, or fail to resolve.
     derived = _list_derived(cfg)
-    if found := check_types(OmegaConf.to_container(cfg, resolve=False), derived):
-        raise ConfigError(found)
+    unresolved: Any = OmegaConf.to_container(cfg, resolve=False)
+    if wrong := check_types(unresolved, derived):
+        raise ConfigError(wrong)
     try:
-        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         line = str(error).splitlines()[0].removeprefix("ValueError raised while resolving interpolation: ")
         raise ConfigError([Problem(error.full_key or "config", "conflict", hint=line)]) from None
     # A default that is not known is null; find_conflicts then says why.
-    if found := check_types(values, [name for name in derived if values["algo"]["args"][name] is None]):
-        raise ConfigError(found)
+    if wrong := check_types(values, [name for name in derived if values["algo"]["args"][name] is None]):
+        raise ConfigError(wrong)
     config = build(Config, values)
-    found = find_unread_rates(cfg, typed) + find_other_losses(config, typed)
+    found = [*find_unread_rates(cfg, typed), *find_other_losses(config, typed)]
     try:
         found += find_conflicts(config)
         found += [problem for check in (find_missing_files, *further) for problem in check(config)]
@@ -136,4 +137,4 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
 def _list_derived(cfg: DictConfig) -> list[str]:
     """TRL's arguments whose values the config derives from other keys."""
     args = OmegaConf.select(cfg, "algo.args")
-    return [name for name in args if OmegaConf.is_interpolation(args, name)] if isinstance(args, DictConfig) else []
+    return [str(k) for k in args if OmegaConf.is_interpolation(args, str(k))] if isinstance(args, DictConfig) else []

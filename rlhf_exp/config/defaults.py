@@ -69,7 +69,7 @@ class Settings(NamedTuple):
 def read_settings(cfg: Any) -> Settings:
     """From a composed or a checked config."""
     model, task = cfg.model, cfg.task
-    init = OmegaConf.to_container(model.init, resolve=True) if isinstance(model.init, DictConfig) else model.init
+    init: Any = OmegaConf.to_container(model.init, resolve=True) if isinstance(model.init, DictConfig) else model.init
     shape = find_shape(model.path, model.base, init, model.name)
     if model.parameters is not None:
         shape = shape._replace(parameters=int(model.parameters), source=f"model.parameters={model.parameters:g}")
@@ -92,7 +92,7 @@ def _is_graded(task: Any) -> bool:
 
 def list_defaults(of: Settings) -> dict[str, Default]:
     """Every default by its key, in the order in which a dry run shows them."""
-    left_out = () if of.row.learns_from == DEMONSTRATIONS else _OF_DEMONSTRATIONS
+    left_out: tuple[str, ...] = () if of.row.learns_from == DEMONSTRATIONS else _OF_DEMONSTRATIONS
     left_out += () if of.row.minibatches > 1 else ("algo.args.steps_per_generation",)
     return {key: find(of) for key, find in DEFAULTS.items() if key not in left_out}
 
@@ -106,7 +106,7 @@ def choose_rate(of: Settings, name: str, own: float | None = None) -> Default:
         return Default(None, of.shape.source)
     rates = CRITIC_RATES[name] if name in CRITIC_RATES else ALGORITHMS[name].rates
     rate, source = next((rate, source) for bound, rate, source in rates if (size or LARGE) < bound)
-    if of.cfg.peft.name == "none" or name in CRITIC_RATES or size < SMALL:
+    if of.cfg.peft.name == "none" or name in CRITIC_RATES or (size or LARGE) < SMALL:
         return Default(rate, f"{name} at {of.size}: {source}")
     return Default(float(f"{10 * rate:.6g}"), f"{name} at {of.size}: ten times {rate:g} ({source}), for LoRA")
 

@@ -72,7 +72,7 @@ def read_rows(file: Path, place: str = "") -> dict[str, Row]:
     text = file.read_text(encoding="utf-8")
     lines, loaded = text.splitlines(), yaml.safe_load(text) or {}
 
-    def walk(node: yaml.MappingNode, values: dict[str, Any], path: str) -> Iterator[Row]:
+    def walk(node: yaml.Node, values: dict[str, Any], path: str) -> Iterator[Row]:
         for name, value in node.value:
             if path == place and name.value == "defaults":
                 continue
@@ -137,9 +137,10 @@ def _write_group(group: str) -> Iterator[str]:
         names = [name for name in get_args(get_type_hints(schema)["name"]) if name in files] if options[1:] else [None]
         for name in names:
             first = [files[name]] if name else [next(iter(files.values())), whole]
-            values, abouts = {}, {}
-            for rows in [*first, whole, *files.values()]:
-                for key, row in rows.items():
+            values: dict[str, Any] = {}
+            abouts: dict[str, str] = {}
+            for option in [*first, whole, *files.values()]:
+                for key, row in option.items():
                     values.setdefault(key, row.value)
                     abouts[key] = abouts.get(key) or row.about
             rows = [Row(key, values[key], abouts[key]) for key in allowed if key in values]

@@ -75,7 +75,7 @@ def list_keys(schema: type = Config, path: str = "") -> Iterator[Key]:
 
 def schemas(hint: Any) -> list[type]:
     """The dataclasses that a key may hold: one, several (for `task`), or none."""
-    return [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
+    return [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
 
 
 def known_keys(algo: str = "grpo") -> list[str]:

@@ -18,7 +18,7 @@ import yaml
 
 from rlhf_exp.config import hub
 
-INIT_VOCABULARY = {"words": 224, "bytes": 258}
+INIT_VOCABULARY: dict[Any, int] = {"words": 224, "bytes": 258}
 """Tokens of the tokenizers that model.init can name."""
 
 GPT2_NAMES = {
@@ -29,7 +29,7 @@ GPT2_NAMES = {
     "max_position_embeddings": "n_positions",
 }
 _LLAMAS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens", "lm_head")
-MODULES = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), _LLAMAS)
+MODULES: dict[str | None, tuple[str, ...]] = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), _LLAMAS)
 MODULES["gpt2"] = ("c_attn", "c_proj", "c_fc", "wte", "wpe", "lm_head")
 """The modules of these types that an adapter can be added to, by the last part of their names."""
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -80,7 +80,8 @@ def count_weights(folder: Path) -> int | None:
     A tied head is stored once or not at all; packed weights (4 and 8 bits) have fewer values than parameters.
     """
     counts = [_count_file(str(file), file.stat().st_mtime_ns) for file in sorted(folder.glob("model*.safetensors"))]
-    return sum(counts) if counts and None not in counts else None
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
 
 
 @cache

@@ -5,6 +5,7 @@ check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without th
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,7 +23,7 @@ def name_key(override: str) -> str:
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
     """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
-    problems = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
+    problems: list[str] = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
     for text in overrides:
         if found := _EMPTY.fullmatch(text):
             key = found[1]
@@ -43,7 +44,7 @@ def explain_secret(key: str) -> Problem:
 
 def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
     """A line for a typed learning rate of the model that has no effect, since the algorithm's own rate is set."""
-    args = OmegaConf.to_container(cfg.algo.args)
+    args: Any = OmegaConf.to_container(cfg.algo.args)
     if "model.learning_rate" in str(args.get("learning_rate", "")):
         return []
     key, own = f"model.learning_rate.{cfg.algo.name}", "algo.args.learning_rate"

@@ -76,7 +76,7 @@ def open_hydra(config_dir: str | None = None, conf: str | None = None) -> Iterat
 def describe_yaml(error: Exception, file: Path) -> str:
     """The file, with the place in it if that is known, and what is wrong, for an error of reading YAML."""
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
-        problem, began = error.problem or error.context, error.context_mark
+        problem, began = error.problem or error.context or "", error.context_mark
         if error.problem and began and began.line != mark.line:
             problem += f", {error.context} that begins in line {began.line + 1}"
         return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {problem}"

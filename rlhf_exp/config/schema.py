@@ -4,19 +4,29 @@ TRL's arguments are not here: `algo.args` passes them on unchanged.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, is_dataclass, make_dataclass
-from typing import Annotated, Any, Literal, Union
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, Algorithm
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
 from rlhf_exp.errors import Problem
-from rlhf_exp.rewards.table import REWARDS
-from rlhf_exp.tasks.schema import find_keys, learns_from_samples, list_tasks
+from rlhf_exp.rewards.table import Constant, LengthEfficiency, Overlong, Random, Repetition
+from rlhf_exp.tasks.schema import GradedKeys, find_keys, learns_from_samples, list_tasks
 
 __all__ = ["TASKS", "Config", "learns_from_samples"]
 
 TASKS = {name: find_keys(name) for name in list_tasks()}
 """The keys of each task, in the task's own module."""
+
+IF_WEIGHED: Any = None
+"""The default of keys that a reward needs if it has a weight."""
+
+if TYPE_CHECKING:  # a type checker cannot read tables: to it every task is a graded one
+    AnyTask = GradedKeys
+    RateName = str
+else:
+    AnyTask = Union[tuple(TASKS.values())]  # noqa: UP007
+    RateName = Literal[(*ALGORITHMS, *CRITIC_RATES)]
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ class Ppo(Algo):
 class Plain(Algo):
     """Every other algorithm: it has no keys of its own."""
 
-    name: Literal[tuple(name for name in ALGORITHMS if name not in ("grpo", "ppo"))]
+    name: Literal[tuple(name for name in ALGORITHMS if name not in ("grpo", "ppo"))]  # type: ignore[valid-type]
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ class Model:
     base: str | None
     init: Annotated[dict[str, int | float | bool | str] | None, Within("> 0, <= 10000000")]
     parameters: Annotated[float | None, Within(">= 1000, <= 1e15")]
-    learning_rate: Annotated[dict[Literal[(*ALGORITHMS, *CRITIC_RATES)], float | None], Within(RATE)]
+    learning_rate: Annotated[dict[RateName, float | None], Within(RATE)]
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
     enable_thinking: bool | None
@@ -119,9 +129,10 @@ class Peft:
 
 
 @dataclass(frozen=True)
-class RewardKeys:
+class Reward:
     """`weights` says which rewards there are, those that are null left out; `functions` where those of the user are,
-    FILE.py:FUNCTION; `timeout_s` ends their calls; `path`, `normalize` and `batch_size` are the reward model's."""
+    FILE.py:FUNCTION; `timeout_s` ends their calls; `path`, `normalize` and `batch_size` are the reward model's. The
+    keys of one reward follow under its name."""
 
     weights: Annotated[dict[str, float | None], Within(">= -1000, <= 1000")]
     functions: dict[str, str]
@@ -129,19 +140,15 @@ class RewardKeys:
     path: str | None
     normalize: bool
     batch_size: Annotated[int, Within(BATCH)]
+    constant: Constant = IF_WEIGHED
+    length_efficiency: LengthEfficiency = IF_WEIGHED
+    overlong: Overlong = IF_WEIGHED
+    random: Random = IF_WEIGHED
+    repetition: Repetition = IF_WEIGHED
 
     def __post_init__(self) -> None:
         weighed = {name: weight for name, weight in self.weights.items() if weight is not None}
         object.__setattr__(self, "weights", weighed)
-
-
-Reward = make_dataclass(
-    "Reward",
-    [(name, reward.keys, field(default=None)) for name, reward in REWARDS.items() if reward.keys],  # needed if weighed
-    bases=(RewardKeys,),
-    frozen=True,
-    namespace={"__module__": __name__},  # without it no other process could unpickle one
-)
 
 
 @dataclass(frozen=True)
@@ -250,7 +257,7 @@ class Config:
     run: Labels
     output_dir: str
     algo: Grpo | Ppo | Plain
-    task: Union[tuple(TASKS.values())]  # noqa: UP007
+    task: AnyTask
     model: Model
     peft: Peft
     reward: Reward
@@ -276,7 +283,8 @@ def find_value(cfg: Config, key: str) -> Any:
     value: Any = cfg
     for name in key.split("."):
         value = value.get(name) if isinstance(value, dict) else getattr(value, name)
-    return getattr(value, "method", None) or value.name if is_dataclass(value) else value
+    is_group = is_dataclass(value)
+    return getattr(value, "method", None) or value.name if is_group else value
 
 
 def conflict(cfg: Config, key: str, hint: str, kind: str = "conflict") -> Problem:

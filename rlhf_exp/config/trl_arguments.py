@@ -203,19 +203,21 @@ def _read_type(node: ast.expr) -> Any:
         return typing.Union[_read_type(node.left), _read_type(node.right)]  # noqa: UP007
     if isinstance(node, ast.Subscript):
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if node.value.id == "Literal":
+        if (name := ast.unparse(node.value)) == "Literal":
             return Literal[tuple(ast.literal_eval(item) for item in items)]
-        return {"list": list, "tuple": tuple, "dict": dict}[node.value.id][tuple(_read_type(item) for item in items)]
+        generic: Any = {"list": list, "tuple": tuple, "dict": dict}[name]
+        return generic[tuple(_read_type(item) for item in items)]
     if isinstance(node, ast.Constant):
         return type(None)
-    return _NAMES.get(node.id) or type(node.id, (), {})  # a class that no YAML value is of
+    name = ast.unparse(node)
+    return _NAMES.get(name) or type(name, (), {})  # a class that no YAML value is of
 
 
 def narrow(choices: Any, hint: Any) -> Any:
     """The annotation, as a Literal if the choices are known."""
     if not choices:
         return hint
-    closed = Literal[tuple(choices)]
+    closed: Any = Literal[tuple(choices)]
     return closed | None if fits(None, hint) else closed
 
 

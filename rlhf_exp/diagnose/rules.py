@@ -187,7 +187,7 @@ def no_reward_variance(run: Signals) -> Finding | None:
         cause, remedies = hopeless
     else:
         cause = "the problems are too hard, or the completions of a group too similar, for one to do better"
-        group = run.arg("num_generations", 8)
+        group = int(run.arg("num_generations", 8))
         remedies = [run.set_arg("num_generations", size) for size in (2 * group, *range(group + 1, 8 * group))]
         remedies.append(run.set_arg("per_device_train_batch_size", 2 * run.arg("per_device_train_batch_size", 8)))
     return Finding(span(quarter), evidence, cause, remedies)

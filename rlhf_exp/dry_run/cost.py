@@ -9,6 +9,7 @@ import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, TrainingArguments
@@ -70,7 +71,7 @@ def warn_of_disk(cfg: Config, needed: float) -> str:
 
 
 def estimate_time(
-    cfg: Config, args: TrainingArguments, model: PreTrainedModel, trained: int, tokens: float, steps: int
+    cfg: Config, args: Any, model: PreTrainedModel, trained: int, tokens: float, steps: int
 ) -> tuple[float, str] | None:
     """Seconds of training, and how they come about: here by the last like run; on another machine at the least, at its
     maker's rates, with the weights read once for each token that rows sample at once. None if there is neither.
@@ -80,10 +81,11 @@ def estimate_time(
     other operations add to it; completions that end before the budget take less.
 
     Args:
+        args: TRL's.
         tokens: of an optimizer step, prompts and completions.
     """
     hardware, gpus = cfg.hardware, count_processes(cfg)
-    if not targets_other_hardware(cfg):
+    if not targets_other_hardware(cfg) or hardware.tflops is None or hardware.bandwidth_gbs is None:
         return _estimate_by_run(cfg, steps)
     passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
     row = cfg.algo.row
@@ -92,7 +94,8 @@ def estimate_time(
         passes += (scored + keeps_reference(cfg, args)) / args.num_iterations
     passes += row.unpaired and args.loss_type == "kto"  # its KL is of each prompt with another row's answer
     tied = model.config.get_text_config().tie_word_embeddings
-    embedded = 0 if tied else model.get_input_embeddings().weight.numel()  # looking one up multiplies nothing
+    # Looking an embedding up multiplies nothing.
+    embedded = 0 if tied else model.get_input_embeddings().weight.numel()  # type: ignore[operator]
     weights = model.num_parameters() - embedded
     seconds = steps * tokens * passes * 2 * weights / (gpus * hardware.tflops * 1e12)
     formula = f"{steps} steps x {tokens:,.0f} tokens x {passes:g} passes x 2 x {weights:,} weights"

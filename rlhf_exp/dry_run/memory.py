@@ -84,12 +84,12 @@ def count_weight_bytes(cfg: Config, model: PreTrainedModel, width: int) -> float
     if not cfg.peft.quantization:
         return model.num_parameters() * width
     tied = model.config.get_text_config().tie_word_embeddings
-    plain = model.get_input_embeddings().weight.numel() * (1 if tied else 2)
+    plain = model.get_input_embeddings().weight.numel() * (1 if tied else 2)  # type: ignore[operator]
     return (model.num_parameters() - plain) * BYTES_4_BIT + plain * width
 
 
-def keeps_reference(cfg: Config, args: TrainingArguments) -> bool:
-    """Whether a second model stays in memory while training."""
+def keeps_reference(cfg: Config, args: Any) -> bool:
+    """Whether a second model stays in memory while training; `args` are TRL's."""
     row = cfg.algo.row
     if row.kl_price is None or not row.online:
         return row.kl_price is not None and not args.precompute_ref_log_probs

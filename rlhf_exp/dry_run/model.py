@@ -47,7 +47,7 @@ def find_tokenizer(cfg: Config, unchecked: list[str]) -> PreTrainedTokenizerBase
 def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedModel, int]":
     """The model without storage, and how many of its parameters are trained."""
     dtype = (shape.dtype or torch.float32) if cfg.model.dtype == "auto" else getattr(torch, cfg.model.dtype)
-    kind = AutoModelForCausalLM
+    kind: Any = AutoModelForCausalLM
     if cfg.algo.row.scores:
         kind, shape.num_labels = AutoModelForSequenceClassification, 1
     with torch.device("meta"), warnings.catch_warnings():

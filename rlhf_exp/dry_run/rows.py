@@ -40,7 +40,8 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
         drawn, used = find_task(task_cfg.name).count_rows(whole)
         enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if cfg.algo.row.online else 0)
         part = replace(task_cfg, train_rows=min(drawn, enough) or None)
-        own = part if task_cfg is cfg.task else replace(cfg.task, of=part, train_rows=part.train_rows)
+        outer: Any = cfg.task  # of a task inside another
+        own = part if task_cfg is cfg.task else replace(outer, of=part, train_rows=part.train_rows)
         few = replace(cfg.eval, rows=None, most_rows=min(cfg.eval.limit, SAMPLE_ROWS))
         sampled = replace(cfg, task=own, eval=few)
     try:
@@ -58,7 +59,7 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
     else:  # without the weights of a reward model
         for name, where in cfg.reward.functions.items():
             load_function(name, where, task)
-    held_out = len(task.pairs) if cfg.algo.row.scores else len(task.eval)
+    held_out: int | str = len(task.pairs) if cfg.algo.row.scores else len(task.eval)
     if drawn is None:
         return Rows(task, len(task.train), held_out)
     if len(task.eval) == SAMPLE_ROWS and cfg.eval.limit > SAMPLE_ROWS:
@@ -97,9 +98,9 @@ def measure_lengths(cfg: Config, tokenizer: Any, rows: Rows | None) -> Lengths:
         answers = [float(cfg.max_tokens)] * max(1, len(columns))
         sampled = Lengths(fmean(prompts) if sample else None, answers, " at most", 0)
         return sampled._replace(longest=sampled.row)
-    answers = [[_count_tokens(tokenizer, row[name]) for row in sample] for name in columns]
-    longest = max(prompt + max(of_row) for prompt, *of_row in zip(prompts, *answers, strict=True))
-    return Lengths(fmean(prompts), [fmean(of_column) for of_column in answers], "", len(columns) * longest)
+    counts = [[_count_tokens(tokenizer, row[name]) for row in sample] for name in columns]
+    longest = max(prompt + max(of_row) for prompt, of_row in zip(prompts, zip(*counts, strict=True), strict=True))
+    return Lengths(fmean(prompts), [fmean(of_column) for of_column in counts], "", len(columns) * longest)
 
 
 def render_prompt(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:

@@ -37,7 +37,7 @@ def print_dry_run(cfg: Config) -> None:
     model, trained = build_on_meta(cfg, shape) if shape is not None else (None, 0)
     lines = [*_describe_model(cfg, model, trained), *_describe_run(cfg, args, rows, tokenizer, model, trained)]
     lines += ["chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
-    if rows is not None:
+    if rows is not None and tokenizer is not None:
         lines += ["the first prompt, as the model reads it:"]
         lines += [*(f"  {line}" for line in render_prompt(tokenizer, rows.task)), *rows.task.notes]
     lines += [f"not checked here: {line}" for line in unchecked]
@@ -117,7 +117,8 @@ def _list_parts(parts: dict[str, float]) -> str:
 
 
 def _describe_rows(cfg: Config, rows: Rows) -> str:
-    made, held_out = rows.train, rows.held_out or "a share of them"
+    made: int | str = rows.train
+    held_out = rows.held_out or "a share of them"
     if learns_from_samples(cfg) and cfg.task.samples in (None, "self"):
         made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
         held_out = "a share of them" if cfg.algo.row.scores else held_out

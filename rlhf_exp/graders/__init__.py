@@ -12,7 +12,8 @@ PASSED = (
     *("trainer_state", "log_extra", "log_metric"),
 )
 """Names that TRL gives a meaning of its own: rewards and checkers do not get columns that are called so."""
-SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
+Outcome = Literal["correct", "partial", "failed"]
+SCORES: dict[Outcome, float] = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Grade:
         extracted: what was read as the answer; None if there is none.
     """
 
-    outcome: Literal["correct", "partial", "failed"]
+    outcome: Outcome
     score: float
     extracted: str | None
 

@@ -15,6 +15,7 @@ imports sympy. Where it can be trusted, tests/graders/test_arithmetic.py compare
 import ast
 import operator
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 MAX_CHARACTERS = 50
@@ -33,7 +34,7 @@ FRACTION = re.compile(rf"(?:({NUMBER.pattern})\s*)?\\frac{GROUP}{LAST}")
 ROOT = re.compile(rf"\\sqrt\s*(?:\[([2-9])\])?{LAST}")
 PRODUCT = re.compile(r"(?<=[)0-9])\s*(?=\()|(?<=\))(?=[0-9.])")
 MIXED = re.compile(r"(?<![0-9.])([0-9]+)\s+([0-9]+)\s*/\s*([0-9]++)(?!\s*(?:\*\*|\.))")
-OPERATORS = {
+OPERATORS: dict[type, Callable[..., Fraction]] = {
     **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv},
     **{ast.Pow: operator.pow, ast.UAdd: operator.pos, ast.USub: operator.neg},
 }
@@ -102,8 +103,8 @@ def _spell(value: Fraction) -> str:
 
 def _walk(node: ast.AST) -> Fraction:
     match node:
-        case ast.Constant(value=int()):
-            return Fraction(node.value)
+        case ast.Constant(value=int() as value):
+            return Fraction(value)
         case ast.UnaryOp(op=sign, operand=operand) if type(sign) in OPERATORS:
             return OPERATORS[type(sign)](_walk(operand))
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:

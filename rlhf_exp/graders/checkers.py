@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.graders import PASSED, SCORES, Grade, NumberGrade, expressions, gsm8k, keep_end
+from rlhf_exp.graders import PASSED, SCORES, Grade, NumberGrade, Outcome, expressions, gsm8k, keep_end
 from rlhf_exp.graders.user_code import RewardError, call, import_function
 
 if TYPE_CHECKING:
@@ -63,22 +63,23 @@ def build_checker(task: "Keys", read: Mapping[str, AsRead] = NOT_READ) -> Checke
         ConfigError: a file or function that cannot be used; math without math-verify.
     """
     if task.ready_checker is None:
-        key = f"task.checker={task.checker}"
-        return guard(import_function(task.checker, key), key, task.checker.rpartition(":")[0], read)
+        key, where = f"task.checker={task.checker}", task.checker or ""
+        return guard(import_function(where, key), key, where.rpartition(":")[0], read)
     if task.ready_checker == "math" and find_spec("math_verify") is None:
         raise ConfigError(["task.checker=math: math-verify is not installed; pip install 'math-verify>=0.9,<0.10'"])
-    check = {
+    checks: dict[str, Checker] = {
         "exact": check_exact,
         "numeric": check_numeric,
         "math": expressions.grade,
         "choice": check_choice,
         "regex": partial(check_regex, pattern=re.compile(task.pattern or "")),
-    }[task.ready_checker]
-    return lambda completion, row: check(keep_end(completion), _restore(row, read)[task.answer_column])
+    }
+    check, column = checks[task.ready_checker], task.answer_column or ""
+    return lambda completion, row: check(keep_end(completion), _restore(row, read)[column])
 
 
 def _restore(row: dict[str, Any], read: Mapping[str, AsRead]) -> dict[str, Any]:
-    found = read.get(row.get("id"))
+    found = read.get(row.get("id", ""))
     return row if found is None else {name: row[name] for name in ("id", "prompt") if name in row} | found.columns
 
 
@@ -125,8 +126,8 @@ def _spell(answer: Any) -> tuple[str, ...]:
     return (str(answer).strip(), *([str(int(answer))] if whole else []))
 
 
-def _compare(right: bool, extracted: str | None, wrong: str = "partial") -> Grade:
-    outcome = "correct" if right else "failed" if extracted is None else wrong
+def _compare(right: bool, extracted: str | None, wrong: Outcome = "partial") -> Grade:
+    outcome: Outcome = "correct" if right else "failed" if extracted is None else wrong
     return Grade(outcome, SCORES[outcome], extracted)
 
 
@@ -139,7 +140,7 @@ def _read_choice(answer: Any) -> str:
     return text
 
 
-ANSWERS = {
+ANSWERS: dict[str | None, tuple[Callable[[Any], object], str]] = {
     "numeric": (lambda answer: gsm8k.read_gold(str(answer)), "must hold a number"),
     "math": (
         expressions.read_gold,
@@ -194,8 +195,9 @@ def _read_result(found: Any) -> Grade:
     graded = isinstance(found, Grade)
     score = found.score if graded else found
     score = score.item() if hasattr(score, "item") else score
-    if isinstance(score, Real) and math.isfinite(score) and 0 <= score <= 1:
-        outcome = "correct" if score == 1 else "partial" if score else "failed"
+    is_number = isinstance(score, Real)
+    if is_number and math.isfinite(score) and 0 <= score <= 1:
+        outcome: Outcome = "correct" if score == 1 else "partial" if score else "failed"
         if not graded:
             return NumberGrade(outcome, float(score), None)
         if found.outcome == outcome and isinstance(found.extracted, str | None):

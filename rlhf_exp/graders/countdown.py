@@ -25,7 +25,7 @@ problem (`08`, `8.0`, `²`), or with unary plus.
 import operator
 import re
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlhf_exp.graders import Grade, find_tags, keep_end
 
@@ -45,7 +45,7 @@ SYMBOLS = {
 }
 NEGATE = "negate"
 # Fraction(a, b) is the exact quotient of two rationals; the other operators keep integers integers.
-BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": Fraction}
+BINARY: dict[str, Any] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": Fraction}
 PRECEDENCE = {"(": 0, ")": 1, "+": 2, "-": 2, "*": 3, "/": 3, NEGATE: 4}
 
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 
-from rlhf_exp.graders import SCORES, Grade, find_tags, keep_end
+from rlhf_exp.graders import SCORES, Grade, Outcome, find_tags, keep_end
 from rlhf_exp.graders.arithmetic import evaluate
 
 MAX_DIGITS = 300
@@ -117,7 +117,7 @@ def grade(completion: str, answer: str) -> Gsm8kGrade:
     if value is None:
         last, number = _read_last(text)
         extracted, lenient = extracted or last, number == gold
-    outcome = "correct" if strict else "partial" if marked or lenient else "failed"
+    outcome: Outcome = "correct" if strict else "partial" if marked or lenient else "failed"
     return Gsm8kGrade(outcome, SCORES[outcome], extracted, strict, lenient)
 
 

@@ -64,7 +64,7 @@ def import_file(file: str, key: str) -> ModuleType:
         ConfigError: it cannot be imported.
     """
     path = Path(file).expanduser()
-    spec = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
+    spec: Any = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses in the file need this
     try:
         spec.loader.exec_module(module)

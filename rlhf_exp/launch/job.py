@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -65,7 +65,8 @@ def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Con
 
 def is_named_by_time(cfg: DictConfig) -> bool:
     """Whether the user names no folder, and resumes none: one that another run of the same second has gets a number."""
-    named = str(OmegaConf.to_container(cfg, resolve=False).get("output_dir", ""))
+    unresolved: Any = OmegaConf.to_container(cfg, resolve=False)
+    named = str(unresolved.get("output_dir", ""))
     return "${now:" in named and cfg.get("resume") is None
 
 

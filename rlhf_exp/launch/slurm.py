@@ -40,6 +40,7 @@ class Queue(SlurmInfoWatcher):
     def _make_command(self) -> list[str]:
         return ["squeue", "--me", "--array", "--states=all", "--noheader", "--format=%i|%T"]
 
-    def read_info(self, string: bytes) -> dict[str, dict[str, str]]:
-        states = dict(line.split("|") for line in string.decode().split())
+    def read_info(self, string: bytes | str) -> dict[str, dict[str, str]]:
+        text = string if isinstance(string, str) else string.decode()
+        states = dict(line.split("|") for line in text.split())
         return {job: {"State": states.get(job, FORGOTTEN)} for job in self._registered}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, printable, say
@@ -92,13 +92,13 @@ def parse_flags(
     """`parser.parse_args`, which raises a ConfigError instead of printing its usage and exiting; or another of the
     parser's methods that parse."""
 
-    def refuse(message: str) -> None:
+    def refuse(message: str) -> NoReturn:
         raise ConfigError([f"{message}; see --help"])
 
-    def leave(status: int = 0, message: str | None = None) -> None:
+    def leave(status: int = 0, message: str | None = None) -> NoReturn:
         raise Done
 
-    parser.error, parser.exit = refuse, leave
+    parser.error, parser.exit = refuse, leave  # type: ignore[method-assign]
     return (parse or parser.parse_args)(arguments)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
@@ -62,7 +63,7 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader, tuned: bool = False)
     """
     params = config.hydra.sweeper.params or {}
     typed = OverridesParser.create(config_loader=loader).parse_overrides(list(config.hydra.overrides.task))
-    fixed = [text.input_line for text in typed if not text.is_sweep_override()]
+    fixed = [str(text.input_line) for text in typed if not text.is_sweep_override()]
     swept = {text.get_key_element() for text in typed if text.is_sweep_override()} | set(params)
     listed = [fixed]
     if not tuned:
@@ -134,8 +135,8 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]])
                 found.setdefault(problem, []).append(number)
     if unread and not jobs.tuned:  # else values that are chosen later may read them
         of_jobs = [{(problem.key, problem.value) for problem in problems} for problems in unread]
-        everyones = [problem for problem in unread[0] if (problem.key, problem.value) in set.intersection(*of_jobs)]
-        found |= {problem: list(range(len(listed))) for problem in everyones}
+        shared = [problem for problem in unread[0] if (problem.key, problem.value) in set.intersection(*of_jobs)]
+        found |= {problem: list(range(len(listed))) for problem in shared}
     if not found and not configs[0].dry_run:
         connect(configs[0])
         from rlhf_exp.config.trl_args import build_args
@@ -171,7 +172,8 @@ def report_study(folder: Path) -> None:
 
 def _make_folder(config: DictConfig) -> Path:
     """The sweep's folder; one that is named by the time gets a number if another sweep has it."""
-    named, folder = OmegaConf.to_container(config.hydra.sweep, resolve=False)["dir"], Path(config.hydra.sweep.dir)
+    unresolved: Any = OmegaConf.to_container(config.hydra.sweep, resolve=False)
+    named, folder = unresolved["dir"], Path(config.hydra.sweep.dir)
     try:
         if "${now:" in named:
             return make_new(folder)
@@ -187,7 +189,8 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     Raises:
         ConfigError: its problems.
     """
-    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, [key for key in job if key not in ("hydra", "output_dir")]))
+    own = [str(key) for key in job if key not in ("hydra", "output_dir")]
+    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, own))
     if (first := places.setdefault(settings, number)) != number:
         raise ConfigError([f"has the settings of job {first + 1}; leave one of the two out"])
     with open_dict(job):

@@ -66,7 +66,7 @@ class Jobs:
     swept: frozenset[str]
     use_cpu: bool
     tuned: bool = False
-    notes: Path | None = None
+    notes: Path = Path()  # `noting` makes it
     home: tuple[str, int] = field(default_factory=_name_process)
 
     def __call__(self, cfg: DictConfig) -> float | None:
@@ -75,7 +75,7 @@ class Jobs:
         Raises:
             Stop: a signal has ended the job, and the sweep runs in this process; elsewhere no further job is started.
         """
-        settings = HydraConfig.get()
+        settings: DictConfig = HydraConfig.get()  # type: ignore[assignment]
         number, at_home = settings.job.num, _name_process() == self.home
         again = self._find_note(number).exists()  # a scheduler has preempted the job, and starts it again
         status = self.work(cfg, settings, self, again) if at_home else self._run_here(cfg, settings, again)
@@ -170,7 +170,7 @@ class Jobs:
         """Run a job in a process of the launcher, which goes on to the next job after this one."""
         number = settings.job.num
         sys.argv[:] = self.argv
-        requeue = signal.getsignal(PREEMPTION)  # submitit's handler
+        requeue: Any = signal.getsignal(PREEMPTION)  # submitit's handler
         _prefix_lines(f"[{number + 1}/{self.total}] " if self.total else f"[{number + 1}] ")
         for name in SIGNALS:
             if signal.getsignal(name) != signal.SIG_IGN:
@@ -244,7 +244,8 @@ def _prefix_lines(prefix: str) -> None:
     """Set the prefix of this process's output. The streams stay the same ones: loggers keep them from job to job."""
     if not isinstance(sys.stdout, Prefixed):
         sys.stdout, sys.stderr = Prefixed(sys.stdout), Prefixed(sys.stderr)
-    sys.stdout.prefix = sys.stderr.prefix = prefix
+    streams: Any = sys
+    streams.stdout.prefix = streams.stderr.prefix = prefix
 
 
 def _name_slurm_job() -> str | None:

@@ -40,7 +40,7 @@ class Column(NamedTuple):
     shown."""
 
     name: str
-    read: Callable[[Any], Any]
+    read: Callable[..., Any]
     write: Callable[[Any], str] = str
     write_difference: Callable[[Figure], str] = lambda figure: ""
     rows: Reader | None = None
@@ -106,12 +106,13 @@ def subtract(after: Reader, before: Reader) -> Reader:
 
 def read_wins(run: Run) -> ByRow:
     """Of each row the share of its completions, the i-th against the i-th, whose reward rose; a tie is one half."""
-    before, after = (
+    sides: list[dict[Any, Any]] = [
         {(sample["id"], sample.get("sample", 0)): sample.get("reward") for sample in _sampled(run, which)}
         for which in ("baseline", "trained")
-    )
+    ]
+    before, after = sides
     shared = [key for key in before if key in after]
-    if any(side[key] is None for side in (before, after) for key in shared):
+    if any(side[key] is None for side in sides for key in shared):
         return {}
     return _average((key[0], (np.sign(after[key] - before[key]) + 1) / 2) for key in shared)
 
@@ -159,7 +160,7 @@ def _figure(
 
 
 def _accuracies(prefix: str, scorer: bool, before: Reader, after: Reader) -> tuple[Column, ...]:
-    gain = {"rows": subtract(after, before), "kind": DIFFERENCES, "write": points}
+    gain: dict[str, Any] = {"rows": subtract(after, before), "kind": DIFFERENCES, "write": points}
     return (
         _figure(f"{prefix}baseline", "baseline", "accuracy", scorer=scorer, rows=before),
         _figure(f"{prefix}trained", "trained", "accuracy", scorer=scorer, rows=after),

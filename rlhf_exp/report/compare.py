@@ -8,6 +8,7 @@ A setting is the config without the seed (groups.py).
 
 import math
 import os
+from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def _find_short(measured: Groups) -> list[Callout]:
     return found
 
 
-def _note_rows(measured: Groups, shown: list[Column]) -> list[str]:
+def _note_rows(measured: Groups, shown: Sequence[Column]) -> list[str]:
     return [NOTES["no rows"]] if any(lacks_rows(group, shown) for group in measured.values()) else []
 
 
@@ -154,10 +155,10 @@ def _rewards(measured: Groups) -> list[Block]:
         start = next(iter(starts.values()))
         table.rows.insert(0, [START, "-", *(column.write(read_start(start, column)) for column in shown)])
     note = f"{join_notes(shown)} {START.capitalize()}: before training, with intervals over the held-out rows."
-    blocks = [Heading("Reward and KL to the start model"), table, Text(note)]
+    blocks: list[Block] = [Heading("Reward and KL to the start model"), table, Text(note)]
     if not _share_rewards(runs):
         return [*blocks, Text("The settings have different rewards, which cannot be compared.")]
-    planes = {}
+    planes: dict = {}
     for label, group in measured.items():
         points = [(columns.KL.read(run), columns.REWARD.read(run)) for run in group]
         if both := [(kl["value"], reward["value"]) for kl, reward in points if kl and reward]:

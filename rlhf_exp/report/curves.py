@@ -73,7 +73,7 @@ def list_curves(runs: list[Run]) -> list[Curve]:
     ]
 
 
-def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, int]]]:
+def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, float]]]:
     """The step; for several methods, whose steps differ in size, the tokens trained on up to the step."""
     places = {run.path: dict(zip(*run.series("trained_tokens"), strict=True)) for run in runs if run.metrics}
     if len({name_method(run) for run in runs}) > 1 and all(places.values()):
@@ -86,7 +86,7 @@ def _loss_tells(run: Run) -> bool:
     return run.algorithm is not None and not run.algorithm.online
 
 
-def _trace(run: Run, keys: dict[str, str], places: dict[int, int] | None) -> dict[int, tuple[float, float]]:
+def _trace(run: Run, keys: dict[str, str], places: dict[int, float] | None) -> dict[int, tuple[float, float]]:
     """The series that a comparison draws: the first metric, under the name that the run's trainer uses. By step, its
     place on the axis (in `places`; None: the step itself) and its value."""
     first, *others = keys
@@ -97,7 +97,7 @@ def _trace(run: Run, keys: dict[str, str], places: dict[int, int] | None) -> dic
 
 def _plot_curve(run: Run, curve: Curve) -> Plot | None:
     """Panels over the same steps, one for each unit, of the metrics that were logged; None if none was."""
-    panels = {}
+    panels: dict[str, Panel] = {}
     for unit, keys in curve.units.items():
         if curve in RUN_CURVES and "loss" in keys and _loss_tells(run):  # it has a plot of its own
             continue
@@ -116,12 +116,17 @@ def _join_group(label: str, traces: list[dict[int, tuple[float, float]]], style:
     """A line for each run, and their mean. It is over the runs that got nearly as far as the longest, up to the end of
     the first of them, so that it has no jump there."""
     if len(traces) < 2:
-        return [Line(*zip(*trace.values(), strict=True), label, style=style) for trace in traces]
+        return [_make_line(trace, label, style) for trace in traces]
     thin = style | {"linewidth": 0.7, "alpha": 0.45, "marker": None}
-    lines = [Line(*zip(*trace.values(), strict=True), style=thin) for trace in traces]
+    lines = [_make_line(trace, "", thin) for trace in traces]
     last = max(max(trace) for trace in traces)
     complete = [trace for trace in traces if max(trace) >= NEARLY * last]
     if shared := sorted(set.intersection(*map(set, complete))):
         mean = np.mean([[trace[step] for step in shared] for trace in complete], axis=0)  # (steps, 2)
-        lines.append(Line(*mean.T, f"{label} (mean of {len(complete)} runs)", style=style))
+        lines.append(Line(mean[:, 0], mean[:, 1], f"{label} (mean of {len(complete)} runs)", style=style))
     return lines
+
+
+def _make_line(trace: dict[int, tuple[float, float]], label: str, style: dict) -> Line:
+    places, values = zip(*trace.values(), strict=True)
+    return Line(places, values, label, style=style)

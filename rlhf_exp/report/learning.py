@@ -114,9 +114,7 @@ def plot_frontier(groups: Groups, kind: Measured) -> Plot | None:
     return Plot("frontier", caption, [panel], TALL)
 
 
-def summarise(
-    traces: list[Trace], read: Callable[[Trace, np.ndarray], np.ndarray], kind: Measured, fewest: int = 2
-) -> list[Interval]:
+def summarise(traces: list[Trace], read: Callable[..., np.ndarray], kind: Measured, fewest: int = 2) -> list[Interval]:
     """Means over seeds, with 95% intervals that join seeds, rows and sampling. Without each row's figures, and with
     fewer than `fewest` seeds, there is no interval.
 

@@ -5,7 +5,7 @@ describe_noise(runs)     # blocks for a comparison; empty if no model was measur
 A pass samples every held-out row anew. Passes over the same rows differ by sampling alone, others also by their rows.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -50,7 +50,7 @@ def describe_noise(runs: list[Run]) -> list[Block]:
             continue
         passes = measure_passes(group)
         table.rows.append(["mean", percent(passes.mean)])
-        errors = {
+        errors: dict[str, Any] = {
             "standard deviation between passes, measured": passes.deviation,
             "standard error by the runs' intervals: rows and sampling": passes.by_intervals,
             "standard error by sampling within rows": passes.by_sampling,
@@ -70,9 +70,10 @@ def measure_passes(group: list[Run]) -> Passes:
     df, deviation = len(group) - 1, accuracies.std(ddof=1)
     ends = (deviation * np.sqrt(df / stats.chi2.ppf((1 + sign * CONFIDENCE) / 2, df)) for sign in (1, -1))
     figures = align(group, CORRECT_BEFORE)
-    same = figures is not None and all(figures.shape[1] == section["n"] for section in sections)
-    by_sampling = float(np.sqrt(figures.var(0, ddof=1).mean() / figures.shape[1])) if same else None
-    mean = crossed_interval(figures, SHARES) if same else mean_interval(accuracies)
+    mean, by_sampling = mean_interval(accuracies), None
+    if figures is not None and all(figures.shape[1] == section["n"] for section in sections):
+        mean = crossed_interval(figures, SHARES)
+        by_sampling = float(np.sqrt(figures.var(0, ddof=1).mean() / figures.shape[1]))
     return Passes(mean, as_interval(deviation, *ends), float(np.mean(errors)), by_sampling)
 
 

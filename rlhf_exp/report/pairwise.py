@@ -11,7 +11,7 @@ A stratum is a task at a budget. A method is aggregated if it has the same numbe
 import re
 from collections.abc import Callable
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Text
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
 from rlhf_exp.runs.figures import Figure, percent, points
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import LEVEL, Contrast, aggregate, compare_settings
+from rlhf_exp.stats import LEVEL, Contrast, Interval, aggregate, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.contrasts import bound_spreads, measure_spreads, shared_deviation
 from rlhf_exp.stats.intervals import standard_error
@@ -65,12 +65,13 @@ def describe_differences(
 
 def run_tests(groups: dict[str, list[Run]], column: Column, named: str | None = None) -> Tests:
     """The contrasts of all groups that have the figure of each row, and at least two seeds."""
-    read = {label: list(map(column.rows, group)) for label, group in groups.items()}
+    read_rows: Any = column.rows  # which such columns have
+    read = {label: list(map(read_rows, group)) for label, group in groups.items()}
     trained = _align({label: rows for label, rows in read.items() if len(rows) > 1 and all(rows)})
     present = [label for label, group in groups.items() if any(map(column.read, group))]
     gains = {}
     if start := START_OF.get(column.name):
-        after = subtract(column.rows, start)
+        after = subtract(read_rows, start)
         gains = _align({label: list(map(after, groups[label])) for label in trained})
     if not trained or (len(trained) == 1 and not gains):
         return Tests([], present, "", "")
@@ -119,7 +120,7 @@ def describe_aggregates(groups: dict[str, list[Run]], column: Column) -> list[Bl
     means = {label: aggregate.interquartile_mean_interval(found, SEED) for label, found in scores.items()}
     best = max(means, key=lambda label: means[label]["value"])
 
-    def compare(label: str) -> dict | None:
+    def compare(label: str) -> Interval | None:
         return None if label == best else aggregate.probability_of_improvement(scores[best], scores[label], SEED)
 
     cells = Column("interquartile mean", means.get, percent), Column(f"{best} is better", compare, percent)

@@ -35,8 +35,8 @@ class Line(NamedTuple):
         style: matplotlib's names and values.
     """
 
-    x: Sequence[float]
-    y: Sequence[float]
+    x: Sequence[float] | np.ndarray
+    y: Sequence[float] | np.ndarray
     label: str = ""
     x_bounds: Any = None
     y_bounds: Any = None
@@ -108,10 +108,10 @@ def read_bounds(intervals: Sequence[Interval], scale: float = 1) -> np.ndarray:
     return scale * np.array(ends, dtype=np.float64)
 
 
-def plot_accuracy(rows: list[tuple[str, Interval | None, Interval | None]], name: str) -> Plot:
+def plot_accuracy(rows: Sequence[tuple[Any, ...]], name: str) -> Plot:
     """Accuracy before and after with 95% intervals, two dots per row (label, baseline, trained); `name` says of what it
     is the accuracy."""
-    lines = []
+    lines: list[Line] = []
     for side, color, marker, shift in (("baseline", GREY, "s", -0.13), ("trained", BLUE, "o", 0.13)):
         found = {place + shift: row[len(lines) + 1] for place, row in enumerate(rows) if row[len(lines) + 1]}
         style = {"color": color, "marker": marker, "markersize": 6, "linestyle": "none"}
@@ -138,7 +138,8 @@ def plot_plane(
     for place, (label, (mean, runs)) in enumerate(points.items()):
         style = choose_style(place, markers=True)
         if len(runs) > 1:
-            lines.append(Line(*zip(*runs, strict=True), style=style | {"markersize": 3, "alpha": 0.5}))
+            kl, reward = zip(*runs, strict=True)
+            lines.append(Line(kl, reward, style=style | {"markersize": 3, "alpha": 0.5}))
         lines.append(_cross(*mean, label, style))
     caption = "Reward against KL on held-out rows: means over seeds with 95% intervals, and each run"
     return Plot("plane", caption, [Panel("KL to the start model, nats per completion", "mean reward", lines)], TALL)
@@ -168,8 +169,8 @@ def plot_calibration(bins: list[dict]) -> Plot:
 
 
 def _cross(x: Interval, y: Interval, label: str, style: dict) -> Line:
-    bounds = {"x_bounds": read_bounds([x]), "y_bounds": read_bounds([y])}
-    return Line([x["value"]], [y["value"]], label, **bounds, style=style | {"markersize": 8})
+    style = style | {"markersize": 8}
+    return Line([x["value"]], [y["value"]], label, read_bounds([x]), read_bounds([y]), style=style)
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:

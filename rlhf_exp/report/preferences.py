@@ -57,7 +57,7 @@ def _accuracy_table(run: Run, title: str, key: str) -> Table:
 
 
 def _list_errors(run: Run) -> list[Block]:
-    counts, shown = run.errors.get("counts"), run.errors.get("shown")
+    counts, shown = run.errors.get("counts"), run.errors.get("shown", [])
     if not counts:
         return []
     rows = [[*ERROR_KINDS[kind], str(n)] for kind, n in counts.items()]

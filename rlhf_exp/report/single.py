@@ -35,7 +35,7 @@ BY_OUTCOME = {
     (False, False): ("Not correct before or after", 1),
 }
 BY_REWARD = {1: ("Reward rose", 3), -1: ("Reward fell", 2), 0: ("Equal reward", 1)}  # by the sign of the change
-IN_ORDER = {None: ("Before and after", 5)}
+IN_ORDER: dict[Any, tuple[str, int]] = {None: ("Before and after", 5)}
 SHOWN_ALONE = 5
 
 
@@ -76,13 +76,14 @@ def describe_samples(run: Run) -> list[Block]:
     blocks: list[Block] = [Heading("Samples before and after training")]
     if not pairs:
         return [*blocks, Text("No samples from before and after were recorded.")]
-    note, rule, kinds = "shown in order", IN_ORDER, [None] * len(pairs)
+    note, rule = "shown in order", IN_ORDER
+    kinds: list[Any] = [None] * len(pairs)
     if all("outcome" in sample for pair in pairs for sample in pair):
         note, rule = "shown by outcome", BY_OUTCOME
         kinds = [tuple(sample["outcome"] == "correct" for sample in pair) for pair in pairs]
         if changes := run.evaluation.get("paired", {}).get("changes"):  # folders of earlier versions have none
-            after = [Column(f"{name} after", lambda before, name=name: at(before, name)(changes)) for name in OUTCOMES]
-            blocks.append(fill([Column("", "{} before".format), *after], OUTCOMES))
+            counts = [Column(f"{name} after", lambda old, name=name: at(old, name)(changes)) for name in OUTCOMES]
+            blocks.append(fill([Column("", "{} before".format), *counts], OUTCOMES))
     elif all(sample.get("reward") is not None for pair in pairs for sample in pair):
         note, rule = "shown by reward", BY_REWARD
         kinds = [(after["reward"] > before["reward"]) - (after["reward"] < before["reward"]) for before, after in pairs]

@@ -83,7 +83,7 @@ def _list_figures(run: Run) -> list[Column]:
     sides = _read_sides(run)
     figures = (*RANKING_FIGURES, *SCORER_FIGURES) if run.trains_scorer else (*_list_accuracies(sides), *POLICY_FIGURES)
     if not run.trains:  # the KL to itself is 0
-        figures = [figure for figure in figures if not figure.name.startswith("KL")]
+        figures = tuple(figure for figure in figures if not figure.name.startswith("KL"))
     return [figure for figure in figures if any(figure.cell(side) != "-" for side in sides)]
 
 

@@ -5,7 +5,7 @@ verdict(run)  ->  Verdict("ok", "Held-out accuracy rose: 22.1% before and 38.5% 
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlhf_exp.runs.figures import number, percent, points
 from rlhf_exp.runs.load import Run
@@ -109,7 +109,8 @@ def _judge(interval: Interval, null: float, words: tuple[str, str, str]) -> tupl
 
 def _plan(difference: Interval, n: int, rows: str) -> str:
     """What these rows could have shown; empty without an interval."""
-    if None in difference.values() or not all(map(math.isfinite, difference.values())):
+    figures: list[Any] = list(difference.values())
+    if None in figures or not all(map(math.isfinite, figures)):
         return ""
     shown, needed = plan_rows(difference, n)
     text = f" With this many {rows} a difference of {100 * shown:.1f} points is detected with 80% power"

@@ -37,12 +37,12 @@ def _build(name: str, cfg: "Config", task: "Task") -> RewardFunction:
 
     if name in cfg.reward.functions:
         return load_function(name, cfg.reward.functions[name], task)
-    if name == "model":
-        return load_model_reward(cfg, task)
     reward = REWARDS[name]
+    if reward.function is None:
+        return load_model_reward(cfg, task)
     if reward.prepare is not None:
         reward.prepare(cfg, task)
-    function = partial(reward.function, cfg, task)
+    function: Any = partial(reward.function, cfg, task)
     function.__name__ = name
     return function
 

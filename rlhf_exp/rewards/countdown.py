@@ -68,7 +68,7 @@ def graduated(
     smallest" seldom reaches by chance (half of the problems within 50%, a fifth within 10%): its wrong answers earn
     0.1, as those of the start model do. `python bench/farmers.py` measures every template.
     """
-    return [_score_distance(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]
+    return [_score_distance(read_text(c), n, t) for c, n, t in zip(completions, numbers, target, strict=True)]
 
 
 def _score_distance(completion: str, numbers: list[int], target: int) -> float:
@@ -80,7 +80,7 @@ def _score_distance(completion: str, numbers: list[int], target: int) -> float:
         return 0.05
     if found.value is None:
         return 0.1
-    error = abs(found.value - target)
+    error: Any = abs(found.value - target)
     if error == 0:
         return 1.0
     return 0.3 if 20 * error <= target else 0.2 if 10 * error <= target else 0.1
@@ -111,7 +111,7 @@ def process(
 
     Training logs the mean number of steps, right or wrong, as `process/steps`.
     """
-    judged = [judge(read_text(c), *row) for c, *row in zip(completions, numbers, target, strict=True)]
+    judged = [judge(read_text(c), n, t) for c, n, t in zip(completions, numbers, target, strict=True)]
     if log_metric is not None:
         log_metric("process/steps", sum(len(found.verdicts) for found in judged) / len(judged))
     return [weigh(found) for found in judged]
@@ -181,7 +181,7 @@ def read_steps(thought: str) -> Iterator[Step]:
             for left, right in pairwise(line[0].split("=")):
                 value, numbers = VALUE.match(right), NUMBER.findall(left)
                 if value and len(numbers) > 1:
-                    yield Step(left, numbers, *value.groups(), may_go_back)
+                    yield Step(left, numbers, value[1], value[2], may_go_back)
                     may_go_back = False
 
 

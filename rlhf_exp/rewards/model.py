@@ -72,7 +72,7 @@ def load_model_reward(cfg: "Config", task: "Task") -> "RewardFunction":
 
 def _read_normalisation(cfg: "Config") -> tuple[float, float]:
     """Mean and standard deviation of the trained reward model's scores of held-out answers."""
-    file = Path(cfg.reward.path).expanduser() / "evaluation.json"
+    file = Path(cfg.reward.path or "").expanduser() / "evaluation.json"
     measured = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     reward = measured.get("trained", {}).get("reward", {})
     mean, std = reward.get("mean", {}).get("value"), reward.get("std")
@@ -82,7 +82,7 @@ def _read_normalisation(cfg: "Config") -> tuple[float, float]:
     return mean, std
 
 
-def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts: list["Text"]) -> None:
+def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts: list[Any]) -> None:
     """Refuse prompts in another form, or with other words, than the reward model knows: its scores mean nothing
     then."""
     from rlhf_exp.tasks.prompts import count_unknown
@@ -104,5 +104,5 @@ def _reads_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool | N
     if tokenizer.chat_template is None:
         return False
     with refusing_damage(f"reward.path={cfg.reward.path}"):
-        run = read_config(Path(cfg.reward.path).expanduser())
+        run = read_config(Path(cfg.reward.path or "").expanduser())
         return run["task"]["prompt"] != "plain" if run else None

@@ -38,8 +38,9 @@ def outcome(
     """The task's own grade: 1.0 for a correct answer, 0.1 for a wrong one, 0.0 for none. Training also logs the share
     of each outcome."""
     grades = _grade(task, prompts, completions, columns)
-    for kind in ("correct", "partial", "failed") if log_metric else ():
-        log_metric(f"outcome/{kind}", sum(grade.outcome == kind for grade in grades) / len(grades))
+    if log_metric is not None:
+        for kind in ("correct", "partial", "failed"):
+            log_metric(f"outcome/{kind}", sum(grade.outcome == kind for grade in grades) / len(grades))
     return [grade.score for grade in grades]
 
 
@@ -107,8 +108,9 @@ def refuse_numbers(cfg: "Config", task: "Task") -> None:
     Raises:
         ConfigError: it returns numbers, which say nothing about the answer to vote on.
     """
+    grade: Any = task.grade  # there is one, for it is needed
     tries = [(text, row) for row in task.eval[:4] for text in ("", "0", *map(str, row.values()))]
-    if tries and all(isinstance(task.grade(text, row), NumberGrade) for text, row in tries):
+    if tries and all(isinstance(grade(text, row), NumberGrade) for text, row in tries):
         line = "compares answers, and the checker returns numbers, which do not say what the answer was"
         remedy = "return rlhf_exp.graders.Grade(outcome, score, extracted), or use reward=outcome"
         raise ConfigError([f"reward.weights.self_consistency: {line}; {remedy}"])
@@ -147,9 +149,9 @@ def overlong(
     """
     from trl.rewards import get_soft_overlong_punishment
 
-    curriculum = getattr(cfg.algo, "curriculum", None)
-    in_stage = curriculum is not None and curriculum.budgets and trainer_state is not None
-    budget = curriculum.budget_at(trainer_state.global_step) if in_stage else cfg.max_tokens
+    curriculum, budget = getattr(cfg.algo, "curriculum", None), cfg.max_tokens
+    if curriculum is not None and curriculum.budgets and trainer_state is not None:
+        budget = curriculum.budget_at(trainer_state.global_step)
     return get_soft_overlong_punishment(budget, cfg.reward.overlong.cache or max(1, budget // 5))(completion_ids)
 
 
@@ -220,9 +222,10 @@ def _grade(task: "Task", prompts: Texts, completions: Texts, columns: dict[str, 
     `trainer_state` does not. The evaluation has graded them already."""
     if GRADES in columns:
         return columns[GRADES]
+    grade: Any = task.grade  # there is one, for it is needed
     names = [name for name, values in columns.items() if isinstance(values, list)]
     rows = [{"prompt": prompt} | {name: columns[name][i] for name in names} for i, prompt in enumerate(prompts)]
-    return [task.grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]
+    return [grade(read_text(completion), row) for completion, row in zip(completions, rows, strict=True)]
 
 
 class Reward(NamedTuple):
@@ -231,14 +234,12 @@ class Reward(NamedTuple):
     Attributes:
         function: see above; None for the reward model, which model.py loads.
         needs: what it reads besides texts and tokens: columns of the task's rows, or "grade".
-        keys: the dataclass of its own keys, under reward.<name>; None if it has none.
         check: whether keys fit together, from the config; one line for each problem.
         prepare: called with config and task before the first call; may warn or raise ConfigError.
     """
 
     function: Callable[..., list[float]] | None
     needs: tuple[str, ...] = ()
-    keys: type | None = None
     check: Callable[["Config"], list[str]] | None = None
     prepare: Callable[["Config", "Task"], None] | None = None
 
@@ -250,15 +251,15 @@ class Reward(NamedTuple):
 GRADE, COUNTDOWN = ("grade",), ("numbers", "target")
 REWARDS = {
     "brevity": Reward(brevity),
-    "constant": Reward(constant, keys=Constant),
+    "constant": Reward(constant),
     "graduated": Reward(graduated, COUNTDOWN),
-    "length_efficiency": Reward(length_efficiency, GRADE, LengthEfficiency, prepare=warn_of_free_length),
+    "length_efficiency": Reward(length_efficiency, GRADE, prepare=warn_of_free_length),
     "model": Reward(None, check=check_path),
     "outcome": Reward(outcome, GRADE),
-    "overlong": Reward(overlong, keys=Overlong, check=check_cache),
+    "overlong": Reward(overlong, check=check_cache),
     "process": Reward(process, COUNTDOWN),
-    "random": Reward(random, keys=Random),
-    "repetition": Reward(repetition, keys=Repetition),
+    "random": Reward(random),
+    "repetition": Reward(repetition),
     "self_consistency": Reward(self_consistency, GRADE, check=check_groups, prepare=refuse_numbers),
     "think_format": Reward(think_format),
 }

@@ -14,6 +14,7 @@ What Teachers Should Know About the Bootstrap, The American Statistician 69, sec
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -50,7 +51,7 @@ def probability_of_improvement(first: np.ndarray, second: np.ndarray, seed: int)
     return _bootstrap(improvement, seed, first, second)
 
 
-def _bootstrap(statistic: Callable[..., np.ndarray], seed: int, *samples: np.ndarray) -> Interval:
+def _bootstrap(statistic: Callable[..., Any], seed: int, *samples: np.ndarray) -> Interval:
     """Runs are drawn with replacement, for each task on its own. The percentiles are those at which a mean of as many
     runs, whose resamples vary less than its samples by (runs - 1) / runs, would have Student's t interval."""
     rng = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ measures the coverage, beside that of a bootstrap and of Student's t over seeds.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special, stats
@@ -193,15 +193,16 @@ def join(value: float, centre: float, by_rows: float, rows: int, spreads: Sequen
     between = sum(spread.between * share for spread, share in spreads)
     noise = sum(spread.noise * share for spread, share in spreads)
     by_seeds, of_all = max(between - noise, 0.0), max(by_rows - noise, 0.0)
-    parts = (value, centre, by_rows, min(noise, by_rows), by_seeds)
+    by_noise = float(min(noise, by_rows))
+    found = Estimate(float(value), float(centre), float(by_rows), by_noise, float(by_seeds), rows - 1)
     if not between:
-        return Estimate(*map(float, parts), rows - 1)
+        return found
     df = between**2 / sum((spread.between * share) ** 2 / spread.df for spread, share in spreads)
     of_rows, of_seeds = special.stdtrit([rows - 1, df], (1 + CONFIDENCE) / 2) ** 2
     square = (of_rows * of_all + of_seeds * between) / (by_rows + by_seeds)
     if square > of_rows:
         df = max(df, special.stdtridf((1 + CONFIDENCE) / 2, np.sqrt(square)))
-    return Estimate(*map(float, parts), float(df if square > of_rows else rows - 1))
+    return found._replace(df=float(df if square > of_rows else rows - 1))
 
 
 def pair_rows(baseline: Rows, trained: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -220,4 +221,5 @@ def pair_rows(baseline: Rows, trained: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 def limit(interval: Interval, kind: Kind) -> Interval:
     """Cut off at the bounds of the mean."""
-    return as_interval(interval["value"], max(kind.low, interval["low"]), min(kind.high, interval["high"]))
+    ends: Any = interval  # which has both
+    return as_interval(interval["value"], max(kind.low, ends["low"]), min(kind.high, ends["high"]))

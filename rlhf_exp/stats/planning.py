@@ -67,7 +67,7 @@ def plan_comparison(noise: float, spread: float, seeds: int) -> float:
 def find_needed(estimate: Estimate, level: float, seeds: int | None = None, rows: int | None = None) -> int | None:
     """The number of seeds (from `seeds` of each setting, on the same rows), or of rows (from `rows`, with the same
     seeds), from which the observed difference would be found in 80%; None if no number up to the limit is enough."""
-    have, most = (seeds, MOST_SEEDS) if seeds else (rows, MOST_ROWS)
+    have, most = (seeds, MOST_SEEDS) if seeds else (rows or 1, MOST_ROWS)
 
     def enough(number: int) -> bool:
         factor = number / have

@@ -3,7 +3,7 @@
 win_rate(baseline_rewards, trained_rewards)  ->  {"win_rate": {...}, "wins": 3, "losses": 1, "ties": 4, "n": 8}
 """
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -32,9 +32,10 @@ def win_rate(baseline_rewards: Rows, trained_rewards: Rows) -> WinRate:
     before, after = (side if side.ndim > 1 else side[:, None] for side in sides)
     shared = min(before.shape[1], after.shape[1])
     signs = np.sign(after[:, :shared] - before[:, :shared])
-    found = paired_interval(np.zeros(len(signs)), signs, DIFFERENCES)
+    found: Any = paired_interval(np.zeros(len(signs)), signs, DIFFERENCES)
+    halved: dict[str, Any] = {end: None if value is None else (1 + value) / 2 for end, value in found.items()}
     return {
-        "win_rate": as_interval(*(None if found[end] is None else (1 + found[end]) / 2 for end in found)),
+        "win_rate": as_interval(**halved),
         "wins": int((signs > 0).sum()),
         "losses": int((signs < 0).sum()),
         "ties": int((signs == 0).sum()),

@@ -21,12 +21,14 @@ import json
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, Union
+from typing import Any, Literal, Union
 
 from rlhf_exp.tasks.schema import TaskKeys, find_keys, list_tasks
 from rlhf_exp.tasks.sources import Item, OddKind, Source, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
 from rlhf_exp.tasks.texts import Text, shape_prompt, validate_prompt
+
+OTHERS = tuple(find_keys(name) for name in list_tasks() if name != "brevity")
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,14 @@ class Keys(TaskKeys):
     """The keys of task=brevity. `of` is read where `source` says task."""
 
     name: Literal["brevity"]
-    source: Literal["task", "file"]
-    of: Union[tuple(find_keys(name) for name in list_tasks() if name != "brevity")]  # noqa: UP007
+    source: Literal["task", "file"]  # type: ignore[assignment]  # it alone has "task"
+    of: Union[OTHERS]  # type: ignore[valid-type]  # noqa: UP007
 
     file = "a JSONL file with prompt"
     shuffles_fitting = True
     budget = (32, "the reward, 2 - words / 16, is below 0 beyond 32 words")
 
-    def list_sources(self) -> list[tuple[str, TaskKeys]]:
+    def list_sources(self) -> list[tuple[str, Any]]:
         return [("task", self), *([("task.of", self.of)] if self.source == "task" else [])]
 
 
@@ -52,7 +54,7 @@ def read(keys: Keys) -> Source:
         ConfigError: a row that cannot be read.
     """
     distinct, count = {}, 0
-    for count, (where, row) in enumerate(read_lines(Path(keys.path)), 1):  # noqa: B007
+    for count, (where, row) in enumerate(read_lines(Path(keys.path or "")), 1):  # noqa: B007
         prompt = row.get("prompt") if isinstance(row, dict) else None
         validate_prompt(prompt, where)
         own = blake2b(json.dumps(prompt).encode(), digest_size=8).hexdigest()
@@ -67,4 +69,4 @@ def read(keys: Keys) -> Source:
 
 
 def prompt(item: Item, chat: bool) -> Text:
-    return shape_prompt(*item.content, chat)
+    return shape_prompt(item.content[0], item.content[1], chat)

@@ -110,7 +110,7 @@ def read(keys: Keys) -> Source:
     learn from are not sampled."""
     distinct: dict[str, Problem] = {}
     of_hub, count = keys.source == "hub", 0
-    rows = read_hub(keys.hub_id, parts=("train",), remedy=INSTEAD) if of_hub else read_lines(Path(keys.path))
+    rows = read_hub(keys.hub_id, parts=("train",), remedy=INSTEAD) if of_hub else read_lines(Path(keys.path or ""))
     for count, (*_, where, row) in enumerate(rows, 1):  # noqa: B007
         problem = _check_row(row, where)
         distinct.setdefault(problem_id(*problem), problem)
@@ -137,8 +137,9 @@ def count_rows(cfg: "Config") -> tuple[int, int]:
     Raises:
         ConfigError: more are asked for than are drawn, or than there are held-out problems, of all checked at once.
     """
-    keys, wanted = cfg.task, 0
-    held_out = [("eval.rows", cfg.eval.rows, cfg.eval.split)]
+    keys: Any = cfg.task
+    wanted = 0
+    held_out: list[tuple[str, int | None, str]] = [("eval.rows", cfg.eval.rows, cfg.eval.split)]
     held_out += [("eval.every_rows", cfg.eval.every_rows, "validation")] if cfg.eval.every else []
     if learns_from_samples(cfg):
         held_out.append(("task.sampling.rows", keys.sampling.rows, "train"))
@@ -193,7 +194,7 @@ def draw_problems(
     """
     from tqdm.auto import tqdm
 
-    rng, problems, misses, seen = Random(f"{split} {seed}"), [], 0, set()
+    rng, problems, misses, seen = Random(f"{split} {seed}"), list[Problem](), 0, set[str]()
     listed = distinct and _can_list(task, counts)
     most_misses = RARE_HITS if listed else 10_000
     with tqdm(total=n, desc="drawing problems", unit="problem", leave=False, delay=2) as bar:
@@ -268,8 +269,8 @@ def _make_item(numbers: Sequence[int], target: int) -> Item:
 
 
 def _check_row(row: Any, where: str) -> Problem:
-    numbers = row.get("nums") if isinstance(row, dict) else None
-    target = row.get("target") if isinstance(row, dict) else None
+    given: Any = row if isinstance(row, dict) else {}
+    numbers, target = given.get("nums"), given.get("target")
     whole = isinstance(numbers, list) and all(type(n) is int and n > 0 for n in [*numbers, target])
     if not whole or not 2 <= len(numbers) <= 6:
         form = '{"nums": [2 to 6 positive integers], "target": positive integer}'

@@ -14,7 +14,7 @@ the rows.
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from rlhf_exp.config.values import find_pattern_problem
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
@@ -25,7 +25,8 @@ from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Text, shape_prompt
 
-SPLITS = ("train", "validation", "test")
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 READY = ("exact", "numeric", "math", "choice", "regex")
 """Checkers of the package (rewards/checkers.py)."""
@@ -37,7 +38,7 @@ class Keys(GradedKeys):
 
     name: Literal["file"]
     source: Literal["file", "hub"]
-    hub_id: str | None
+    hub_id: str | None  # type: ignore[assignment]  # others have one by default
     hub_config: str | None
     prompt_template: str | None
     answer_column: str | None
@@ -47,7 +48,7 @@ class Keys(GradedKeys):
     chosen_column: str | None
     rejected_column: str | None
     split_column: str | None
-    splits: dict[Literal[SPLITS], str | int | bool | None]
+    splits: dict[Split, str | int | bool | None]
 
     file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
     reads_folder = True
@@ -78,7 +79,7 @@ class Keys(GradedKeys):
     @property
     def named_splits(self) -> dict[str, str]:
         """What the source calls each split."""
-        named = {name: str(self.splits[name]) for name in SPLITS if self.splits.get(name) is not None}
+        named: dict[str, str] = {name: str(self.splits[name]) for name in SPLITS if self.splits.get(name) is not None}
         return named or dict(zip(SPLITS, SPLITS, strict=True))
 
     @property

@@ -103,8 +103,8 @@ def read_source(task: "Keys", find_problem: Callable[[Any], str | None]) -> Sour
     distinct = _drop_repeated(task, _divide(task, made), counts)
     columns, gaps = _tabulate([row for _, row in distinct], name_source(task))
     name = task.answer_column
-    for (_, row), held in zip(distinct, columns, strict=True) if name is not None else ():
-        if problem := find_problem(held[name]):
+    for (_, row), held in zip(distinct, columns, strict=True):
+        if name is not None and (problem := find_problem(held[name])):
             line = f"{problem} for the checker, got {str(held[name])[:40]!r}"
             raise ConfigError([f'{row.where}: "{name}" {line}'])
     splits, repeated, originals = _name_rows(distinct, columns)
@@ -136,7 +136,7 @@ def read_rows(task: "Keys") -> Iterator[FileRow]:
     if task.source == "hub":
         named = tuple(task.named_splits.values()) if divided and task.names_splits else None
         remedy = "task.source=file task.path=FILE.jsonl"
-        yield from (FileRow(*row) for row in read_hub(task.hub_id, name=task.hub_config, parts=named, remedy=remedy))
+        yield from (FileRow(*row) for row in read_hub(task.hub_id or "", task.hub_config, parts=named, remedy=remedy))
         return
     if not path.is_dir() and divided and task.names_splits:
         raise ConfigError([f"task.splits: task.path={path} is one file; needs task.split_column, or a folder"])
@@ -161,7 +161,8 @@ def _keep_named_splits(task: "Keys", rows: list[FileRow]) -> tuple[list[FileRow]
     `task.splits` leaves out."""
     if task.split_column is not None:
         _validate_columns(rows, {task.split_column: "the column of task.split_column"})
-    parts, kept, others = {name: part for part, name in task.named_splits.items()}, [], Counter()
+    parts: dict[str | None, str] = {name: part for part, name in task.named_splits.items()}
+    kept, others = [], Counter[str]()
     for row in rows:
         name = row.part if task.split_column is None else str(row.row[task.split_column])
         if name is None or name in parts:
@@ -177,7 +178,7 @@ def _keep_named_splits(task: "Keys", rows: list[FileRow]) -> tuple[list[FileRow]
     seen = {row.part for row in kept}
     for part, name in (task.named_splits if task.names_splits and task.split_column else {}).items():
         if part not in seen:
-            there = ", ".join(sorted({*others, *(task.named_splits[part] for part in seen)}))
+            there = ", ".join(sorted({*others, *(there for part, there in task.named_splits.items() if part in seen)}))
             line = f"{task.split_column} is {there} in the rows{suggest(name, others)}"
             raise ConfigError([f"task.splits.{part}={name}: {line}"])
     if seen == {"train"} and task.split_column is None:
@@ -213,7 +214,8 @@ def _drop_repeated(task: "Keys", rows: list[tuple[str, FileRow]], counts: dict[s
     distinct: dict[str, tuple[str, FileRow]] = {}
     for split, row in rows:
         content = json.dumps([_name_prompt(row.prompt), *row.answers.values()])
-        if task.chosen_column and row.answers[task.chosen_column] == row.answers[task.rejected_column]:
+        both = [row.answers[name] for name in (task.chosen_column, task.rejected_column) if name is not None]
+        if both and both[0] == both[1]:
             counts["with equal answers"] += 1
         elif content not in distinct:
             distinct[content] = split, row
@@ -363,10 +365,10 @@ def parse_template(task: "Keys", rows: list[FileRow]) -> Fields:
     if not rows:
         raise ConfigError([f"{where}: holds no row"])
     row = dict.fromkeys(name for found in rows for name in found.row)
-    for name in (*COLUMNS, "split_column"):
-        column = getattr(task, name)
+    for setting in (*COLUMNS, "split_column"):
+        column = getattr(task, setting)
         if column is not None and column not in row:
-            raise ConfigError([f"task.{name}={column}: {_name_absent_column(column, where, row)}"])
+            raise ConfigError([f"task.{setting}={column}: {_name_absent_column(column, where, row)}"])
     if task.prompt_template is None:
         if "prompt" not in row and not _hold_prompts(task, rows):
             line = f"task.prompt_template: null, and {_name_absent_column('prompt', where, row)}"
@@ -438,7 +440,7 @@ def _read_answers(task: "Keys", row: FileRow) -> dict[str, Messages]:
     Raises:
         ConfigError: it is no text, and no messages that end with the assistant's.
     """
-    histories = {}
+    histories: dict[str, Messages] = {}
     for name in task.answers:
         place, value = f'{row.where}: "{name}"', row.row[name]
         if are_messages(value, last="assistant"):
@@ -454,7 +456,7 @@ def _read_answers(task: "Keys", row: FileRow) -> dict[str, Messages]:
     return histories
 
 
-def _find_prompt(task: "Keys", row: FileRow, prompt: Text | None, histories: dict[str, Messages]) -> Text | None:
+def _find_prompt(task: "Keys", row: FileRow, prompt: Any, histories: dict[str, Messages]) -> Any:
     """The row's prompt, or where it has none, or goes on in its answers, their history, as TRL's `extract_prompt` makes
     it. A row's own prompt may be left out of its answers; else the history must begin with it.
 

@@ -60,7 +60,7 @@ def take_fitting(
 
     from rlhf_exp.tasks.tokens import measure
 
-    taken, looked_at, shortest = [], 0, math.inf
+    taken, looked_at, shortest = list[tuple[Item, Row]](), 0, math.inf
     with tqdm(total=n or len(written), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
         while looked_at < len(written) and (n is None or len(taken) < n):
             batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]

@@ -67,7 +67,7 @@ def read(keys: Keys) -> Source:
         ConfigError: a file or a row that cannot be read.
     """
     distinct: dict[tuple[str, str], str] = {}
-    counts = Counter()
+    counts: Counter[str] = Counter()
     for part, where, row in _read_rows(keys):
         question, answer = _check_row(row, where)
         counts[part] += 1

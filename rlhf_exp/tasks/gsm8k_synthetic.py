@@ -25,7 +25,7 @@ def generate_problems(n: int, seed: int) -> Iterator[tuple[str, str]]:
 
     A longer list begins with the shorter one of the same seed. Hundreds of thousands are possible.
     """
-    rng, seen, templates = Random(seed), set(), PARTS["templates"]
+    rng, seen, templates = Random(seed), set[str](), PARTS["templates"]
     while len(seen) < n:
         question, answer = _write(templates[len(seen) % len(templates)], rng)
         if question not in seen:
@@ -34,7 +34,7 @@ def generate_problems(n: int, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def _write(template: dict[str, Any], rng: Random) -> tuple[str, str]:
-    calculations = []
+    calculations: list[tuple[int, str, int, int]] = []
     while not calculations:
         numbers = dict(zip("abc", (rng.randint(*bounds) for bounds in template["ranges"]), strict=False))
         calculations = _calculate(template, numbers)

@@ -26,13 +26,13 @@ completion must fit; for reward_model only the pair.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from rlhf_exp.config.ranges import Within
 from rlhf_exp.errors import ConfigError
@@ -41,7 +41,8 @@ from rlhf_exp.tasks.schema import TaskKeys
 from rlhf_exp.tasks.sources import Item, OddKind, Source, read_hub, read_lines, read_texts
 from rlhf_exp.tasks.splits import SHARES, split_within
 
-SUBSETS = ("harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled")
+Subset = Literal["harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled"]
+SUBSETS: tuple[Subset, ...] = get_args(Subset)
 
 DROPPED = {
     "not_ending_on_assistant": "a dialogue ends with a turn of the human",
@@ -82,7 +83,7 @@ class Keys(TaskKeys):
 
     name: Literal["hh_rlhf"]
     hub_id: str
-    subsets: list[Literal[SUBSETS]]
+    subsets: list[Subset]
     max_length: Annotated[int | None, Within(">= 2, <= 10000000")]
 
     provides = (PROMPTS, DEMONSTRATIONS, PAIRS)
@@ -135,7 +136,7 @@ def read(keys: Keys) -> Source:
     """
     from tqdm.auto import tqdm
 
-    pairs, counts, seen = [], Counter(), set()
+    pairs, counts, seen = [], Counter[str](), set()
     odd: dict[str, Counter[str]] = {kind: Counter() for kind in (*DROPPED, *KEPT)}
     for raw in tqdm(read_raw(keys), desc="reading pairs", unit="pair", leave=False, delay=2):
         counts[raw.subset] += 1
@@ -159,8 +160,8 @@ def read(keys: Keys) -> Source:
         "splits": {name: dict(Counter(pair.subset for pair in members)) for name, members in splits.items()},
     }
     items = {name: [Item(pair.id, {}, pair, pair.subset) for pair in members] for name, members in splits.items()}
-    kinds = tuple(OddKind(kind, rule, kind in KEPT, by_kind[kind]) for kind, rule in {**DROPPED, **KEPT}.items())
-    return Source(items, dict(counts), "pairs", kinds, facts)
+    rules = tuple(OddKind(kind, rule, kind in KEPT, by_kind[kind]) for kind, rule in {**DROPPED, **KEPT}.items())
+    return Source(items, dict(counts), "pairs", rules, facts)
 
 
 def prompt(item: Item, chat: bool) -> Any:
@@ -215,7 +216,7 @@ def _split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]
         own = "test" if pair.part == "test" else "train"  # a third part of the source, too
         part = own if pair.subset in divided else None
         splits[split_within(pair.prompt, part)].append(pair)
-    held, in_test = {pair.prompt for pair in splits["test"]}, Counter()
+    held, in_test = {pair.prompt for pair in splits["test"]}, Counter[str]()
     for name in ("train", "validation"):
         in_test.update(pair.subset for pair in splits[name] if pair.prompt in held)
         splits[name] = [pair for pair in splits[name] if pair.prompt not in held]
@@ -238,7 +239,7 @@ def read_raw(task: Keys) -> Iterator[RawPair]:
             if subset in task.subsets:
                 yield RawPair(f"generated pair {number}", subset, None, chosen, rejected)
     elif task.source == "file":
-        for path, subset, part in find_pair_files(Path(task.path), task.subsets):
+        for path, subset, part in find_pair_files(Path(task.path or ""), task.subsets):
             for where, row in read_lines(path):
                 yield RawPair(where, subset, part, *read_texts(row, where, "chosen", "rejected"))
     else:
@@ -247,7 +248,7 @@ def read_raw(task: Keys) -> Iterator[RawPair]:
                 yield RawPair(where, subset, part, *read_texts(row, where, "chosen", "rejected"))
 
 
-def find_pair_files(path: Path, subsets: list[str]) -> list[tuple[Path, str, str | None]]:
+def find_pair_files(path: Path, subsets: Sequence[str]) -> list[tuple[Path, str, str | None]]:
     """The files to read, each with its subset and its part. A lone file that names no subset is subset `file`.
 
     Raises:
@@ -259,12 +260,12 @@ def find_pair_files(path: Path, subsets: list[str]) -> list[tuple[Path, str, str
             raise ConfigError([f"task.subsets={subsets}: {path} is {subset}; use task.subsets=[{subset}]"])
         return [(path, subset, _part_of(path))]
     files = sorted(file for file in path.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
-    found = sorted({subset for file in files if (subset := _subset_of(file))})
+    found = sorted({own for file in files if (own := _subset_of(file))})
     if missing := [subset for subset in subsets if subset not in found]:
         has = f"it holds {', '.join(found)}: use task.subsets=[{','.join(found)}]" if found else "it holds none of them"
         endings = " or ".join(ENDINGS)
         raise ConfigError([f"task.subsets: no {endings} file of {', '.join(missing)} in task.path={path}; {has}"])
-    return [(file, subset, _part_of(file)) for file in files if (subset := _subset_of(file)) in subsets]
+    return [(file, own, _part_of(file)) for file in files if (own := _subset_of(file)) and own in subsets]
 
 
 def _subset_of(file: Path) -> str | None:

@@ -29,7 +29,7 @@ def generate_pairs(n: int, seed: int) -> Iterator[tuple[str, str, str]]:
 
     A longer list begins with the shorter one of the same seed. At most 48,000 are possible.
     """
-    rng, seen = Random(seed), set()
+    rng, seen = Random(seed), set[str]()
     while len(seen) < n:
         subset = SYNTHETIC_SUBSETS[len(seen) % 2]
         question, good, bad = (_write_help if subset == "helpful-base" else _write_care)(rng)
@@ -39,8 +39,8 @@ def generate_pairs(n: int, seed: int) -> Iterator[tuple[str, str, str]]:
         prompt = f"{opening}\n\nHuman: {question}\n\nAssistant:"
         if prompt not in seen:
             seen.add(prompt)
-            answers = (bad, good) if rng.random() < MISLABELLED else (good, bad)
-            yield subset, *(f"{prompt} {answer}" for answer in answers)
+            chosen, rejected = (bad, good) if rng.random() < MISLABELLED else (good, bad)
+            yield subset, f"{prompt} {chosen}", f"{prompt} {rejected}"
 
 
 def _write_help(rng: Random) -> tuple[str, str, str]:

@@ -193,9 +193,9 @@ class Loader:
             taken = held if scores else self.take(ASK, split, n, seed, room, distinct=True, fewer=not required)
             return [] if scores else taken.rows, {form.held_out: held.rows} if form.answers else {}, taken
         taken = self.take(PAIR if keys.of_pairs else ASK, split, n, seed, room, distinct=True)
-        held = {other.held_out: other for other in (form, *([PAIR] if keys.of_pairs else [])) if other.answers}
+        forms = {other.held_out: other for other in (form, *([PAIR] if keys.of_pairs else [])) if other.answers}
         answers = {
-            name: self.fit(taken.items, other, None, 0, f"held-out traces {seed}").rows for name, other in held.items()
+            name: self.fit(taken.items, other, None, 0, f"held-out traces {seed}").rows for name, other in forms.items()
         }
         return [] if scores else [row for _, row in self.write(taken.items, ASK, 0)], answers, taken
 
@@ -205,22 +205,22 @@ def _load(loader: Loader) -> Task:
     cfg, keys, algo, source = loader.cfg, loader.cfg.task, loader.cfg.algo.row, loader.source
     sampled = learns_from_samples(cfg)
     form = ASK if sampled else algo.form if algo.trains else PAIR if keys.of_pairs else ASK
-    n, used = loader.task.count_rows(cfg) if source is None else (keys.train_rows, None)
+    n, used = loader.task.count_rows(cfg) if source is None else (keys.train_rows, 0)
     room = 0 if form.answers else cfg.max_tokens
     whole = PAIR if keys.of_pairs and form.answers else form  # what people judged
     train = Selection([]) if sampled else loader.take(whole, "train", n, keys.data_seed, room)
     prompts, answers, held_out = loader.hold_out(form, cfg.eval.split, cfg.eval.limit, cfg.eval.rows is not None)
-    sides = {cfg.eval.split: held_out} if sampled else {"train": train, cfg.eval.split: held_out}
+    sides: dict[str, Selection] = {cfg.eval.split: held_out} if sampled else {"train": train, cfg.eval.split: held_out}
     _check_sides(cfg, sides, answers if keys.answers_apart else {})
     grade = find_grader(keys, source)
-    notes, facts, validation = [], {}, []
+    notes, facts, validation = list[str](), dict[str, Any](), list[Row]()
     if source is not None:
-        notes, facts = list(source.notes) if keys.functions or cfg.reward.functions else [], _count(loader, sides)
+        notes, facts = list(source.notes) if keys.functions or cfg.reward.functions else [], _count(keys, source, sides)
         if grade and keys.functions:
             items = [item for rows in source.splits.values() for item in rows]
             try_grader(grade, [row for _, row in loader.write(items, ASK, 0)])
         notes += write_notes(source, sides)
-    elif n < used:
+    elif n is not None and n < used:
         notes.append(f"training uses {used:,} rows: {n:,} are drawn, and then come again")
     if cfg.eval.every is not None:
         validation, _, taken = loader.hold_out(ASK, "validation", cfg.eval.every_rows, required=True)
@@ -246,9 +246,9 @@ def _check_sides(cfg: "Config", sides: dict[str, Selection], answers: dict[str, 
         raise ConfigError([f"{name_source(cfg.task)}: {none}"])
 
 
-def _count(loader: Loader, sides: dict[str, Selection]) -> dict[str, Any]:
+def _count(keys: TaskKeys, source: Source, sides: dict[str, Selection]) -> dict[str, Any]:
     """What was read and taken, for data.json."""
-    facts, keys = loader.source.facts, loader.cfg.task
+    facts = source.facts
     if keys.of_pairs:
         counts = [
             {"repeated_prompts": taken.repeated, "looked_at": len(taken.rows) + taken.over_long,
@@ -281,7 +281,7 @@ def check_system_prompt(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> 
         return
     from jinja2.exceptions import TemplateError
 
-    messages = add_system_prompt([{"role": "user", "content": "?"}], cfg.task.system_prompt)
+    messages: Any = add_system_prompt([{"role": "user", "content": "?"}], cfg.task.system_prompt)
     try:
         if messages[0]["content"].strip() in tokenizer.apply_chat_template(messages, tokenize=False):
             return

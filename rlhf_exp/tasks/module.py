@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
@@ -40,8 +40,10 @@ class Keys(GradedKeys):
     name: Literal["module"]
     module: str | None
     options: dict[str, Any]
-    hub_id: str | None
+    hub_id: str | None  # type: ignore[assignment]  # others have one by default
 
+    names: ClassVar[frozenset[str]] = frozenset()
+    """At the top of the file."""
     file = "a file or a folder"
     chooses_by_source = False
     reads_folder = True
@@ -85,7 +87,7 @@ class Keys(GradedKeys):
             file = Path(self.module or "").expanduser()
             if not file.is_file():  # a pipe would be waited for
                 return frozenset()
-            symbols = symtable.symtable(file.read_bytes(), "", "exec").get_symbols()
+            symbols = symtable.symtable(file.read_bytes(), "", "exec").get_symbols()  # type: ignore[arg-type]  # bytes too
             return frozenset(symbol.get_name() for symbol in symbols)
         except (OSError, SyntaxError, ValueError):
             return frozenset()
@@ -127,11 +129,12 @@ def pair(item: Item, keys: Keys) -> tuple[str, str]:
 
 
 def build_grader(keys: Keys, source: Source | None) -> Checker:
-    return guard(_open(keys).grade, f"task.module={keys.module}: grade", keys.module)
+    return guard(_open(keys).grade, f"task.module={keys.module}: grade", keys.module or "")
 
 
 def _open(keys: Keys) -> ModuleType:
-    return _import(keys.module, Path(keys.module).expanduser().stat().st_mtime_ns)
+    path = keys.module or ""
+    return _import(path, Path(path).expanduser().stat().st_mtime_ns)
 
 
 @lru_cache
@@ -149,7 +152,7 @@ def _make_items(file: ModuleType, rows: Any, split: str, where: str) -> list[Ite
         if not isinstance(row.get("id"), str) or row["id"] in ids:
             raise ConfigError([f"{place}: its id must be a text of its own, got {show(row.get('id'), 40)}"])
         ids.add(row["id"])
-        given = {name: _call(file, name, row) for name in ("prompt", "demonstration", "pair") if name in vars(file)}
+        given = {name: _call(file, name, row) for name in ("prompt", *ANSWERS) if name in vars(file)}
         content = {"place": place, "prompt": row.get("prompt")} | given
         validate_prompt(content["prompt"], place)
         for name, form in ANSWERS.items():
@@ -177,7 +180,7 @@ def _call(file: ModuleType, name: str, *args: Any) -> Any:
     except (ConfigError, KeyboardInterrupt):
         raise
     except BaseException as error:  # the file can raise anything
-        raise ConfigError([f"{where}: {name} raised {describe_error(error, file.__file__)}"]) from error
+        raise ConfigError([f"{where}: {name} raised {describe_error(error, str(file.__file__))}"]) from error
 
 
 def _describe(value: Any) -> str:

@@ -75,8 +75,8 @@ def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
     if held_out:
         facts[f"pairs_{cfg.eval.split}"] = len(held_out)
         note += f", {len(held_out)}{'' if form is PAIR else ' pairs'} held out"
-    notes, facts = (*task.notes, note), {**task.facts, "samples": facts}
-    return replace(task, train=train, pairs=held_out, demonstrations=[], notes=notes, facts=facts)
+    notes, whole = (*task.notes, note), {**task.facts, "samples": facts}
+    return replace(task, train=train, pairs=held_out, demonstrations=[], notes=notes, facts=whole)
 
 
 def sort_samples(samples: list[Sample]) -> dict[str, Sides]:

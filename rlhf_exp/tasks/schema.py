@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, Within
@@ -35,15 +35,15 @@ class TaskKeys:
     prompt: Literal["auto", "plain", "chat"]
     system_prompt: str | None
 
-    provides = (PROMPTS,)
+    provides: ClassVar[tuple[str, ...]] = (PROMPTS,)
     """What algorithms can learn from."""
     provided_by: ClassVar[dict[str, str]] = {}
     """The keys that would provide more."""
     graded = False
     """Whether its answers are right or wrong, by a grader."""
-    ready_functions = ()
+    ready_functions: ClassVar[tuple[str, ...]] = ()
     """Names that a key of `functions` may have instead of the user's own."""
-    graded_by = ()
+    graded_by: ClassVar[tuple[str, ...]] = ()
     """The keys that would make them so, if they depend on any."""
     gives_pairs = False
     """Whether the task has preference pairs of its own, so that none are made from samples."""
@@ -54,7 +54,7 @@ class TaskKeys:
     """Whether held-out answers are taken from all rows, not from those of the held-out prompts."""
     shuffles_fitting = False
     """Whether rows are shuffled after those that are too long are left out, so that all of them are counted."""
-    columns = ()
+    columns: ClassVar[tuple[str, ...]] = ()
     """The columns of its rows that rewards can read, besides the prompt."""
     draws_rows = False
     """Whether source=generated draws as many rows as training uses; otherwise it has a fixed set."""
@@ -96,7 +96,7 @@ class TaskKeys:
         """What must be set where the algorithm learns from `need`, which `provides` promises; None: nothing."""
         return None
 
-    def list_sources(self) -> list[tuple[str, "TaskKeys"]]:
+    def list_sources(self) -> list[tuple[str, Any]]:
         """The keys by which rows are read, with their places; for a task with another's prompts, that one's come
         last."""
         return [("task", self)]
@@ -148,6 +148,5 @@ def learns_from_samples(cfg: "Config") -> bool:
 
 def name_source(task: TaskKeys) -> str:
     """The source of the rows, for messages: a path, a hub id, or task.source=generated."""
-    if task.source == "file":
-        return task.path
-    return task.hub_id if task.source == "hub" else f"task.source={task.source}"
+    places = {"file": task.path, "hub": getattr(task, "hub_id", None)}
+    return places.get(task.source) or f"task.source={task.source}"

@@ -8,6 +8,8 @@ from rlhf_exp.errors import ConfigError
 Row = dict[str, Any]
 Text = str | list[dict[str, str]]
 """As plain text, or for chat models as a list of messages."""
+Texts = list[Any]
+"""Each a Text, all of the same form."""
 
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # JSON can hold it, but UTF-8, and so every tokenizer, cannot
 

@@ -11,13 +11,13 @@ not padding, so the end must be the same as in training. All texts of one call h
 """
 
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2.exceptions import TemplateError
 from tqdm.auto import tqdm
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.texts import Row, Text
+from rlhf_exp.tasks.texts import Row, Text, Texts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -32,19 +32,20 @@ class Tokens(NamedTuple):
     answers: tuple[int, ...]
 
 
-def render(tokenizer: "PreTrainedTokenizerBase", texts: list[Text], ask: bool = False) -> list[str]:
+def render(tokenizer: "PreTrainedTokenizerBase", texts: Texts, ask: bool = False) -> list[str]:
     """The texts that the model reads; with `ask` messages end where the model's turn begins."""
     if not texts or isinstance(texts[0], str):
         return texts
     try:
-        return tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=ask)
+        rendered: Any = tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=ask)
+        return rendered
     except TemplateError as error:
         roles = ", ".join(dict.fromkeys(message["role"] for text in texts for message in text))
         line = f"the model's chat template refuses messages of {roles} ({error})"
         raise ConfigError([f"{line}; take another model, other messages, or task.prompt=plain with texts"]) from None
 
 
-def encode(tokenizer: "PreTrainedTokenizerBase", texts: list[Text], ask: bool = False) -> list[list[int]]:
+def encode(tokenizer: "PreTrainedTokenizerBase", texts: Texts, ask: bool = False) -> list[list[int]]:
     """The token ids of each rendered text."""
     if not texts:
         return []
@@ -56,7 +57,7 @@ def encode_prompts(tokenizer: "PreTrainedTokenizerBase", rows: list[Row]) -> lis
     return encode(tokenizer, [row["prompt"] for row in rows], ask=True)
 
 
-def encode_answers(tokenizer: "PreTrainedTokenizerBase", prompts: list[Text], answers: list[Text]) -> list[list[int]]:
+def encode_answers(tokenizer: "PreTrainedTokenizerBase", prompts: Texts, answers: Texts) -> list[list[int]]:
     """Token ids of each prompt with its answer, of any length, as RewardTrainer makes them."""
     return encode(tokenizer, [_join(tokenizer, *texts) for texts in zip(prompts, answers, strict=True)])
 
@@ -76,7 +77,7 @@ def encode_row(tokenizer: "PreTrainedTokenizerBase", prompt: Text, *answers: Tex
     return alone[:start], *(whole[start:] for whole in wholes)
 
 
-def measure(tokenizer: "PreTrainedTokenizerBase", prompts: list[Text], answers: list[tuple[Text, ...]]) -> list[Tokens]:
+def measure(tokenizer: "PreTrainedTokenizerBase", prompts: Texts, answers: list[tuple[Any, ...]]) -> list[Tokens]:
     """The tokens of each prompt and of its answers, of which there may be none. An answer counts the tokens of both
     together minus those of its prompt.
 
@@ -115,7 +116,7 @@ def _count(tokenizer: "PreTrainedTokenizerBase", texts: list[str], special: bool
     return counts
 
 
-def _join(tokenizer: "PreTrainedTokenizerBase", prompt: Text, answer: Text) -> Text:
+def _join(tokenizer: "PreTrainedTokenizerBase", prompt: Any, answer: Any) -> Any:
     """A prompt with its answer; a plain answer ends on the EOS text."""
     ended = not isinstance(answer, str) or answer.endswith(tokenizer.eos_token)
     return prompt + (answer if ended else answer + tokenizer.eos_token)

@@ -32,5 +32,5 @@ CHECKS = (
 def find_conflicts(cfg: Config) -> list[str]:
     """Values that are each of their type and in their range, but not allowed together; then packages of a config that
     can be run, unless it is of a dry run about another machine."""
-    found = check_size(cfg) or [problem for check in CHECKS for problem in check(cfg)]
+    found: list[str] = [*check_size(cfg)] or [problem for check in CHECKS for problem in check(cfg)]
     return found or ([] if targets_other_hardware(cfg) else [*find_missing(cfg)])

@@ -65,8 +65,8 @@ def check_task(cfg: Config) -> Iterator[str]:
     if samples is not None and not row.trains:
         yield conflict(cfg, "task.samples", f"algo={algo} learns from no samples; leave it out")
     elif samples is not None and row.online:
-        fitting = ", ".join(name for name, row in ALGORITHMS.items() if not row.online and row.trains)
-        yield conflict(cfg, "task.samples", f"algo={algo} learns from samples of its own; allowed with {fitting}")
+        others = ", ".join(name for name, row in ALGORITHMS.items() if not row.online and row.trains)
+        yield conflict(cfg, "task.samples", f"algo={algo} learns from samples of its own; allowed with {others}")
 
 
 def check_algorithm(cfg: Config) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from typing import get_type_hints
 
 from rlhf_exp.config import hub
 from rlhf_exp.config.model_shape import MODULES, find_shape
@@ -97,7 +98,8 @@ def check_reward(cfg: Config) -> Iterator[str]:
         elif not REWARDS[name].is_readable(cfg.task):
             yield Problem(key, "conflict", hint=_explain_task(REWARDS[name], cfg.task))
         elif getattr(cfg.reward, name, "") is None:
-            keys = ", ".join(f"reward.{name}.{item.name}" for item in fields(REWARDS[name].keys))
+            own = get_type_hints(type(cfg.reward))[name]
+            keys = ", ".join(f"reward.{name}.{item.name}" for item in fields(own))
             yield Problem(key, "conflict", hint=f"needs its keys: {keys}")
     if cfg.algo.row.online and not rewards:
         yield conflict(cfg, "algo", f"needs a reward; {_list_ways(cfg.task)}")
@@ -201,8 +203,8 @@ def check_hub(cfg: Config) -> list[Problem]:
         why = f"an adapter is of no use without its base, and model={path or cfg.model.name} is not on the hub"
         way = "set hub.base_model=ORG/NAME if it is there too, or peft=none, or merge the adapter after training and"
         found.append(conflict(cfg, "hub.push", f"{why}; {way} push that (python -m rlhf_exp merge)"))
-    if not found and (why := _explain_no_push()):
-        found.append(conflict(cfg, "hub.push", why, "missing"))
+    if not found and (reason := _explain_no_push()):
+        found.append(conflict(cfg, "hub.push", reason, "missing"))
     return found
 
 

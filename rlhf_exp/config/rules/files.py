@@ -55,8 +55,8 @@ def list_local_models(cfg: Config) -> list[tuple[str, str]]:
 
 def find_missing_models(cfg: Config) -> Iterator[Problem]:
     """Folders that a key of model or reward names but that hold no model."""
-    for key, path in list_local_models(cfg):
-        if why := _explain_model(path):
+    for key, place in list_local_models(cfg):
+        if why := _explain_model(place):
             yield conflict(cfg, key, why, "missing")
     path = cfg.reward.path
     if path is not None and not is_hub_id(path):
@@ -114,7 +114,7 @@ def check_function(key: str, where: str, ready: tuple[str, ...] = ()) -> Iterato
 def _explain_function(path: Path, function: str) -> str | None:
     source = path.read_bytes()
     try:
-        symbols = symtable.symtable(source, str(path), "exec").get_symbols()
+        symbols = symtable.symtable(source, str(path), "exec").get_symbols()  # type: ignore[arg-type]  # bytes too
     except (SyntaxError, ValueError) as error:  # which of them, for null bytes, depends on Python's version
         line = getattr(error, "lineno", None)
         return f"is not Python, {getattr(error, 'msg', error)}{f' in line {line}' if line else ''}"

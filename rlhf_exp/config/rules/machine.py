@@ -74,7 +74,7 @@ def _check_hardware(cfg: Config) -> Iterator[Problem]:
         yield conflict(cfg, "device", why)
     elif not cfg.dry_run and cfg.device.use_cpu:
         yield conflict(cfg, "hardware", "needs a GPU, and this run is on a CPU; leave it out, or add dry_run=true")
-    elif not cfg.dry_run and hardware.gpus != n:
+    elif not cfg.dry_run and hardware.gpus is not None and hardware.gpus != n:
         several = f"with torchrun --nproc_per_node {hardware.gpus}"
         way = f"start {several if hardware.gpus > 1 else 'without torchrun'}, or leave it out"
         yield conflict(cfg, "hardware", f"is for {hardware.gpus} processes, and here are {n}; {way}")

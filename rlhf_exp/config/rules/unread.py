@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, DEMONSTRATIONS
 from rlhf_exp.config.overrides import name_key
-from rlhf_exp.config.schema import Config, learns_from_samples
+from rlhf_exp.config.schema import Config, Ppo, learns_from_samples
 from rlhf_exp.errors import Problem
 
 Reads = Callable[[Config], object]
@@ -30,7 +30,7 @@ TABLE: tuple[tuple[tuple[str, ...], Reads, str], ...] = (
         "with {algo}, whose model completes nothing",
     ),
     (("monitor.",), lambda cfg: cfg.algo.row.trains, "with {algo}, which trains nothing"),
-    (("algo.kl_horizon",), lambda cfg: cfg.algo.target_kl, "without algo.target_kl"),
+    (("algo.kl_horizon",), lambda cfg: isinstance(cfg.algo, Ppo) and cfg.algo.target_kl, "without algo.target_kl"),
     (
         ("task.sampling.",),
         learns_from_samples,
