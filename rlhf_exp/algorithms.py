@@ -143,7 +143,7 @@ ALGORITHMS = {
     "rloo": Algorithm(
         form=ASK,
         config_class="trl.trainer.rloo_config:RLOOConfig",
-        trainer="rlhf_exp.trainers.rloo:CompactRLOOTrainer",
+        trainer="rlhf_exp.trainers.rloo:ResumableRLOOTrainer",
         batch=128,  # completions: 8 problems of 16
         scores_rollouts=True,
         compares_groups=True,
