@@ -53,7 +53,7 @@ class Settings(NamedTuple):
 
     @property
     def row(self) -> Algorithm:
-        return self.cfg.algo.row
+        return ALGORITHMS[self.cfg.algo.name]  # the config is not checked yet
 
     @property
     def is_small(self) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.evaluation.metrics import compare
 from rlhf_exp.stats import mean_interval, wilson
 
@@ -96,7 +97,7 @@ def _make_run(path, seed, loss_type, gain):
     before, after = ([_make_sample(rng, which, up, row) for row in range(ROWS)] for which, up in
                      (("baseline", 0.0), ("trained", gain)))  # fmt: skip
     evaluation = {"baseline": _summarise(before), "trained": _summarise(after)}
-    evaluation["paired"] = compare(before, after, max_tokens=64)
+    evaluation["paired"] = compare(_read_records(before), _read_records(after), max_tokens=64)
     args = {"seed": seed, "beta": 0.05, "learning_rate": 5e-4, "loss_type": loss_type}
     config = {"seed": seed, "max_tokens": 64, "algo": {"name": "grpo", "args": args}}
     overrides = ["algo=grpo", "task=countdown", f"loss_type={loss_type}", f"seed={seed}"]
@@ -135,6 +136,19 @@ def _make_metrics(rng, gain):
         }  # fmt: skip
         rows.append(row | ({"probe/kl": 0.7 * gain * x, "probe/entropy": 0.85 - gain * x} if step % 20 == 0 else {}))
     return rows
+
+
+def _read_records(samples):
+    """The completions that the lines of samples.jsonl describe; of their tokens only the number matters."""
+    rows = {name: i for i, name in enumerate(dict.fromkeys(sample["id"] for sample in samples))}
+    grades = [{key: sample[key] for key in ("outcome", "strict", "lenient") if key in sample} for sample in samples]
+    return [
+        Completion(
+            rows[sample["id"]], sample["sample"], sample["decoding"], [0] * sample["tokens"], sample["truncated"],
+            sample["kl"], reward=sample.get("reward"), grade=grade,
+        )
+        for sample, grade in zip(samples, grades, strict=True)
+    ]  # fmt: skip
 
 
 def _make_sample(rng, which, gain, i):
