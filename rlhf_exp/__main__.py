@@ -77,7 +77,7 @@ def _call_hydra(hydra: Hydra, args: Namespace) -> int:
 
 
 def _run(cfg: DictConfig) -> int:
-    return run_job(cfg, HydraConfig.get())
+    return run_job(cfg, HydraConfig.get())  # type: ignore[arg-type]  # at run time a DictConfig
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def broadcast(value: T) -> T:
         return value
     import torch
 
-    held = [value if is_main() else None]
+    held: list[Any] = [value if is_main() else None]
     torch.distributed.broadcast_object_list(held, src=0, device=torch.device("cpu"))
     return held[0]
 
@@ -150,7 +150,8 @@ def on_main(call: Callable[[], T]) -> T:
     Raises:
         ConfigError: `call` raises it, on every rank; another error is raised on rank 0 alone, which then ends.
     """
-    found, refused = None, None
+    found: Any = None
+    refused = None
     if is_main():
         try:
             found = call()
@@ -166,7 +167,8 @@ def on_main(call: Callable[[], T]) -> T:
 def enter_on_main(context: AbstractContextManager[T]) -> Iterator[T]:
     """Inside the `with` of all ranks, what `context` yields to rank 0, which alone enters it, before others come, and
     leaves it, after they have gone."""
-    with context if is_main() else nullcontext() as value:
+    entered: AbstractContextManager[Any] = context if is_main() else nullcontext()
+    with entered as value:
         yield broadcast(value)
         barrier()
     barrier()

@@ -23,6 +23,7 @@ def push(cfg: Config, run_dir: Path) -> str | None:
     """
     from huggingface_hub import HfApi
 
+    assert cfg.hub.repo is not None  # config/rules/experiment.py
     hub = HfApi(library_name="rlhf_exp")
     model, repo, title = run_dir / "model", cfg.hub.repo, f"Trained by rlhf_exp: {run_dir.name}"
     try:
@@ -38,4 +39,4 @@ def push(cfg: Config, run_dir: Path) -> str | None:
 def push_command(cfg: Config, run_dir: Path) -> str:
     """The command of huggingface_hub that pushes the same."""
     private = ["--private"] if cfg.hub.private else []
-    return shlex.join(["hf", "upload", cfg.hub.repo, str(run_dir / "model"), ".", "--exclude", LEFT_OUT, *private])
+    return shlex.join(["hf", "upload", str(cfg.hub.repo), str(run_dir / "model"), ".", "--exclude", LEFT_OUT, *private])
