@@ -172,7 +172,7 @@ class ModelSource:
         """The error to raise if it cannot be read: why, and the local option to use."""
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return self.refuse(
-            f"cannot be loaded ({reason}){'' if Path(self.path).is_dir() else OFFLINE.get(self.key, '')}"
+            f"cannot be loaded ({reason}){'' if Path(self.path).is_dir() else OFFLINE.get(self.key or '', '')}"
         )
 
     @cached_property
@@ -221,7 +221,7 @@ def locate_reward_model(cfg: Config) -> ModelSource:
 
     with refusing_damage(f"reward.path={cfg.reward.path}"):
         run = OmegaConf.create(read_config(Path(path)))  # older versions wrote references
-        quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
+        quantization: Any = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
         return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
 
 

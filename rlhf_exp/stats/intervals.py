@@ -69,7 +69,7 @@ def wilson(successes: float, n: float) -> Interval:
     return as_interval(share, 0.0 if successes == 0 else low, 1.0 if successes == n else high)
 
 
-def mean_interval(values: Sequence[float]) -> Interval:
+def mean_interval(values: Sequence[float] | np.ndarray) -> Interval:
     """Mean with Student's t interval, for many rows and for a few seeds (a bootstrap of few is too narrow).
 
     A value that is not finite makes the figures NaN or infinite; it is not dropped.
