@@ -149,7 +149,7 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
     evaluator = (ScorerEvaluator if cfg.algo.row.scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
-    if getattr(cfg.task, "baselines", False) and not cfg.algo.row.scores:
+    if isinstance(evaluator, PolicyEvaluator) and getattr(cfg.task, "baselines", False):
         with folder.phase("baselines"):
             evaluator.measure_baselines()
     if not cfg.algo.row.trains:
