@@ -23,7 +23,7 @@ def push(cfg: Config, run_dir: Path) -> str | None:
     """
     from huggingface_hub import HfApi
 
-    assert cfg.hub.repo is not None  # config/rules/experiment.py
+    assert cfg.hub.repo is not None  # checked by config/rules/experiment.py
     hub = HfApi(library_name="rlhf_exp")
     model, repo, title = run_dir / "model", cfg.hub.repo, f"Trained by rlhf_exp: {run_dir.name}"
     try:

@@ -210,6 +210,7 @@ def locate_reward_model(cfg: Config) -> ModelSource:
     Raises:
         ConfigError: the run has saved no model, or its config is damaged.
     """
+    assert cfg.reward.path is not None  # checked by the callers
     path = expand(cfg.reward.path)
     source = replace(locate_start_model(cfg), path=path, key="reward.path", base=None, quantization=None)
     model = Path(path) / "model"
