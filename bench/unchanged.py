@@ -15,6 +15,7 @@ neighbour's, and so are the runs' completions of Countdown.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -101,7 +102,8 @@ def run(checkout: Path, folder: Path, overrides: list[str]) -> Path:
     record = folder / "run.json"
     if folder.parent.name == "before" and record.exists() and json.loads(record.read_text())["status"] == "finished":
         return folder
-    command = [sys.executable, "-m", "rlhf_exp", *overrides, *SMALL, f"output_dir={folder}", "skip_finished=true"]
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [sys.executable, "-m", "rlhf_exp", *overrides, *SMALL, f"output_dir={folder}"]
     done = subprocess.run(command, cwd=checkout, env=environment(checkout), capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")

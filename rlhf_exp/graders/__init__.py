@@ -7,6 +7,11 @@ MAX_CHARACTERS = 20_000
 """Graders and rewards read at most this much of a text, about 6,000 tokens of plain English. It limits their time."""
 GRADES = "task.grade"
 """The column in which rewards find the grades of completions, if the caller has them."""
+PASSED = (
+    *("prompts", "completion", "completions", "completion_ids", "image", "images"),
+    *("trainer_state", "log_extra", "log_metric"),
+)
+"""Names that TRL gives a meaning of its own: rewards and checkers do not get columns that are called so."""
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 
 

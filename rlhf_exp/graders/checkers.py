@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.graders import SCORES, Grade, NumberGrade, expressions, gsm8k, keep_end
+from rlhf_exp.graders import PASSED, SCORES, Grade, NumberGrade, expressions, gsm8k, keep_end
 from rlhf_exp.graders.user_code import RewardError, call, import_function
-from rlhf_exp.tasks.schema import PASSED
 
 if TYPE_CHECKING:
     from rlhf_exp.tasks.file import Keys

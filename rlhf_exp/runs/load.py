@@ -176,7 +176,12 @@ def read_saved(path: Path, name: str, form: type[dict] | type[list]) -> Any:
     Raises:
         NotARun: it cannot be read, or is of another form.
     """
-    return _parse(path / ".hydra" / f"{name}.yaml", lambda text: yaml.load(text, Loader=YAML_LOADER), form)
+    return _parse(path / ".hydra" / f"{name}.yaml", parse_yaml, form)
+
+
+def parse_yaml(text: str) -> Any:
+    """The values of a YAML text, as those of a saved config."""
+    return yaml.load(text, Loader=YAML_LOADER)
 
 
 def read_json(path: Path) -> dict:

@@ -10,9 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from rlhf_exp.runs.load import YAML_LOADER, read_config, read_saved, refusing_damage
+from rlhf_exp.runs.load import parse_yaml, read_config, read_saved, refusing_damage
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -72,7 +70,7 @@ def find_differences(folder: Path, cfg: "Config") -> dict[str, str]:
     """
     from omegaconf import OmegaConf
 
-    as_saved = yaml.load(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))), YAML_LOADER)  # numbers as YAML has them
+    as_saved = parse_yaml(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))  # numbers as YAML has them
     saved = OmegaConf.create(read_config(folder))  # older versions wrote references
     there, here = list_settings(saved), list_settings(as_saved)
     pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in {**here, **there}}

@@ -18,9 +18,10 @@ from typing import ClassVar, Literal
 
 from rlhf_exp.config.values import find_pattern_problem
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.graders import PASSED
 from rlhf_exp.graders.checkers import Checker, build_checker, find_answer_problem
 from rlhf_exp.tasks.file_rows import read_source
-from rlhf_exp.tasks.schema import PASSED, GradedKeys
+from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Text, shape_prompt
 

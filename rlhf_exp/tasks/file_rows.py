@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.graders import PASSED
 from rlhf_exp.graders.checkers import AsRead
-from rlhf_exp.tasks.schema import PASSED, name_source
+from rlhf_exp.tasks.schema import name_source
 from rlhf_exp.tasks.sources import SUFFIXES, UNTYPED, Item, OddKind, Source, read_hub, read_table
 from rlhf_exp.tasks.splits import SHARES, split_of, split_within
 from rlhf_exp.tasks.texts import Text, are_messages, as_messages, validate_characters, validate_prompt

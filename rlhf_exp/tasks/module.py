@@ -20,9 +20,10 @@ from typing import Any, Literal
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.graders import PASSED
 from rlhf_exp.graders.checkers import Checker, guard
 from rlhf_exp.graders.user_code import describe_error, import_file
-from rlhf_exp.tasks.schema import PASSED, GradedKeys
+from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.splits import SHARES
 from rlhf_exp.tasks.texts import Text, shape_prompt, validate_characters, validate_prompt

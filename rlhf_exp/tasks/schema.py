@@ -21,11 +21,6 @@ from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
-PASSED = (
-    *("prompts", "completion", "completions", "completion_ids", "image", "images"),
-    *("trainer_state", "log_extra", "log_metric"),
-)
-"""Names that TRL gives a meaning of its own: rewards and checkers do not get columns that are called so."""
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ MISSING = {
     "scale=zero3": "scale=zero3: deepspeed is not installed",
     "generation=vllm_server": "generation=vllm_server: vLLM is not installed",
     "generation=vllm_colocate": "generation=vllm_colocate: vLLM is not installed",
-    "logging=wandb": "logging=wandb: wandb is not installed",
+    "logging=wandb": "logging.report_to=[wandb]: wandb is not installed",
     "peft=qlora": "peft=qlora: bitsandbytes is not installed",
     "model.attn_implementation=flash_attention_2": "model.attn_implementation=flash_attention_2: flash-attn is not"
     " installed",
