@@ -175,8 +175,8 @@ def judge(experiment: "Experiment", completions: list[Completion]) -> list[Compl
         found: Sequence[Grade | None] = grades or [None] * len(group)
         for one, grade, rewards in zip(group, found, scores, strict=True):
             kept = {name: value for name, value in asdict(grade).items() if name != "score"} if grade else {}
-            reward = sum((cfg.reward.weights[name] or 0.0) * value for name, value in rewards.items()) if rewards else None
-            judged[one.key] = replace(one, grade=kept, rewards=rewards, reward=reward)
+            weighed = [(cfg.reward.weights[name] or 0.0) * value for name, value in rewards.items()]
+            judged[one.key] = replace(one, grade=kept, rewards=rewards, reward=sum(weighed) if weighed else None)
     judged = processes.gather_dict(judged)
     return [judged[one.key] for one in completions]
 
