@@ -52,8 +52,8 @@ class Algorithm:
     config_class: str
     """The class of its arguments, `module:class`: TRL's, or derived from TRL's."""
     rates: Rates
-    trainer: str | None = None
-    """Its trainer, `module:class`, built by trainers/__init__.py; None: it trains nothing."""
+    trainer: str = ""
+    """Its trainer, `module:class`, built by trainers/__init__.py; empty: it trains nothing."""
     takes_keys: bool = False
     """Whether its trainer takes `keys`, the config's keys of the algorithm."""
     losses: tuple[str, ...] = ()

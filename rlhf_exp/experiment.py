@@ -6,13 +6,13 @@ trainer = build_trainer(experiment)
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.folder import RunFolder
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, TrainingArguments
+    from transformers import PreTrainedTokenizerBase
 
     from rlhf_exp.models.source import ModelSource
     from rlhf_exp.rewards import RewardFunction
@@ -28,7 +28,7 @@ class Experiment:
         model: where the start model's full weights are.
         task: the rows to train on and the held-out rows.
         rewards: in the order of `cfg.reward.weights`.
-        args: TRL's arguments; None if nothing is trained (rlhf_exp.sample).
+        args: TRL's arguments, of the algorithm's own class; None if nothing is trained (rlhf_exp.sample).
     """
 
     cfg: Config
@@ -37,4 +37,4 @@ class Experiment:
     tokenizer: "PreTrainedTokenizerBase"
     task: "Task"
     rewards: "list[RewardFunction]"
-    args: "TrainingArguments | None" = None
+    args: Any = None

@@ -149,7 +149,7 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
     evaluator = (ScorerEvaluator if cfg.algo.row.scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
-    if getattr(cfg.task, "baselines", False) and not cfg.algo.row.scores:
+    if isinstance(evaluator, PolicyEvaluator) and getattr(cfg.task, "baselines", False):
         with folder.phase("baselines"):
             evaluator.measure_baselines()
     if not cfg.algo.row.trains:
@@ -183,11 +183,12 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: Pr
         folder.record["context_room"] = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
     if learns_from_samples(cfg):
-        samples = cfg.task.samples
-        if samples in (None, "self"):
+        if cfg.task.samples is None or cfg.task.samples == "self":
             with folder.phase("sample"):
                 samples = sample(cfg, folder.path / "samples", model, tokenizer)
-        task = learn_from(cfg, task, Path(samples))
+        else:
+            samples = Path(cfg.task.samples)
+        task = learn_from(cfg, task, samples)
     inputs = {"start model": model.identify(), "rows to train on": hash_rows(task.train)}
     folder.record["rows"] = {"train": len(task.train), "held_out": len(task.eval), "held_out_pairs": len(task.pairs)}
     check_inputs(cfg, folder, {**inputs, "held-out rows": hash_rows([*task.eval, *task.pairs])})

@@ -3,12 +3,10 @@
 train(experiment, probe, signals)       # the trained model is then in run_dir/model
 """
 
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedModel, Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
@@ -20,11 +18,13 @@ from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.manifest import replace_folder, staged
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
+from rlhf_exp.trainers.resuming import Resumable, ResumableRollouts
 from rlhf_exp.trainers.vllm import EngineCallback, sample_colocated, shares_engine
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def train(
         trainer.save_model(str(path))
         processes.on_main(lambda: _complete_model(path, base))
 
-    best = Best(folder, validation.metric, save) if experiment.cfg.eval.best else None
+    best = Best(folder, validation.metric, save) if validation is not None and experiment.cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
     if received := processes.broadcast(signals.received):
@@ -55,35 +55,36 @@ def train(
     if best is None:
         with processes.enter_on_main(staged(folder.path, model.name)) as staging:
             save(staging / model.name)
-    elif best.path != model:  # it is there already if a run is resumed after training
-        processes.on_main(lambda: replace_folder(best.path, model))
+    elif best.path is not None and best.path != model:  # it is there already if a run is resumed after training
+        processes.on_main(partial(replace_folder, best.path, model))
 
 
 def add_callbacks(
-    trainer: Trainer, experiment: Experiment, probe: Probe | None, signals: StopSignals,
+    trainer: Resumable, experiment: Experiment, probe: Probe | None, signals: StopSignals,
     validation: "Validation | None" = None, best: Best | None = None,
 ) -> ComputeMeter:  # fmt: skip
     """Add this package's callbacks. The meter and the validation come before the writer, and the writer before all
     others, since each sees only what earlier ones have added to the logs."""
-
-    sampler = partial(sample_colocated, trainer) if shares_engine(trainer, experiment.cfg) else None
-
-    def measure(policy: PreTrainedModel) -> dict[str, list[Any]]:
-        """Without PPO's critic, whose weights would be gathered too. FSDP2 also hangs in the first backward pass if the
-        first forward pass, which names its root, was one of a policy with a separate critic."""
-        with getattr(trainer, "policy_alone", nullcontext)():
-            return validation.measure(policy, sampler)
-
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
     track_training(trainer)
     monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
     callbacks.insert(0, MetricsWriter(experiment.folder.path, probe, monitor.every_steps, monitor.stop_on_nonfinite))
-    if validation is not None:
-        callbacks.insert(0, Validate(experiment.folder.path, measure, experiment.cfg.eval.every, best))
+    if validation is not None and (every := experiment.cfg.eval.every) is not None:
+        sampler = None
+        if isinstance(trainer, ResumableRollouts) and shares_engine(trainer, experiment.cfg):
+            sampler = partial(sample_colocated, trainer)
+
+        def measure(policy: Model) -> dict[str, list[Any]]:
+            """Without PPO's critic, whose weights would be gathered too. FSDP2 also hangs in the first backward pass if
+            the first forward pass, which names its root, was one of a policy with a separate critic."""
+            with trainer.policy_alone():
+                return validation.measure(policy, sampler)
+
+        callbacks.insert(0, Validate(experiment.folder.path, measure, every, best))
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
-    if experiment.cfg.algo.args.get("use_vllm"):
+    if experiment.cfg.algo.args.get("use_vllm") and isinstance(trainer, ResumableRollouts):
         trainer.add_callback(EngineCallback(trainer))
     CheckGradients().watch(trainer)
     meter = ComputeMeter(experiment.cfg.train_tokens)
@@ -92,7 +93,7 @@ def add_callbacks(
     return meter
 
 
-def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
+def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
     """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
     training ends."""
     newest = processes.on_main(lambda: find_checkpoint(folder.path))
@@ -101,7 +102,7 @@ def train_from_checkpoint(trainer: Trainer, folder: RunFolder, meter: ComputeMet
         print(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}", flush=True)
     processes.on_main(lambda: clear_unfinished(Path(trainer.args.output_dir), start))
     try:
-        trainer.train(resume_from_checkpoint=start and str(start))
+        trainer.train(resume_from_checkpoint=str(start) if start else None)
     finally:
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:

@@ -12,15 +12,18 @@ steps: the probe's passes, and those of a reference that is scored once before t
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import PeftModel
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp import processes
 from rlhf_exp.runs.checkpoints import WORK
+
+if TYPE_CHECKING:
+    from rlhf_exp.trainers.resuming import Resumable
 
 
 class ComputeMeter(TrainerCallback):
@@ -41,13 +44,13 @@ class ComputeMeter(TrainerCallback):
 
     def __init__(self, train_tokens: int | None = None) -> None:
         self.train_tokens = train_tokens
-        names = ("trained_tokens", "prompt_tokens", "completion_tokens", "train_passes", "score_passes")
-        names += ("reference_passes", "critic_passes", "completions", "decode_passes")
+        names = ["trained_tokens", "prompt_tokens", "completion_tokens", "train_passes", "score_passes"]
+        names += ["reference_passes", "critic_passes", "completions", "decode_passes"]
         self.counts: dict[str, Any] = dict.fromkeys(names, 0) | {"step_seconds": 0.0}
         self._new = dict.fromkeys(names, 0)  # on this process, in this step
         self._began: float | None = None  # None between steps, where nothing counts
 
-    def watch(self, trainer: Trainer) -> None:
+    def watch(self, trainer: "Resumable") -> None:
         """Hook the trainer's networks, and become its first callback, so that all others see the tokens in the logs."""
         policy = trainer.model.get_base_model() if isinstance(trainer.model, PeftModel) else trainer.model
         _hook(policy, self._count_policy)  # the `generate` of an adapter's model does not call that model's forward
@@ -69,7 +72,7 @@ class ComputeMeter(TrainerCallback):
         given = self.counts["prompt_tokens"] if sampled else self.counts["trained_tokens"]
         return {"tokens": given + sampled, "prompt_tokens": given, "completion_tokens": sampled}
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run continues the counts of its checkpoint. One of an earlier version has no tokens of rollouts:
         their sum is TRL's, and all of them count as read."""
         kept = Path(args.output_dir) / f"checkpoint-{state.global_step}" / WORK
@@ -82,8 +85,9 @@ class ComputeMeter(TrainerCallback):
         self._began = time.perf_counter()
 
     def on_step_end(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        self.counts["step_seconds"] += time.perf_counter() - self._began
-        self._began = None
+        if self._began is not None:
+            self.counts["step_seconds"] += time.perf_counter() - self._began
+            self._began = None
         for name, n in zip(self._new, processes.sum_over_ranks(list(self._new.values())), strict=True):
             self.counts[name] += round(n)
             self._new[name] = 0
@@ -91,7 +95,7 @@ class ComputeMeter(TrainerCallback):
             control.should_training_stop = True
             control.should_save |= args.save_strategy == SaveStrategy.STEPS  # as at the end of max_steps
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if "train_runtime" not in logs:
             logs["trained_tokens"] = self.counts["trained_tokens"]
             logs["sampled_tokens"] = self.counts["completion_tokens"]
@@ -122,8 +126,9 @@ class ComputeMeter(TrainerCallback):
 def _count_rows(kwargs: dict[str, Any]) -> int:
     """The rows of a pass; packed ones (trainers/trimmed.py) each begin at position 0."""
     positions = kwargs.get("position_ids")
-    is_packed = positions is not None and kwargs.get("attention_mask") is None
-    return int((positions == 0).sum()) if is_packed else len(kwargs["input_ids"])
+    if positions is not None and kwargs.get("attention_mask") is None:
+        return int((positions == 0).sum())
+    return len(kwargs["input_ids"])
 
 
 def _hook(network: torch.nn.Module, count: Any) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlhf_exp import processes
 from rlhf_exp.errors import NoGradient
 from rlhf_exp.runs.stopping import StopSignals
+from rlhf_exp.trainers.resuming import Resumable
 
 ENOUGH = 10
 """So many steps with rows to learn from and without a gradient end the run; in a shorter run all of them."""
@@ -60,11 +61,11 @@ class CheckGradients(TrainerCallback):
     """
 
     def __init__(self) -> None:
-        self._trainer: Trainer | None = None  # None: no longer looking
+        self._trainer: Resumable | None = None  # None: no longer looking
         self._teaches = False
         self._without = 0
 
-    def watch(self, trainer: Trainer) -> None:
+    def watch(self, trainer: Resumable) -> None:
         """Become a callback, and see the rows of each pass."""
         if trainer.is_deepspeed_enabled or any(part in str(trainer.args.optim) for part in WITHIN_BACKWARD):
             return
@@ -74,7 +75,7 @@ class CheckGradients(TrainerCallback):
             self._teaches = self._teaches or _teaches(inputs)
             return compute_loss(model, inputs, *args, **kwargs)
 
-        trainer.compute_loss = compute_and_note
+        trainer.compute_loss = compute_and_note  # type: ignore[method-assign]
         trainer.add_callback(self)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -120,7 +121,7 @@ def _teaches(inputs: dict[str, Any]) -> bool:
     return bool((advantages.reshape(len(advantages), -1) * inputs["completion_mask"]).any())
 
 
-def _has_gradient(trainer: Trainer) -> bool:
+def _has_gradient(trainer: Resumable) -> bool:
     """Whether a weight that training changes has a gradient other than 0; NaN counts. PPO's critic is left out."""
     critic = getattr(trainer, "critic", None)
     others = set() if critic is None else {id(parameter) for parameter in critic.parameters()}

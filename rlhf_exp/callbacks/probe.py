@@ -7,10 +7,9 @@ probe.measure(policy)     # {"probe/kl": 0.1, "probe/entropy": 1.2}
 from collections.abc import Iterator
 
 import torch
-from transformers import PreTrainedModel
 
 from rlhf_exp.models.kl import token_kl
-from rlhf_exp.models.scoring import Row, completion_logps, evaluating, split_rows
+from rlhf_exp.models.scoring import Model, Row, completion_logps, evaluating, split_rows
 from rlhf_exp.models.whole import whole_weights
 
 
@@ -21,7 +20,7 @@ class Probe:
     max_tokens x vocabulary float32 values in main memory.
     """
 
-    def __init__(self, start_model: PreTrainedModel, rows: list[Row], max_tokens: int, pad_id: int) -> None:
+    def __init__(self, start_model: Model, rows: list[Row], max_tokens: int, pad_id: int) -> None:
         kept, left = [], max_tokens
         for prompt, completion in rows:
             if left <= 0:
@@ -33,7 +32,7 @@ class Probe:
         self._pad_id = pad_id
         self._start_logps = [logps.cpu() for logps in self._logps(start_model)]
 
-    def measure(self, policy: PreTrainedModel) -> dict[str, float]:
+    def measure(self, policy: Model) -> dict[str, float]:
         """KL(policy || start) and the policy's entropy: exact over the whole vocabulary, means over the probe's
         completion tokens, in nats per token, at temperature 1. Neither is negative; KL is 0 for the start model."""
         kl = entropy = 0.0
@@ -45,7 +44,7 @@ class Probe:
         return {"probe/kl": kl / tokens, "probe/entropy": entropy / tokens}
 
     @torch.no_grad()
-    def _logps(self, model: PreTrainedModel) -> Iterator[torch.Tensor]:
+    def _logps(self, model: Model) -> Iterator[torch.Tensor]:
         """For each batch (tokens, vocabulary) float32: the log-probabilities at every completion position."""
         with whole_weights(model), evaluating(model):
             for batch in self._batches:

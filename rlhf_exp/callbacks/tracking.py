@@ -122,7 +122,7 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
         tags=cfg.run.tags,
         config=asdict(cfg),
         dir=run_dir,
-        mode=mode,
+        mode=mode,  # type: ignore[arg-type]  # of WANDB_MODE, which it checks
         id=id_file.read_text(encoding="utf-8") if resumed else None,
         resume="allow" if mode == "online" else None,
         settings=wandb.Settings(finish_timeout=FINISH_TIMEOUT_S, console="off", silent=True),

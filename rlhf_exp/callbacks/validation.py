@@ -12,9 +12,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlhf_exp import processes
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs.checkpoints import LEAST, BestPolicy, find_best
 from rlhf_exp.runs.folder import RunFolder, append_jsonl, keep_rows, write_json
 from rlhf_exp.runs.inputs import BEST
@@ -68,9 +69,7 @@ Rows = dict[str, list[Any]]
 class Validate(TrainerCallback):
     """Comes before the writer of the metrics, which then has the means over the rows in its row of the step."""
 
-    def __init__(
-        self, run_dir: Path, measure: Callable[[PreTrainedModel], Rows], every: int, best: Best | None
-    ) -> None:
+    def __init__(self, run_dir: Path, measure: Callable[[Model], Rows], every: int, best: Best | None) -> None:
         self._run_dir, self._measure, self._every, self._best = run_dir, measure, every, best
         self._due = False
 
@@ -91,13 +90,13 @@ class Validate(TrainerCallback):
         control.should_log |= self._due
 
     def on_log(
-        self, args: Any, state: TrainerState, control: Any, logs: dict[str, Any], model: Any = None, **kwargs: Any
+        self, args: Any, state: TrainerState, control: Any, logs: Any = None, model: Any = None, **kwargs: Any
     ) -> None:
         if self._due and "train_runtime" not in logs:
             logs.update(self._look(state.global_step, model))
             self._due = False
 
-    def _look(self, step: int, model: PreTrainedModel) -> dict[str, float]:
+    def _look(self, step: int, model: Model) -> dict[str, float]:
         rows = self._measure(model)
         append_jsonl(self._run_dir / ROWS, {"step": step, **rows})
         figures = {f"validation/{name}": fmean(values) for name, values in rows.items() if name != "id"}

@@ -14,10 +14,9 @@ and prefers no answer. No loss is measured if training minimises another quantit
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from rlhf_exp.graders import read_text
-from rlhf_exp.models.scoring import score_sequences, sum_logps
+from rlhf_exp.models.scoring import Model, score_sequences, sum_logps
 from rlhf_exp.stats import Interval, mean_interval
 from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
@@ -44,7 +43,7 @@ class Scored(NamedTuple):
     tokens: int
 
 
-def score_pairs(experiment: "Experiment", model: PreTrainedModel) -> Scores:
+def score_pairs(experiment: "Experiment", model: Model) -> Scores:
     """A reward model's scores of each pair's chosen and rejected answer, on the tokens that RewardTrainer trains on."""
     pairs = experiment.task.pairs
     answers = [pair[answer] for answer in ANSWERS for pair in pairs]
@@ -53,7 +52,7 @@ def score_pairs(experiment: "Experiment", model: PreTrainedModel) -> Scores:
     return list(zip(scores[: len(pairs)], scores[len(pairs) :], strict=True))
 
 
-def implicit_rewards(experiment: "Experiment", policy: PreTrainedModel, reference: PreTrainedModel) -> Scores:
+def implicit_rewards(experiment: "Experiment", policy: Model, reference: Model) -> Scores:
     """beta * (log policy(answer | prompt) - log reference(answer | prompt)) of each pair's two answers, in nats.
 
     beta is the training's if that trains implicit rewards (dpo, kto), else `BETA`. Positive if the policy
@@ -91,7 +90,7 @@ def describe_pairs(which: str, experiment: "Experiment", scores: Scores) -> list
     return rows
 
 
-def score_demonstrations(experiment: "Experiment", model: PreTrainedModel, title: str) -> list[Scored]:
+def score_demonstrations(experiment: "Experiment", model: Model, title: str) -> list[Scored]:
     """Score the completions on the tokens that SFTTrainer trains on, with the same truncation. A row whose prompt fills
     `max_length` has nothing to score and is left out, as in training."""
     most, tokenizer = experiment.cfg.algo.args.get("max_length"), experiment.tokenizer
@@ -118,4 +117,5 @@ def token_loss(rows: list[Scored], before: list[Scored] | None = None) -> Interv
 
 def compare_pair_loss(loss: Interval) -> Interval:
     """The change of dpo's loss from ln 2."""
-    return {name: None if end is None else end - LN_2["value"] for name, end in loss.items()}
+    low, high = (None if end is None else end - LN_2["value"] for end in (loss["low"], loss["high"]))
+    return {"value": loss["value"] - LN_2["value"], "low": low, "high": high}

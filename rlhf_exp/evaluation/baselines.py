@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.schema import Config
@@ -22,6 +22,7 @@ from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge
 from rlhf_exp.evaluation.metrics import average_rows, summarise
 from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.stats import DIFFERENCES, paired_interval
 from rlhf_exp.tasks import Row, load_validation, wants_chat
 
@@ -69,7 +70,7 @@ class BestBaseline:
         return [{"family": self.policy.family, "policy": self.policy.name, **of_rows}]
 
 
-def measure_baselines(experiment: "Experiment", model: PreTrainedModel) -> BestBaseline:
+def measure_baselines(experiment: "Experiment", model: Model) -> BestBaseline:
     """The best sampling baseline; `model` is the start model."""
     cfg, tokenizer, graded = experiment.cfg, experiment.tokenizer, replace(experiment, rewards=[])
     validation = load_validation(cfg, tokenizer, min(cfg.eval.limit, MOST_ROWS))
@@ -91,7 +92,8 @@ def sift(
 
     Source: successive halving, Jamieson & Talwalkar 2016 (arXiv:1502.07943), with rows as the resource.
     """
-    tried, rows = {}, min(FEW_ROWS, most)
+    tried: dict[str, float] = {}
+    rows = min(FEW_ROWS, most)
     while True:
         found = {policy: measure(policy, rows) for policy in candidates}
         tried |= {policy.name: accuracy for policy, accuracy in found.items()}
@@ -110,9 +112,7 @@ def list_candidates(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Pol
     return [*alone, *(policy.combine(never) for never in forbidden for policy in others)]
 
 
-def _sample(
-    experiment: "Experiment", model: PreTrainedModel, policy: Policy, completions: int, purpose: str
-) -> list[Completion]:
+def _sample(experiment: "Experiment", model: Model, policy: Policy, completions: int, purpose: str) -> list[Completion]:
     """Graded completions of the experiment's held-out rows."""
     sampling = replace(experiment.cfg.eval, greedy=False, completions=completions, engine="transformers")
     if policy.temperature is not None:

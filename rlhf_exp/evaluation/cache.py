@@ -20,13 +20,12 @@ from rlhf_exp.evaluation.completions import Completion, sample_held_out
 from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.policies import Processor
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.vllm import choose_engine, choose_sampler, find_vllm_version
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from rlhf_exp.experiment import Experiment
 
 SAMPLER_VERSION = 5
@@ -36,7 +35,7 @@ SAMPLER_VERSION = 5
 def sample_cached(
     experiment: "Experiment",
     title: str,
-    model: "PreTrainedModel | None" = None,
+    model: Model | None = None,
     purpose: str = "evaluation",
     processors: Sequence[Processor] = (),
 ) -> tuple[list[Completion], bool]:
@@ -48,7 +47,7 @@ def sample_cached(
         if (completions := processes.on_main(lambda: read_entry(path))) is not None:
             return completions, True
     sampler = None if processors else choose_sampler(experiment.cfg, source)
-    how = {"title": title, "purpose": purpose, "processors": processors, "sampler": sampler}
+    how: dict[str, Any] = {"title": title, "purpose": purpose, "processors": processors, "sampler": sampler}
     completions = sample_held_out(experiment, model or load_policy(source), **how)
     if path is not None and processes.is_main():
         write_entry(path, completions)

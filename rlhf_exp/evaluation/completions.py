@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from peft import PeftModel
 from tqdm.auto import tqdm
-from transformers import PreTrainedModel
 
 from rlhf_exp import processes
+from rlhf_exp.graders import Grade
 from rlhf_exp.models.adapters import without_adapter
 from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
-from rlhf_exp.models.kl import CompletionKL, measure_completions
+from rlhf_exp.models.kl import CompletionKL, Scorer, measure_completions
 from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.row_random import Key
-from rlhf_exp.models.scoring import Row, completion_logits, evaluating
+from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating
 from rlhf_exp.models.vllm import Sampler
 from rlhf_exp.rewards import score_completions
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -93,8 +93,8 @@ class Completion:
 
 def sample_held_out(
     experiment: "Experiment",
-    model: PreTrainedModel,
-    start_model: PreTrainedModel | None = None,
+    model: Model,
+    start_model: Model | None = None,
     title: str = "evaluate",
     purpose: str = "evaluation",
     processors: Sequence[Processor] = (),
@@ -119,7 +119,7 @@ def sample_held_out(
     completions = []
     for decoding, k, sampling in decodings:
         places = [(row, place) for row in range(len(prompt_ids)) for place in range(k)]
-        keys = [(purpose, cfg.eval.seed, *place) for place in places]
+        keys: list[Key] = [(purpose, cfg.eval.seed, *place) for place in places]
         prompts = [prompt_ids[row] for row, _ in places]
         named = f"{title}, greedy" if decoding == "greedy" else title
         if sampler is None:
@@ -127,8 +127,8 @@ def sample_held_out(
                 draw = partial(sample_completions, model, sampling=sampling, eos_ids=eos_ids, **how)
                 ids = _draw_in_batches(draw, prompts, keys, cfg.eval.batch_size, named)
         else:  # vLLM batches by itself, and shows its progress
-            draw = partial(sampler, sampling=sampling, eos_ids=eos_ids, title=named)
-            ids = _draw_in_batches(draw, prompts, keys, -(-len(keys) // processes.count()), None)
+            ask = partial(sampler, sampling=sampling, eos_ids=eos_ids, title=named)
+            ids = _draw_in_batches(ask, prompts, keys, -(-len(keys) // processes.count()), None)
         plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution
         kl = [CompletionKL(0.0, 0.0, 0.0)] * len(ids)
         if start_model is not None:
@@ -141,12 +141,12 @@ def sample_held_out(
 
 
 def measure_kl(
-    model: PreTrainedModel, start_model: PreTrainedModel, rows: list[Row], pad_id: int, sampling: Sampling
+    model: Model, start_model: Model, rows: list[Row], pad_id: int, sampling: Sampling
 ) -> list[CompletionKL]:
     """KL(policy || start) of each row, in nats per completion (kl.py). If both are the same model with an adapter, the
     start model is what it is without the adapter."""
     policy = partial(completion_logits, model, pad_id=pad_id)
-    start = partial(completion_logits, start_model, pad_id=pad_id)
+    start: Scorer = partial(completion_logits, start_model, pad_id=pad_id)
     if start_model is model and isinstance(model, PeftModel):
         start = without_adapter(model, start)
     with evaluating(model):
@@ -172,10 +172,11 @@ def judge(experiment: "Experiment", completions: list[Completion]) -> list[Compl
         rows, texts = [task.eval[one.row] for one in group], [one.text for one in group]
         grades = [task.grade(text, row) for text, row in zip(texts, rows, strict=True)] if task.grade else None
         scores = score_completions(experiment.rewards, rows, texts, [one.ids for one in group], grades)
-        for one, grade, rewards in zip(group, grades or [None] * len(group), scores, strict=True):
+        found: Sequence[Grade | None] = grades or [None] * len(group)
+        for one, grade, rewards in zip(group, found, scores, strict=True):
             kept = {name: value for name, value in asdict(grade).items() if name != "score"} if grade else {}
-            reward = sum(cfg.reward.weights[name] * value for name, value in rewards.items()) if rewards else None
-            judged[one.key] = replace(one, grade=kept, rewards=rewards, reward=reward)
+            weighed = [(cfg.reward.weights[name] or 0.0) * value for name, value in rewards.items()]
+            judged[one.key] = replace(one, grade=kept, rewards=rewards, reward=sum(weighed) if weighed else None)
     judged = processes.gather_dict(judged)
     return [judged[one.key] for one in completions]
 

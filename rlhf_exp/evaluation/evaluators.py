@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peft import PeftModel
-from transformers import PreTrainedModel
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.probe import Probe
@@ -25,6 +24,7 @@ from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.models.loading import load_policy, load_scorer
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.models.vllm import Sampler, choose_engine, choose_sampler
 from rlhf_exp.models.whole import whole_weights
@@ -130,10 +130,11 @@ class PolicyEvaluator:
         if trained is not None:
             measured["trained"], more["paired"] = trained, paired
         if self.best is not None:
-            more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained and trained.completions)
+            completions = None if trained is None else trained.completions
+            more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, completions)
         write_measured(self.experiment.folder.path, self.experiment.task.eval, measured, **more)
 
-    def _measure_loss(self, start_model: PreTrainedModel) -> tuple[dict[str, Any], list[answers.Scored]]:
+    def _measure_loss(self, start_model: Model) -> tuple[dict[str, Any], list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is
         none, which is also printed."""
         cfg, rows = self.experiment.cfg, self.experiment.task.demonstrations
@@ -194,7 +195,7 @@ class Validation:
         self._experiment = replace(experiment, cfg=replace(cfg, eval=once), task=task)
         self.metric = "validation/accuracy" if task.grade is not None else "validation/reward"
 
-    def measure(self, policy: PreTrainedModel, sampler: Sampler | None = None) -> dict[str, list[Any]]:
+    def measure(self, policy: Model, sampler: Sampler | None = None) -> dict[str, list[Any]]:
         """Each row's `id` and figures: accuracy with a grader, reward with rewards, KL to the start model in nats,
         length in tokens, and whether it was cut off at the budget. Torch's random state is left alone.
 
@@ -203,7 +204,7 @@ class Validation:
         policy's weights; without one transformers samples.
         """
         start_model = policy if isinstance(policy, PeftModel) else load_policy(self._experiment.model)
-        how = {"title": "validation", "purpose": "validation", "sampler": sampler}
+        how: dict[str, Any] = {"title": "validation", "purpose": "validation", "sampler": sampler}
         with whole_weights(policy):
             sampled = sample_held_out(self._experiment, policy, start_model, **how)
         figures = average_rows(judge(self._experiment, sampled))

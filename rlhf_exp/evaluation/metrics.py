@@ -140,7 +140,7 @@ def measure_std(values: np.ndarray) -> float:
 
 def _list_figures(one: "Completion") -> dict[str, float]:
     """What one completion adds to each figure. A greedy one has no KL, which is about completions that are drawn."""
-    figures = {"accuracy": one.is_correct} if one.grade else {}
+    figures: dict[str, float] = {"accuracy": one.is_correct} if one.grade else {}
     if "lenient" in one.grade:
         figures["lenient_accuracy"] = one.grade["lenient"]
     figures |= {"truncation_rate": one.truncated, "mean_tokens": len(one.ids)}

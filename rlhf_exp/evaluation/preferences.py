@@ -63,11 +63,11 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
 
 def compare_preferences(baseline: Rows, trained: Rows) -> dict[str, Any]:
     """`paired` of evaluation.json: trained minus baseline on the same pairs; `difference` is that of the accuracy."""
-    margins = [np.array([row["margin"] for row in rows]) for rows in (baseline, trained)]
+    before, after = (np.array([row["margin"] for row in rows]) for rows in (baseline, trained))
     return {
-        "difference": paired_interval(*map(_score_right, margins), DIFFERENCES),
-        "loss": paired_interval(*map(_loss, margins)),
-        "margin": {"mean": paired_interval(*margins)},
+        "difference": paired_interval(_score_right(before), _score_right(after), DIFFERENCES),
+        "loss": paired_interval(_loss(before), _loss(after)),
+        "margin": {"mean": paired_interval(before, after)},
         "n": len(trained),
     }
 

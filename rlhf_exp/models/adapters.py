@@ -18,9 +18,10 @@ from peft.utils import load_peft_weights
 from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
 
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, find_value
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.folder import write_json
 
@@ -54,7 +55,7 @@ def explaining_targets(cfg: Config) -> Iterator[None]:
     try:
         yield
     except NoMatchingPeftModuleError:
-        key = f"peft.lora.target_modules={show(cfg.peft.lora.target_modules)}"
+        key = f"peft.lora.target_modules={show(find_value(cfg, 'peft.lora.target_modules'))}"
         raise ConfigError([f"{key}: fits no module of model={cfg.model.path or cfg.model.name}"]) from None
 
 
@@ -101,14 +102,14 @@ def record_base(folder: Path, hub_id: str) -> None:
     write_json(config, values | {"base_model_name_or_path": hub_id})
 
 
-def keep_dtype_on_resume(model: PeftModel) -> None:
+def keep_dtype_on_resume(model: Model) -> None:
     """Make a resumed run keep the dtype of its adapters.
 
     TRL trains adapters on a quantised base in bfloat16. A resuming Trainer calls `load_adapter`, which by default casts
     them to float32, so that the run would differ from an uninterrupted one.
     """
-    if getattr(model, "is_quantized", False):
-        model.load_adapter = partial(model.load_adapter, autocast_adapter_dtype=False)
+    if isinstance(model, PeftModel) and getattr(model, "is_quantized", False):
+        model.load_adapter = partial(model.load_adapter, autocast_adapter_dtype=False)  # type: ignore[method-assign]
 
 
 def without_adapter(model: PeftModel, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import DynamicCache, PreTrainedTokenizerBase
 from transformers.generation.logits_process import (
     LogitsProcessorList,
     TemperatureLogitsWarper,
@@ -28,11 +28,11 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.row_random import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
-from rlhf_exp.models.scoring import evaluating, pad
+from rlhf_exp.models.scoring import Model, evaluating, pad
 from rlhf_exp.models.whole import whole_weights
 
 if TYPE_CHECKING:
-    from trl import GRPOTrainer, RLOOTrainer
+    from rlhf_exp.trainers.resuming import RowRandomRollouts
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def choose_method(cfg: Config) -> str:
 
 @torch.no_grad()
 def sample_completions(
-    model: PreTrainedModel,
+    model: Model,
     prompt_ids: list[list[int]],
     keys: Sequence[Key],
     sampling: Sampling,
@@ -102,7 +102,7 @@ def sample_completions(
     if sampling.temperature > 0:
         uniforms = draw_uniforms(keys, sampling.max_new_tokens).to(model.device)
     if method == "trl":
-        output = model.generate(
+        output = model.generate(  # type: ignore[operator]
             **inputs,
             do_sample=False,  # it takes the one token that the processors leave
             logits_processor=LogitsProcessorList(
@@ -115,18 +115,18 @@ def sample_completions(
         )
         drawn = output[:, inputs["input_ids"].shape[1] :]
     else:
-        drawn = _decode_unended(model, *inputs.values(), warp, uniforms, sampling.max_new_tokens, eos_ids, processors)
+        drawn = _decode_unended(model, inputs, warp, uniforms, sampling.max_new_tokens, eos_ids, processors)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
-def list_eos(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def list_eos(model: Model, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """The tokens that end a completion: the tokenizer's, and those that the model's generation config names."""
     declared = model.generation_config.eos_token_id
     declared = declared if isinstance(declared, list) else [declared]
     return sorted({token for token in [*declared, tokenizer.eos_token_id] if token is not None})
 
 
-def roll_out(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:
+def roll_out(prompts: list, trainer: "RowRandomRollouts") -> dict[str, Any]:
     """The `rollout_func` for GRPOTrainer where the method is compact.
 
     TRL passes the prompts of the whole generation batch, each repeated `num_generations` times, and computes the
@@ -136,7 +136,7 @@ def roll_out(prompts: list, trainer: "GRPOTrainer") -> dict[str, Any]:
     return {"prompt_ids": prompt_ids, "completion_ids": sample_rollout(trainer, prompt_ids), "logprobs": None}
 
 
-def sample_rollout(trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]]) -> list[list[int]]:
+def sample_rollout(trainer: "RowRandomRollouts", prompt_ids: list[list[int]]) -> list[list[int]]:
     """One completion of the trainer's policy for each prompt, sampled as its arguments say, without dropout, from the
     streams of the trainer's `row_keys` (trainers/resuming.py)."""
     from trl.models.utils import unwrap_model_for_generation
@@ -166,9 +166,8 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
 
 
 def _decode_unended(
-    model: PreTrainedModel,
-    ids: torch.Tensor,
-    mask: torch.Tensor,
+    model: Model,
+    inputs: dict[str, torch.Tensor],
     warp: LogitsProcessorList,
     uniforms: torch.Tensor | None,
     max_new_tokens: int,
@@ -177,6 +176,7 @@ def _decode_unended(
 ) -> torch.Tensor:
     """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token; greedily without
     `uniforms`, (batch, max_new_tokens). Returns the tokens, (batch, max_new_tokens), with zeros after a row's end."""
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
     stop = torch.tensor(eos_ids, device=ids.device)
     drawn = ids.new_zeros(len(ids), max_new_tokens)
     alive = torch.arange(len(ids), device=ids.device)
@@ -197,11 +197,11 @@ def _decode_unended(
             _require_finite(logits)  # argmax would treat NaN as the largest value
         if processors:
             so_far = torch.cat([ids, drawn[:, :step]], dim=1)[alive]
-            logits = LogitsProcessorList(processors)(so_far, logits.float())
+            logits = LogitsProcessorList(processors)(so_far, logits.float())  # type: ignore[arg-type]
         if uniforms is None:
             next_tokens = logits.argmax(-1)
         else:
-            next_tokens = pick_tokens(warp(ids[alive], logits.float()), uniforms[alive, step])
+            next_tokens = pick_tokens(warp(ids[alive], logits.float()), uniforms[alive, step])  # type: ignore[arg-type]
         drawn[alive, step] = next_tokens
         going = ~torch.isin(next_tokens, stop)
         if not going.any():

@@ -16,10 +16,10 @@ import torch
 
 from rlhf_exp import processes
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.scoring import Row, completion_logits, evaluating, split_rows
+from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, split_rows
 
 if TYPE_CHECKING:
-    from trl import GRPOTrainer
+    from rlhf_exp.trainers.resuming import RowRandomRollouts
 
 CHUNK_VALUES = 2**22
 """Positions times vocabulary that are compared at once: about ten arrays of this size are in memory, in addition to the
@@ -60,7 +60,7 @@ def measure_completions(
         picked = [rows[i] for i in batch]
         for i, *sides in zip(batch, policy(picked), reference(picked), strict=True):
             chunks = zip(*(logits.split(n) for logits in sides), strict=True)
-            columns = zip(*(_compare(*chunk, sampling) for chunk in chunks), strict=True)
+            columns = zip(*(_compare(own, other, sampling) for own, other in chunks), strict=True)
             kl, sampled, outside = map(torch.cat, columns)
             found[i] = CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
     found = processes.gather_dict(found) if together else found
@@ -82,7 +82,9 @@ def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor
 
 
 @torch.no_grad()
-def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
+def measure_rollout_kl(
+    trainer: "RowRandomRollouts", rollout: dict[str, Any], sampling: Sampling
+) -> dict[str, torch.Tensor]:
     """For each completion KL(policy || reference) of the distributions that it was sampled from, and the mean
     probability of drawing a token that the reference cannot draw: (batch,) float32 each. Without dropout, as when
     completions are sampled.
@@ -98,7 +100,7 @@ def measure_rollout_kl(trainer: "GRPOTrainer", rollout: dict[str, Any], sampling
     ]
     policy = trainer.accelerator.unwrap_model(trainer.model)
 
-    def score(rows: list[Row], model: torch.nn.Module = policy) -> list[torch.Tensor]:
+    def score(rows: list[Row], model: Model = policy) -> list[torch.Tensor]:
         with trainer.accelerator.autocast():
             return completion_logits(model, rows, trainer._tokenizer.pad_token_id)
 
@@ -140,7 +142,7 @@ def compare_sampled(
     if not sampling.truncates:
         return token_kl(logps, reference_logps), torch.zeros_like(logps[:, 0])
     warp = build_warpers(Sampling(sampling.max_new_tokens, 1.0, sampling.top_p, sampling.top_k))
-    own, its = (warp(None, values).isfinite() for values in (logps, reference_logps))
+    own, its = (warp(None, values).isfinite() for values in (logps, reference_logps))  # type: ignore[arg-type]
     drawn = torch.log_softmax(logps.masked_fill(~own, -torch.inf), -1)
     given = torch.log_softmax(reference_logps.masked_fill(~(own | its), -torch.inf), -1)
     log_ratio = (given - drawn).masked_fill(~own, 0.0)

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BitsAndBytesConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
     set_seed,
 )
@@ -34,6 +32,7 @@ from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError, name_error
 from rlhf_exp.models import adapters
 from rlhf_exp.models.patches import patch_model
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
 from rlhf_exp.models.whole import loading_whole
@@ -162,7 +161,7 @@ def set_thinking(source: ModelSource, tokenizer: PreTrainedTokenizerBase) -> Non
         tokenizer.chat_template = marked + template
 
 
-def load_policy(source: ModelSource) -> PreTrainedModel | PeftModel:
+def load_policy(source: ModelSource) -> Model:
     """Load a causal language model for measuring, in evaluation mode, on the run's device.
 
     Raises:
@@ -172,7 +171,7 @@ def load_policy(source: ModelSource) -> PreTrainedModel | PeftModel:
     return _load(AutoModelForCausalLM, source)
 
 
-def load_scorer(source: ModelSource, seed: int | None = None) -> PreTrainedModel | PeftModel:
+def load_scorer(source: ModelSource, seed: int | None = None) -> Model:
     """Load a reward model: a sequence classifier with one label, in evaluation mode, on the run's device.
 
     The reward is read at the last token that is not padding; if EOS serves as padding (GPT-2), that is the last one
@@ -199,7 +198,7 @@ def load_scorer(source: ModelSource, seed: int | None = None) -> PreTrainedModel
 
 
 @loading_whole()
-def _load(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel | PeftModel:
+def _load(kind: Any, source: ModelSource, **kwargs: Any) -> Model:
     kwargs |= {
         "dtype": source.dtype,
         "attn_implementation": source.attn_implementation,

@@ -53,7 +53,7 @@ def keep_unpacked(model: nn.Module) -> None:
     """
     for module in model.modules():
         if "support_avx512bf16_for_cpu" in vars(module):
-            module.support_avx512bf16_for_cpu = False
+            vars(module)["support_avx512bf16_for_cpu"] = False
 
 
 def _fill_positions(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:

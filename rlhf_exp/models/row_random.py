@@ -78,7 +78,7 @@ class DrawnTokens(LogitsProcessor):
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """(batch, vocabulary): 0 for the token that is drawn, -inf for all others."""
         tokens = pick_tokens(scores, next(self._columns))
-        return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
+        return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)  # type: ignore[return-value]
 
 
 @dataclass
@@ -92,7 +92,7 @@ class RowRandom(BaseWatermarkingConfig):
     def validate(self) -> None:
         """Nothing to check."""
 
-    def construct_processor(self, vocab_size: int, device: torch.device) -> DrawnTokens:
+    def construct_processor(self, vocab_size: int, device: torch.device) -> DrawnTokens:  # type: ignore[override]
         """Called once by each `generate`."""
         return DrawnTokens(draw_uniforms(self.keys, self.count).to(device))
 

@@ -13,11 +13,15 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
+from peft import PeftModel
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
 from rlhf_exp import processes
+
+Model = PreTrainedModel | PeftModel
+"""A model, or one with an adapter."""
 
 Row = tuple[list[int], list[int]]
 """The token ids of a prompt and of its completion."""
@@ -41,7 +45,7 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def score_sequences(
-    model: PreTrainedModel,
+    model: Model,
     sequences: list[list[int]],
     batch_size: int,
     title: str | None = None,
@@ -66,7 +70,7 @@ def score_sequences(
 
 
 @torch.no_grad()
-def sum_logps(model: PreTrainedModel, rows: list[Row], pad_id: int, title: str | None = None) -> list[float]:
+def sum_logps(model: Model, rows: list[Row], pad_id: int, title: str | None = None) -> list[float]:
     """log p(completion | prompt) of each row: the sum over the completion's tokens, in nats, at temperature 1. `title`
     shows a progress bar under that name. All processes have the same rows, and each scores whole batches of them."""
     sums: dict[int, float] = {}
@@ -84,13 +88,13 @@ def sum_logps(model: PreTrainedModel, rows: list[Row], pad_id: int, title: str |
     return [sums[i] for i in range(len(rows))]
 
 
-def completion_logps(model: PreTrainedModel, rows: list[Row], pad_id: int) -> torch.Tensor:
+def completion_logps(model: Model, rows: list[Row], pad_id: int) -> torch.Tensor:
     """The log-probabilities at every completion position, row after row: (all completion tokens, vocabulary) float32,
     at temperature 1."""
     return torch.log_softmax(torch.cat(completion_logits(model, rows, pad_id)).float(), dim=-1)
 
 
-def completion_logits(model: PreTrainedModel, rows: list[Row], pad_id: int) -> list[torch.Tensor]:
+def completion_logits(model: Model, rows: list[Row], pad_id: int) -> list[torch.Tensor]:
     """Next-token logits at the completion positions of each row: (completion tokens, vocabulary), in the model's
     precision; for a row without a prompt from the second token on, since the first has no prediction (TRL leaves
     it out too). Right-padded, with positions from 0, so that every architecture scores its own samples correctly."""

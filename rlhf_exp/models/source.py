@@ -172,7 +172,7 @@ class ModelSource:
         """The error to raise if it cannot be read: why, and the local option to use."""
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return self.refuse(
-            f"cannot be loaded ({reason}){'' if Path(self.path).is_dir() else OFFLINE.get(self.key, '')}"
+            f"cannot be loaded ({reason}){'' if Path(self.path).is_dir() else OFFLINE.get(self.key or '', '')}"
         )
 
     @cached_property
@@ -210,6 +210,7 @@ def locate_reward_model(cfg: Config) -> ModelSource:
     Raises:
         ConfigError: the run has saved no model, or its config is damaged.
     """
+    assert cfg.reward.path is not None  # checked by the callers
     path = expand(cfg.reward.path)
     source = replace(locate_start_model(cfg), path=path, key="reward.path", base=None, quantization=None)
     model = Path(path) / "model"
@@ -221,7 +222,7 @@ def locate_reward_model(cfg: Config) -> ModelSource:
 
     with refusing_damage(f"reward.path={cfg.reward.path}"):
         run = OmegaConf.create(read_config(Path(path)))  # older versions wrote references
-        quantization = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
+        quantization: Any = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
         return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
 
 

@@ -4,6 +4,7 @@ create_untrained({"architecture": "gpt2", "tokenizer": "bytes", "hidden_size": 6
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -57,7 +58,7 @@ def build_config(init: dict, tokenizer: PreTrainedTokenizerBase) -> PreTrainedCo
     Raises:
         ConfigError: a key that the architecture does not have, or a value of the wrong type.
     """
-    kind = CONFIG_MAPPING[init["architecture"]]
+    kind: Any = CONFIG_MAPPING[init["architecture"]]
     own = [name for name in kind.__annotations__ if name not in FROM_TOKENIZER]
     common = {given: name for given, name in (RENAMED | kind.attribute_map).items() if name in own}
     names = common | {name: name for name in own if name not in common.values()}

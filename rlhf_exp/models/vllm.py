@@ -19,12 +19,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rlhf_exp import processes
 from rlhf_exp.config.device import find_version
@@ -53,8 +53,13 @@ CPU_OPTIONS = {"enforce_eager": True, "enable_chunked_prefill": False}
 """Arguments of `vllm.LLM`: no compilation, which takes half a minute and makes small models slower; whole prompts, as
 vLLM 0.30 cannot divide one that has a seed."""
 
-Sampler = Callable[[list[list[int]], "Sequence[Key]", "Sampling", list[int], str], list[list[int]]]
-"""(prompt_ids, keys, sampling, eos_ids, title) -> token ids of each completion."""
+
+class Sampler(Protocol):
+    """Samples the token ids of one completion for each prompt."""
+
+    def __call__(
+        self, prompt_ids: list[list[int]], keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int], title: str
+    ) -> list[list[int]]: ...
 
 
 class EngineFailed(RuntimeError):
@@ -115,7 +120,7 @@ def sample_by_vllm(
         }
         if source.use_cpu:
             engine |= CPU_OPTIONS
-        request = {"engine": engine, "prompt_ids": prompt_ids, "title": title}
+        request: dict[str, Any] = {"engine": engine, "prompt_ids": prompt_ids, "title": title}
         request["sampling"] = describe_sampling(keys, sampling, eos_ids)
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
         return _ask(folder, source.use_cpu)

@@ -12,6 +12,7 @@ Without FSDP2 and ZeRO-3 nothing changes. Each process needs memory for all weig
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
@@ -59,7 +60,7 @@ def _whole_of_zero(model: nn.Module) -> Iterator[None]:
     itself: what is there already is left alone."""
     from deepspeed.runtime.zero.partition_parameters import GatheredParameters, ZeroParamStatus
 
-    parameters = list(model.parameters())
+    parameters: list[Any] = list(model.parameters())  # DeepSpeed has given them attributes
     for parameter in parameters:
         parameter.ds_active_sub_modules.clear()
     lacking = [parameter for parameter in parameters if parameter.ds_status == ZeroParamStatus.NOT_AVAILABLE]

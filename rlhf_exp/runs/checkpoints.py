@@ -59,7 +59,7 @@ class BestPolicy(NamedTuple):
 def find_checkpoint(run_dir: Path, by_size: bool = False) -> NewestCheckpoint:
     """Look for the newest whole checkpoint of a run; changes nothing. `by_size`: without its hashes, where none will be
     read."""
-    broken = []
+    broken: list[str] = []
     for path in reversed(_list_checkpoints(run_dir / FOLDER)):
         reason = explain_broken(path, by_size)
         if reason is None:
@@ -70,7 +70,7 @@ def find_checkpoint(run_dir: Path, by_size: bool = False) -> NewestCheckpoint:
 
 def read_step(path: Path) -> int:
     """The optimizer step of `checkpoint-40`: 40."""
-    return int(NAME.fullmatch(path.name)[1])
+    return int(path.name.rpartition("-")[2])
 
 
 def name_of_rank(name: str) -> str:
@@ -121,8 +121,9 @@ def find_lacking(checkpoint: Path, cfg: Config) -> str | None:
 def check_newest(run_dir: Path, cfg: Config) -> list[str]:
     """A line if the checkpoint that a run would resume from is not fit for it."""
     newest = find_checkpoint(run_dir).path
-    lacking = newest and find_lacking(newest, cfg)
-    return [f"resume={run_dir}: {newest.name} cannot be resumed: {lacking} is missing"] if lacking else []
+    if newest is None or (lacking := find_lacking(newest, cfg)) is None:
+        return []
+    return [f"resume={run_dir}: {newest.name} cannot be resumed: {lacking} is missing"]
 
 
 def find_best(run_dir: Path) -> BestPolicy | None:
@@ -133,7 +134,7 @@ def find_best(run_dir: Path) -> BestPolicy | None:
     found = [best for path in (*run_dir.glob("best-*"), run_dir / "model") if (best := _read_best(path))]
     if found:
         return max(found, key=lambda best: (best.value, -best.step))
-    recorded = read_record(run_dir).get("best")
+    recorded = read_record(run_dir).get("best") or {}
     folders = [run_dir / f"best-{recorded['step']}", run_dir / "model"] if recorded else []
     return next((_parse_best(folder, recorded) for folder in folders if folder.is_dir()), None)
 

@@ -67,9 +67,9 @@ def peak_memory_mb() -> float:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 1e6, 1)
-    with suppress(OSError, TypeError):
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
-        return round(int(found[1]) * 1024 / 1e6, 1)
+    with suppress(OSError):
+        if found := re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8")):
+            return round(int(found[1]) * 1024 / 1e6, 1)
     unit = 1 if sys.platform == "darwin" else 1024
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
 

@@ -6,9 +6,12 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-Figure = "Interval | float | None"
+if TYPE_CHECKING:
+    from rlhf_exp.stats import Interval
+
+Figure: TypeAlias = "Interval | float | None"
 """A number with or without its interval; None if it was not measured."""
 
 
@@ -52,9 +55,11 @@ def _write(figure: Figure, scale: float, spec: str, unit: str = "") -> str:
     """The figure as text; - if it is not finite (null in the files), and no brackets for an interval without width."""
     if figure is None:
         return "-"
-    value, low, high = figure.values() if isinstance(figure, dict) else (figure, None, None)
+    value, low, high = (
+        (figure["value"], figure["low"], figure["high"]) if isinstance(figure, dict) else (figure, None, None)
+    )
     if value is None or not math.isfinite(value):
         return "-"
     spec = spec.replace(",.", "z,.") if "," in spec else spec.replace(".", "z.")  # no -0.0
-    bounds = "" if low is None or low == high else f" [{scale * low:{spec}}, {scale * high:{spec}}]"
+    bounds = "" if low is None or high is None or low == high else f" [{scale * low:{spec}}, {scale * high:{spec}}]"
     return f"{scale * value:{spec}}{unit}{bounds}"

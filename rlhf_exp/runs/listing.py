@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.figures import Figure
 from rlhf_exp.runs.load import NotARun, read_config, read_json
 from rlhf_exp.runs.lock import LOCK, find_owner
 from rlhf_exp.runs.settings import flatten
@@ -72,13 +73,13 @@ class ListedRun:
             return {}
 
     @property
-    def accuracy(self) -> dict | None:
+    def accuracy(self) -> Figure:
         """Of the trained model; of a finished run that trains nothing, of the start model."""
         side = "trained" if "trained" in self.evaluation or self.status != "finished" else "baseline"
         return _find_interval(self.evaluation, side, "accuracy")
 
     @property
-    def gain(self) -> dict | None:
+    def gain(self) -> Figure:
         """The trained model's accuracy minus the start model's."""
         return _find_interval(self.evaluation, "paired", "difference")
 
@@ -150,7 +151,8 @@ def _read(path: Path) -> ListedRun:
     return ListedRun(path, problem="has begun, and has no run.json yet", kind=kind)
 
 
-def _find_interval(evaluation: dict, section: str, name: str) -> dict | None:
+def _find_interval(evaluation: dict, section: str, name: str) -> Figure:
     part = evaluation.get(section)
     found = part.get(name) if isinstance(part, dict) else None
-    return found if isinstance(found, dict) and {"value", "low", "high"} == set(found) else None
+    is_interval = isinstance(found, dict) and {"value", "low", "high"} == set(found)
+    return found if is_interval else None

@@ -86,7 +86,7 @@ class Run:
     @property
     def algorithm(self) -> Algorithm | None:
         """What is known about its algorithm; None of a run that was refused before it had one."""
-        return ALGORITHMS.get(self.info.get("algo"))
+        return ALGORITHMS.get(self.info.get("algo", ""))
 
     @property
     def trains_scorer(self) -> bool:
@@ -153,12 +153,12 @@ def _load(path: Path) -> Run:
     info = read_json(path / "run.json")
     if "status" not in info:
         raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
-    objects = {name: read_json(path / f"{name}.json") for name in ("evaluation", "errors", "diagnosis")}
-    lines = {name: _read_lines(path / f"{name}.jsonl") for name in ("samples", "policies", "preferences")}
-    series = {name: read_metrics(path / f"{name}.jsonl") for name in ("metrics", "validation")}
+    parts: dict[str, Any] = {name: read_json(path / f"{name}.json") for name in ("evaluation", "errors", "diagnosis")}
+    parts |= {name: _read_lines(path / f"{name}.jsonl") for name in ("samples", "policies", "preferences")}
+    parts |= {name: read_metrics(path / f"{name}.jsonl") for name in ("metrics", "validation")}
     facts, config = read_json(path / "data.json"), read_config(path)
     overrides = read_saved(path, "overrides", list)
-    return Run(path, info, facts=facts, config=config, overrides=overrides, **objects, **lines, **series)
+    return Run(path, info, facts=facts, config=config, overrides=overrides, **parts)
 
 
 def read_config(path: Path) -> dict:

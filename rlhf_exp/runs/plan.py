@@ -77,11 +77,14 @@ def plan_job(cfg: Config) -> Plan:
 
 def check_resume(cfg: Config) -> list[str]:
     """Refuse to resume a run with other settings or inputs than it began with; returns a line for each package of
-    another version. The length of training may not differ, since the learning rate depends on it.
+    another version, none if nothing is resumed. The length of training may not differ, since the learning rate depends
+    on it.
 
     Raises:
         ConfigError: other settings, or other files behind the same names.
     """
+    if cfg.resume is None:
+        return []
     folder = Path(cfg.resume)
     with refusing_damage(folder):
         _require_same_processes(folder, cfg, f"resume={folder}")

@@ -48,8 +48,8 @@ class Filter(NamedTuple):
         found = run.read(self.key)
         if self.sign in ("=", "!="):
             return self._equals(found) == (self.sign == "=")
-        number = _as_number(found)
-        return number is not None and COMPARISONS[self.sign](number, _as_number(self.value))
+        number, wanted = _as_number(found), _as_number(self.value)
+        return number is not None and wanted is not None and COMPARISONS[self.sign](number, wanted)
 
     def _equals(self, found: Any) -> bool:
         if self.key == "tag":

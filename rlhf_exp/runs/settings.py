@@ -79,7 +79,7 @@ def find_differences(folder: Path, cfg: "Config") -> dict[str, str]:
 
 def flatten(values: Mapping[str, Any], prefix: str = "", separator: str = ".") -> dict[str, Any]:
     """Each value by the path to it. Lists are values, and so are empty mappings."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             flat |= flatten(value, f"{prefix}{name}{separator}", separator)

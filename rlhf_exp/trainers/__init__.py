@@ -24,14 +24,14 @@ from rlhf_exp.graders.user_code import import_function
 from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
-from rlhf_exp.trainers.resuming import Resumable
+from rlhf_exp.trainers.resuming import AnyTrainer, Resumable, ResumableRollouts
 from rlhf_exp.trainers.vllm import preparing_engine
 
 ROWS = "rows"
 """A folder in the run folder: the rows with the reference's log-probabilities."""
 
 
-def build_trainer(experiment: Experiment) -> Trainer:
+def build_trainer(experiment: Experiment) -> Resumable:
     """Build the trainer of `algo=`. Its models are patched, so that left-padded rows get the scores of unpadded ones
     and 4-bit weights keep their gradient."""
     in_process = experiment.cfg.algo.args.get("use_vllm") and experiment.args.vllm_mode == "colocate"
@@ -72,32 +72,33 @@ def find_trainer(algo: Algo) -> type[Trainer]:
     return found
 
 
-def _build_online(experiment: Experiment, trainer_class: type[Trainer]) -> Trainer:
+def _build_online(experiment: Experiment, trainer_class: Any) -> ResumableRollouts:
     """A trainer that samples."""
-    keys = {"keys": experiment.cfg.algo} if experiment.cfg.algo.row.takes_keys else {}
-    return trainer_class(**list_arguments(experiment), **keys)
+    arguments = list_arguments(experiment)
+    if experiment.cfg.algo.row.takes_keys:
+        arguments["keys"] = experiment.cfg.algo
+    return trainer_class(**arguments)
 
 
-def _build_offline(experiment: Experiment, trainer_class: type[Trainer]) -> Trainer:
+def _build_offline(experiment: Experiment, trainer_class: type[Trainer]) -> Resumable:
     """TRL's own trainer on the columns that it reads, with one change: it resumes exactly. The reference, if there is
     one, is the start model, or with adapters the base model without them."""
     form, rows = experiment.cfg.algo.row.form, experiment.task.train
-    unpaired = form is UNPAIR
-    if unpaired:  # TRL reads them in this order, and takes the KL from a row's prompt and its neighbour's answer
+    if form is UNPAIR:  # TRL reads them in this order, and takes the KL from a row's prompt and its neighbour's answer
         rows = Random(experiment.args.seed).sample(rows, len(rows))
-    bases = (GlobalNeighbours,) * unpaired + (Resumable, trainer_class)
+    bases = (GlobalNeighbours, Resumable, trainer_class) if form is UNPAIR else (Resumable, trainer_class)
     resumable = type(f"Resumable{trainer_class.__name__}", bases, {})
     return resumable(**_list_common(experiment, [{name: item[name] for name in form.columns} for item in rows]))
 
 
-class GlobalNeighbours:
+class GlobalNeighbours(AnyTrainer):
     """Comes before KTOTrainer among the bases: TRL joins each prompt with the answer of its neighbour for the KL within
     the batch of one process, and here within that of all, as the KL's mean is."""
 
     def _prepare_dataset(self, dataset: Dataset, processing_class: Any, args: Any, dataset_name: str) -> Dataset:
         whole = copy(args)
         whole.per_device_train_batch_size *= processes.count()
-        return super()._prepare_dataset(dataset, processing_class, whole, dataset_name)
+        return super()._prepare_dataset(dataset, processing_class, whole, dataset_name)  # type: ignore[misc]
 
 
 def _make_dataset(rows: list[dict[str, Any]], experiment: Experiment) -> Dataset:

@@ -14,8 +14,9 @@ on is checked by tests/trainers/test_resuming.py and test_saving.py.
 """
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_model, save_model
@@ -27,12 +28,35 @@ from trl.trainer.utils import RepeatSampler
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.models.row_random import Key, give_row_random
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.manifest import staged
 
+if TYPE_CHECKING:
+    from transformers import Trainer
+    from trl import GRPOTrainer
 
-class Resumable:
+    class AnyTrainer(Trainer):
+        """What a type checker takes as the base of a class that comes before a TRL trainer among the bases."""
+
+        args: Any  # each algorithm has a class of its own
+        model: Model
+        ref_model: Any
+        train_dataset: Any
+        _metrics: Any
+
+    class SamplingTrainer(AnyTrainer, GRPOTrainer):
+        """The same before one that samples."""
+
+        max_completion_length: Any  # numbers, where TRL's arguments may also be None
+        num_generations: Any
+
+else:
+    AnyTrainer = SamplingTrainer = object
+
+
+class Resumable(AnyTrainer):
     """Comes before a TRL trainer among the bases."""
 
     meter: ComputeMeter | None = None
@@ -52,8 +76,12 @@ class Resumable:
             return
         super()._run_epoch(*args, **kwargs)
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
-        return order_by_epoch(super()._get_train_sampler(train_dataset), self.args.seed)
+    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
+        return order_by_epoch(super()._get_train_sampler(*args, **kwargs), self.args.seed)
+
+    def policy_alone(self) -> AbstractContextManager[None]:
+        """Inside, the policy has nothing that only its training needs, such as PPO's critic."""
+        return nullcontext()
 
     def _get_output_dir(self, trial: Any) -> str:
         return str(self._staging) if self._staging else super()._get_output_dir(trial)
@@ -83,15 +111,15 @@ class Resumable:
         super()._save_rng_state(output_dir)
         text = json.dumps(self._take_progress(), default=float)
         (Path(output_dir) / name_of_rank(PROGRESS)).write_text(text, encoding="utf-8")
-        if self._follower() is not None and processes.is_main():
-            save_model(self._follower(), str(Path(output_dir) / REFERENCE))
+        if (follower := self._follower()) is not None and processes.is_main():
+            save_model(follower, str(Path(output_dir) / REFERENCE))
 
-    def _load_rng_state(self, checkpoint: str) -> None:
+    def _load_rng_state(self, checkpoint: Any) -> None:
         super()._load_rng_state(checkpoint)
         self.state.compute_steps(self.args, self.state.max_steps)  # transformers takes the saved ones
         self._set_progress(json.loads((Path(checkpoint) / name_of_rank(PROGRESS)).read_text(encoding="utf-8")))
-        if self._follower() is not None:
-            load_model(self._follower(), str(Path(checkpoint) / REFERENCE))
+        if (follower := self._follower()) is not None:
+            load_model(follower, str(Path(checkpoint) / REFERENCE))
 
     def _take_progress(self) -> dict[str, Any]:
         return {
@@ -112,7 +140,7 @@ class Resumable:
         return self.ref_model if getattr(self.args, "sync_ref_model", False) else None
 
 
-class RowRandomRollouts:
+class RowRandomRollouts(SamplingTrainer):
     """Comes before a TRL trainer that samples among the bases: each completion of a rollout has its own random numbers,
     whichever code samples.
 
@@ -172,7 +200,7 @@ class RepeatOrder(RepeatSampler):
 
     def set_epoch(self, epoch: int) -> None:
         """Be ready to draw the permutation of `epoch`, counted from 0; accelerate and transformers call this."""
-        if self.shuffle:
+        if self.shuffle and self.seed is not None:
             self.generator.manual_seed(self.seed)
             for _ in range(epoch):
                 torch.randperm(self.num_samples, generator=self.generator)
@@ -181,8 +209,8 @@ class RepeatOrder(RepeatSampler):
 class LengthOrder(LengthGroupedSampler):
     """Rows of similar length next to each other, in another order in each epoch."""
 
-    def __init__(self, *args: Any, seed: int, **kwargs: Any) -> None:
-        super().__init__(*args, generator=torch.Generator().manual_seed(seed), **kwargs)
+    def __init__(self, batch_size: int, lengths: list[int], seed: int) -> None:
+        super().__init__(batch_size, lengths=lengths, generator=torch.Generator().manual_seed(seed))
         self.seed = seed
 
     def set_epoch(self, epoch: int) -> None:

@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
-Figures = tuple[torch.Tensor | None, ...]
-"""Of each completion position, (rows, time); None for one that is not computed."""
+from rlhf_exp.trainers.resuming import SamplingTrainer
+
+Figures = tuple[Any, ...]
+"""A tensor of each completion position, (rows, time); None for one that is not computed."""
 
 CHUNK_TOKENS = 1024
 """Rows in a chunk times the completion budget in tokens. Small chunks have less padding and need less memory, but call
@@ -32,7 +34,7 @@ PACKED = ("gpt2", "qwen2", "qwen3")
 all models do (GPT-J, and layers with a state of their own); tests/trainers/test_trimmed.py checks these."""
 
 
-class TrimmedPasses:
+class TrimmedPasses(SamplingTrainer):
     """Comes before a TRL trainer among the bases.
 
     All ranks have equally many chunks, since they take part in each other's forward passes.

@@ -12,7 +12,7 @@ log-probabilities of its own samples must be the trainer's.
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPException
 from math import ceil
@@ -36,7 +36,7 @@ from rlhf_exp.models.vllm import choose_engine, describe_sampling, generate, pre
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
-    from trl import GRPOTrainer, RLOOTrainer
+    from rlhf_exp.trainers.resuming import ResumableRollouts
 
 PATIENCE_S = 5
 SAMPLES, TOKENS = 8, 16
@@ -102,7 +102,7 @@ def shares_engine(trainer: Any, cfg: Config) -> bool:
 
 
 def sample_colocated(
-    trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]], keys: Sequence[Key], sampling: Sampling,
+    trainer: "ResumableRollouts", prompt_ids: list[list[int]], keys: Sequence[Key], sampling: Sampling,
     eos_ids: list[int], title: str,
 ) -> list[list[int]]:  # fmt: skip
     """Sample one completion for each prompt by the engine of the rollouts, which gets the policy's weights first."""
@@ -118,7 +118,7 @@ def sample_colocated(
 
 
 @torch.no_grad()
-def check_rollouts(trainer: "GRPOTrainer | RLOOTrainer") -> None:
+def check_rollouts(trainer: "ResumableRollouts") -> None:
     """Sample a few completions from vLLM with changed weights, and then with the real ones, and compare its
     log-probabilities with the trainer's. The weights are then as before, here and in vLLM.
 
@@ -175,9 +175,7 @@ def _changed_weights(model: torch.nn.Module, scale: float) -> Iterator[None]:
             parameter.copy_(kept[name])
 
 
-def _sample(
-    trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]]
-) -> tuple[list[list[int]], list[list[float]]]:
+def _sample(trainer: "ResumableRollouts", prompt_ids: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
     """vLLM's completions of the trainer's present weights, and its log-probabilities of them."""
     engine = trainer.vllm_generation
     plain = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "logprobs": 0}
@@ -185,7 +183,7 @@ def _sample(
     usual = {name: getattr(engine, name) for name in plain}
     vars(engine).update(plain)
     try:
-        with getattr(trainer, "policy_alone", nullcontext)():
+        with trainer.policy_alone():
             engine.sync_weights()
         _, completions, logps, _ = engine.generate(prompt_ids, None, trainer.num_generations)
     finally:
@@ -194,7 +192,7 @@ def _sample(
 
 
 def _score(
-    trainer: "GRPOTrainer | RLOOTrainer", prompt_ids: list[list[int]], completions: list[list[int]]
+    trainer: "ResumableRollouts", prompt_ids: list[list[int]], completions: list[list[int]]
 ) -> list[list[float]]:
     """The trainer's log-probabilities of the completions' tokens."""
     device, pad_id = trainer.accelerator.device, trainer._tokenizer.pad_token_id
@@ -219,7 +217,7 @@ class EngineCallback(TrainerCallback):
     training the engine is shut down; else its memory stays taken, in a sweep once for each job. Not where several
     processes train: vLLM ends their group too."""
 
-    def __init__(self, trainer: "GRPOTrainer | RLOOTrainer") -> None:
+    def __init__(self, trainer: "ResumableRollouts") -> None:
         self._trainer = trainer
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
 """What PPOTrainer trains and saves besides the policy: a critic, which is a submodule of the policy, and the controller
 of the KL's price. Here are their passes, their part of the optimizer, and their files.
 
-    class PPOTrainer(ActorCritic, TrimmedPasses, ResumableRollouts, GRPOTrainer): ...
+    class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer): ...
 """
 
 import json
@@ -19,12 +19,13 @@ from trl.trainer.utils import disable_dropout_in_model
 from rlhf_exp import processes
 from rlhf_exp.trainers.ppo.advantages import KLController
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
+from rlhf_exp.trainers.trimmed import Figures, TrimmedPasses
 
 CRITIC = "critic"
 """The critic's name as a submodule of the policy, and its folder in what is saved."""
 
 
-class ActorCritic:
+class ActorCritic(TrimmedPasses):
     """Comes before a TRL trainer among the bases."""
 
     def __init__(self, model: str, args: Any, **kwargs: Any) -> None:
@@ -32,11 +33,12 @@ class ActorCritic:
         self.controller = KLController(args.init_kl_coef, args.target_kl, args.kl_horizon)
         self.critic = self._build_critic(model)
         self.model.add_module(CRITIC, self.critic)
-        self._passes: list[tuple[torch.Tensor, torch.Tensor | None]] = []
-        """Log-probabilities of each pass that scores, and the shared critic's values."""
+        self._passes: list[Figures] = []
+        """Log-probabilities of each pass that scores, and the shared critic's values; None of a separate one's."""
 
-    def _build_critic(self, path: str) -> nn.Module:
-        policy = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+    def _build_critic(self, path: str) -> SharedCritic | SeparateCritic:
+        policy: Any = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+        critic: SharedCritic | SeparateCritic
         if self.args.critic == "shared":
             critic = SharedCritic(policy.base_model)
         else:
@@ -71,7 +73,7 @@ class ActorCritic:
 
     def _score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
         """The parent's and the values of a shared critic, which reads the hidden states of every pass of the policy."""
-        if model is self.ref_model or self.args.critic != "shared":
+        if model is self.ref_model or not isinstance(self.critic, SharedCritic):
             return *super()._score_chunk(model, *args, **kwargs), None
         self.critic.start_reading()
         found = super()._score_chunk(model, *args, **kwargs)
@@ -88,7 +90,7 @@ class ActorCritic:
     def _value(self, batch: dict[str, Any]) -> torch.Tensor:
         """The critic's values of the state before each completion token, (batch, time) float32: a shared critic's are
         those of the first pass that is kept, a separate one takes a pass of its own."""
-        if self.args.critic == "shared":
+        if isinstance(self.critic, SharedCritic):
             return self._passes[0][1]
         (ids, mask), width = _join(batch), batch["completion_ids"].shape[1]
         with self.accelerator.autocast():

@@ -41,7 +41,7 @@ class SharedCritic(nn.Module):
     def stop_reading(self) -> torch.Tensor:
         """(batch, time, hidden): what was read, chunk after chunk."""
         seen, self._seen = self._seen, None
-        return torch.cat(seen)
+        return torch.cat(seen or [])
 
     def _read(self, module: nn.Module, args: tuple, output: Any) -> None:
         if self._seen is not None:

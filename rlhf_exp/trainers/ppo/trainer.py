@@ -30,21 +30,22 @@ from rlhf_exp.trainers.ppo.advantages import (
 )
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
 from rlhf_exp.trainers.resuming import ResumableRollouts
-from rlhf_exp.trainers.trimmed import TrimmedPasses
 
 
-class PPOTrainer(ActorCritic, TrimmedPasses, ResumableRollouts, GRPOTrainer):
+class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with a critic. Same arguments; `model` is a path, `args` a PPOConfig."""
 
     _tag_names = ["trl", "ppo"]
     _name = "PPO"
+
+    _scores: torch.Tensor
+    """(batch,) float32: the weighted sum of the rewards of each completion of this process's rollout."""
 
     def __init__(self, model: str, args: Any, **kwargs: Any) -> None:
         args.beta = float(args.init_kl_coef > 0 or args.target_kl is not None)  # the parent then has a reference
         super().__init__(model=model, args=args, **kwargs)
         self._has_reference = bool(args.beta)
         args.beta = self.beta = 0.0  # the KL is in the reward, and must not be in the loss as well
-        self._scores: torch.Tensor | None = None
 
     # Rollouts
 
