@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.evaluation.metrics import compare
 from rlhf_exp.stats import mean_interval, wilson
 
@@ -96,7 +97,7 @@ def _make_run(path, seed, loss_type, gain):
     before, after = ([_make_sample(rng, which, up, row) for row in range(ROWS)] for which, up in
                      (("baseline", 0.0), ("trained", gain)))  # fmt: skip
     evaluation = {"baseline": _summarise(before), "trained": _summarise(after)}
-    evaluation["paired"] = compare(before, after, max_tokens=64)
+    evaluation["paired"] = compare(*(list(map(_read_sample, side)) for side in (before, after)), max_tokens=64)
     args = {"seed": seed, "beta": 0.05, "learning_rate": 5e-4, "loss_type": loss_type}
     config = {"seed": seed, "max_tokens": 64, "algo": {"name": "grpo", "args": args}}
     overrides = ["algo=grpo", "task=countdown", f"loss_type={loss_type}", f"seed={seed}"]
@@ -145,6 +146,12 @@ def _make_sample(rng, which, gain, i):
         "truncated": outcome == "failed", "rewards": {"outcome": SCORES[outcome]}, "reward": SCORES[outcome],
         "kl": 0.0 if which == "baseline" else rng.gauss(4, 2),
     }  # fmt: skip
+
+
+def _read_sample(row):
+    judged = {"grade": {"outcome": row["outcome"]}, "rewards": row["rewards"], "reward": row["reward"]}
+    place, ids = int(row["id"].removeprefix("row-")), [0] * row["tokens"]
+    return Completion(place, 0, "sampled", ids, row["truncated"], row["kl"], **judged)
 
 
 def _summarise(rows):
