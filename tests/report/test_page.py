@@ -9,15 +9,6 @@ from rlhf_exp.report.page import Callout, Code, Figures, Heading, Pair, Table, T
 from rlhf_exp.report.plots import Line, Panel, Plot
 
 
-def test_a_cell_cannot_open_another():
-    lines = to_markdown([Table(["a", "b"], [["x | y", "1"]])]).splitlines()
-    assert lines == ["| a | b |", "| --- | ---: |", r"| x \| y | 1 |"]
-
-
-def test_a_fence_is_longer_than_what_it_holds():
-    assert to_markdown([Code("a ```` b")]) == "`````text\na ```` b\n`````"
-
-
 def test_the_page_is_one_file_without_scripts_or_outside_resources(tmp_path, drawn):
     plot = Plot("dot", "a dot", [Panel("x", "y", [Line([1], [2])])])
     page = write_page([Heading("A & B", 1), Figures([plot])], tmp_path)
