@@ -97,7 +97,7 @@ def _make_run(path, seed, loss_type, gain):
     before, after = ([_make_sample(rng, which, up, row) for row in range(ROWS)] for which, up in
                      (("baseline", 0.0), ("trained", gain)))  # fmt: skip
     evaluation = {"baseline": _summarise(before), "trained": _summarise(after)}
-    evaluation["paired"] = compare(*(list(map(_read_sample, side)) for side in (before, after)), max_tokens=64)
+    evaluation["paired"] = compare(_read_records(before), _read_records(after), max_tokens=64)
     args = {"seed": seed, "beta": 0.05, "learning_rate": 5e-4, "loss_type": loss_type}
     config = {"seed": seed, "max_tokens": 64, "algo": {"name": "grpo", "args": args}}
     overrides = ["algo=grpo", "task=countdown", f"loss_type={loss_type}", f"seed={seed}"]
@@ -138,6 +138,19 @@ def _make_metrics(rng, gain):
     return rows
 
 
+def _read_records(samples):
+    """The completions that the lines of samples.jsonl describe; of their tokens only the number matters."""
+    rows = {name: i for i, name in enumerate(dict.fromkeys(sample["id"] for sample in samples))}
+    grades = [{key: sample[key] for key in ("outcome", "strict", "lenient") if key in sample} for sample in samples]
+    return [
+        Completion(
+            rows[sample["id"]], sample["sample"], sample["decoding"], [0] * sample["tokens"], sample["truncated"],
+            sample["kl"], reward=sample.get("reward"), grade=grade,
+        )
+        for sample, grade in zip(samples, grades, strict=True)
+    ]  # fmt: skip
+
+
 def _make_sample(rng, which, gain, i):
     outcome = rng.choices(list(SCORES), (0.25 + gain, 0.5 - gain / 2, 0.25 - gain / 2))[0]
     return {
@@ -146,12 +159,6 @@ def _make_sample(rng, which, gain, i):
         "truncated": outcome == "failed", "rewards": {"outcome": SCORES[outcome]}, "reward": SCORES[outcome],
         "kl": 0.0 if which == "baseline" else rng.gauss(4, 2),
     }  # fmt: skip
-
-
-def _read_sample(row):
-    judged = {"grade": {"outcome": row["outcome"]}, "rewards": row["rewards"], "reward": row["reward"]}
-    place, ids = int(row["id"].removeprefix("row-")), [0] * row["tokens"]
-    return Completion(place, 0, "sampled", ids, row["truncated"], row["kl"], **judged)
 
 
 def _summarise(rows):
