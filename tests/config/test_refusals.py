@@ -16,8 +16,6 @@ REFUSED = r"""
 task.low=40 task.high=30 output_dir=/dev/null/x  ->  task.low *, output_dir missing
 max_tokens=0  ->  max_tokens range
 max_tokens=abc  ->  max_tokens type
-max_tokens=null  ->  max_tokens type
-max_tokens=12.5  ->  max_tokens type
 +modle=tiny  ->  modle unknown
 task.prompt=chta  ->  task.prompt type
 'task.path=${nope}'  ->  task.path conflict
@@ -44,7 +42,6 @@ model=gpt2 model.path=null  ->  model.path conflict
 model.path=./nope  ->  model.path missing
 generation=compact +args.use_vllm=true  ->  generation conflict
 'args.reward_weights=[3.0]'  ->  args.reward_weights owned
-args.reward_weights=null  ->  args.reward_weights owned
 args.max_completion_length=8  ->  args.max_completion_length owned
 args.seed=3  ->  args.seed owned
 args.trust_remote_code=true  ->  args.trust_remote_code owned
@@ -59,48 +56,35 @@ output_dir=there args.output_dir=here  ->  args.output_dir owned
 peft=lora peft.lora=null  ->  peft.lora conflict
 'reward.weights={}'  ->  reward.weights *
 +args.num_train_epochs=2  ->  args.num_train_epochs idle
-+args.eval_strategy=steps  ->  args.eval_strategy idle
-+args.per_device_eval_batch_size=3  ->  args.per_device_eval_batch_size idle
 +args.vllm_mode=server  ->  args.vllm_mode idle
 +args.vespo_k_pos=1.5  ->  args.vespo_k_pos idle
 algo=ppo args.steps_per_generation=abc  ->  args.steps_per_generation type
 +args.train_sampling_strategy=group_by_length  ->  args.train_sampling_strategy idle
-algo=ppo +args.train_sampling_strategy=sequential  ->  args.train_sampling_strategy idle
 algo=dpo +args.train_sampling_strategy=group_by_length  ->  args.train_sampling_strategy conflict
-algo=reward_model +args.train_sampling_strategy=batch_rebalance  ->  args.train_sampling_strategy conflict
-algo=kto +args.train_sampling_strategy=group_by_length  ->  args.train_sampling_strategy conflict
 reward.weights.outcome=inf  ->  reward.weights.outcome type
 args.temperature=nan  ->  args.temperature type
 +args.run_name=x  ->  args.run_name idle
 +args.logging_strategy=no  ->  args.logging_strategy conflict
 args.beta=0 +args.sync_ref_model=true  ->  args.sync_ref_model conflict
 peft=lora +args.sync_ref_model=true  ->  args.sync_ref_model conflict
-algo=dpo +args.sync_ref_model=true  ->  args.sync_ref_model conflict
 algo=dpo peft=lora +args.sync_ref_model=true  ->  args.sync_ref_model conflict
 experiment=gsm8k_grpo model.learning_rate.grpo=1e-6  ->  model.learning_rate.grpo *
-experiment=compare_grpo model.learning_rate.grpo=1e-6  ->  model.learning_rate.grpo *
 'output_dir='"'"''"'"''  ->  output_dir type
 output_dir=/  ->  output_dir conflict
 +args.hub_token=hf_abc  ->  args.hub_token secret
 '+args.model_init_kwargs={token: hf_abc}'  ->  args.model_init_kwargs.token secret
 +my_api_key=hf_abc  ->  my_api_key secret
-'+args.model_init_kwargs={a: {'"'"'token'"'"' : hf_abc}}'  ->  args.model_init_kwargs.token secret
 '+x=[{token: hf_abc}]'  ->  x.token secret
 algo=grpo +args.lr=1e-4  ->  args.lr unknown
-algo=grpo +args.epochs=3  ->  args.epochs unknown
 algo=sft +args.warmup_ratio=0.1  ->  args.warmup_ratio unknown
 algo=sft +args.group_by_length=true  ->  args.group_by_length unknown
-algo=dpo +args.logging_dir=logs  ->  args.logging_dir unknown
 +args.save_only_model=true  ->  args.save_only_model conflict
 +args.ignore_data_skip=true  ->  args.ignore_data_skip conflict
 algo=ppo algo.target_kl=6 +args.min_p=0.1 generation.method=trl  ->  args.min_p conflict
-algo=ppo algo.target_kl=6 +args.repetition_penalty=1.2 generation.method=trl  ->  args.repetition_penalty conflict
 algo=ppo algo.target_kl=6 generation=trl '+args.generation_kwargs={typical_p: 0.9}'  ->  args.generation_kwargs conflict
 algo=none args.learning_rate=1e-3  ->  args.learning_rate idle
-algo=none loss_type=dapo  ->  loss_type idle
 algo=none train_tokens=100  ->  train_tokens idle
 algo=none eval.every=5  ->  eval.every conflict
-algo=none task.samples=self  ->  task.samples conflict
 algo=dpo args.beta=0  ->  args.beta conflict
 algo=kto args.beta=0.0  ->  args.beta conflict
 algo=dpo args.beta=0 'args.loss_type=[sft,ipo]'  ->  args.beta conflict
@@ -111,17 +95,13 @@ max_tokens=1  ->  max_tokens conflict
 args.learning_rate=1e-300  ->  args.learning_rate range
 algo=ppo algo.critic_learning_rate=1e-300  ->  algo.critic_learning_rate range
 '+args.generation_kwargs={max_new_tokens: 5}'  ->  args.generation_kwargs.max_new_tokens owned
-'+args.generation_kwargs={do_sample: false}'  ->  args.generation_kwargs.do_sample owned
 +args.fsdp=true  ->  args.fsdp owned
-'+args.deepspeed={zero_optimization: {stage: 2}}'  ->  args.deepspeed owned
 +args.optim_args=x  ->  args.optim_args type
 '+args.optim_args='"'"'momentum=0.9'"'"''  ->  args.optim_args idle
 +args.optim=galore_adamw  ->  args.optim missing
 task.path=rows.csv  ->  task.path *
 task=brevity task.of.path=rows.csv  ->  task.of.path *
 peft=lora model=tiny 'peft.lora.target_modules=[nope]'  ->  peft.lora.target_modules conflict
-peft=lora model=tiny 'peft.lora.target_modules=[o_proj,porj]'  ->  peft.lora.target_modules conflict
-peft=lora model=tiny_gpt2 'peft.lora.target_modules=[q]'  ->  peft.lora.target_modules conflict
 peft=lora model=tiny peft.lora.target_modules=q_proj  ->  peft.lora.target_modules conflict
 peft=lora model=tiny 'peft.lora.target_modules='"'"'(q'"'"''  ->  peft.lora.target_modules conflict
 peft=lora model=tiny 'peft.lora.target_modules=[]'  ->  peft.lora.target_modules conflict
@@ -139,17 +119,12 @@ algo=sft +args.num_iteration=1  ->  args.num_iteration unknown
 args.learning_rate=-1  ->  args.learning_rate range
 args.learning_rate=abc  ->  args.learning_rate type
 'args.learning_rate='"'"'1e-3'"'"''  ->  args.learning_rate type
-args.learning_rate=true  ->  args.learning_rate type
-args.beta=-0.1  ->  args.beta range
 args.max_steps=0  ->  args.max_steps range
-args.max_steps=2.5  ->  args.max_steps type
 args.temperature=0  ->  args.temperature range
-+args.top_p=1.5  ->  args.top_p range
 +args.scale_rewards=nope  ->  args.scale_rewards type
 +args.importance_sampling_level=sequense  ->  args.importance_sampling_level type
 args.save_strategy=false  ->  args.save_strategy type
 args.per_device_train_batch_size=250  ->  args.per_device_train_batch_size conflict
-args.per_device_train_batch_size=6 args.gradient_accumulation_steps=4  ->  args.per_device_train_batch_size conflict
 +args.generation_batch_size=100  ->  args.generation_batch_size conflict
 args.num_generations=null  ->  args.num_generations range
 +args.gradient_checkpointing=true  ->  args.gradient_checkpointing unknown
@@ -198,22 +173,15 @@ max_tokens=7 seed=3 model=gpt2 output_dir=outputs/x
 args.learning_rate=1e-3
 peft=none seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
 peft=lora seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
-peft=qlora seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
 model.learning_rate.grpo=1e-6
 model.learning_rate.sft=1e-6 args.learning_rate=1e-5
 +args.num_train_epochs=2 args.max_steps=-1
-max_tokens=7
 algo=sft +args.eos_token=x
 eval.rows=7
 algo=ppo +args.min_p=0.1 generation.method=trl
-algo=ppo algo.target_kl=6 +args.repetition_penalty=1.0
-algo=ppo +args.repetition_penalty=1.2 generation.method=trl
 algo=ppo '+args.generation_kwargs={typical_p: 0.9}' generation.method=trl
 algo=grpo '~loss_type'
-algo=sft '~loss_type'
-algo=dpo '~loss_type'
 algo=grpo args.beta=0
-algo=rloo args.beta=0
 algo=dpo args.beta=0 'args.loss_type=[sft]'
 algo=dpo args.beta=0 'args.loss_type=[sigmoid,sft]'
 algo=kto args.desirable_weight=0
@@ -222,7 +190,6 @@ algo=rloo '+args.reward_clip_range=[-1,1]'
 algo=grpo reward=constant
 algo=grpo reward=random max_tokens=1
 algo=sft max_tokens=1
-algo=none max_tokens=1
 '+args.generation_kwargs={typical_p: 0.9}'
 +args.optim=sgd '+args.optim_args='"'"'momentum=0.9,nesterov=true'"'"''
 peft=lora 'peft.lora.target_modules=[q_proj]'

@@ -46,12 +46,6 @@ def test_a_step_is_as_large_with_any_number_of_processes(ranks):
     assert four["gradient_accumulation_steps"] == one["gradient_accumulation_steps"]
 
 
-def test_a_study_has_the_same_step_with_any_number_of_processes(ranks):
-    ranks(2)
-    args = compose_config(["experiment=gsm8k_grpo", "device=cpu", "peft=none"]).algo.args
-    assert (args["per_device_train_batch_size"], args["gradient_accumulation_steps"]) == (4, 8)
-
-
 def test_an_engine_is_not_left_to_the_next_job(monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")  # as accelerate leaves it
     build_args(compose_config(["device=cpu", "algo=sft"]))

@@ -30,22 +30,6 @@ def test_every_grpo_loss_builds(loss):
     assert (args.generation_batch_size, args.use_cpu, args.bf16) == (128, True, False)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["algo=sft"],
-        ["algo=sft", "model=tiny_untrained"],
-        ["experiment=countdown_qwen3"],
-        ["model=gpt2"],
-        ["+algo.args.scale_rewards=true"],
-        ["+algo.args.generation_kwargs={suppress_tokens: [1]}"],
-        ["algo.args.max_steps=-1"],
-    ],
-)
-def test_good_arguments_build(overrides):
-    build_args(compose_config(["device=cpu", *overrides]))
-
-
 def test_what_trl_itself_refuses_is_one_line():
     line = "algo.args: At most one of fp16 and bf16 can be True, but not both"
     assert refuse("+algo.args.fp16=true", "device.bf16=true") == [line]

@@ -55,15 +55,6 @@ def test_what_a_budget_cuts_off_is_the_longer_text_s_affair(figures):
     assert truncated["1024"] == {"whole": 0.25, "answer": 0.0}
 
 
-def test_every_length_is_in_the_histogram_or_beyond_it(figures):
-    for unit in ("words", "tokens"):
-        for histogram in figures["histograms"][unit].values():
-            assert sum(histogram["counts"]) + histogram["beyond"] == 4
-            assert len(histogram["counts"]) == len(histogram["edges"]) - 1
-    chosen, rejected = (figures["histograms"]["tokens"][name]["edges"] for name in ("chosen", "rejected"))
-    assert chosen == rejected
-
-
 def test_without_tokens_there_are_words(figures):
     words = measure(data(EXAMPLES), None)
     assert list(words["histograms"]) == ["words"]

@@ -21,16 +21,6 @@ def test_the_page_has_every_part_and_no_text_of_a_row(hh_config, tmp_path):
     assert "| inline speaker | 0 | 1 |" in markdown
 
 
-def test_the_table_for_the_terminal_is_short(hh_config, tmp_path):
-    figures = describe(hh_config, tmp_path / "out")
-    lines = terminal_table(figures).splitlines()
-    assert lines[0].startswith(
-        f"8 rows read from {hh_config.task.path}, 6 kept, counted by the tokenizer of tiny_gpt2; "
-    )
-    assert [line.split()[0] for line in lines[3:]] == ["harmless-base", "helpful-base", "all"]
-    assert "longer wins" in lines[2]
-
-
 def test_without_a_grip_on_the_text_words_are_shown_with_the_reason(hh_overrides, tmp_path):
     from rlhf_exp.config.compose import compose_config
 

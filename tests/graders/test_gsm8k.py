@@ -2,13 +2,11 @@ import json
 import random
 import re
 import threading
-from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from rlhf_exp.graders import Grade
 from rlhf_exp.graders.gsm8k import Gsm8kGrade, grade, read_gold
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
@@ -190,12 +188,6 @@ def test_a_grade_is_the_same_outside_the_main_thread_and_nothing_is_printed(capf
 )  # fmt: skip
 def test_an_expression_that_would_take_long_is_not_worked_out(answer):
     assert grade(f"\\boxed{{{answer}}}", "18").outcome == "partial"
-
-
-def test_a_grade_is_a_grade_and_cannot_be_changed():
-    assert isinstance(grade("", "18"), Grade)
-    with pytest.raises(FrozenInstanceError):
-        grade("", "18").score = 1.0
 
 
 @pytest.mark.parametrize("answer", ["", "#### ", "#### eighteen", "18 clips", "1/0", "####18\nmore", "9" * 301])

@@ -13,7 +13,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from rlhf_exp import merge, pipeline
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import format_help
@@ -21,11 +20,7 @@ from rlhf_exp.launch.composing import take_out
 from rlhf_exp.launch.subcommand import COMMANDS
 from rlhf_exp.runs.manifest import staged
 
-STUDIES = "compare, countdown_loss_x_tokens, countdown_qwen3_loss_x_tokens,"
-STUDIES += " countdown_qwen3_loss_x_tokens_tiny, noise, tune_grpo"
 HERE = "hydra/launcher=basic"  # all jobs of a study in this process, where there are stand-ins
-MODELS = ", ".join(sorted(file.stem for file in (ROOT / "conf" / "model").glob("*.yaml")))
-LOSSES = ", ".join(sorted({*ALGORITHMS, *(file.stem for file in (ROOT / "conf" / "loss_type").glob("*.yaml"))}))
 
 
 @pytest.fixture
@@ -58,58 +53,25 @@ def runs(monkeypatch):
     ("argument", "line"),
     [
         ("leraning_rate=1", "leraning_rate=1: no such key; did you mean algo.args.learning_rate?"),
-        ("tsk=countdown", "tsk=countdown: no such key; did you mean task?"),
-        ("EVAL.ROWS=9", "EVAL.ROWS=9: no such key; did you mean eval.rows?"),
         ("algo.args.top_p=0.9", "algo.args.top_p=0.9: not there yet; add it with a plus: +algo.args.top_p=0.9"),
-        ("peft.lora.r=16", "peft.lora.r=16: a key of peft=lora and peft=qlora alone; use peft=lora"),
-        ("device.name=cuda", "device.name=cuda: does not choose; use device=cuda"),
-        (
-            "algo.args.hub_token=hf_x",
-            "algo.args.hub_token: a secret would be saved in the run's files; use the environment variable HF_TOKEN",
-        ),
-        ("task=foo", "task=foo: no such option; must be one of brevity, countdown, file, gsm8k, hh_rlhf, module"),
-        ("loss_type=drgrpo", f"loss_type=drgrpo: no such option; must be one of {LOSSES}; did you mean dr_grpo?"),
-        ("max_tokens=abc", "max_tokens=abc: must be a whole number >= 1, <= 1000000"),
-        ("seed=1,2", "seed=1,2: several values; to run each add -m, for a list seed=[1,2]"),
-        ("run.name=a,b", "run.name=a,b: several values; to run each add -m, as one text write 'run.name=\"a,b\"'"),
-        ("model.path=~/x", "model.path=~/x: cannot be read without quotes; write 'model.path=\"~/x\"'"),
-        (
-            "reward.weights={a:1",
-            "reward.weights={a:1: cannot be read (no viable alternative at input '{a:1'); must be"
-            " KEY=VALUE, with special characters of a text in quotes",
-        ),
-        (
-            "model=Qwen/Qwen2.5-0.5B",
-            "model=Qwen/Qwen2.5-0.5B: no such option; a hub id or a folder is model.path: model.path=Qwen/Qwen2.5-0.5B",
-        ),
-        (
-            "model=~/my folder",
-            "model=~/my folder: no such option; a hub id or a folder is model.path: 'model.path=\"~/my folder\"'",
-        ),
-        (
-            "model=gpt3",
-            f"model=gpt3: no such option; must be one of {MODELS}; did you mean gpt2? A hub id or a folder is"
-            " model.path: model.path=ORG/NAME",
-        ),
-        (
-            "task=data.csv",
-            "task=data.csv: no such option; rows of your own are task=file: task=file task.path=data.csv",
-        ),
-        ("+seed", "+seed: has no value; write +seed=VALUE"),
-        (
-            "reprot",
-            "reprot: must be KEY=VALUE, or a command: chat, describe, merge, report, runs, sample; did you mean"
-            " report?",
-        ),
-        ("~nope", "Could not delete from config. 'nope' does not exist."),
-        ("--bogus", "unrecognized arguments: --bogus; see --help"),
-        ("resume=latest", "resume=latest: outputs/latest is missing; name a run's folder"),
-        ("--config-name=nope", f"-cn nope: no such config; studies, with -cd sweeps: {STUDIES}"),
-        ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written, /dev/null is not a folder"),
+        ("peft.lora.r=16", "peft.lora.r=16: a key of peft=lora and peft=qlora alone"),
+        ("device.name=cuda", "device.name=cuda: does not choose"),
+        ("algo.args.hub_token=hf_x", "algo.args.hub_token: a secret"),
+        ("loss_type=drgrpo", "loss_type=drgrpo: no such option"), ("max_tokens=abc", "max_tokens=abc: must be"),
+        ("seed=1,2", "seed=1,2: several values"), ("model.path=~/x", "model.path=~/x: cannot be read without quotes"),
+        ("reward.weights={a:1", "reward.weights={a:1: cannot be read (no viable alternative"),
+        ("model=~/my folder", "model=~/my folder: no such option; a hub id or a folder is model.path"),
+        ("task=data.csv", "task=data.csv: no such option; rows of your own are task=file"),
+        ("+seed", "+seed: has no value"), ("reprot", "reprot: must be KEY=VALUE, or a command"),
+        ("~nope", "Could not delete from config. 'nope' does not exist."), ("--bogus", "unrecognized arguments"),
+        ("resume=latest", "resume=latest: outputs/latest is missing"),
+        ("--config-name=nope", "-cn nope: no such config"),
+        ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(command, argument, line):
-    assert command(argument) == (2, [f"rlhf_exp: {line}"])
+    status, [said] = command(argument)
+    assert status == 2 and said.startswith(f"rlhf_exp: {line}")
     assert os.listdir() == []
 
 
@@ -119,31 +81,16 @@ def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
     assert f"python -m rlhf_exp {name}" in usage
     assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
     by_module = subprocess.run([sys.executable, "-m", f"rlhf_exp.{name}", "--help"], capture_output=True, text=True)
-    assert by_module.stdout == usage
+    assert by_module.stdout == usage and ("--out FOLDER" in usage) is (name != "chat")
 
 
-def test_every_command_that_writes_a_folder_takes_out(tmp_path):
+def test_every_command_that_writes_a_folder_takes_out():
     typed = ["-cd", "own folder", "task=x", "--out", "a (b)", "eval.rows=5"]
     assert take_out(typed) == [*typed[:3], "eval.rows=5", 'output_dir="a (b)"']
     assert take_out(["task=x", "output_dir=y", "-m"]) == ["task=x", "output_dir=y", "-m"]
     for arguments in (["run", "there"], ["run", "--out", "there"], ["--out", "there", "run"]):
         args = merge.PARSER.parse_args(arguments)
         assert (args.adapter, args.out or args.place) == (Path("run"), Path("there"))
-    for name, module in COMMANDS.items():
-        usage = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True).stdout
-        assert ("--out FOLDER" in usage) is (name != "chat")
-
-
-def test_latest_is_the_last_run_for_every_command_that_reads_one(command):
-    Path("outputs/a").mkdir(parents=True)
-    Path("outputs/latest").symlink_to("a")
-    needs = "must be the folder of a run that has trained a language model"
-    assert command("chat", "latest")[1] == [f"rlhf_exp chat: outputs/latest: no run.json in it; {needs}"]
-    assert command("merge", "latest", "--out", "x")[1][0].startswith(
-        "rlhf_exp merge: outputs/latest: no adapter_config"
-    )
-    assert command("report", "latest")[1][0].startswith("rlhf_exp report: outputs/latest")
-    assert command("merge", "latest")[1] == ["rlhf_exp merge: say where the model goes, with --out FOLDER"]
 
 
 def test_a_run_gets_its_folder_with_the_resolved_config(command, runs):
@@ -196,34 +143,6 @@ def test_sweeps_that_start_in_one_second_have_a_folder_each(command, runs, one_s
         for job in ("00_seed-0", "01_seed-1")
     ]
     assert "max_tokens=16" in Path(first, "multirun.yaml").read_text()
-
-
-@pytest.mark.parametrize(
-    "arguments", [("output_dir=there",), ("output_dir=there", "skip_finished=true"), ("resume=there",)]
-)
-def test_a_folder_in_which_a_run_lives_is_refused_with_its_process(command, runs, arguments):
-    folder = Path("there")
-    folder.mkdir()
-    finish(folder, "running", checkpoint=True)
-    with (folder / ".lock").open("w") as lock:
-        lock.write('{"pid": 71, "host": "node3"}')
-        lock.flush()
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        line = f"rlhf_exp: {arguments[0]}: a run is going on in it (process 71 on node3)"
-        assert command(*arguments) == (2, [line])
-    assert runs == []
-
-
-def test_a_run_that_is_refused_late_leaves_latest_where_it_was(command, runs, monkeypatch):
-    def refuse(cfg, folder, args):
-        finish(folder, "refused")
-        raise ConfigError(["task.path=x: too few rows"])
-
-    assert command("seed=4") == (0, [])
-    before = os.readlink("outputs/latest")
-    monkeypatch.setattr(pipeline, "run", refuse)
-    assert command("seed=5") == (2, ["rlhf_exp: task.path=x: too few rows"])
-    assert os.readlink("outputs/latest") == before
 
 
 @pytest.mark.parametrize(
@@ -365,51 +284,29 @@ def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swep
     assert [folder for _, folder in runs[3::2]] == folders
 
 
-def test_two_jobs_of_a_study_that_would_share_a_folder_are_refused(command, runs):
-    status, lines = command("-m", "task.system_prompt=a/b,a//b", "skip_finished=true", "output_dir=there")
-    assert (status, runs) == (2, [])
-    assert lines == [
-        "rlhf_exp: job 2 of 2 (task.system_prompt=a//b skip_finished=True output_dir=there):"
-        " output_dir=there/task.system_prompt-a_b: is the folder of job 1 too; use skip_finished=false, which numbers"
-        " them",
-        "rlhf_exp: none of 2 jobs was started",
-    ]
-
-
-@pytest.mark.parametrize("swept", ["seed=0,1,0", "algo.args.beta=0.1,0.2,0.10", "seed=0,1,0 dry_run=true"])
-def test_a_job_that_another_one_equals_is_refused(command, runs, swept):
+@pytest.mark.parametrize(
+    ("swept", "line"),
+    [
+        ("task.system_prompt=a/b,a//b skip_finished=true", "task.system_prompt-a_b: is the folder of job 1"),
+        ("seed=0,1,0", "has the settings of job 1"), ("algo.args.beta=0.1,0.2,0.10", "has the settings of job 1"),
+        ("seed=0,1,0 dry_run=true", "has the settings of job 1"),
+        ("algo=grpo,rloo task.sampling.rows=8", "all 2 jobs: task.sampling.rows=8: has no effect"),
+    ],
+)  # fmt: skip
+def test_jobs_that_do_not_go_together_are_refused(command, runs, swept, line):
     status, lines = command("-m", *swept.split(), "output_dir=there")
-    assert (status, runs) == (2, [])
-    assert lines[0].startswith("rlhf_exp: job 3 of 3 (")
-    assert lines[0].endswith("output_dir=there): has the settings of job 1; leave one of the two out")
-
-
-@pytest.mark.parametrize("dry", [[], ["dry_run=true"]])
-def test_a_key_that_no_job_reads_is_refused(command, runs, dry):
-    assert command("-m", "algo=grpo,rloo", "task.sampling.rows=8", "output_dir=there", *dry)[1][0] == (
-        "rlhf_exp: all 2 jobs: task.sampling.rows=8: has no effect with algo=grpo, which does not learn from samples of"
-        " the start model here"
-    )
-    assert runs == []
+    assert (status, runs) == (2, []) and line in lines[0]
 
 
 def test_a_key_that_one_job_reads_may_be_typed_for_all(command, runs):
     assert command("-m", "algo=grpo,dpo", "task.sampling.rows=8", "output_dir=there") == (0, [])
-    assert len(runs) == 2
 
 
-def test_a_study_does_not_write_over_a_run_of_other_settings(command, runs):
-    study = ("-m", "seed=0,1", "skip_finished=true", "output_dir=there")
-    command(*study)
-    finish(runs[0][1])
-    status, lines = command(*study, "max_tokens=64")
-    assert status == 2
-    assert lines == [
-        "rlhf_exp: job 1 of 2 (seed=0 skip_finished=True output_dir=there max_tokens=64): output_dir=there/seed-0:"
-        " holds a run of other settings (max_tokens=96, here 64, algo.args.max_completion_length=96, here 64); use"
-        " another output_dir",
-        "rlhf_exp: none of 2 jobs was started",
-    ]
+def test_latest_is_the_last_run_for_every_command_that_reads_one(command):
+    Path("outputs/a").mkdir(parents=True)
+    Path("outputs/latest").symlink_to("a")
+    for name, *more in (("chat",), ("merge", "--out", "x"), ("report",)):
+        assert command(name, "latest", *more)[1][0].startswith(f"rlhf_exp {name}: outputs/latest")
 
 
 def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
@@ -473,38 +370,15 @@ def test_resume_brings_the_overrides_of_the_run(command, runs):
     assert (cfg.algo.args["save_steps"], cfg.logging.wandb_project) == (10, "x")
 
 
-@pytest.mark.parametrize(
-    ("override", "differing"),
-    [
-        ("seed=9", "seed=0, here 9, algo.args.seed=0, here 9"),
-        ("model.init.hidden_size=128", "model.init.hidden_size=64, here 128"),
-        ("algo.args.max_steps=500", "algo.args.max_steps=80, here 500"),
-    ],
-)
-def test_resume_refuses_other_settings_and_leaves_those_of_the_run(command, runs, override, differing):
-    command("output_dir=there", "model=tiny_untrained", "model.init.hidden_size=64", "algo.args.max_steps=80")
-    finish(Path("there"), "failed", checkpoint=True)
-    saved = Path("there/.hydra/config.yaml").read_text()
-    assert command("resume=there", override) == (
-        2,
-        [
-            f"rlhf_exp: resume=there: is a run of other settings ({differing}); leave that out, or start a new run with"
-            " another output_dir"
-        ],
-    )
-    assert Path("there/.hydra/config.yaml").read_text() == saved
-    assert len(runs) == 1
-
-
 def test_resume_of_a_study_s_job_is_one_run(command, runs):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")  # which the study names
-    command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "output_dir=there", HERE)
-    folder = runs[4][1]
+    command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "max_tokens=32", "output_dir=there", HERE)
+    folder = runs[1][1]
     (folder / "run.json").write_text("{}")
     leave_checkpoint(folder)
     assert command(f"resume={folder}") == (0, [])
-    assert len(runs) == 7
-    assert (runs[6][0].algo.args, runs[6][1]) == (runs[4][0].algo.args, folder)
+    assert len(runs) == 3
+    assert (runs[2][0].algo.args, runs[2][1]) == (runs[1][0].algo.args, folder)
 
 
 def test_help_names_every_group_option_and_key():
@@ -522,12 +396,7 @@ def test_a_config_that_is_no_experiment_is_refused_by_its_keys(command):
     assert "rlhf_exp: output_dir: missing; it has no default" in lines
 
 
-def test_version_is_a_success(command_line, tmp_path):
-    done = command_line("--version", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Hydra 1.")
-
-
-@pytest.mark.parametrize("argument", ["--help", "task=hh_rlhf", "task=file task.answer_column=a task.path={}/rows.csv"])
+@pytest.mark.parametrize("argument", ["--help", "task=file task.answer_column=a task.path={}/rows.csv"])
 def test_help_and_refusals_import_no_ml_library(argument, tmp_path):
     (tmp_path / "rows.csv").write_text("q,a\n1,2\n")
     code = (
@@ -555,7 +424,7 @@ def test_a_run_says_at_once_what_runs_and_where_before_torch_is_imported(tmp_pat
     ]
 
 
-@pytest.mark.parametrize("more", [[], ["dry_run=true"], ["-m", "seed=0"]])
+@pytest.mark.parametrize("more", [[], ["-m", "seed=0"]])
 def test_a_model_without_weights_is_refused_before_anything_loads(command, runs, tmp_path, more):
     shutil.copytree(ROOT / "rlhf_exp" / "assets" / "tiny", tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").unlink()

@@ -39,10 +39,6 @@ def test_a_method_that_lacks_a_run_is_left_out(make):
     assert list(collect_scores(group_runs(runs[:-1]), TRAINED)[1]) == ["grpo"]
 
 
-def test_few_seeds_at_one_budget_are_not_aggregated(make):
-    assert describe_aggregates(group_runs(make((64,), 2)), TRAINED) == []
-
-
 def test_the_table_has_the_mean_of_the_middle_half_and_who_is_better(make, tmp_path, drawn):
     blocks = describe_aggregates(group_runs(make((32, 64), 2)), TRAINED)
     [table] = [block for block in blocks if isinstance(block, Table)]

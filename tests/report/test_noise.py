@@ -69,8 +69,3 @@ def test_the_report_shows_each_pass_and_what_two_settings_would_show(passes, tmp
     assert all(float(row[3]) < float(row[2]) for row in plan)
     table = study_table(passes[0])
     assert table.startswith("Measured alone: none:") and "standard deviation between passes, measured" in table
-
-
-def test_runs_that_were_not_measured_alone_have_no_noise(run_dir, make_run, tmp_path):
-    write_report([run_dir, make_run(tmp_path / "other", 1)], tmp_path / "out")
-    assert "Measured alone" not in (tmp_path / "out" / "report.md").read_text()

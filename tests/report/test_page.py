@@ -5,29 +5,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from rlhf_exp.errors import printable
-from rlhf_exp.report.page import Callout, Code, Figures, Heading, Pair, Table, Text, to_html, to_markdown, write_page
+from rlhf_exp.report.page import Callout, Code, Figures, Heading, Pair, Table, Text, to_markdown, write_page
 from rlhf_exp.report.plots import Line, Panel, Plot
-
-
-def show(block):
-    return to_html([Heading("A", 1), block], {})
-
-
-def test_a_cell_cannot_open_another():
-    lines = to_markdown([Table(["a", "b"], [["x | y", "1"]])]).splitlines()
-    assert lines == ["| a | b |", "| --- | ---: |", r"| x \| y | 1 |"]
-
-
-def test_a_fence_is_longer_than_what_it_holds():
-    assert to_markdown([Code("a ```` b")]) == "`````text\na ```` b\n`````"
-
-
-def test_numbers_stand_to_the_right_and_words_to_the_left():
-    table = show(Table(["name", "value", "health"], [["a", "+1.0 [0.5, 1.5]", "ok"], ["b", "-", "-"]]))
-    assert '<th class="n">value</th>' in table
-    assert "<th>name</th>" in table
-    assert "<th>health</th>" in table
-    assert '<td class="n">+1.0 <small>[0.5, 1.5]</small></td>' in table
 
 
 def test_the_page_is_one_file_without_scripts_or_outside_resources(tmp_path, drawn):
@@ -38,17 +17,6 @@ def test_the_page_is_one_file_without_scripts_or_outside_resources(tmp_path, dra
     assert f"data:image/png;base64,{base64.b64encode(picture).decode()}" in text
     assert not re.search(r"<script|<link|https?://|url\(|@import", text)
     assert "![a dot](plots/dot.png)" in (tmp_path / "report.md").read_text()
-
-
-def test_the_first_column_is_never_of_numbers():
-    table = show(Table(["run", "n"], [["0", "2"]]))
-    assert "<td>0</td>" in table and "<th>run</th>" in table
-
-
-def test_wide_tables_scroll_and_the_page_has_a_dark_style(tmp_path):
-    text = write_page([Heading("A", 1), Table(["a"], [["b"]])], tmp_path).read_text()
-    assert '<div class="scroll"><table' in text and ".scroll { overflow-x: auto; }" in text
-    assert "@media (prefers-color-scheme: dark)" in text and "overflow-wrap: anywhere; min-width" not in text
 
 
 MARKS = [

@@ -1,12 +1,11 @@
 import json
-import re
 from dataclasses import replace
 
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.columns import DIFFERENCE, REWARD, TRAINED, align, mean_over_seeds, of_samples, read_wins, stack
-from rlhf_exp.report.pairwise import describe_collapsed, run_tests, summarise_tests
+from rlhf_exp.report.columns import DIFFERENCE, TRAINED, align, mean_over_seeds, of_samples, read_wins, stack
+from rlhf_exp.report.pairwise import describe_collapsed, run_tests
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import START
 
@@ -37,26 +36,6 @@ def test_a_setting_whose_seeds_spread_far_above_the_others_is_named(groups):
     lost = replace(groups["grpo"][0], samples=[sample | {"outcome": "failed"} for sample in groups["grpo"][0].samples])
     spread = run_tests(groups | {"grpo": [groups["grpo"][1], lost]}, TRAINED).spread
     assert spread.endswith(" Far above the others', and therefore with a limited part in theirs: grpo.")
-
-
-def test_not_significant_comes_with_what_could_have_been_shown(groups):
-    text = summarise_tests(run_tests(groups, TRAINED), "accuracy", TRAINED)
-    assert text.startswith("In accuracy these do not differ significantly (p < 0.05): ")
-    detect = r"these runs detect \d+\.\d with 80% power"
-    told = rf"grpo and (dr_)?grpo \(\+\d\.\d points; {detect}; this one needs .+ seeds or .+ rows\)"
-    assert re.search(told, text) and "The other " in text
-    reward = summarise_tests(run_tests(groups, REWARD), "reward", REWARD)
-    assert "these runs detect 0." in reward
-
-
-def test_settings_that_cannot_be_tested_are_named(groups):
-    one = {"grpo": groups["grpo"], "dr_grpo": groups["dr_grpo"][:1]}
-    tests = run_tests(one, TRAINED)
-    assert [(c.first, c.second) for c in tests.contrasts] == [("grpo", START)]
-    text = summarise_tests(tests, "accuracy", TRAINED)
-    assert text.endswith("Not tested, for one seed, or no figures of rows that all share: dr_grpo.")
-    nothing = summarise_tests(run_tests({"grpo": groups["grpo"][:1]}, TRAINED), "accuracy", TRAINED)
-    assert nothing.startswith("In accuracy nothing could be tested. Not tested")
 
 
 def test_a_folder_without_samples_has_means_without_intervals_and_a_note(groups, tmp_path):

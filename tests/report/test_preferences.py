@@ -28,10 +28,6 @@ def test_the_model_is_compared_with_looking_at_the_length(reward_dir, edit, accu
         assert re.search(r"is right in 65\.0% \[60\.0, 70\.0\], the model in ", callout.text)
 
 
-def test_no_pairs_means_no_part(run_dir):
-    assert describe_preferences(load_run(run_dir)) == []
-
-
 def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, drawn):
     """By rounding, a bound of Wilson's interval can lie on the wrong side of 0 or 1."""
     row = {"subset": "a", "chosen_reward": 1.0, "rejected_reward": 0.0, "chosen_tokens": 2, "rejected_tokens": 1}

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from rlhf_exp.graders import MAX_CHARACTERS, countdown, gsm8k
 from rlhf_exp.rewards import countdown as steps
 
@@ -33,20 +31,25 @@ HOSTILE = {
     "parentheses": "countdown.grade('<answer>' + '(' * n + '</answer>', [8, 7, 3], 53) for n in [10**7]",
     "turns of one speaker": "_join_turns([('Human', 'a' * 50)] * n) for n in [4 * 10**5]",
 }
+
+
 LIMITED = """
 import resource
 from rlhf_exp.graders import countdown, gsm8k
 from rlhf_exp.rewards import countdown as steps
 from rlhf_exp.tasks.hh_rlhf import _join_turns
-used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1
-resource.setrlimit(resource.RLIMIT_CPU, (used + 5, used + 5))
-for _ in ({}): pass
+def begin(name):
+    print(name, flush=True)
+    used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (used + 5, resource.RLIM_INFINITY))
 """
 
 
-@pytest.mark.parametrize("calls", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_texts_end_within_seconds_of_processor_time(calls):
-    subprocess.run([sys.executable, "-c", LIMITED.format(calls)], check=True)
+def test_hostile_texts_end_within_seconds_of_processor_time():
+    """One process for all, ended at 5 seconds more than before a kind of text: the last line names that kind."""
+    code = LIMITED + "".join(f"begin({name!r})\nfor _ in ({calls}): pass\n" for name, calls in HOSTILE.items())
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_of_a_long_completion_the_end_is_graded():

@@ -110,15 +110,6 @@ def test_normalised_rewards_are_in_deviations_of_the_held_out_ones(tmp_path):
     assert normalised == pytest.approx((raw - 3.0) / 0.5)
 
 
-@pytest.mark.parametrize("content", ["{}", '{"trained": {"reward": {"mean": {"value": null}, "std": null}}}', None])
-def test_normalising_needs_held_out_rewards(content, tmp_path):
-    run = make_run(tmp_path / "run", make_tokenizer())
-    if content is not None:
-        (run / "evaluation.json").write_text(content)
-    with pytest.raises(ConfigError, match=f"^reward.normalize=true: reward.path={run} has no held-out rewards"):
-        build(run, PAIRS, normalize=True)
-
-
 def test_a_text_longer_than_the_context_is_cut_and_counted(tmp_path):
     model = build(make_run(tmp_path / "run", make_tokenizer()), PAIRS)
     logged = {}
@@ -135,33 +126,17 @@ def test_a_text_longer_than_the_context_is_cut_and_counted(tmp_path):
 
 
 def test_prompts_that_the_reward_model_does_not_read_are_refused(tmp_path):
-    plain = make_run(tmp_path / "plain", make_tokenizer())
-    chat = make_run(tmp_path / "chat", make_tokenizer(chat=True))
-    both = make_run(tmp_path / "both", make_tokenizer(chat=True), prompt="plain")
-    words = make_run(tmp_path / "words", build_trace_tokenizer())
+    runs = {name: make_run(tmp_path / name, make_tokenizer(chat=name != "plain"), prompt)
+            for name, prompt in (("plain", "auto"), ("chat", "auto"), ("both", "plain"))}  # fmt: skip
+    runs["words"] = make_run(tmp_path / "words", build_trace_tokenizer())
     apples = [{"id": "0", "prompt": "use 3 apples make apples ."}]
-    for run, rows, problem in (
-        (
-            plain,
-            CHAT_PAIRS,
-            "reads plain text, and the prompts of task=hh_rlhf are messages here",
-        ),
-        (chat, PAIRS, "reads messages, and the prompts of task=hh_rlhf are plain text here"),
-        (words, apples, "1 words of the prompts of task=hh_rlhf are not in its vocabulary: 'apples'"),
-    ):
-        with pytest.raises(ConfigError, match=f"^reward.path={run}: {problem}"):
-            build(run, rows)
-    build(both, PAIRS)
-    build(chat / "model", PAIRS)  # no run that tells
-
-
-@pytest.mark.parametrize("content", ["a: [", "[]", "7", "{}"])
-def test_a_run_with_a_damaged_config_is_refused(tmp_path, content):
-    run = make_run(tmp_path / "run", make_tokenizer())
-    (run / ".hydra" / "config.yaml").write_text(content)
-    reasons = "not valid|expected a|a file in it is damaged"
-    with pytest.raises(ConfigError, match=rf"{run}(/\.hydra/config\.yaml)?: ({reasons})"):
-        build(run, PAIRS)
+    for name, rows, problem in (
+        ("plain", CHAT_PAIRS, "reads plain text"), ("chat", PAIRS, "reads messages"), ("words", apples, "1 words of"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=f"^reward.path={runs[name]}: {problem}"):
+            build(runs[name], rows)
+    build(runs["both"], PAIRS)
+    build(runs["chat"] / "model", PAIRS)  # no run that tells
 
 
 def test_a_language_model_is_refused(tmp_path):

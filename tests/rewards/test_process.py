@@ -3,10 +3,7 @@ import random
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.countdown import MAX_STEPS, judge, read_thought, weigh
-from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown import grade as grade_row
 from rlhf_exp.tasks.countdown_search import write_trace
 
 NUMBERS, TARGET = [8, 7, 3], 53
@@ -169,16 +166,3 @@ def test_of_a_hostile_thought_a_bounded_number_of_steps_is_judged(thought):
 
 def test_a_number_of_any_length_is_no_error():
     assert judge_steps("<think> 8 * " + "5" * 10_000 + " = 5", NUMBERS) == [WRONG]
-
-
-def test_training_logs_how_many_steps_there_are():
-    rows, logged = [{"id": "0", "prompt": "p", "numbers": NUMBERS, "target": 53}], {}
-    cfg = compose_config(["reward=process"])
-    outcome, process = build_rewards(cfg, Task("countdown", [], rows, grade_row))
-    assert (outcome.__name__, process.__name__, cfg.algo.args["reward_weights"]) == ("outcome", "process", [1.0, 0.2])
-    texts = ["<think> 8 * 7 = 56 - 3 = 53 yes </think> <answer> 8 * 7 - 3 </answer>", "<think> 8 * 7 = 55", "none"]
-    columns = {"numbers": [NUMBERS] * 3, "target": [53] * 3, "completion_ids": [[1]] * 3}
-    assert process(prompts=["p"] * 3, completions=texts, log_metric=logged.__setitem__, **columns) == [1, 0, 0]
-    assert logged == {"process/steps": 1.0}
-    messages = [[{"role": "assistant", "content": texts[0]}]]
-    assert process(prompts=["p"], completions=messages, numbers=[NUMBERS], target=[53]) == [1]

@@ -66,41 +66,20 @@ def test_training_and_evaluation_record_every_reward_by_name(tmp_path, launch):
         assert sample["reward"] == pytest.approx(sum(weights[n] * value for n, value in sample["rewards"].items()))
 
 
-def test_a_wrong_length_is_refused_before_training_and_fails_a_run_in_it(tmp_path, launch):
-    done = launch(*use("first"))
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        2,
-        "rlhf_exp: reward.functions.first=mine.py:first: returned 1 values for 16 completions; must be one per"
-        " completion",
-    )
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "refused"
-    done = launch(*use("late"))
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
-        "rlhf_exp: failed: RewardError: reward.functions.late=mine.py:late: returned 1 values for 16 completions;"
-        " must be one per completion (traceback in run/error.log)"
-    )
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
-
-
-def test_what_a_function_raises_is_named_and_its_traceback_kept(tmp_path, launch):
-    done = launch(*use("broken"))
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        1,
-        "rlhf_exp: failed: RewardError: reward.functions.broken=mine.py:broken: raised KeyError in line 12: 'nope'"
-        " (traceback in run/error.log)",
-    )
-    assert 'in broken\n    return kwargs["nope"]' in (tmp_path / "run" / "error.log").read_text()
-
-
-def test_a_dry_run_refuses_a_signature(launch):
-    done = launch("dry_run=true", *use("narrow"))
-    assert done.returncode == 2
-    assert done.stderr == (
-        "rlhf_exp: reward.functions.narrow=mine.py:narrow: cannot be called, missing a required argument: 'texts'; must"
-        " be a plain function of (prompts, completions, **kwargs), which may name completion_ids, id, numbers, target"
-        " too\n"
-    )
+@pytest.mark.parametrize(
+    ("name", "status", "line"),
+    [("first", "refused", "returned 1 values for 16 completions"),
+     ("late", "failed", "returned 1 values for 16 completions"),
+     ("broken", "failed", "raised KeyError in line 12: 'nope' (traceback in run/error.log)")],
+)  # fmt: skip
+def test_a_mistake_of_a_function_is_one_line_with_its_name(name, status, line, tmp_path, launch):
+    done = launch(*use(name))
+    said = done.stderr.splitlines()[-1]
+    assert done.returncode == {"refused": 2, "failed": 1}[status]
+    assert f"reward.functions.{name}=mine.py:{name}: " in said and line in said
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == status
+    if name == "broken":
+        assert 'in broken\n    return kwargs["nope"]' in (tmp_path / "run" / "error.log").read_text()
 
 
 def test_a_missing_plus_is_told(launch):

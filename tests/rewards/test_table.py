@@ -44,10 +44,6 @@ def test_columns_of_rows_may_have_any_name():
     assert score_completions([build("outcome"), build("random")], rows, [RIGHT] * 3, [[1]] * 3)[0]["outcome"] == 1.0
 
 
-def test_the_configured_weights_are_what_trl_receives():
-    assert compose_config(["reward=outcome", "reward.weights.outcome=2.0"]).algo.args["reward_weights"] == [2.0]
-
-
 def score(completion, numbers, target):
     return REWARDS["graduated"].function(None, None, completions=[completion], numbers=[numbers], target=[target])[0]
 
@@ -94,10 +90,6 @@ def test_distances_are_exact():
     assert score("<answer> 19 - 1 / 9 </answer>", [1, 9, 19], 20) == 0.2  # 18 8/9
 
 
-def test_no_closed_answer_is_worth_nothing():
-    assert score("<think> 8 * 7 = 56 </think> <answer> 8 * 7 - 3", NUMBERS, 53) == 0.0
-
-
 def test_graduated_reads_the_rows_of_countdown_and_messages():
     texts, columns = [RIGHT, "<answer> 8 * 7 + 3 </answer>"], {"numbers": [NUMBERS] * 2, "target": [53] * 2}
     for completions in (texts, as_messages(texts)):
@@ -108,11 +100,6 @@ def test_a_completion_has_to_begin_with_one_closed_thought():
     texts = {"<think> a </think> b": 1.0, " <think> a </think>": 1.0, "<think> a": 0.0, "a <think> b </think>": 0.0,
              "a </think> b": 0.0, "<think> a <think> b </think>": 0.0, "": 0.0}  # fmt: skip
     assert build("think_format")(prompts=["p"] * len(texts), completions=list(texts)) == list(texts.values())
-
-
-def test_messages_are_judged_as_trl_judges_them():
-    completions = as_messages(["<think> a </think> b", "a </think> b"])
-    assert build("think_format")(prompts=[[]] * 2, completions=completions) == [1.0, 0.0]
 
 
 def test_longer_completions_earn_up_to_a_fifth_less():
@@ -179,15 +166,6 @@ def test_repeated_ngrams_are_punished_by_their_share():
 
 
 @pytest.mark.parametrize(
-    ("name", "weights"),
-    [("think_format", {"outcome": 1.0, "think_format": 0.1}), ("overlong", {"outcome": 1.0, "overlong": 0.25}),
-     ("repetition", {"outcome": 1.0, "repetition": 1.0}), ("length_efficiency", {"length_efficiency": 1.0})],
-)  # fmt: skip
-def test_what_has_no_answer_in_it_stands_beside_the_outcome(name, weights):
-    assert compose_config([f"reward={name}"]).reward.weights == weights
-
-
-@pytest.mark.parametrize(
     ("completion", "score"),
     [("", 2.0), (" \n\t", 2.0), ("one", 1.9375), (" one  two\nthree four ", 1.75), (" ".join(["word"] * 16), 1.0),
      (" ".join(["word"] * 32), 0.0), (" ".join(["word"] * 64), -2.0),
@@ -242,13 +220,6 @@ def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path, resul
         build_rewards(cfg, task)
 
 
-def test_the_evaluation_groups_the_completions_of_a_row():
-    rows = [row for row in ROWS[:2] for _ in range(3)]
-    texts = [f"<answer>{answer}</answer>" for answer in ("1", "2", "2", "1", "1", "2")]
-    found = score_completions([build("self_consistency")], rows, texts, [[1]] * 6)
-    assert [parts["self_consistency"] for parts in found] == [0.0, 1.0, 1.0, 1.0, 1.0, 0.0]
-
-
 def test_random_rewards_are_decided_by_seed_prompt_and_completion():
     random = build("random")
     first = random(prompts=["p", "p", "q"], completions=["a", "b", "a"])
@@ -268,8 +239,3 @@ def test_random_rewards_are_uniform():
 
 def test_text_that_no_encoding_takes_has_a_random_reward_too():
     assert len(build("random")(prompts=["p"], completions=["\ud800"])) == 1
-
-
-def test_a_constant_is_the_same_for_all():
-    assert build("constant")(prompts=["p"] * 2, completions=["a", "b"]) == [1.0, 1.0]
-    assert build("constant", "reward.constant.value=-2")(prompts=["p"], completions=["a"]) == [-2.0]

@@ -8,7 +8,6 @@ from rlhf_exp.config.schema import learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, find_grader, load_task
-from rlhf_exp.tasks.examples import read_examples
 
 CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 MINE = """
@@ -38,14 +37,11 @@ def pair(row):
 
 
 @pytest.fixture
-def prepare(tmp_path):
+def prepare(tmp_path, small_tokenizer):
     def prepare(source, *overrides, template=None):
         (tmp_path / "mine.py").write_text(source)
         keys = ["task=module", f"task.module={tmp_path / 'mine.py'}", "model=tiny_qwen3", "max_tokens=8", "device=cpu"]
-        cfg = compose_config([*keys, "eval.rows=null", *overrides])
-        tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
-        tokenizer.chat_template = template
-        return cfg, tokenizer
+        return compose_config([*keys, "eval.rows=null", *overrides]), small_tokenizer(template)
 
     return prepare
 
@@ -82,12 +78,6 @@ def test_every_algorithm_learns_from_what_the_file_gives(load, prepare):
     assert len(rows) == 5 and {row["id"][0] for row in rows} == {"t"}
     with pytest.raises(ConfigError, match=r"task.sampling.rows=50: .* has 40 rows in its train split"):
         draw_prompts(cfg, tokenizer, 50)
-
-
-def test_it_can_be_described(prepare):
-    data = read_examples(*prepare(MINE + ANSWERS, "task.system_prompt=Hi"))
-    assert data.answers == ("chosen", "rejected") and data.read == {"train": 40, "validation": 0, "test": 20}
-    assert len(data.examples) == 60 and data.examples[0].prompt.startswith("Hi\n\nWhat is 0")
 
 
 def test_the_shipped_example(tmp_path):

@@ -5,48 +5,22 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
-from rlhf_exp.tasks.tokens import encode_prompts
 
 ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
 
 
-def test_prompts_go_through_the_chat_template():
-    tokenizer = build_trace_tokenizer()
-    tokenizer.chat_template = (
-        "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}make {% endif %}"
-    )
-    rows = [{"prompt": [{"role": "user", "content": "use 8"}]}]
-    assert tokenizer.batch_decode(encode_prompts(tokenizer, rows)) == ["use 8 make"]
-    assert encode_prompts(tokenizer, []) == []
-
-
-def test_words_outside_the_vocabulary_are_refused_by_name_and_number():
-    check_vocabulary(build_trace_tokenizer(), Task("countdown", ROWS, ROWS, None))
-    rows = [*ROWS, {"prompt": "use 999 999 make four ."}]
-    with pytest.raises(ConfigError) as error:
-        check_vocabulary(build_trace_tokenizer(), Task("countdown", ROWS, rows, None))
-    assert error.value.problems == [
-        "task=countdown: 2 words of its prompts are not in the model's vocabulary: '999' (2), 'four' (1); use ranges"
-        " that the model knows, or another model"
-    ]
-
-
-def test_a_budget_that_the_longest_prompt_leaves_no_room_for_is_refused():
-    tokenizer = build_trace_tokenizer()
+def test_what_the_model_cannot_read_or_write_is_refused():
+    tokenizer, strange = build_trace_tokenizer(), [*ROWS, {"prompt": "use 999 999 make four ."}]
+    check_vocabulary(tokenizer, Task("countdown", ROWS, ROWS, None))
+    with pytest.raises(ConfigError, match=r"2 words of its prompts .*: '999' \(2\), 'four' \(1\);"):
+        check_vocabulary(tokenizer, Task("countdown", ROWS, strange, None))
     tokenizer.model_max_length = 20
     check_budget(compose_config(["max_tokens=13"]), tokenizer, ROWS)
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match="^max_tokens=14: .* allowed is at most 13$"):
         check_budget(compose_config(["max_tokens=14"]), tokenizer, ROWS)
-    assert error.value.problems == [
-        "max_tokens=14: the model's context is 20 tokens and the longest prompt of task=countdown has 7; allowed is at"
-        " most 13"
-    ]
-
-
-def test_a_reward_model_samples_nothing_and_needs_no_room():
-    tokenizer, task = build_trace_tokenizer(), Task("countdown", [], ROWS, None)
     tokenizer.model_max_length = 8
-    check_context(compose_config(["algo=reward_model"]), tokenizer, task)
+    task = Task("countdown", [], ROWS, None)
+    check_context(compose_config(["algo=reward_model"]), tokenizer, task)  # samples nothing
     with pytest.raises(ConfigError, match="^max_tokens=96: .* allowed is at most 1$"):
         check_context(compose_config(["algo=dpo"]), tokenizer, task)
 

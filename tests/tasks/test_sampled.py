@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -156,15 +155,6 @@ def test_chat_samples_give_messages(tmp_path):
     assert row["rejected"] == [{"role": "assistant", "content": WRONG[0]}]
 
 
-def test_eval_rows_and_the_grader_stay(tmp_path):
-    folder = write_folder(tmp_path / "s", {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)})
-    cfg = compose_config([f"task.samples={folder}", "eval.rows=4", "algo=dpo"])
-    before = replace(load_task(cfg, PLAIN), notes=("read",), facts={"rows": 3})
-    after = learn_from(cfg, before, folder)
-    assert (after.name, after.eval, after.grade) == (before.name, before.eval, before.grade)
-    assert after.notes[0] == "read" and after.facts["rows"] == 3 and len(before.eval) == 4
-
-
 def test_counting_agrees_with_a_slow_loop(tmp_path):
     rows = {
         f"row {i}": [t for j, t in enumerate(RIGHT + WRONG + [f"{NONE}..."]) if (i >> j) & 1] for i in range(1, 256)
@@ -177,19 +167,6 @@ def test_counting_agrees_with_a_slow_loop(tmp_path):
     assert sum(counts[kind] for kind in kinds) == counts["prompts"] == 255
 
 
-def test_samples_of_another_task_are_refused(tmp_path):
-    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]}, task="gsm8k")
-    assert refuse(folder, "algo=dpo") == "task.samples=DIR: holds samples of task=gsm8k, not of task=countdown"
-
-
-def test_a_runs_own_held_out_samples_are_refused(tmp_path):
-    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]}, split=None)
-    assert refuse(folder, "algo=dpo") == (
-        "task.samples=DIR: its prompts are held out (eval.split=test), not to be learned from; make others:"
-        " python -m rlhf_exp sample task=countdown"
-    )
-
-
 @pytest.mark.parametrize("name", [".hydra/config.yaml", "evaluation.json", "samples.jsonl"])
 @pytest.mark.parametrize("content", ["a: [", "[]", "7", "{}"])
 def test_a_folder_with_a_damaged_file_is_refused(tmp_path, name, content):
@@ -198,41 +175,25 @@ def test_a_folder_with_a_damaged_file_is_refused(tmp_path, name, content):
     assert refuse(folder, "algo=dpo").startswith("task.samples=DIR: a file in it is damaged, or was written by another")
 
 
-def test_a_folder_without_a_config_is_refused(tmp_path):
-    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]})
-    (folder / ".hydra" / "config.yaml").unlink()
-    assert refuse(folder, "algo=dpo") == (
-        "task.samples=DIR: has no .hydra/config.yaml; make a folder that has: python -m rlhf_exp sample task=countdown"
-    )
-
-
-@pytest.mark.parametrize(("chat", "prompt"), [(False, "chat"), (True, "plain")])
-def test_samples_in_another_form_are_refused(tmp_path, chat, prompt):
-    folder = write_folder(tmp_path / "s", {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)}, chat=chat)
-    found, wanted = ("chat messages", "plain text") if chat else ("plain text", "chat messages")
-    problem = refuse(folder, "algo=dpo", f"task.prompt={prompt}")
-    assert problem == f"task.samples=DIR: its prompts are {found}, those of this run {wanted}; see task.prompt"
-
-
-MORE = "sample more with task.sampling.rows, task.sampling.completions or max_tokens"
+BOTH = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)}
 
 
 @pytest.mark.parametrize(
-    ("algo", "rows", "missing", "counts"),
+    ("overrides", "folder", "line"),
     [
-        ("dpo", {TRAIN: RIGHT, TEST: [RIGHT[0], WRONG[0]]}, "pair in the train split", (1, 1, 0)),
-        ("reward_model", {TRAIN: [RIGHT[0], WRONG[0]], TEST: WRONG}, "pair in the test split", (1, 0, 1)),
-        ("sft", {TRAIN: WRONG, TEST: WRONG}, "completion to learn from", (0, 0, 2)),
+        ("algo=dpo", {"rows": BOTH, "task": "gsm8k"}, "holds samples of task=gsm8k, not of task=countdown"),
+        ("algo=dpo", {"rows": BOTH, "split": None}, "its prompts are held out (eval.split=test)"),
+        ("algo=dpo task.prompt=chat", {"rows": BOTH}, "its prompts are plain text, those of this run chat messages"),
+        ("algo=dpo task.prompt=plain", {"rows": BOTH, "chat": True}, "its prompts are chat messages"),
+        ("algo=dpo", {"rows": {TRAIN: RIGHT, TEST: BOTH[TEST]}}, "no pair in the train split, of 2 prompts: 1 with"
+         " correct and wrong completions, 1 all correct, 0 all wrong, 0 without one that ended; 0 of 6 completions"),
+        ("algo=reward_model", {"rows": {TRAIN: BOTH[TRAIN], TEST: WRONG}}, "no pair in the test split"),
+        ("algo=sft", {"rows": {TRAIN: WRONG, TEST: WRONG}}, "no completion to learn from"),
     ],
-)
-def test_nothing_to_learn_from_is_refused_with_the_counts(tmp_path, algo, rows, missing, counts):
-    folder = write_folder(tmp_path / "s", rows)
-    both, correct, wrong = counts
-    assert refuse(folder, f"algo={algo}") == (
-        f"task.samples=DIR: no {missing}, of 2 prompts: {both} with correct and wrong completions, {correct} all"
-        f" correct, {wrong} all wrong, 0 without one that ended; 0 of {sum(map(len, rows.values()))} completions cut"
-        f" off and left out; {MORE}"
-    )
+)  # fmt: skip
+def test_samples_that_do_not_fit_are_refused(tmp_path, overrides, folder, line):
+    made = write_folder(tmp_path / "s", folder.pop("rows"), **folder)
+    assert refuse(made, *overrides.split()).startswith(f"task.samples=DIR: {line}")
 
 
 def test_samples_that_a_run_makes_itself_are_called_self(tmp_path):

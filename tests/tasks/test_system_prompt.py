@@ -6,9 +6,9 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.examples import read_examples
+from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import encode_prompts, measure
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -17,33 +17,23 @@ FORGETFUL = "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endf
 SYSTEM = "Be brief. " * 3
 
 TASKS = {
-    "file": ["task.prompt_template='{question}'", "task.answer_column=answer"],
-    "gsm8k": ["task.source=generated"],
-    "hh_rlhf": ["task.source=generated", "algo=sft", "reward=none"],
-    "brevity": ["task@task.of=gsm8k", "task.of.source=generated"],
+    "file": ["task.prompt_template='{question}'", "task.answer_column=answer", "task.path=ROWS"],
+    "gsm8k": ["task.source=file", "task.path=ROWS"],
+    "hh_rlhf": ["task.source=file", "task.path=ROWS", "algo=sft", "reward=none"],
+    "brevity": ["task@task.of=gsm8k", "task.of.source=file", "task.of.path=ROWS"],
 }
+SMALL = ["model=tiny_qwen3", "max_tokens=8", "device=cpu", "eval.rows=null", "eval.most_rows=32"]
 
 
 @pytest.fixture
-def prepare(tmp_path):
+def prepare(tmp_path, small_tokenizer):
     def prepare(task, *overrides, template=None):
-        rows = [{"question": "word " * (n % 12 + 1) + f"{n} ?", "answer": "a"} for n in range(200)]
+        rows = [{"question": "word " * (n % 12 + 1) + f"{n} ?", "answer": "#### 1"} for n in range(400)]
+        if task == "hh_rlhf":
+            rows = [{"chosen": chosen, "rejected": rejected} for _, chosen, rejected in generate_pairs(400, 0)]
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        path = [f"task.path={tmp_path / 'rows.jsonl'}"] if task == "file" else []
-        keys = [
-            *path,
-            *TASKS[task],
-            "model=tiny_qwen3",
-            "max_tokens=8",
-            "device=cpu",
-            "eval.rows=null",
-            "eval.most_rows=32",
-            *overrides,
-        ]
-        cfg = compose_config([f"task={task}", *keys])
-        tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
-        tokenizer.chat_template = template
-        return cfg, tokenizer
+        keys = [key.replace("ROWS", str(tmp_path / "rows.jsonl")) for key in TASKS[task]]
+        return compose_config([f"task={task}", *keys, *SMALL, *overrides]), small_tokenizer(template)
 
     return prepare
 
@@ -83,10 +73,8 @@ def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(prepa
     for call in (load_task, read_examples, lambda *args: draw_prompts(*args, 4)):
         with pytest.raises(ConfigError) as refused:
             call(cfg, tokenizer)
-        assert refused.value.problems == [
-            "task.system_prompt: model=tiny_qwen3 has a chat template without a message of the"
-            f" system{reason}; put the text into the prompts, or use task.prompt=plain"
-        ]
+        [line] = refused.value.problems
+        assert line.startswith("task.system_prompt: ") and f"without a message of the system{reason};" in line
     cfg, tokenizer = prepare("gsm8k", "task.system_prompt=Hello", "task.prompt=plain", template=template)
     assert load_task(cfg, tokenizer).train
 

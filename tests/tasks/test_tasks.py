@@ -4,7 +4,7 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import as_completion, name_source, wants_chat
+from rlhf_exp.tasks import as_completion, wants_chat
 
 PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
 
@@ -25,12 +25,3 @@ def test_chat_prompts_need_a_chat_template():
     with pytest.raises(ConfigError) as caught:
         wants_chat(compose_config(["task.prompt=chat"]), PLAIN)
     assert caught.value.problems == ["task.prompt=chat: model=tiny has no chat template; use task.prompt=plain"]
-
-
-def test_a_source_is_named_as_it_was_given():
-    task = SimpleNamespace(source="file", path="rows.jsonl", hub_id="org/set")
-    assert name_source(task) == "rows.jsonl"
-    task.source = "hub"
-    assert name_source(task) == "org/set"
-    task.source = "generated"
-    assert name_source(task) == "task.source=generated"

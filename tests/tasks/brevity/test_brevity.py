@@ -2,14 +2,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.schema import find_keys
-
-ONLINE = [name for name, row in ALGORITHMS.items() if row.online]
 
 PLAIN = SimpleNamespace(chat_template=None)
 
@@ -62,27 +59,17 @@ def test_a_reward_that_is_asked_for_stays():
 
 
 @pytest.mark.parametrize(
-    ("overrides", "line"),
+    ("typed", "found"),
     [
-        (
-            ["task@task.of=hh_rlhf", "+task.of.low=3"],
-            "task.of.low=3: a key of task.of=countdown alone; use task@task.of=countdown",
-        ),
-        (["+task.of.lo=3"], "task.of.lo=3: no such key; did you mean task.of.low?"),
-        (["task.of=gsm8k"], "task.of=gsm8k: must be a mapping; did you mean task@task.of=gsm8k?"),
-        (["task@task.of=brevity"], "task.of.name=brevity: must be one of countdown, file, gsm8k, hh_rlhf, module"),
-        (["task.of.low=40", "task.of.high=3"], "task.of.low=40: must be at most task.of.high=3"),
-        (["task.of.source=file"], "task.of.source=file: needs task.of.path, a JSONL file with nums and target"),
-        (["task.source=file"], "task.source=file: needs task.path, a JSONL file with prompt"),
-        (
-            ["algo=dpo"],
-            "algo=dpo: needs preference pairs, and task=brevity has none; tasks with pairs: countdown, file, gsm8k,"
-            f" hh_rlhf, module; algorithms for task=brevity: {', '.join(ONLINE)}",
-        ),
+        ("task@task.of=hh_rlhf +task.of.low=3", "task.of.low unknown"), ("+task.of.lo=3", "task.of.lo unknown"),
+        ("task.of=gsm8k", "task.of type"), ("task@task.of=brevity", "task.of.name type"),
+        ("task.of.low=40 task.of.high=3", "task.of.low=40:"), ("task.of.source=file", "task.of.source=file:"),
+        ("task.source=file", "task.source=file:"), ("algo=dpo", "algo conflict"),
     ],
-)
-def test_a_mistake_is_one_line(overrides, line):
-    assert refuse(*overrides) == [line]
+)  # fmt: skip
+def test_a_mistake_is_one_line(typed, found):
+    [problem] = refuse(*typed.split())
+    assert (f"{problem.key} {problem.kind}" if hasattr(problem, "key") else problem.split()[0]) == found
 
 
 def test_a_file_is_not_asked_what_the_unused_task_has(tmp_path):

@@ -10,13 +10,15 @@ from rlhf_exp.graders.countdown import grade
 from rlhf_exp.tasks import countdown, draw_prompts, load_task
 from rlhf_exp.tasks.countdown import MOST_DRAWN, SPLITS, count_rows, draw_problems, problem_id, read_prompt, split_of
 from rlhf_exp.tasks.loading import count_needed
+from tests.graders.test_countdown import solve
 
 PLAIN = SimpleNamespace(chat_template=None)
 CHAT = SimpleNamespace(chat_template="{{ messages }}")
 
 
 def load(*overrides, tokenizer=PLAIN):
-    return load_task(compose_config(overrides), tokenizer)
+    few = [] if any(text.startswith("eval.rows") for text in overrides) else ["eval.rows=8"]  # drawing takes its time
+    return load_task(compose_config([*few, *overrides]), tokenizer)
 
 
 def test_problems_are_seeded_and_a_longer_list_begins_with_the_shorter():
@@ -29,40 +31,10 @@ def test_problems_are_seeded_and_a_longer_list_begins_with_the_shorter():
 @pytest.mark.parametrize("numbers", ["[3]", "[4]", "[3,4]"])
 def test_every_generated_problem_fits_the_ranges_and_has_a_solution(numbers):
     cfg = compose_config([f"task.numbers={numbers}", "task.high=25", "task.target_high=60"])
-    for given, target in draw_problems(cfg.task, cfg.task.numbers, "test", 40, seed=0):
+    for given, target in draw_problems(cfg.task, cfg.task.numbers, "test", 40 if numbers == "[3]" else 10, seed=0):
         assert len(given) in cfg.task.numbers
         assert all(1 <= n <= 25 for n in given) and 10 <= target <= 60
         assert any(grade(f"<answer>{e}</answer>", given, target).score == 1.0 for e in solve(given, target))
-
-
-def solve(numbers, target):
-    """Every expression over `numbers` with that value, by brute force; independent of the package's solver."""
-    from fractions import Fraction
-
-    items = [(Fraction(n), str(n)) for n in numbers]
-
-    def combine(items):
-        if len(items) == 1:
-            if items[0][0] == target:
-                yield items[0][1]
-            return
-        for i, (a, x) in enumerate(items):
-            for j, (b, y) in enumerate(items):
-                if i != j:
-                    rest = [item for k, item in enumerate(items) if k not in (i, j)]
-                    results = [(a + b, "+"), (a - b, "-"), (a * b, "*")] + ([(a / b, "/")] if b else [])
-                    for value, op in results:
-                        yield from combine([*rest, (value, f"({x} {op} {y})")])
-
-    return combine(items)
-
-
-def test_splits_share_no_problem():
-    task = compose_config([]).task
-    drawn = {split: {problem_id(*p) for p in draw_problems(task, [3], split, 800, seed=0)} for split in SPLITS}
-    for one in SPLITS:
-        for other in SPLITS:
-            assert one == other or not drawn[one] & drawn[other]
 
 
 def test_a_problem_has_one_split_whatever_the_order_of_its_numbers():
@@ -79,24 +51,18 @@ def test_a_problem_has_one_split_whatever_the_order_of_its_numbers():
 
 @pytest.mark.parametrize("algo", ["grpo", "sft"])
 def test_training_rows_and_held_out_rows_share_no_problem(algo):
-    task = load(f"algo={algo}", "task.train_rows=2000")
+    task = load(f"algo={algo}", "task.train_rows=2000" if algo == "grpo" else "task.train_rows=500", "eval.rows=null")
     plain = {row["prompt"] for row in task.eval}
     assert not plain & {row["prompt"] for row in task.train}
     assert len({row["id"] for row in task.eval}) == len(task.eval) == 1398
 
 
 def test_the_shipped_models_problems_are_disjoint_from_prompts_and_from_held_out_rows():
-    shown = {row["prompt"] for row in load("algo=sft", "task.train_rows=4000").train}
+    shown = {row["prompt"] for row in load("algo=sft", "task.train_rows=1000").train}
     ids = {problem_id(list(map(int, words[1:-3])), int(words[-2])) for words in (p.split() for p in shown)}
-    grpo = load("task.train_rows=2000")
+    grpo = load("task.train_rows=2000", "eval.rows=null")
     assert not ids & {row["id"] for row in grpo.train}
     assert not ids & {row["id"] for row in grpo.eval}
-
-
-def test_a_row_has_what_the_grader_needs():
-    row = load("eval.rows=1").eval[0]
-    assert set(row) == {"id", "prompt", "numbers", "target"}
-    assert row["prompt"] == f"use {' '.join(map(str, row['numbers']))} make {row['target']} ."
 
 
 def test_chat_models_get_messages_with_the_tags_spelled_out():
@@ -116,17 +82,10 @@ def test_chat_models_are_shown_traces_as_messages():
 
 
 def test_a_trace_depends_on_the_seed_and_its_row_alone():
-    long, short = (load("algo=sft", f"task.train_rows={n}").train for n in (60, 20))
+    long, short = (load("algo=sft", f"task.train_rows={n}").train for n in (40, 20))
     assert long[:20] == short
     other = load("algo=sft", "task.train_rows=20", "task.data_seed=1").train
     assert all(row != same for row, same in zip(other, short, strict=True))
-
-
-@pytest.mark.parametrize("overrides", [("algo=dpo",), ("algo=reward_model",), ("algo=sft", "task.samples=self")])
-def test_rows_that_are_made_of_samples_are_not_loaded(overrides):
-    task = load(*overrides, "eval.rows=5")
-    assert task.train == [] == task.pairs and len(task.eval) == 5
-    assert task.eval == load("eval.rows=5").eval
 
 
 def test_prompts_to_sample_from_are_different_problems_of_the_train_split():
@@ -137,19 +96,6 @@ def test_prompts_to_sample_from_are_different_problems_of_the_train_split():
     assert rows[:50] == draw_prompts(cfg, PLAIN, 50)
     assert rows[0].keys() == {"id", "prompt", "numbers", "target"}
     assert isinstance(draw_prompts(cfg, CHAT, 1)[0]["prompt"], list)
-
-
-def test_prompts_to_sample_from_come_from_the_file_too(tmp_path):
-    task = compose_config([]).task
-    problems = [p for split in SPLITS for p in draw_problems(task, [3], split, 20, seed=0, distinct=True)]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({"nums": numbers, "target": target}) + "\n" for numbers, target in problems))
-    cfg = compose_config(["task.source=file", f"task.path={path}"])
-    assert {row["id"] for row in draw_prompts(cfg, PLAIN, 20)} == {problem_id(*p) for p in problems[20:40]}
-    with pytest.raises(ConfigError) as error:
-        draw_prompts(cfg, PLAIN, 21)
-    where = f"{path} has 20 rows in its train split"
-    assert error.value.problems == [f"task.sampling.rows=21: {where}; allowed is 1 to 20"]
 
 
 def test_local_rows_are_read_split_and_deduplicated(tmp_path):
@@ -166,36 +112,15 @@ def test_local_rows_are_read_split_and_deduplicated(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ('{"nums": [1, 2', "not JSON"),
-        ('{"nums": [1, 2]}', "expected"),
-        ('{"nums": [1, "2"], "target": 3}', "expected"),
-        ('{"nums": [1, -2], "target": 3}', "expected"),
-        ('{"nums": [1, 2, 3], "target": 2.5}', "expected"),
-        ("[1, 2]", "expected"),
-    ],
+    "line", ['{"nums": [1, 2', '{"nums": [1, 2]}', '{"nums": [1, -2], "target": 3}', '{"nums": [1, 2], "target": 2.5}']
 )
-def test_a_broken_local_row_is_refused_with_its_line_number(tmp_path, line, reason):
+def test_a_broken_local_row_is_refused_with_its_line_number(tmp_path, line):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"nums": [1, 2, 3], "target": 6}\n' + line + "\n")
     with pytest.raises(ConfigError) as error:
         load("task.source=file", f"task.path={path}")
-    assert error.value.problems[0].startswith(f"{path}, line 2: {reason}")
-    assert len(error.value.problems) == 1 and "\n" not in error.value.problems[0]
-
-
-def test_too_few_local_rows_are_refused_with_their_number(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"nums": [1, 2, 3], "target": 6}\n')
-    with pytest.raises(ConfigError) as error:
-        load("task.source=file", f"task.path={path}")
-    assert error.value.problems == [f"{path}: its test split is empty"]
-    rows = [{"nums": [1, 2, n], "target": n + 3} for n in range(3, 60)]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    with pytest.raises(ConfigError, match=r"eval\.rows=512: .* has \d rows in its test split; allowed is 1 to \d$"):
-        load("task.source=file", f"task.path={path}", "eval.rows=512")
-    assert 1 <= len(load("task.source=file", f"task.path={path}", "task.train_rows=8").eval) < 10
+    [problem] = error.value.problems
+    assert problem.startswith(f"{path}, line 2: ") and "\n" not in problem
 
 
 def test_all_problems_of_a_split_are_taken_once_whatever_the_seed():
@@ -251,28 +176,16 @@ def test_very_many_steps_draw_a_bounded_number_of_rows_and_say_so(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "line"),
-    [
-        (["eval.rows=1000000"], "eval.rows=1000000: allowed is 1 to 1,398, the problems of the test split"),
-        (
-            ["algo=dpo", "task.sampling.rows=100000"],
-            "task.sampling.rows=100000: allowed is 1 to 3,579, the problems of the train split",
-        ),
-        (
-            ["task.train_rows=10000000"],
-            "task.train_rows=10000000: allowed is 1 to 200,000; more steps go over them again",
-        ),
-        (
-            ["task.numbers=[6]", "task.high=100", "eval.rows=1000000"],
-            "eval.rows=1000000: allowed is 1 to 200,000",
-        ),
-    ],
-)
-def test_more_rows_than_there_are_is_refused_before_any_is_drawn(overrides, line, monkeypatch):
+    ("typed", "line"),
+    [("eval.rows=1000000", "eval.rows=1000000: allowed is 1 to 1,398"),
+     ("algo=dpo task.sampling.rows=100000", "task.sampling.rows=100000: allowed is 1 to 3,579"),
+     ("task.train_rows=10000000", "task.train_rows=10000000: allowed is 1 to 200,000"),
+     ("task.numbers=[6] task.high=100 eval.rows=1000000", "eval.rows=1000000: allowed is 1 to 200,000")],
+)  # fmt: skip
+def test_more_rows_than_there_are_is_refused_before_any_is_drawn(typed, line, monkeypatch):
     monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kwargs: pytest.fail("drawn"))
-    with pytest.raises(ConfigError) as caught:
-        load_task(compose_config(overrides), PLAIN)
-    assert caught.value.problems == [line]
+    with pytest.raises(ConfigError, match=f"^{line}"):
+        load_task(compose_config(typed.split()), PLAIN)
 
 
 def test_a_row_is_read_back_from_its_prompt():

@@ -164,12 +164,6 @@ def test_a_trace_is_answered_within_its_patience(patience, check):
             assert trace == longer
 
 
-def test_patience_is_drawn_between_its_bounds():
-    habits = replace(HONEST, give_up=0.0, check=0.0, max_attempts=1000, patience=[40, 61])
-    lengths = [len(write_trace([9, 4, 2], 199, habits, Random(seed)).split()) + 1 for seed in range(300)]
-    assert 28 < min(lengths) <= 40 and 49 < max(lengths) <= 61
-
-
 def test_a_share_of_the_traces_is_by_the_skilled_searcher():
     cold = Searcher(0.1, [1, 1, 1, 1])
     habits = replace(HONEST, skilled_share=0.3, skilled=cold, novice=Searcher(None, [1, 1e6, 1, 1]))

@@ -1,19 +1,16 @@
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import load_task
 
 
 @pytest.fixture
-def load(tmp_path):
+def load(small_tokenizer):
     """Load the rows of a path (None: where the overrides say) for a small model, with another chat template or none."""
 
     def load(path, *overrides, chat_template=None):
         small = ["task=file", "model=tiny_qwen3", "max_tokens=8", "device=cpu", "eval.rows=null"]
         cfg = compose_config([*small, *([f"task.path={path}"] if path else []), *overrides])
-        tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
-        tokenizer.chat_template = chat_template
-        return load_task(cfg, tokenizer)
+        return load_task(cfg, small_tokenizer(chat_template))
 
     return load

@@ -5,10 +5,7 @@ import json
 import pytest
 from trl import extract_prompt
 
-from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.tasks.examples import read_examples
 
 CHAT = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 PAIRS = ["algo=dpo", "reward=none", "task.chosen_column=chosen", "task.rejected_column=rejected"]
@@ -130,15 +127,3 @@ def test_what_is_no_conversation_is_refused_in_one_line(make, row, overrides, li
 def test_a_list_of_numbers_can_stand_in_a_template(make):
     task = make([{"numbers": [n, 3]} for n in range(N)], "task.prompt_template='use {numbers}'", "reward=brevity")
     assert task.train[0]["prompt"][0]["content"].endswith(", 3]")
-
-
-def test_conversations_can_be_described(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    rows = [{"chosen": ask(n, say("It is so.")), "rejected": ask(n, say("No."))} for n in range(N)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    cfg = compose_config(["task=file", "model=tiny_qwen3", "device=cpu", f"task.path={path}", *PAIRS])
-    tokenizer = load_tokenizer(resolve_model(cfg, tmp_path))
-    tokenizer.chat_template = CHAT
-    data = read_examples(cfg, tokenizer)
-    assert len(data.examples) == N and data.examples[0].answers == ([say("It is so.")], [say("No.")])
-    assert [odd.kind for odd in data.odd][-1] == "with different histories"

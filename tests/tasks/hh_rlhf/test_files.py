@@ -1,6 +1,5 @@
 import gzip
 import json
-import sys
 from collections import Counter
 from types import SimpleNamespace
 
@@ -66,15 +65,6 @@ def test_a_lone_file_needs_no_other_subset_but_its_own(tmp_path):
     )
 
 
-def test_a_subset_that_the_folder_lacks_is_named_with_those_it_has(tmp_path):
-    write(tmp_path / "harmless-base.jsonl")
-    write(tmp_path / "helpful-base.jsonl")
-    assert refuse(tmp_path, ["harmless-base", "helpful-online"]) == (
-        f"task.subsets: no .jsonl or .jsonl.gz file of helpful-online in task.path={tmp_path}; it holds harmless-base,"
-        " helpful-base: use task.subsets=[harmless-base,helpful-base]"
-    )
-
-
 def test_a_gzip_file_that_breaks_off_is_refused(tmp_path):
     path = write(tmp_path / "pairs.jsonl.gz", f"{LINE}\n" * 3)
     path.write_bytes(path.read_bytes()[:-12])
@@ -85,31 +75,27 @@ def test_a_gzip_file_that_breaks_off_is_refused(tmp_path):
 
 @pytest.mark.parametrize("content", [b"plain text", b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20])
 def test_what_is_no_gzip_file_is_refused(tmp_path, content):
-    path = tmp_path / "pairs.jsonl.gz"
-    path.write_bytes(content)
-    assert refuse(path) == f"{path}: not a whole gzip file, broken or cut off after line 0; fetch it again"
+    (tmp_path / "pairs.jsonl.gz").write_bytes(content)
+    assert "not a whole gzip file, broken or cut off after line 0" in refuse(tmp_path / "pairs.jsonl.gz")
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
-    [
-        ("{", "not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
-        (b"\xff\xfe", "not UTF-8 (byte 1 of the line)"),
-        ("[1, 2]", 'expected {"chosen": text, "rejected": text}, got [1, 2]'),
-        ('{"rejected": "x"}', 'has no "chosen"; expected {"chosen": text, "rejected": text}'),
-        ('{"chosen": "x"}', 'has no "rejected"; expected {"chosen": text, "rejected": text}'),
-        ('{"chosen": [], "rejected": "x"}', '"chosen" is a list; expected {"chosen": text, "rejected": text}'),
-        ('{"chosen": "x", "rejected": null}', '"rejected" is a NoneType; expected {"chosen": text, "rejected": text}'),
-        (
-            r'{"chosen": "\ud83d", "rejected": "x"}',
-            '"chosen" holds half a character (a lone surrogate), which is no text',
-        ),
-    ],
-)
+    [(b"{", "not JSON ("), (b"\xff\xfe", "not UTF-8 (byte 1 of the line)"), (b"[1, 2]", "expected {"),
+     (b'{"chosen": "x"}', 'has no "rejected"'), (b'{"chosen": [], "rejected": "x"}', '"chosen" is a list'),
+     (rb'{"chosen": "\ud83d", "rejected": "x"}', '"chosen" holds half a character')],
+)  # fmt: skip
 def test_a_broken_line_is_named_by_file_and_number(tmp_path, line, says):
-    line = line if isinstance(line, bytes) else line.encode()
     path = write(tmp_path / "pairs.jsonl", LINE.encode() + b"\n" + line)
-    assert refuse(path) == f"{path}, line 2: {says}"
+    assert refuse(path).startswith(f"{path}, line 2: {says}")
+
+
+def test_a_subset_that_is_not_there_is_named_with_those_that_are(tmp_path):
+    write(tmp_path / "harmless-base.jsonl")
+    write(tmp_path / "helpful-base.jsonl")
+    line = refuse(tmp_path, ["harmless-base", "helpful-online"])
+    assert line.startswith("task.subsets: no ") and line.endswith("use task.subsets=[harmless-base,helpful-base]")
+    assert refuse(None, ["helpful-online"], source="generated").startswith("task.subsets=['helpful-online']: ")
 
 
 def test_a_character_spelled_by_two_halves_is_text(tmp_path):
@@ -117,42 +103,7 @@ def test_a_character_spelled_by_two_halves_is_text(tmp_path):
     assert read(path)[0].chosen == "\U0001f600"
 
 
-def test_hub_subsets_are_loaded_by_data_dir_with_their_parts(monkeypatch):
-    calls = []
-
-    def load_dataset(hub_id, name, data_dir):
-        calls.append((hub_id, data_dir))
-        return {"train": [ROW, ROW], "test": [ROW]}
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    rows = read(None, ["helpful-base", "harmless-base"], source="hub")
-    assert calls == [("Anthropic/hh-rlhf", "helpful-base"), ("Anthropic/hh-rlhf", "harmless-base")]
-    assert [(raw.subset, raw.part) for raw in rows[:3]] == [
-        ("helpful-base", "train"),
-        ("helpful-base", "train"),
-        ("helpful-base", "test"),
-    ]
-    assert rows[1].where == "Anthropic/hh-rlhf, helpful-base, train, row 2"
-
-
-def test_a_hub_that_cannot_be_reached_names_the_local_options(monkeypatch):
-    def load_dataset(hub_id, name, data_dir):
-        raise ConnectionError("no route")
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    assert refuse(None, source="hub") == (
-        "task.hub_id=Anthropic/hh-rlhf: harmless-base cannot be loaded (ConnectionError); without a network use"
-        " task.source=generated, or task.source=file task.path=FOLDER"
-    )
-
-
 def test_the_synthetic_set_is_one_and_is_read_by_subset():
     whole, half = (read(None, subsets, source="generated") for subsets in (SUBSETS, ["helpful-base"]))
     assert len(whole) == SYNTHETIC_ROWS and len(half) == SYNTHETIC_ROWS // 2
     assert half == [raw for raw in whole if raw.subset == "helpful-base"]
-
-
-def test_a_subset_that_is_not_synthetic_is_refused():
-    assert refuse(None, ["helpful-online"], source="generated") == (
-        "task.subsets=['helpful-online']: task.source=generated has helpful-base, harmless-base"
-    )

@@ -1,6 +1,5 @@
 import gzip
 import json
-import re
 from dataclasses import replace
 from functools import cache
 
@@ -10,8 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import hh_rlhf, load_task
+from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
 
 SHARED = ROOT.parent / "shared" / "data"
@@ -56,11 +54,6 @@ def config(tmp_path_factory):
 def write(path, rows):
     with gzip.open(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps({"chosen": chosen, "rejected": rejected}) + "\n" for chosen, rejected in rows)
-
-
-def write_many(path, n, padding=0):
-    ask = "\n\nHuman: question {}" + "?" * padding + "\n\nAssistant:"
-    write(path, [(f"{ask.format(i)} yes", f"{ask.format(i)} no") for i in range(n)])
 
 
 @pytest.mark.parametrize("algo", ["dpo", "reward_model"])
@@ -108,21 +101,6 @@ def test_a_model_with_a_template_gets_messages(config):
     )
 
 
-def test_rows_are_seeded_and_more_rows_begin_with_the_fewer(config):
-    few, many, others = (
-        load_task(config("dpo", {"task.train_rows": 20} | changes), PLAIN)
-        for changes in ({}, {"task.train_rows": 40, "eval.rows": 30}, {"task.data_seed": 1, "eval.seed": 1})
-    )
-    assert many.train[:20] == few.train and many.eval[:20] == few.eval
-    assert others.train != few.train and others.eval != few.eval
-
-
-def test_no_prompt_to_learn_from_is_held_out(config):
-    for split in ("validation", "test"):
-        task = load_task(config("dpo", {"eval.split": split, "eval.rows": 50}), PLAIN)
-        assert not {row["prompt"] for row in task.train} & {row["prompt"] for row in task.eval}
-
-
 def test_only_as_many_rows_are_tokenized_as_are_needed(config):
     facts = load_task(config("dpo", {"task.train_rows": 50, "task.max_length": 200, "max_tokens": 20}), PLAIN).facts
     for side, rows in (("train", 50), ("held_out", 20)):
@@ -147,68 +125,6 @@ def test_nothing_longer_than_the_limit_is_left(config):
 def test_the_limit_is_the_smaller_of_max_length_and_context(config, max_length, context, limit):
     cfg = config("dpo", {"task.max_length": max_length, "task.train_rows": 5})
     assert load_task(cfg, build_byte_tokenizer(context=context)).facts["limit_tokens"] == limit
-
-
-def test_facts_and_notes_count_everything(config, tmp_path):
-    folder = tmp_path / "helpful-base"
-    folder.mkdir()
-    ask = "\n\nHuman: question {}\n\nAssistant:"
-    rows = [(f"{ask.format(i)} yes", f"{ask.format(i)} no") for i in range(100)]
-    write(
-        folder / "train.jsonl.gz", [*rows, (f"{ask.format(1)} x", f"{ask.format(1)} x"), (ask.format(1), "\n\nHuman:")]
-    )
-    write(folder / "test.jsonl.gz", [*rows[:20], (f"{ask.format(200)} a Human: b", f"{ask.format(200)} {'c' * 600}")])
-    cfg = config("dpo", {"task.subsets": ["helpful-base"]}, path=folder)
-    task = load_task(cfg, PLAIN)
-    facts = task.facts
-    validation = facts["splits"]["validation"]["helpful-base"]
-    train = facts["splits"]["train"]["helpful-base"]
-    assert train + validation == 80
-    assert facts == {
-        "read": {"helpful-base": 123},
-        "dropped": {
-            "not_ending_on_assistant": {"helpful-base": 1},
-            "histories_differ": {},
-            "not_asked_by_human": {},
-            "empty_chosen": {},
-            "empty_rejected": {},
-            "equal_answers": {"helpful-base": 1},
-            "duplicate": {},
-            "prompt_in_test": {"helpful-base": 20},
-        },
-        "kept": {"inline_speaker": {"helpful-base": 1}, "same_speaker_twice": {}, "empty_turn": {}},
-        "splits": {
-            "train": {"helpful-base": train},
-            "validation": {"helpful-base": validation},
-            "test": {"helpful-base": 21},
-        },
-        "limit_tokens": 512,
-        "train": {"repeated_prompts": 0, "looked_at": train, "over_long": 0, "rows": train},
-        "held_out": facts["held_out"],
-    }
-    assert facts["held_out"]["rows"] == 20 and facts["held_out"]["over_long"] in (0, 1)
-    assert task.notes == (
-        "123 pairs read; dropped: 1 not ending on assistant, 1 equal answers, 20 prompt in test; odd but kept: 1 inline"
-        f" speaker; splits: {train} train, {validation} validation, 21 test",
-        f"rows: {train} of train, 20 of test; longer than 512 tokens and left out: "
-        + ("1 of test" if facts["held_out"]["over_long"] else "none"),
-    )
-    json.dumps(facts)
-
-
-def test_a_limit_that_leaves_nothing_is_named(config, tmp_path):
-    path = tmp_path / "pairs.jsonl.gz"
-    write_many(path, 100, padding=100)
-    cfg = config("dpo", {"task.max_length": 100}, path=path)
-    splits = hh_rlhf.read(cfg.task).splits
-    with pytest.raises(ConfigError) as error:
-        load_task(cfg, PLAIN)
-    remedy = "lower max_tokens, raise task.max_length, or take a model with a longer context"
-    assert [re.sub(r"shortest needs \d+", "shortest needs N", line) for line in error.value.problems] == [
-        f"{path}: none of the {len(splits[name])} rows of its {name} split fits into 100 tokens, the shortest needs N;"
-        f" {remedy}"
-        for name in ("train", "test")
-    ]
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"no real data at {SHARED}")
