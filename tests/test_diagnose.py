@@ -66,12 +66,25 @@ def test_kl_drift_reports_where_it_began():
     assert finding["remedy"] == "algo.args.beta=0.1"
 
 
+@pytest.mark.parametrize(("args", "new"), [({"beta": None}, ""), ({}, "+")])
+def test_kl_drift_without_beta_asks_for_one(args, new):
+    config = {"algo": {"name": "grpo", "args": args}, "max_tokens": 64}
+    assert find_only(make_metrics(probe__kl=lambda x: x), config=config)["remedy"] == f"{new}algo.args.beta=0.05"
+
+
 def test_entropy_collapse_is_measured_against_the_start():
     finding = find_only(make_metrics(probe__entropy=lambda x: 2.0 * math.exp(-4 * x)))
     assert finding["name"] == "entropy_collapse"
     assert finding["evidence"].startswith("entropy on the probe set fell from 2.000 to 0.061 nats")
     assert finding["steps"][0] == 170  # exp(-4 * 16/39) = 0.194
     assert finding["remedy"] == "+algo.args.entropy_coef=0.01"
+
+
+@pytest.mark.parametrize("algo", ["sft", "reward_model"])
+def test_supervised_training_may_leave_its_start(algo):
+    config = {"algo": {"name": algo, "args": {}}, "max_tokens": 64}
+    metrics = make_metrics(probe__kl=lambda x: 5 * x, probe__entropy=lambda x: 6 - 5.9 * x)
+    assert diagnose(metrics, {}, config)["findings"] == []
 
 
 def test_equal_rewards_on_hard_problems_ask_for_larger_groups():
@@ -89,11 +102,21 @@ def test_equal_rewards_on_solved_problems_ask_to_stop_earlier():
     assert finding["remedy"] == "+algo.args.max_steps=310"
 
 
+def test_equal_rewards_early_in_training_are_no_finding():
+    metrics = make_metrics(frac_reward_zero_std=lambda x: 0.95 if x < 0.6 else 0.5)
+    assert diagnose(metrics, make_evaluation(), CONFIG)["findings"] == []
+
+
 def test_truncation_in_training_asks_for_a_larger_budget():
     finding = find_only(make_metrics(completions__clipped_ratio=lambda x: 0.5))
     assert (finding["name"], finding["steps"]) == ("truncation", [310, 400])
     assert "50% of the completions at the end of training and 5% of the held-out ones" in finding["evidence"]
     assert finding["remedy"] == "max_tokens=128"
+
+
+def test_truncation_on_held_out_rows_alone_names_no_steps():
+    finding = find_only(make_metrics(), make_evaluation(truncated=0.4))
+    assert (finding["name"], finding["steps"]) == ("truncation", None)
 
 
 def test_format_farming_needs_both_a_fall_and_a_rise():
@@ -120,6 +143,24 @@ def test_no_measurable_gain_is_information_and_leaves_health_ok():
     assert (finding["name"], finding["severity"]) == ("no_measurable_gain", "info")
     assert finding["remedy"] == "+algo.args.max_steps=800"
     assert diagnose(make_metrics(), evaluation, CONFIG)["health"] == "ok"
+
+
+def test_no_change_at_all_is_told_as_such():
+    names = ("correct", "partial", "failed")
+    changes = {name: dict.fromkeys(names, 0) | {name: 20} for name in names}
+    changes["partial"]["failed"] = 4
+    paired = {"difference": {"value": 0.0, "low": -0.02, "high": 0.02}, "changes": changes, "n": 64}
+    evidence = find_only(make_metrics(), {"paired": paired})["evidence"]
+    assert evidence == "not one of 64 held-out rows went from wrong to correct or back"
+    changes["correct"]["failed"] = changes["failed"]["correct"] = 1
+    assert "changed by +0.0 points, 95% interval -2.0" in find_only(make_metrics(), {"paired": paired})["evidence"]
+    older = {"paired": {"difference": {"value": 0.0, "low": 0.0, "high": 0.0}, "n": 64}}
+    assert find_only(make_metrics(), older)["evidence"] == evidence
+
+
+def test_one_evaluated_row_has_no_interval_and_no_finding():
+    evaluation = {"paired": {"difference": {"value": 0.0, "low": None, "high": None}, "n": 1}}
+    assert diagnose(make_metrics(), evaluation, CONFIG)["findings"] == []
 
 
 def make_ruined_run():
@@ -214,3 +255,9 @@ def test_a_start_with_no_right_answer_is_told_to_begin_with_sft(task, remedy):
         assert finding["remedy"] == remedy
         assert finding["cause"].startswith("the start model has none of 32 held-out completions right: ")
         assert all(word in finding["cause"] for word in ("algo=sft", "a graded reward", "easier rows"))
+
+
+@pytest.mark.parametrize(("correct", "course"), [(1, 0.0), (0, 0.05)])
+def test_a_start_that_is_sometimes_right_is_told_to_train_longer(correct, course):
+    found = diagnose(*make_hopeless(correct, course), CONFIG | {"task": {"name": "countdown"}})["findings"]
+    assert [finding["remedy"] for finding in found] == ["algo.args.num_generations=32", "+algo.args.max_steps=800"]
