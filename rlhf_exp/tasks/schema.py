@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 
-
 @dataclass(frozen=True)
 class TaskKeys:
     """Keys that every task has. Attributes without a type are not keys; they are properties of the task."""
