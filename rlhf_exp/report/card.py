@@ -16,9 +16,9 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment
 from markupsafe import Markup
 
+from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import at
 from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_markdown
-from rlhf_exp.report.policies import policy_sentence
 from rlhf_exp.report.provenance import Source, find_base, find_data, find_model
 from rlhf_exp.report.single import describe_findings, fact_tables
 from rlhf_exp.report.summary import summary_note, summary_table
@@ -28,7 +28,7 @@ from rlhf_exp.runs.load import Run, load_run
 
 CARD, CONFIG, ADAPTER_CARD = "README.md", "rlhf_exp_config.yaml", "ADAPTER_README.md"
 ADAPTER = "adapter_config.json"
-OF_RUN = (best_sentence, describe_findings, policy_sentence, status_sentence, summary_note, summary_table, verdict,
+OF_RUN = (best_sentence, describe_findings, baseline_sentence, status_sentence, summary_note, summary_table, verdict,
           win_sentence)  # fmt: skip
 """What the template asks of a run."""
 TOKENS = 128

@@ -13,6 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from rlhf_exp.report import columns, pairwise
+from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, lacks_rows, list_columns, mean_over_seeds, read_start
 from rlhf_exp.report.curves import plot_runs
 from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort_runs
@@ -20,7 +21,6 @@ from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.noise import describe_noise
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import plot_accuracy, plot_plane
-from rlhf_exp.report.policies import compare_policies
 from rlhf_exp.report.verdict import accuracy_name, status_sentence
 from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.load import Run
@@ -80,7 +80,7 @@ def tabulate_study(runs: list[Run]) -> list[Block]:
 
 def _describe_settings(measured: Groups, named: str | None = None) -> list[Block]:
     runs = _flatten(measured)
-    blocks = _over_seeds(measured) + compare_policies(measured)
+    blocks = _over_seeds(measured) + compare_baselines(measured)
     for column in ACCURACIES.values():
         if text := pairwise.describe_collapsed(measured, column):
             blocks.append(Callout("warning", "Collapsed seeds.", text))

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlhf_exp.evaluation.metrics import OUTCOMES
+from rlhf_exp.report.baselines import describe_baselines
 from rlhf_exp.report.columns import Column, at, fill
 from rlhf_exp.report.curves import plot_run
 from rlhf_exp.report.learning import choose_kind, plot_frontier
 from rlhf_exp.report.page import NOTES, Block, Callout, Code, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
-from rlhf_exp.report.policies import describe_policies
 from rlhf_exp.report.preferences import describe_preferences
 from rlhf_exp.report.summary import seconds_per_step, summary_note, summary_table, title
 from rlhf_exp.report.verdict import accuracy_name, best_sentence, status_sentence, verdict, win_sentence
@@ -48,7 +48,7 @@ def describe_run(run: Run) -> list[Block]:
     blocks.append(Callout(*verdict(run), ""))
     if sentence := best_sentence(run):
         blocks.append(Text(f"Kept: {sentence}."))
-    blocks += _describe_figures(run) + describe_policies(run) + describe_preferences(run)
+    blocks += _describe_figures(run) + describe_baselines(run) + describe_preferences(run)
     blocks += [Heading("Health checks"), *describe_findings(run)]
     if run.trains:
         plots = plot_run(run)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.errors import printable
+from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import Column, at, join_notes
 from rlhf_exp.report.page import NOTES, TEXTS, Table, align
-from rlhf_exp.report.policies import policy_sentence
 from rlhf_exp.report.verdict import best_sentence, preference_sentence, status_sentence, verdict, win_sentence
 from rlhf_exp.runs.figures import duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, reading
@@ -143,7 +143,7 @@ def _tabulate(run: Run) -> str:
     page = run.path / "report.html"
     facts = {
         "win rate": win_sentence(run),
-        "trivial": policy_sentence(run),
+        "baselines": baseline_sentence(run),
         "preferences": preference_sentence(run) if judged else None,  # else the verdict's
         "training": training
         and f"{info['steps']} steps in {duration(info['seconds']['train'])}, {training:.3g} s per step",

@@ -67,7 +67,7 @@ class TaskKeys:
     """The function, `module:function`, from these keys to a line for each mistake that the rows at `path` show before
     torch is imported."""
     own_policies: ClassVar[str | None] = None
-    """The function, `module:function`, from a tokenizer to trivial policies of its own (task.baselines), those of a
+    """The function, `module:function`, from a tokenizer to sampling baselines of its own (task.baselines), those of a
     family together (models/policies.py)."""
     budget = (512, "the default where the task names none")
     """The default of max_tokens for models that write text, and the reason."""

@@ -122,12 +122,12 @@ def add_policies(path, edit, accuracy=0.4, validation=(0.3, 0.4)):
     edit(path, "evaluation.json", baselines=families)
 
 
-def test_the_best_trivial_policy_is_chosen_on_validation_rows(sweep, tmp_path, edit):
+def test_the_best_sampling_baseline_is_chosen_on_validation_rows(sweep, tmp_path, edit):
     """On the held-out rows the highest of several would be too high by chance."""
     for path in sweep:
         add_policies(path, edit, accuracy=0.28)
     write_report(sweep, tmp_path / "out")
-    rows = table_rows(tmp_path / "out", "Trivial policies")
+    rows = table_rows(tmp_path / "out", "Sampling baselines")
     assert [row[0] for row in rows] == ["start model", "temperature: 0.5", "rule of signs", "grpo", "dr_grpo"]
     lead = sum(trained_accuracy(path) for path in sweep[:3]) / 3 - 0.28
     assert rows[3][3] == f"{100 * lead:+.1f}"
@@ -146,7 +146,7 @@ def test_the_lead_over_the_best_policy_has_an_interval_over_seeds_and_rows(sweep
     write_report(sweep, tmp_path / "out")
     lead = crossed_interval(sides[:3], DIFFERENCES)
     cells = [f"{100 * lead[side]:+.1f}" for side in ("value", "low", "high")]
-    assert table_rows(tmp_path / "out", "Trivial policies")[3][3] == f"{cells[0]} [{cells[1]}, {cells[2]}]"
+    assert table_rows(tmp_path / "out", "Sampling baselines")[3][3] == f"{cells[0]} [{cells[1]}, {cells[2]}]"
 
 
 def test_settings_of_other_start_models_have_tables_of_their_own(sweep, tmp_path, edit):
