@@ -132,7 +132,7 @@ def test_the_best_sampling_baseline_is_chosen_on_validation_rows(sweep, tmp_path
     lead = sum(trained_accuracy(path) for path in sweep[:3]) / 3 - 0.28
     assert rows[3][3] == f"{100 * lead:+.1f}"
     text = (tmp_path / "out" / "report.md").read_text()
-    assert text.count("temperature: 0.5") == 1 and "The best policy on validation rows: rule of signs." in text
+    assert text.count("temperature: 0.5") == 1 and "The best on validation rows: rule of signs." in text
 
 
 def test_the_lead_over_the_best_policy_has_an_interval_over_seeds_and_rows(sweep, tmp_path, edit):
