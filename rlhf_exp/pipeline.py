@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from rlhf_exp import processes
 from rlhf_exp.config.hub import is_hub_id
-from rlhf_exp.config.schema import Config, learns_from_samples
+from rlhf_exp.config.schema import Config
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.errors import FAILED, ConfigError, name_error, printable, read_message, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator, Validation
@@ -182,7 +182,7 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: Pr
         check_vocabulary(tokenizer, task)
         folder.record["context_room"] = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
-    if learns_from_samples(cfg):
+    if cfg.learns_from_samples:
         if cfg.task.samples is None or cfg.task.samples == "self":
             with folder.phase("sample"):
                 samples = sample(cfg, folder.path / "samples", model, tokenizer)

@@ -12,7 +12,7 @@ steps: the probe's passes, and those of a reference that is scored once before t
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -21,9 +21,6 @@ from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp import processes
 from rlhf_exp.runs.checkpoints import WORK
-
-if TYPE_CHECKING:
-    from rlhf_exp.trainers.resuming import Resumable
 
 
 class ComputeMeter(TrainerCallback):
@@ -50,8 +47,9 @@ class ComputeMeter(TrainerCallback):
         self._new = dict.fromkeys(names, 0)  # on this process, in this step
         self._began: float | None = None  # None between steps, where nothing counts
 
-    def watch(self, trainer: "Resumable") -> None:
-        """Hook the trainer's networks, and become its first callback, so that all others see the tokens in the logs."""
+    def watch(self, trainer: Any) -> None:
+        """Hook the networks of a `Resumable` trainer, and become its first callback, so that all others see the tokens
+        in the logs."""
         policy = trainer.model.get_base_model() if isinstance(trainer.model, PeftModel) else trainer.model
         _hook(policy, self._count_policy)  # the `generate` of an adapter's model does not call that model's forward
         for attribute, name in (("ref_model", "reference_passes"), ("critic", "critic_passes")):

@@ -7,13 +7,10 @@ from bisect import bisect_right
 from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, Algorithm
+from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS, Algorithm
 from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
 from rlhf_exp.errors import Problem
-from rlhf_exp.rewards.table import Constant, LengthEfficiency, Overlong, Random, Repetition
-from rlhf_exp.tasks.schema import GradedKeys, find_keys, learns_from_samples, list_tasks
-
-__all__ = ["TASKS", "Config", "learns_from_samples"]
+from rlhf_exp.tasks.schema import GradedKeys, find_keys, list_tasks
 
 TASKS = {name: find_keys(name) for name in list_tasks()}
 """The keys of each task, in the task's own module."""
@@ -126,6 +123,32 @@ class Peft:
     quantization: dict[str, bool | str] | None
     dtype: Literal["float32", "bfloat16", "float16"]
     own_reference: bool
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: Annotated[float, Within(">= -1000, <= 1000")]
+
+
+@dataclass(frozen=True)
+class LengthEfficiency:
+    tokens: Annotated[int, Within(TOKENS)]
+
+
+@dataclass(frozen=True)
+class Overlong:
+    cache: Annotated[int | None, Within(TOKENS)]
+
+
+@dataclass(frozen=True)
+class Random:
+    seed: Annotated[int | None, Within(SEED)]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    ngram_size: Annotated[int, Within(">= 1, <= 1000")]
+    max_penalty: Annotated[float, Within(">= -1000, <= 0")]
 
 
 @dataclass(frozen=True)
@@ -269,6 +292,12 @@ class Config:
     monitor: Monitor
     eval: Eval
     hub: Hub
+
+    @property
+    def learns_from_samples(self) -> bool:
+        """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
+        needs_pairs = self.algo.row.learns_from == PAIRS and not self.task.gives_pairs
+        return self.task.graded and (needs_pairs or self.task.samples is not None)
 
     def list_functions(self) -> dict[str, str]:
         """The functions and classes of the user's, FILE.py:NAME, each by its key."""

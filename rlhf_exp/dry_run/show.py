@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 from rlhf_exp.config.defaults import list_defaults, read_settings
 from rlhf_exp.config.device import count_processes, targets_other_hardware
 from rlhf_exp.config.rules.machine import find_missing
-from rlhf_exp.config.schema import Config, learns_from_samples
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
 from rlhf_exp.dry_run.cost import estimate_disk, estimate_time, find_memory, say_bytes, warn_of_disk
@@ -119,7 +119,7 @@ def _list_parts(parts: dict[str, float]) -> str:
 def _describe_rows(cfg: Config, rows: Rows) -> str:
     made: int | str = rows.train
     held_out = rows.held_out or "a share of them"
-    if learns_from_samples(cfg) and cfg.task.samples in (None, "self"):
+    if cfg.learns_from_samples and cfg.task.samples in (None, "self"):
         made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
         held_out = "a share of them" if cfg.algo.row.scores else held_out
     if not cfg.algo.row.trains:

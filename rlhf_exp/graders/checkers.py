@@ -25,15 +25,12 @@ from functools import partial
 from importlib.util import find_spec
 from numbers import Real
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import PASSED, SCORES, Grade, NumberGrade, Outcome, expressions, gsm8k, keep_end
 from rlhf_exp.graders.user_code import RewardError, call, import_function
-
-if TYPE_CHECKING:
-    from rlhf_exp.tasks.file import Keys
 
 Checker = Callable[..., Grade]
 """A function of (completion, row)."""
@@ -56,8 +53,8 @@ class AsRead(NamedTuple):
 NOT_READ: Mapping[str, AsRead] = MappingProxyType({})
 
 
-def build_checker(task: "Keys", read: Mapping[str, AsRead] = NOT_READ) -> Checker:
-    """The grader of the task. It sees rows whose ids are in `read` as they stood in their file.
+def build_checker(task: Any, read: Mapping[str, AsRead] = NOT_READ) -> Checker:
+    """The grader of `task`, the keys of task=file. It sees rows whose ids are in `read` as they stood in their file.
 
     Raises:
         ConfigError: a file or function that cannot be used; math without math-verify.
@@ -83,7 +80,7 @@ def _restore(row: dict[str, Any], read: Mapping[str, AsRead]) -> dict[str, Any]:
     return row if found is None else {name: row[name] for name in ("id", "prompt") if name in row} | found.columns
 
 
-def find_answer_problem(task: "Keys", answer: Any) -> str | None:
+def find_answer_problem(task: Any, answer: Any) -> str | None:
     """Why a ready checker cannot compare with this answer; None if it can."""
     if task.ready_checker and isinstance(answer, list | dict | bytes):
         return "must hold one text or number (for more than one write a checker, task.checker=FILE.py:FUNCTION)"

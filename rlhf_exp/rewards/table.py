@@ -14,10 +14,8 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlhf_exp.config.ranges import SEED, TOKENS, Within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import GRADES, Grade, NumberGrade, read_text
 from rlhf_exp.rewards.countdown import graduated, process
@@ -42,11 +40,6 @@ def outcome(
         for kind in ("correct", "partial", "failed"):
             log_metric(f"outcome/{kind}", sum(grade.outcome == kind for grade in grades) / len(grades))
     return [grade.score for grade in grades]
-
-
-@dataclass(frozen=True)
-class LengthEfficiency:
-    tokens: Annotated[int, Within(TOKENS)]
 
 
 def length_efficiency(
@@ -132,11 +125,6 @@ def brevity(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) 
     return [2 - len(read_text(completion).split()) / 16 for completion in completions]
 
 
-@dataclass(frozen=True)
-class Overlong:
-    cache: Annotated[int | None, Within(TOKENS)]
-
-
 def overlong(
     cfg: "Config", task: "Task", /, completion_ids: list[list[int]], trainer_state: Any = None, **columns: Any
 ) -> list[float]:
@@ -164,12 +152,6 @@ def check_cache(cfg: "Config") -> list[str]:
     return [f"reward.overlong.cache={cache}: must be at most {smallest}, the smallest completion budget"]
 
 
-@dataclass(frozen=True)
-class Repetition:
-    ngram_size: Annotated[int, Within(">= 1, <= 1000")]
-    max_penalty: Annotated[float, Within(">= -1000, <= 0")]
-
-
 def repetition(cfg: "Config", task: "Task", /, **columns: Any) -> list[float]:
     """A penalty for repeated n-grams of tokens: TRL's get_repetition_penalty_reward.
 
@@ -182,11 +164,6 @@ def repetition(cfg: "Config", task: "Task", /, **columns: Any) -> list[float]:
     return get_repetition_penalty_reward(cfg.reward.repetition.ngram_size, cfg.reward.repetition.max_penalty)(**columns)
 
 
-@dataclass(frozen=True)
-class Random:
-    seed: Annotated[int | None, Within(SEED)]
-
-
 def random(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, **columns: Any) -> list[float]:
     """A control without information: a uniform number in [0, 1) for seed, prompt and completion (Shao et al. 2025,
     arXiv:2506.10947), 48 bits of the SHA-256 of all three. It is the same in training, in the evaluation and after
@@ -194,11 +171,6 @@ def random(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, *
     seed = cfg.seed if cfg.reward.random.seed is None else cfg.reward.random.seed
     texts = [json.dumps([seed, p, read_text(c)]) for p, c in zip(prompts, completions, strict=True)]
     return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48 for text in texts]
-
-
-@dataclass(frozen=True)
-class Constant:
-    value: Annotated[float, Within(">= -1000, <= 1000")]
 
 
 def constant(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:

@@ -33,7 +33,7 @@ from rlhf_exp.graders import countdown as grader
 from rlhf_exp.tasks import splits
 from rlhf_exp.tasks.countdown_search import Traces, reachable, write_trace
 from rlhf_exp.tasks.loading import count_needed
-from rlhf_exp.tasks.schema import GradedKeys, learns_from_samples
+from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source, read_hub, read_lines
 from rlhf_exp.tasks.texts import Row
 
@@ -141,7 +141,7 @@ def count_rows(cfg: "Config") -> tuple[int, int]:
     wanted = 0
     held_out: list[tuple[str, int | None, str]] = [("eval.rows", cfg.eval.rows, cfg.eval.split)]
     held_out += [("eval.every_rows", cfg.eval.every_rows, "validation")] if cfg.eval.every else []
-    if learns_from_samples(cfg):
+    if cfg.learns_from_samples:
         held_out.append(("task.sampling.rows", keys.sampling.rows, "train"))
     else:
         wanted = keys.train_rows or count_needed(cfg)

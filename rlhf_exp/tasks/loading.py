@@ -19,7 +19,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import ASK, PAIR, Form
 from rlhf_exp.graders import Grade, user_code
 from rlhf_exp.tasks.fitting import Selection, list_shortages, take_fitting, try_grader, write_notes
-from rlhf_exp.tasks.schema import TaskKeys, find_task, learns_from_samples, name_source
+from rlhf_exp.tasks.schema import TaskKeys, find_task, name_source
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Row, add_system_prompt, as_completion
 
@@ -203,7 +203,7 @@ class Loader:
 def _load(loader: Loader) -> Task:
     """The rows to train on, unless they will be made of samples, and the held-out rows."""
     cfg, keys, algo, source = loader.cfg, loader.cfg.task, loader.cfg.algo.row, loader.source
-    sampled = learns_from_samples(cfg)
+    sampled = cfg.learns_from_samples
     form = ASK if sampled else algo.form if algo.trains else PAIR if keys.of_pairs else ASK
     n, used = loader.task.count_rows(cfg) if source is None else (keys.train_rows, 0)
     room = 0 if form.answers else cfg.max_tokens

@@ -19,7 +19,7 @@ from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, Within
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 
 if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
+    pass
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,6 @@ def find_task(name: str) -> ModuleType:
 def find_keys(name: str) -> type[TaskKeys]:
     """The `Keys` of the task of that name."""
     return find_task(name).Keys
-
-
-def learns_from_samples(cfg: "Config") -> bool:
-    """Whether training rows are made from samples: by choice, and always if a graded task must provide pairs."""
-    needs_pairs = cfg.algo.row.learns_from == PAIRS and not cfg.task.gives_pairs
-    return cfg.task.graded and (needs_pairs or cfg.task.samples is not None)
 
 
 def name_source(task: TaskKeys) -> str:

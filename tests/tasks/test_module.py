@@ -4,7 +4,6 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.schema import learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, find_grader, load_task
@@ -73,7 +72,7 @@ def test_every_algorithm_learns_from_what_the_file_gives(load, prepare):
     assert {row["label"] for row in load(MINE + ANSWERS, "algo=kto", "reward=none").train} == {True, False}
     assert load(MINE + ANSWERS, "algo=reward_model", "reward=none").pairs
     cfg, tokenizer = prepare(MINE, "algo=dpo", "task.sampling.rows=5", "reward=none")
-    assert learns_from_samples(cfg) and load_task(cfg, tokenizer).train == []
+    assert cfg.learns_from_samples and load_task(cfg, tokenizer).train == []
     rows = draw_prompts(cfg, tokenizer, 5)
     assert len(rows) == 5 and {row["id"][0] for row in rows} == {"t"}
     with pytest.raises(ConfigError, match=r"task.sampling.rows=50: .* has 40 rows in its train split"):

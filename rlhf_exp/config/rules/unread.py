@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, DEMONSTRATIONS
 from rlhf_exp.config.overrides import name_key
-from rlhf_exp.config.schema import Config, Ppo, learns_from_samples
+from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.errors import Problem
 
 Reads = Callable[[Config], object]
@@ -33,7 +33,7 @@ TABLE: tuple[tuple[tuple[str, ...], Reads, str], ...] = (
     (("algo.kl_horizon",), lambda cfg: isinstance(cfg.algo, Ppo) and cfg.algo.target_kl, "without algo.target_kl"),
     (
         ("task.sampling.",),
-        learns_from_samples,
+        lambda cfg: cfg.learns_from_samples,
         "with {algo}, which does not learn from samples of the start model here",
     ),
     (
@@ -43,7 +43,7 @@ TABLE: tuple[tuple[tuple[str, ...], Reads, str], ...] = (
     ),
     (
         ("task.traces.",),
-        lambda cfg: cfg.algo.row.learns_from == DEMONSTRATIONS and not learns_from_samples(cfg),
+        lambda cfg: cfg.algo.row.learns_from == DEMONSTRATIONS and not cfg.learns_from_samples,
         "with {algo}, which does not learn from search traces here",
     ),
     (

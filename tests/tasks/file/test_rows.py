@@ -10,7 +10,6 @@ from datasets import Dataset, DatasetDict
 from omegaconf import OmegaConf
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.schema import learns_from_samples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.sampled import learn_from
@@ -120,7 +119,7 @@ def test_demonstrations_and_pairs_come_from_named_columns(load, tmp_path):
     scorer = load(path, TEMPLATE, "algo=reward_model", *pairs, "reward=none")
     assert scorer.pairs == dpo.pairs and scorer.eval == []
     with_answers = compose_config([*SMALL, f"task.path={path}", TEMPLATE, "algo=dpo", "task.answer_column=answer"])
-    assert learns_from_samples(with_answers)
+    assert with_answers.learns_from_samples
 
 
 def test_every_algorithm_is_measured_on_the_same_rows(load, tmp_path):
