@@ -89,7 +89,7 @@ def reader(tmp_path_factory, command_line):
 def shorten(words):
     """The overrides of the first job of a command, with two steps and few rows."""
     args = parse_flags(get_args_parser(), words)
-    swept = {"seed", "loss_type", "max_tokens", "algo"} if args.multirun else ()
+    swept = {"seed", "loss_type", "max_tokens", "algo", "algo.trainer"} if args.multirun else ()
     job = [text.split(",")[0] if text.partition("=")[0] in swept else text for text in args.overrides]
     job = [text for text in job if not text.startswith(("hydra/", "hydra."))]
     if "dry_run=true" in job:
