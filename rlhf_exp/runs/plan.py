@@ -190,5 +190,5 @@ def _require_same_processes(folder: Path, cfg: Config, where: str) -> None:
     record = read_record(folder)
     began, here = (record.get("processes", 1), record.get("scale", "none")), (processes.count(), cfg.scale.name)
     if began != here:
-        ran = [f"torchrun --nproc_per_node {n} and scale={scale}" for n, scale in (began, here)]
+        ran = [f"{n} process{'es' * (n > 1)} and scale={scale}" for n, scale in (began, here)]
         raise ConfigError([f"{where}: began with {ran[0]}, here {ran[1]}; start it as it began, or {ANOTHER}"])

@@ -12,7 +12,7 @@ from accelerate.utils import DistributedType
 
 from rlhf_exp import processes
 from rlhf_exp.__main__ import main
-from rlhf_exp.config.rules import scale
+from rlhf_exp.config.rules import machine
 
 CONNECT, BEGIN = processes.connect, AcceleratorState.__init__
 
@@ -43,6 +43,6 @@ def divide_on_cpu(self, *args, fsdp_plugin=None, deepspeed_plugin=None, **kwargs
 
 if __name__ == "__main__":
     os.environ["DS_ACCELERATOR"] = "cpu"  # DeepSpeed itself can do with one
-    scale.ON_CPU = ("ddp", "fsdp2", "zero2", "zero3")
+    machine.ON_CPU = ("ddp", "fsdp2", "zero2", "zero3")
     processes.connect, AcceleratorState.__init__ = connect_on_cpu, divide_on_cpu
     sys.exit(main())
