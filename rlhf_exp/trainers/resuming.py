@@ -28,32 +28,14 @@ from trl.trainer.utils import RepeatSampler
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.models.row_random import Key, give_row_random
-from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.manifest import staged
 
 if TYPE_CHECKING:
-    from transformers import Trainer
-    from trl import GRPOTrainer
-
-    class AnyTrainer(Trainer):
-        """What a type checker takes as the base of a class that comes before a TRL trainer among the bases."""
-
-        args: Any  # each algorithm has a class of its own
-        model: Model
-        ref_model: Any
-        train_dataset: Any
-        _metrics: Any
-
-    class SamplingTrainer(AnyTrainer, GRPOTrainer):
-        """The same before one that samples."""
-
-        max_completion_length: Any  # numbers, where TRL's arguments may also be None
-        num_generations: Any
-
+    from typing import Any as AnyTrainer  # the base of a class that comes before a TRL trainer among the bases
 else:
-    AnyTrainer = SamplingTrainer = object
+    AnyTrainer = object
 
 
 class Resumable(AnyTrainer):
@@ -140,7 +122,7 @@ class Resumable(AnyTrainer):
         return self.ref_model if getattr(self.args, "sync_ref_model", False) else None
 
 
-class RowRandomRollouts(SamplingTrainer):
+class RowRandomRollouts(AnyTrainer):
     """Comes before a TRL trainer that samples among the bases: each completion of a rollout has its own random numbers,
     whichever code samples.
 
@@ -224,14 +206,8 @@ def order_by_epoch(sampler: Sampler | None, seed: int) -> Sampler | None:
     epoch's order. A plain random order needs no change: accelerate seeds it by the epoch. Rows of similar length are
     those of a step of all processes."""
     if isinstance(sampler, RepeatSampler):
-        return RepeatOrder(
-            sampler.data_source,
-            sampler.mini_repeat_count,
-            sampler.batch_size,
-            sampler.repeat_count,
-            sampler.shuffle,
-            sampler.seed,
-        )
+        names = ("data_source", "mini_repeat_count", "batch_size", "repeat_count", "shuffle", "seed")
+        return RepeatOrder(**{name: getattr(sampler, name) for name in names})
     if isinstance(sampler, LengthGroupedSampler):
         return LengthOrder(sampler.batch_size * processes.count(), lengths=sampler.lengths, seed=seed)
     return sampler

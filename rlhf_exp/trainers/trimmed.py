@@ -9,14 +9,13 @@ the rounding of sums in another order. tests/trainers/test_trimmed.py checks thi
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from rlhf_exp.trainers.resuming import SamplingTrainer
+from rlhf_exp.trainers.resuming import AnyTrainer
 
 Figures = tuple[Any, ...]
 """A tensor of each completion position, (rows, time); None for one that is not computed."""
@@ -29,52 +28,28 @@ takes 0.7 of the time and 0.6 of the memory at 1,024 tokens."""
 ON_ACCELERATOR = 16
 """Times as many tokens in a chunk on a GPU, where a call costs more and a token less. Not measured."""
 
-PACKED = ("gpt2", "qwen2", "qwen3")
-"""Types of models whose layers all hand the positions to flash attention, which tells packed rows apart by them. Not
-all models do (GPT-J, and layers with a state of their own); tests/trainers/test_trimmed.py checks these."""
 
-
-class TrimmedPasses(SamplingTrainer):
+class TrimmedPasses(AnyTrainer):
     """Comes before a TRL trainer among the bases.
 
     All ranks have equally many chunks, since they take part in each other's forward passes.
     """
 
     def _get_per_token_logps_and_entropies(
-        self,
-        model: nn.Module,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        logits_to_keep: int,
-        batch_size: int | None = None,
-        compute_entropy: bool = False,
-        compute_aux_loss: bool = False,
-        **others: Any,
-    ) -> Figures:
-        """TRL's figures, from trimmed chunks of at most `batch_size` rows; with flash attention from packed ones.
+        self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
+        batch_size: int | None = None, compute_entropy: bool = False, compute_aux_loss: bool = False, **others: Any,
+    ) -> Figures:  # fmt: skip
+        """TRL's figures, from trimmed chunks of at most `batch_size` rows.
 
         From TRL's own pass instead if there are images, if `pad_to_multiple_of` asks for certain widths, or for the
         load-balancing loss of a mixture of experts, which is not a mean over chunks.
         """
+        batch = input_ids, attention_mask, logits_to_keep
         wanted = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
         is_more_than_text = any(value is not None for value in others.values())
         if is_more_than_text or compute_aux_loss or self.pad_to_multiple_of is not None:
-            return self._score_chunk(
-                model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **wanted, **others
-            )
-
-        def score(*chunk: Any) -> Figures:
-            return self._score_chunk(model, *chunk, **wanted)
-
-        batch = input_ids, attention_mask, logits_to_keep
-        if self._packs_rows():
-            return score_packed(score, model, *batch, batch_size or len(input_ids))
-        return self._trim(score, *batch, batch_size)
-
-    def _packs_rows(self) -> bool:
-        """Whether attention keeps packed rows apart without work on their pairs, as flash attention does."""
-        config = self.model.config
-        return config._attn_implementation.startswith("flash_attention") and config.model_type in PACKED
+            return self._score_chunk(model, *batch, batch_size=batch_size, **wanted, **others)
+        return self._trim(lambda *chunk: self._score_chunk(model, *chunk, **wanted), *batch, batch_size)
 
     def _score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
         """TRL's own pass; a subclass may add figures."""
@@ -89,11 +64,7 @@ class TrimmedPasses(SamplingTrainer):
 
 
 def score_trimmed(
-    score: Callable[[torch.Tensor, torch.Tensor, int], Figures],
-    ids: torch.Tensor,
-    mask: torch.Tensor,
-    width: int,
-    chunk_rows: int,
+    score: Callable[..., Figures], ids: torch.Tensor, mask: torch.Tensor, width: int, chunk_rows: int
 ) -> Figures:
     """Figures of the last `width` columns, by `score` of trimmed chunks.
 
@@ -106,60 +77,26 @@ def score_trimmed(
         What `score` does, (batch, width), 0 at padding. Without padding, and with one chunk, it is score(ids, mask,
         width), bit for bit.
     """
-    in_completion = _find_completions(mask, width)
+    columns = torch.arange(mask.shape[1], device=mask.device)
+    in_completion = mask.bool() & (columns >= mask.shape[1] - width)
     by_length = mask.sum(1).argsort(descending=True, stable=True)  # the most memory is needed first
     chunks = [rows.sort().values for rows in by_length.tensor_split(math.ceil(len(mask) / chunk_rows))]
     parts = []
     for rows in chunks:
         short_ids, short_mask, is_scored = _trim_rows(ids[rows], mask[rows], in_completion[rows])
-        parts.append(_select(score(short_ids, short_mask, is_scored.shape[1]), is_scored))
-    return _scatter(parts, in_completion[:, -width:], chunks)
+        found = score(short_ids, short_mask, is_scored.shape[1])
+        parts.append([None if figure is None else figure[is_scored] for figure in found])
+    order = torch.cat(chunks)
+    places = in_completion[order, -width:]
 
+    def put_back(values: tuple[Any, ...]) -> torch.Tensor | None:
+        """(batch, width), with the chunks' figures at the completions' tokens, and else 0."""
+        if values[0] is None:
+            return None
+        joined = torch.cat(values)
+        return joined.new_zeros(places.shape).masked_scatter(places, joined)[order.argsort()]
 
-def score_packed(
-    score: Callable[[torch.Tensor, torch.Tensor, int], Figures],
-    model: nn.Module,
-    ids: torch.Tensor,
-    mask: torch.Tensor,
-    width: int,
-    chunk_rows: int,
-) -> Figures:
-    """As `score_trimmed`, from the tokens of `chunk_rows` rows one after another in one row, which no padding is among.
-
-    Each row's positions begin at 0, which is how transformers' attention functions tell packed rows apart. `score` gets
-    (1, tokens) ids, and a mask that holds the completions' tokens alone: its figures of all others are not used.
-    """
-    in_completion = _find_completions(mask, width)
-    chunks, parts = torch.arange(len(mask), device=mask.device).split(chunk_rows), []
-    for rows in chunks:
-        is_real = mask[rows].bool()
-        tokens, is_scored, positions = (
-            of_rows[is_real][None] for of_rows in (ids[rows], in_completion[rows], mask[rows].cumsum(1) - 1)
-        )
-        with _at_positions(model, positions):
-            figures = score(tokens, is_scored.to(mask), max(1, tokens.shape[1] - 1))
-        parts.append(_select(figures, is_scored[:, 1:]))
-    return _scatter(parts, in_completion[:, -width:], chunks)
-
-
-@contextmanager
-def _at_positions(model: nn.Module, positions: torch.Tensor) -> Iterator[None]:
-    """The model's passes take these positions, and no attention mask: transformers looks for packed rows only then.
-    Other hooks see this too (callbacks/compute.py)."""
-
-    def replace_mask(_: nn.Module, args: tuple, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        return args, given | {"attention_mask": None, "position_ids": positions}
-
-    hook = model.register_forward_pre_hook(replace_mask, with_kwargs=True, prepend=True)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def _find_completions(mask: torch.Tensor, width: int) -> torch.Tensor:
-    """(batch, time), true at the completions' tokens, which are among the last `width` columns."""
-    return mask.bool() & (torch.arange(mask.shape[1], device=mask.device) >= mask.shape[1] - width)
+    return tuple(put_back(values) for values in zip(*parts, strict=True))
 
 
 def _trim_rows(
@@ -174,21 +111,3 @@ def _trim_rows(
     moved = [torch.zeros_like(is_real, dtype=one.dtype).masked_scatter(is_real, one[mask.bool()]) for one in
              (ids, mask, in_completion)]  # fmt: skip
     return moved[0], moved[1], moved[2][:, -kept:]
-
-
-def _select(figures: Figures, is_scored: torch.Tensor) -> Figures:
-    return tuple(None if one is None else one[is_scored] for one in figures)
-
-
-def _scatter(parts: list[Figures], in_completion: torch.Tensor, chunks: Sequence[torch.Tensor]) -> Figures:
-    """(batch, time) each, with the chunks' figures at the completions' tokens, and else 0."""
-    order = torch.cat(list(chunks))
-    places = in_completion[order]
-
-    def scatter(values: Figures) -> torch.Tensor | None:
-        if values[0] is None:
-            return None
-        found = torch.cat(values)
-        return found.new_zeros(places.shape).masked_scatter(places, found)[order.argsort()]
-
-    return tuple(scatter(values) for values in zip(*parts, strict=True))

@@ -4,13 +4,10 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
-from transformers.modeling_flash_attention_utils import _is_packed_sequence, prepare_fa_kwargs_from_position_ids
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from trl import GRPOTrainer, RLOOTrainer
 
 from rlhf_exp.trainers import trimmed
-from rlhf_exp.trainers.trimmed import TrimmedPasses, score_packed, score_trimmed
+from rlhf_exp.trainers.trimmed import score_trimmed
 from tests.building import QUIET, build
 
 LENGTHS = [(3, 6), (5, 1), (1, 4), (4, 0), (2, 3), (5, 9), (3, 2), (1, 1), (2, 9), (5, 4)]
@@ -26,13 +23,6 @@ METHOD = "_get_per_token_logps_and_entropies"
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(trimmed, "CHUNK_TOKENS", ROWS_IN_CHUNK * BUDGET)
-
-
-@pytest.fixture(params=["trimmed", "packed"])
-def either(request, monkeypatch):
-    """Rows in trimmed chunks, or packed as with flash attention: sdpa keeps packed rows apart by a mask."""
-    if request.param == "packed":
-        monkeypatch.setattr(TrimmedPasses, "_packs_rows", lambda trainer: True)
 
 
 def reward(completions, **columns):
@@ -101,7 +91,6 @@ def compare_gradients(found, wanted):
     assert (joined[0] - joined[1]).norm() < 1e-4 * joined[1].norm()
 
 
-@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize(("algo", "model"), [("grpo", "tiny_gpt2"), ("grpo", "tiny_qwen3"), ("rloo", "tiny_gpt2")])
 def test_figures_and_gradients_of_policy_and_reference_are_those_of_trls_pass(make, algo, model):
     trainer = make(algo, model, "algo.args.beta=0.1")
@@ -126,7 +115,6 @@ def test_figures_and_gradients_of_policy_and_reference_are_those_of_trls_pass(ma
     compare_gradients(gradients[0][1], gradients[1][1])
 
 
-@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize(
     ("model", "overrides"),
     [
@@ -181,7 +169,6 @@ def test_steps_with_accumulation_end_at_the_weights_of_trls_pass(make, monkeypat
         assert found == pytest.approx(wanted, rel=1e-3, abs=1e-4)
 
 
-@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("critic", ["shared", "separate"])
 def test_values_of_a_critic_are_those_of_the_unpadded_rows(make, critic):
     trainer = make("ppo", "tiny_gpt2", f"algo.critic={critic}")
@@ -234,64 +221,6 @@ def test_chunks_hold_rows_of_similar_length_and_no_column_of_padding(make):
     assert [len(chunk) for chunk in masks] == [2] * 5, "TRL's limit of rows in one pass holds too"
 
 
-def test_packed_rows_are_one_row_of_their_tokens_which_flash_attention_takes_apart(make, monkeypatch):
-    trainer = make("grpo", "tiny_qwen3", "algo.args.beta=0")
-    assert not trainer._packs_rows()
-    with monkeypatch.context() as patch:
-        patch.setattr(trainer.model.config, "_attn_implementation_internal", "flash_attention_2")
-        assert trainer._packs_rows()
-    ids, mask, width = join(make_batch(trainer.model.config.vocab_size))
-    seen = []
-    hook = lambda _, args, given: seen.append((given["attention_mask"], given["position_ids"]))  # noqa: E731
-    trainer.model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
-    monkeypatch.setattr(trainer, "_packs_rows", lambda: True)
-    for batch_size, rows in ((None, [LENGTHS]), (4, [LENGTHS[:4], LENGTHS[4:8], LENGTHS[8:]])):
-        seen.clear()
-        trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width, batch_size)
-        assert len(seen) == len(rows)
-        for (attention_mask, positions), chunk in zip(seen, rows, strict=True):
-            lengths = [p + c for p, c in chunk]
-            assert attention_mask is None and positions.shape == (1, sum(lengths))
-            assert _is_packed_sequence(positions, 1)
-            (starts, _), (longest, _) = prepare_fa_kwargs_from_position_ids(positions)
-            assert starts.diff().tolist() == lengths and longest == max(lengths)
-
-
-@pytest.fixture
-def flash(monkeypatch):
-    """Stands in for flash attention, of which a CPU has none: rows are told apart by the positions alone."""
-
-    def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_ids=None, **given):
-        assert attention_mask is None and not dropout
-        row = (position_ids[0] == 0).cumsum(0)
-        allowed = (row[:, None] == row) & torch.ones(len(row), len(row)).tril().bool()
-        groups = query.shape[1] // key.shape[1]
-        key, value = (side.repeat_interleave(groups, 1) for side in (key, value))
-        found = nn.functional.scaled_dot_product_attention(query, key, value, allowed, scale=scaling)
-        return found.transpose(1, 2), None
-
-    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "flash_attention_2", attend)
-
-
-@pytest.mark.usefixtures("flash")
-@pytest.mark.parametrize("model", ["tiny", "tiny_gpt2", "tiny_qwen2", "tiny_qwen3"])
-def test_every_layer_of_the_models_that_are_packed_hands_the_positions_to_flash_attention(make, monkeypatch, model):
-    trainer = make("grpo", model, "algo.args.beta=0")
-    batch = join(make_batch(trainer.model.config.vocab_size))
-    with torch.no_grad():
-        wanted = GRPOTrainer._get_per_token_logps_and_entropies(trainer, trainer.model, *batch)[0]
-        monkeypatch.setattr(trainer.model.config, "_attn_implementation_internal", "flash_attention_2")
-        assert trainer._packs_rows()
-        assert_close(trainer._get_per_token_logps_and_entropies(trainer.model, *batch)[0], wanted)
-
-
-def test_a_model_whose_layers_were_not_checked_is_not_packed(make, monkeypatch):
-    trainer = make("grpo", "tiny_qwen3")
-    monkeypatch.setattr(trainer.model.config, "_attn_implementation_internal", "flash_attention_2")
-    monkeypatch.setattr(trainer.model.config, "model_type", "gptj")
-    assert not trainer._packs_rows()
-
-
 def test_figures_come_back_to_their_places():
     """Each token's own id, of rows that are padded on both sides."""
     batch = make_batch(50)
@@ -299,15 +228,8 @@ def test_figures_come_back_to_their_places():
     found, nothing = score_trimmed(lambda ids, mask, n: (ids[:, -n:].float(), None), ids, mask, width, 4)
     wanted = (batch["completion_ids"] * batch["completion_mask"]).float()
     assert torch.equal(found, wanted) and nothing is None
-    for rows in (1, 4, 20):
-        found, _ = score_packed(lambda ids, mask, n: (ids[:, -n:].float(), None), nn.Identity(), ids, mask, width, rows)
-        assert torch.equal(found, wanted)
-    alone = torch.tensor([[7, 0]]), torch.tensor([[1, 0]])  # a prompt of one token, whose completion is masked
-    found = score_packed(lambda ids, mask, n: (ids[:, 1:].float(),), nn.Identity(), *alone, 1, 1)
-    assert torch.equal(found[0], torch.zeros(1, 1))
 
 
-@pytest.mark.usefixtures("either")
 def test_a_batch_without_any_token_to_learn_from_has_a_gradient_of_0(make):
     trainer = make("grpo", "tiny_qwen3")
     batch = make_batch(trainer.model.config.vocab_size)
