@@ -37,7 +37,6 @@ from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.train import train
 from rlhf_exp.trainers import find_trainer
-from rlhf_exp.trainers.vllm import check_server
 
 
 class RankFailed(RuntimeError):
@@ -199,7 +198,7 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: Pr
 
 
 def _check_and_list_facts(cfg: Config, run_dir: Path) -> dict[str, Any]:
-    if problems := check_server(cfg) or (check_newest(run_dir, cfg) if cfg.resume else []):
+    if problems := check_newest(run_dir, cfg) if cfg.resume else []:
         raise ConfigError(problems)
     device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {

@@ -29,7 +29,7 @@ from rlhf_exp.tasks import Row, load_validation, wants_chat
 if TYPE_CHECKING:
     from rlhf_exp.experiment import Experiment
 
-FIGURES = ("accuracy", "mean_tokens", "truncation_rate")
+FIGURES = ("n", "accuracy", "mean_tokens", "truncation_rate")
 
 FEW_ROWS, MOST_ROWS = 64, 256
 """Validation rows of the first and of the last round of sifting."""
@@ -57,17 +57,15 @@ class BestBaseline:
         """`baselines` of evaluation.json, by family. With the completions of the trained model also `trained_minus`,
         the accuracy that it is ahead by."""
         figures = summarise(self.completions, max_tokens)
-        section = {"policy": self.policy.name, "n": figures["n"], **{name: figures[name] for name in FIGURES}}
-        section["validation"] = self.tried
+        section = {"policy": self.policy.name, **{name: figures[name] for name in FIGURES}, "validation": self.tried}
         if trained is not None:
-            ahead = paired_interval(self.correct, average_rows(trained)["accuracy"], DIFFERENCES)
-            section["trained_minus"] = ahead
+            section["trained_minus"] = paired_interval(self.correct, average_rows(trained)["accuracy"], DIFFERENCES)
         return {self.policy.family: section}
 
     def list_rows(self, rows: list[Row]) -> list[dict[str, Any]]:
         """The line of policies.jsonl: the accuracy on each held-out row."""
-        of_rows = {"id": [row["id"] for row in rows], "accuracy": self.correct.tolist()}
-        return [{"family": self.policy.family, "policy": self.policy.name, **of_rows}]
+        ids, correct = [row["id"] for row in rows], self.correct.tolist()
+        return [{"family": self.policy.family, "policy": self.policy.name, "id": ids, "accuracy": correct}]
 
 
 def measure_baselines(experiment: "Experiment", model: Model) -> BestBaseline:
@@ -115,8 +113,8 @@ def list_candidates(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Pol
 def _sample(experiment: "Experiment", model: Model, policy: Policy, completions: int, purpose: str) -> list[Completion]:
     """Graded completions of the experiment's held-out rows."""
     sampling = replace(experiment.cfg.eval, greedy=False, completions=completions, engine="transformers")
-    if policy.temperature is not None:
-        sampling = replace(sampling, temperature=policy.temperature)
-    experiment = replace(experiment, cfg=replace(experiment.cfg, eval=sampling))
+    temperature = sampling.temperature if policy.temperature is None else policy.temperature
+    cfg = replace(experiment.cfg, eval=replace(sampling, temperature=temperature))
+    experiment = replace(experiment, cfg=cfg)
     found, _ = sample_cached(experiment, f"{policy.family}, {policy.name}", model, purpose, policy.processors)
     return judge(experiment, found)

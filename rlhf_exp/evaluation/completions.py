@@ -7,22 +7,20 @@
 The baseline and the trained model have the same rows, budget and sampling, so that their difference is paired.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from peft import PeftModel
-from tqdm.auto import tqdm
 
 from rlhf_exp import processes
-from rlhf_exp.graders import Grade
 from rlhf_exp.models.adapters import without_adapter
 from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
 from rlhf_exp.models.kl import CompletionKL, Scorer, measure_completions
 from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.row_random import Key
-from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating
+from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, map_batches, split_by_length
 from rlhf_exp.models.vllm import Sampler
 from rlhf_exp.rewards import score_completions
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -92,14 +90,9 @@ class Completion:
 
 
 def sample_held_out(
-    experiment: "Experiment",
-    model: Model,
-    start_model: Model | None = None,
-    title: str = "evaluate",
-    purpose: str = "evaluation",
-    processors: Sequence[Processor] = (),
-    sampler: Sampler | None = None,
-) -> list[Completion]:
+    experiment: "Experiment", model: Model, start_model: Model | None = None, title: str = "evaluate",
+    purpose: str = "evaluation", processors: Sequence[Processor] = (), sampler: Sampler | None = None,
+) -> list[Completion]:  # fmt: skip
     """Sample `eval.completions` completions of each held-out row; with `eval.greedy` then a greedy one of each.
 
     Each draws from its own stream, named by `purpose`, `eval.seed`, its row and its place among the row's completions.
@@ -107,7 +100,8 @@ def sample_held_out(
     state is neither read nor changed. What is chosen or learned from samples of one purpose has seen none of the
     numbers of another. Without `start_model` the model is the start model, and its KL is 0. `processors` change the
     logits that are sampled from (policies.py), not those that the KL is of. A `sampler` samples instead of `model`
-    (models/vllm.py), with other random numbers that belong to a completion in the same way.
+    (models/vllm.py), with other random numbers that belong to a completion in the same way. Each of several processes
+    takes whole batches, which then are those of one process, and so are the completions.
     """
     cfg, tokenizer = experiment.cfg, experiment.tokenizer
     prompt_ids = encode_prompts(tokenizer, experiment.task.eval)
@@ -116,19 +110,16 @@ def sample_held_out(
     decodings += [("greedy", 1, replace(drawn, temperature=0.0))] if cfg.eval.greedy else []
     eos_ids, pad_id = list_eos(model, tokenizer), tokenizer.pad_token_id
     how = {"pad_id": pad_id, "method": choose_method(cfg), "processors": processors}
+    draw = sampler or partial(sample_completions, model, **how)
     completions = []
     for decoding, k, sampling in decodings:
         places = [(row, place) for row in range(len(prompt_ids)) for place in range(k)]
         keys: list[Key] = [(purpose, cfg.eval.seed, *place) for place in places]
         prompts = [prompt_ids[row] for row, _ in places]
+        size = -(-len(keys) // processes.count()) if sampler else cfg.eval.batch_size  # vLLM batches by itself
         named = f"{title}, greedy" if decoding == "greedy" else title
-        if sampler is None:
-            with evaluating(model):
-                draw = partial(sample_completions, model, sampling=sampling, eos_ids=eos_ids, **how)
-                ids = _draw_in_batches(draw, prompts, keys, cfg.eval.batch_size, named)
-        else:  # vLLM batches by itself, and shows its progress
-            ask = partial(sampler, sampling=sampling, eos_ids=eos_ids, title=named)
-            ids = _draw_in_batches(ask, prompts, keys, -(-len(keys) // processes.count()), None)
+        with evaluating(model):
+            ids = _draw_in_batches(partial(draw, sampling=sampling, eos_ids=eos_ids), prompts, keys, size, named)
         plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution
         kl = [CompletionKL(0.0, 0.0, 0.0)] * len(ids)
         if start_model is not None:
@@ -161,36 +152,32 @@ def judge(experiment: "Experiment", completions: list[Completion]) -> list[Compl
     """
     cfg, task = experiment.cfg, experiment.task
     texts = experiment.tokenizer.batch_decode([one.ids for one in completions], skip_special_tokens=True)
-    completions = [replace(one, text=text) for one, text in zip(completions, texts, strict=True)]
     own = set(processes.shard(range(len(task.eval))))
     groups: dict[tuple[str, int], list[Completion]] = {}
-    for one in completions:
+    for one, text in zip(completions, texts, strict=True):
         if one.row in own:
-            groups.setdefault((one.decoding, one.place // cfg.eval.completions), []).append(one)
+            group = groups.setdefault((one.decoding, one.place // cfg.eval.completions), [])
+            group.append(replace(one, text=text))
     judged = {}
     for group in groups.values():
         rows, texts = [task.eval[one.row] for one in group], [one.text for one in group]
         grades = [task.grade(text, row) for text, row in zip(texts, rows, strict=True)] if task.grade else None
         scores = score_completions(experiment.rewards, rows, texts, [one.ids for one in group], grades)
-        found: Sequence[Grade | None] = grades or [None] * len(group)
-        for one, grade, rewards in zip(group, found, scores, strict=True):
-            kept = {name: value for name, value in asdict(grade).items() if name != "score"} if grade else {}
+        for i, (one, rewards) in enumerate(zip(group, scores, strict=True)):
+            grade = asdict(grades[i]) if grades else {}
+            grade.pop("score", None)
             weighed = [(cfg.reward.weights[name] or 0.0) * value for name, value in rewards.items()]
-            judged[one.key] = replace(one, grade=kept, rewards=rewards, reward=sum(weighed) if weighed else None)
+            judged[one.key] = replace(one, grade=grade, rewards=rewards, reward=sum(weighed) if weighed else None)
     judged = processes.gather_dict(judged)
     return [judged[one.key] for one in completions]
 
 
 def _draw_in_batches(
-    draw: Callable[..., list[list[int]]], prompts: list[list[int]], keys: list[Key], size: int, title: str | None
+    draw: Sampler, prompts: list[list[int]], keys: list[Key], size: int, title: str
 ) -> list[list[int]]:
-    """One completion of each prompt, in batches of prompts of similar length; `title` shows a progress bar. Each of
-    several processes takes whole batches, which then are those of one process, and so are the completions."""
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    batches = [order[start : start + size] for start in range(0, len(order), size)]
-    drawn: dict[int, list[int]] = {}
-    with tqdm(total=len(order), desc=title, unit="row", leave=False, disable=title is None or None) as bar:
-        for batch in processes.shard(batches):
-            drawn |= zip(batch, draw([prompts[i] for i in batch], [keys[i] for i in batch]), strict=True)
-            bar.update(len(batch) * processes.count())
-    return [ids for _, ids in sorted(processes.gather_dict(drawn).items())]
+    """One completion of each prompt, in batches of prompts of similar length."""
+
+    def draw_batch(batch: list[int]) -> list[list[int]]:
+        return draw([prompts[i] for i in batch], [keys[i] for i in batch])
+
+    return map_batches(draw_batch, split_by_length(prompts, size), title)

@@ -74,7 +74,7 @@ class PolicyEvaluator:
 
     def __init__(self, experiment: "Experiment") -> None:
         self.experiment = experiment
-        self.start = Measured({})
+        self.measured: dict[str, Measured] = {}
         self.best: BestBaseline | None = None
 
     def measure_start_model(self) -> Probe:
@@ -89,7 +89,7 @@ class PolicyEvaluator:
         section |= loss
         if cfg.algo.row.has_implicit_rewards:
             section["preference"] = answers.UNTRAINED_PAIRS
-        self.start = Measured(section, completions, demonstrations=demonstrations)
+        self.measured["baseline"] = Measured(section, completions, demonstrations=demonstrations)
         self._write()
         first = [one.ids for one in completions if one.decoding == "sampled" and one.place == 0]
         tokenizer = self.experiment.tokenizer
@@ -109,30 +109,27 @@ class PolicyEvaluator:
         policy, sampler = load_policy(source), choose_sampler(cfg, source)
         sampled = sample_held_out(self.experiment, policy, start_model, sampler=sampler)
         completions = judge(self.experiment, sampled)
-        section = summarise(completions, cfg.max_tokens)
-        paired = compare(self.start.completions, completions, cfg.max_tokens)
-        pairs = []
-        if before := self.start.demonstrations:
+        section, start, pairs = summarise(completions, cfg.max_tokens), self.measured["baseline"], []
+        paired = compare(start.completions, completions, cfg.max_tokens)
+        if before := start.demonstrations:
             scored = answers.score_demonstrations(self.experiment, policy, "loss, trained")
             section["loss"], paired["loss"] = answers.token_loss(scored), answers.token_loss(scored, before)
         if self.experiment.task.pairs:
             scores = answers.implicit_rewards(self.experiment, policy, start_model)
             pairs = answers.describe_pairs("trained", self.experiment, scores)
             section["preference"] = summarise_preferences(pairs)
-            if "loss" in self.start.section and not before:
+            if "loss" in start.section and not before:
                 section["loss"] = section["preference"]["loss"]
                 paired["loss"] = answers.compare_pair_loss(section["loss"])
-        self._write(Measured(section, completions, pairs), paired)
+        self.measured["trained"] = Measured(section, completions, pairs)
+        self._write(paired=paired)
 
-    def _write(self, trained: Measured | None = None, paired: dict[str, Any] | None = None) -> None:
+    def _write(self, **more: Any) -> None:
         """Write what has been measured so far."""
-        measured, more = {"baseline": self.start}, {}
-        if trained is not None:
-            measured["trained"], more["paired"] = trained, paired
         if self.best is not None:
-            completions = None if trained is None else trained.completions
-            more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, completions)
-        write_measured(self.experiment.folder.path, self.experiment.task.eval, measured, **more)
+            trained = self.measured["trained"].completions if "trained" in self.measured else None
+            more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained)
+        write_measured(self.experiment.folder.path, self.experiment.task.eval, self.measured, **more)
 
     def _measure_loss(self, start_model: Model) -> tuple[dict[str, Any], list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is
@@ -204,9 +201,10 @@ class Validation:
         policy's weights; without one transformers samples.
         """
         start_model = policy if isinstance(policy, PeftModel) else load_policy(self._experiment.model)
-        how: dict[str, Any] = {"title": "validation", "purpose": "validation", "sampler": sampler}
         with whole_weights(policy):
-            sampled = sample_held_out(self._experiment, policy, start_model, **how)
+            sampled = sample_held_out(
+                self._experiment, policy, start_model, "validation", "validation", sampler=sampler
+            )
         figures = average_rows(judge(self._experiment, sampled))
         of_rows = {name: [_shorten(value) for value in values] for name, values in figures.items()}
         return {"id": [row["id"] for row in self._experiment.task.eval], **of_rows}

@@ -6,8 +6,7 @@ load_adapted(AutoModelForCausalLM, source)
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,18 +14,16 @@ from typing import Any
 
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
-from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
 
-from rlhf_exp.config.schema import Config, find_value
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.scoring import Model
-from rlhf_exp.models.source import ModelSource
+from rlhf_exp.models.source import OTHER_BASE, ModelSource
 from rlhf_exp.runs.folder import write_json
 
-UNREADABLE = (OSError, ValueError, SafetensorError)
-"""Errors of from_pretrained for a folder or hub id that it cannot read."""
+UNREADABLE = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError)
+"""Errors of from_pretrained for a folder or hub id that it cannot read, or a config.json with values of other types."""
 
 MOST = 200  # the most characters of a library's error in a message
 
@@ -36,27 +33,8 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
     if cfg.peft.lora is None:
         return None
     scores = cfg.algo.row.scores
-    return LoraConfig(
-        **asdict(cfg.peft.lora),
-        task_type="SEQ_CLS" if scores else "CAUSAL_LM",
-        modules_to_save=["score"] if scores else None,
-    )
-
-
-@contextmanager
-def explaining_targets(cfg: Config) -> Iterator[None]:
-    """Inside the `with`, an adapter for modules that the model does not have is the user's mistake. What the config
-    alone shows is refused before (config/rules/experiment.py): this remains for regular expressions and numbers of
-    layers.
-
-    Raises:
-        ConfigError: instead of peft's error.
-    """
-    try:
-        yield
-    except NoMatchingPeftModuleError:
-        key = f"peft.lora.target_modules={show(find_value(cfg, 'peft.lora.target_modules'))}"
-        raise ConfigError([f"{key}: fits no module of model={cfg.model.path or cfg.model.name}"]) from None
+    kind, head = ("SEQ_CLS", ["score"]) if scores else ("CAUSAL_LM", None)
+    return LoraConfig(**asdict(cfg.peft.lora), task_type=kind, modules_to_save=head)
 
 
 def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
@@ -70,27 +48,19 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
     at = source.weights
     try:
         base = kind.from_pretrained(at, **kwargs)
-    except UNREADABLE as error:
-        reason = f"is an adapter for {at}, which cannot be loaded ({show(str(error), MOST)})"
-        raise source.refuse_base(reason) from None
-    try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # GPT-2: peft corrects it
             warnings.filterwarnings("ignore", message="Found missing adapter keys")  # refused below
             warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft uses an old name
             # As in training: TRL keeps adapters in float32, or in the base's dtype if that is quantised.
-            adapted = PeftModel.from_pretrained(
-                base, source.path, autocast_adapter_dtype=not getattr(base, "is_quantized", False)
-            )
-    except (RuntimeError, ValueError) as error:
-        raise source.refuse_base(f"is an adapter that does not fit {at} ({show(str(error), MOST)})") from None
-    saved = load_peft_weights(source.path, device="cpu").keys()
-    wanted = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
-    if saved != wanted:
-        raise source.refuse_base(
-            f"is an adapter that does not fit {at} (it lacks {len(wanted - saved)} of the {len(wanted)} tensors there,"
-            f" and has {len(saved - wanted)} more)"
-        )
+            keeps_dtype = getattr(base, "is_quantized", False)
+            adapted = PeftModel.from_pretrained(base, source.path, autocast_adapter_dtype=not keeps_dtype)
+        saved = load_peft_weights(source.path, device="cpu").keys()
+        if saved != get_peft_model_state_dict(adapted, save_embedding_layers=False).keys():
+            raise ValueError("the adapter has other tensors than the base needs")
+    except (RuntimeError, *UNREADABLE) as error:
+        reason = f"cannot be loaded onto its base {at} ({show(str(error), MOST)})"
+        raise source.refuse(f"{reason}; {OTHER_BASE}") from None
     return adapted
 
 

@@ -61,10 +61,8 @@ class Sampling:
 def choose_method(cfg: Config) -> str:
     """Resolve `generation=auto` to compact or trl. With vLLM it is trl: TRL's trainer asks vLLM for rollouts, and
     transformers samples in evaluation, where models that are compared share their random numbers."""
-    if cfg.generation.method.startswith("vllm"):
-        return "trl"
-    if cfg.generation.method != "auto":
-        return cfg.generation.method
+    if (method := cfg.generation.method) != "auto":
+        return "trl" if method.startswith("vllm") else method
     args = cfg.algo.args
     trls = args.get("use_vllm") or any(args.get(name) is not None for name in TRL_SAMPLING)
     # transformers' generate does not keep processes in step that have a part of the weights each.
@@ -74,15 +72,9 @@ def choose_method(cfg: Config) -> str:
 
 @torch.no_grad()
 def sample_completions(
-    model: Model,
-    prompt_ids: list[list[int]],
-    keys: Sequence[Key],
-    sampling: Sampling,
-    eos_ids: list[int],
-    pad_id: int,
-    method: str = "compact",
-    processors: Sequence[Processor] = (),
-) -> list[list[int]]:
+    model: Model, prompt_ids: list[list[int]], keys: Sequence[Key], sampling: Sampling, eos_ids: list[int], pad_id: int,
+    method: str = "compact", processors: Sequence[Processor] = (),
+) -> list[list[int]]:  # fmt: skip
     """Sample one completion for each prompt, as one batch.
 
     Args:
@@ -102,12 +94,11 @@ def sample_completions(
     if sampling.temperature > 0:
         uniforms = draw_uniforms(keys, sampling.max_new_tokens).to(model.device)
     if method == "trl":
+        own = [] if uniforms is None else [*warp, DrawnTokens(uniforms)]
         output = model.generate(  # type: ignore[operator]
             **inputs,
             do_sample=False,  # it takes the one token that the processors leave
-            logits_processor=LogitsProcessorList(
-                [*processors, *([] if uniforms is None else [*warp, DrawnTokens(uniforms)])]
-            ),
+            logits_processor=LogitsProcessorList([*processors, *own]),
             max_new_tokens=sampling.max_new_tokens,
             repetition_penalty=1.0,  # some checkpoints (Qwen2.5) set another one in their generation config
             eos_token_id=eos_ids,
@@ -123,7 +114,7 @@ def list_eos(model: Model, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """The tokens that end a completion: the tokenizer's, and those that the model's generation config names."""
     declared = model.generation_config.eos_token_id
     declared = declared if isinstance(declared, list) else [declared]
-    return sorted({token for token in [*declared, tokenizer.eos_token_id] if token is not None})
+    return sorted({*declared, tokenizer.eos_token_id} - {None})
 
 
 def roll_out(prompts: list, trainer: "RowRandomRollouts") -> dict[str, Any]:
@@ -143,10 +134,9 @@ def sample_rollout(trainer: "RowRandomRollouts", prompt_ids: list[list[int]]) ->
 
     config = trainer.generation_config
     sampling = Sampling(config.max_new_tokens, trainer.temperature, trainer.top_p, trainer.top_k or 0)
+    checkpointing = trainer.args.gradient_checkpointing_kwargs
     gathered = unwrap_model_for_generation(
-        trainer.model_wrapped,
-        trainer.accelerator,
-        gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
+        trainer.model_wrapped, trainer.accelerator, gradient_checkpointing_kwargs=checkpointing
     )
     with gathered as model, whole_weights(model), evaluating(model):
         eos_ids, pad_id = trainer.eos_token_ids, trainer._tokenizer.pad_token_id
@@ -166,14 +156,9 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
 
 
 def _decode_unended(
-    model: Model,
-    inputs: dict[str, torch.Tensor],
-    warp: LogitsProcessorList,
-    uniforms: torch.Tensor | None,
-    max_new_tokens: int,
-    eos_ids: list[int],
-    processors: Sequence[Processor],
-) -> torch.Tensor:
+    model: Model, inputs: dict[str, torch.Tensor], warp: LogitsProcessorList, uniforms: torch.Tensor | None,
+    max_new_tokens: int, eos_ids: list[int], processors: Sequence[Processor],
+) -> torch.Tensor:  # fmt: skip
     """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token; greedily without
     `uniforms`, (batch, max_new_tokens). Returns the tokens, (batch, max_new_tokens), with zeros after a row's end."""
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
@@ -186,15 +171,11 @@ def _decode_unended(
     tokens = ids
     for step in range(max_new_tokens):
         logits = model(
-            input_ids=tokens,
-            attention_mask=mask if padded else None,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
-        if uniforms is None:
-            _require_finite(logits)  # argmax would treat NaN as the largest value
+            input_ids=tokens, attention_mask=mask if padded else None, position_ids=positions, past_key_values=cache,
+            use_cache=True, logits_to_keep=1,
+        ).logits[:, -1]  # fmt: skip
+        if uniforms is None and not logits.isfinite().all():  # argmax would treat NaN as the largest value
+            raise NonFiniteLoss(NOT_FINITE)
         if processors:
             so_far = torch.cat([ids, drawn[:, :step]], dim=1)[alive]
             logits = LogitsProcessorList(processors)(so_far, logits.float())  # type: ignore[arg-type]
@@ -213,11 +194,6 @@ def _decode_unended(
         tokens, positions = next_tokens[:, None], positions[:, -1:] + 1
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
     return drawn
-
-
-def _require_finite(logits: torch.Tensor) -> None:
-    if not logits.isfinite().all():
-        raise NonFiniteLoss(NOT_FINITE)
 
 
 def _cut_at_eos(row: list[int], eos_ids: list[int]) -> list[int]:

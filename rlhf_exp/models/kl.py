@@ -8,15 +8,14 @@ estimate of the sequence KL with less variance than log-ratios of the sampled to
 et al. 2025, arXiv:2504.10637).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rlhf_exp import processes
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, split_rows
+from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, map_batches, split_rows
 
 if TYPE_CHECKING:
     from rlhf_exp.trainers.resuming import RowRandomRollouts
@@ -53,18 +52,17 @@ def measure_completions(
 
     `together`: all processes have the same rows, and each measures whole batches of them.
     """
-    found: dict[int, CompletionKL] = {}
     n = max(1, CHUNK_VALUES // vocabulary_size)
-    batches = list(split_rows(rows, vocabulary_size))
-    for batch in processes.shard(batches) if together else batches:
+
+    def compare(batch: list[int]) -> Iterator[CompletionKL]:
         picked = [rows[i] for i in batch]
-        for i, *sides in zip(batch, policy(picked), reference(picked), strict=True):
+        for sides in zip(policy(picked), reference(picked), strict=True):
             chunks = zip(*(logits.split(n) for logits in sides), strict=True)
             columns = zip(*(_compare(own, other, sampling) for own, other in chunks), strict=True)
             kl, sampled, outside = map(torch.cat, columns)
-            found[i] = CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
-    found = processes.gather_dict(found) if together else found
-    return [found[i] for i in range(len(rows))]
+            yield CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
+
+    return map_batches(compare, list(split_rows(rows, vocabulary_size)), together=together)
 
 
 def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor:

@@ -26,11 +26,10 @@ from transformers import (
 from transformers.utils import logging
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError, name_error
-from rlhf_exp.models import adapters
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.adapters import UNREADABLE, load_adapted
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import ModelSource, locate_start_model
@@ -79,8 +78,6 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
 def _make_start_model(cfg: Config, source: ModelSource, run_dir: Path) -> None:
     if (run_dir / START_MODEL).exists() and explain_damage(run_dir / START_MODEL) is None:
         return
-    if cfg.model.init is None and not ALGORITHMS[source.algo].scores:
-        _refuse_classifier(source)
     with staged(run_dir, START_MODEL) as staging:
         if cfg.model.init is not None:
             create_untrained(cfg.model.init, cfg.seed, staging / START_MODEL)
@@ -96,12 +93,12 @@ def merge(source: ModelSource, out: str | Path) -> None:
     more.
 
     Raises:
-        ConfigError: it is not a known kind of adapter, or its base or its tokenizer cannot be loaded, or does not fit.
+        ConfigError: its base or its tokenizer cannot be loaded, or does not fit.
     """
-    scores = {"num_labels": 1} if source.task_type == "SEQ_CLS" else {}
+    scores = {"num_labels": 1} if source.is_classifier else {}
     kind = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
     how = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code, "use_safetensors": True}
-    merged = adapters.load_adapted(kind, source, **how, **scores).merge_and_unload()
+    merged = load_adapted(kind, source, **how, **scores).merge_and_unload()
     tokenizer = read_tokenizer(source)
     if scores:  # it pools at the last token that is not padding
         merged.config.pad_token_id = tokenizer.pad_token_id
@@ -167,7 +164,8 @@ def load_policy(source: ModelSource) -> Model:
     Raises:
         ConfigError: it cannot be loaded (the message names the local option), or is not a language model.
     """
-    _refuse_classifier(source)
+    if source.is_classifier:
+        raise source.refuse(f"holds a reward model; algo={source.algo} needs a language model")
     return _load(AutoModelForCausalLM, source)
 
 
@@ -187,8 +185,6 @@ def load_scorer(source: ModelSource, seed: int | None = None) -> Model:
     if seed is None and not source.is_classifier:
         held = (source.config.architectures or ["of no named class"])[0]
         raise source.refuse(f"holds a language model ({held}), not a reward model; train one with algo=reward_model")
-    if source.is_classifier and not source.is_adapter and source.config.num_labels != 1:
-        raise source.refuse(f"holds a classifier with {source.config.num_labels} labels; a reward model has one")
     pad_id = load_tokenizer(source).pad_token_id
     if seed is not None:
         set_seed(seed)
@@ -210,22 +206,14 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> Model:
     }
     source.check_whole()
     try:
-        if source.is_adapter:
-            model = adapters.load_adapted(kind, source, **kwargs)
-        else:
-            model = kind.from_pretrained(source.path, **kwargs)
-    except adapters.UNREADABLE as error:
+        model = (
+            load_adapted(kind, source, **kwargs) if source.is_adapter else kind.from_pretrained(source.path, **kwargs)
+        )
+    except UNREADABLE as error:
         raise source.explain(error) from None
-    except (TypeError, AttributeError, LookupError, RecursionError) as error:  # values of other types in config.json
-        raise source.refuse(f"cannot be loaded ({name_error(error)})") from error
     except RuntimeError as error:
         if "mismatched_sizes" not in str(error):
             raise
         raise source.refuse("cannot be loaded (its weights are of other sizes than its config.json says)") from None
     patch_model(model)
     return model.to("cpu" if source.use_cpu else "cuda").eval()
-
-
-def _refuse_classifier(source: ModelSource) -> None:
-    if source.is_classifier:
-        raise source.refuse(f"holds a reward model; algo={source.algo} needs a language model")

@@ -8,9 +8,10 @@ Batches hold rows of similar length, right-padded with their mask, in evaluation
 the other rows in its batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -45,47 +46,60 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def score_sequences(
-    model: Model,
-    sequences: list[list[int]],
-    batch_size: int,
-    title: str | None = None,
-    together: bool = False,
+    model: Model, sequences: list[list[int]], batch_size: int, title: str | None = None, together: bool = False
 ) -> list[float]:
-    """A reward model's score of each sequence, read at its last token that is not padding, as RewardTrainer does.
-
-    `title` shows a progress bar under that name. `together`: all processes have the same sequences, and each scores
-    whole batches of them.
-    """
+    """A reward model's score of each sequence, read at its last token that is not padding, as RewardTrainer does."""
     pad_id = model.config.get_text_config().pad_token_id  # by which the model itself distinguishes padding from text
-    scores: dict[int, float] = {}
-    order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
-    with evaluating(model), _show_progress(len(sequences), title, "text") as bar:
-        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-        for batch in processes.shard(batches) if together else batches:
-            inputs = pad([sequences[i] for i in batch], pad_id, model.device)
-            scores |= zip(batch, model(**inputs, use_cache=False).logits[:, 0].float().tolist(), strict=True)
-            bar.update(len(batch))
-    scores = processes.gather_dict(scores) if together else scores
-    return [scores[i] for i in range(len(sequences))]
+
+    def score(batch: list[int]) -> list[float]:
+        inputs = pad([sequences[i] for i in batch], pad_id, model.device)
+        return model(**inputs, use_cache=False).logits[:, 0].float().tolist()
+
+    with evaluating(model):
+        return map_batches(score, split_by_length(sequences, batch_size), title, together)
 
 
 @torch.no_grad()
 def sum_logps(model: Model, rows: list[Row], pad_id: int, title: str | None = None) -> list[float]:
-    """log p(completion | prompt) of each row: the sum over the completion's tokens, in nats, at temperature 1. `title`
-    shows a progress bar under that name. All processes have the same rows, and each scores whole batches of them."""
-    sums: dict[int, float] = {}
-    with evaluating(model), _show_progress(len(rows), title, "answer") as bar:
-        for batch in processes.shard(list(split_rows(rows, model.config.get_text_config().vocab_size))):
-            found = completion_logits(model, [rows[i] for i in batch], pad_id)
-            for i, logits in zip(batch, found, strict=True):
-                completion = rows[i][1]
-                ids = torch.tensor(completion[len(completion) - len(logits) :], device=logits.device)
-                logits = logits.float()
-                chosen = logits.gather(-1, ids[:, None]).squeeze(-1)
-                sums[i] = (chosen - logits.logsumexp(-1)).double().sum().item()
-            bar.update(len(batch))
-    sums = processes.gather_dict(sums)
-    return [sums[i] for i in range(len(rows))]
+    """log p(completion | prompt) of each row: the sum over the completion's tokens, in nats, at temperature 1. All
+    processes have the same rows."""
+
+    def score(batch: list[int]) -> Iterator[float]:
+        for i, logits in zip(batch, completion_logits(model, [rows[i] for i in batch], pad_id), strict=True):
+            completion = rows[i][1]
+            ids = torch.tensor(completion[len(completion) - len(logits) :], device=logits.device)
+            logits = logits.float()
+            chosen = logits.gather(-1, ids[:, None]).squeeze(-1)
+            yield (chosen - logits.logsumexp(-1)).double().sum().item()
+
+    with evaluating(model):
+        return map_batches(score, list(split_rows(rows, model.config.get_text_config().vocab_size)), title)
+
+
+def map_batches(
+    call: Callable[[list[int]], Iterable[Any]], batches: list[list[int]], title: str | None = None,
+    together: bool = True,
+) -> list[Any]:  # fmt: skip
+    """What `call` returns for the rows of each batch, which it gets as their indices; in the order of the rows.
+
+    `title` shows a progress bar under that name. `together`: all processes have the same rows, and each takes whole
+    batches of them.
+    """
+    found: dict[int, Any] = {}
+    ranks = processes.count() if together else 1
+    total = sum(map(len, batches))
+    with tqdm(total=total, desc=title, unit="row", leave=False, disable=title is None or None) as bar:
+        for batch in processes.shard(batches) if together else batches:
+            found |= zip(batch, call(batch), strict=True)
+            bar.update(len(batch) * ranks)
+    found = processes.gather_dict(found) if together else found
+    return [found[i] for i in range(total)]
+
+
+def split_by_length(sequences: list[list[int]], size: int) -> list[list[int]]:
+    """Indices of the sequences, in batches of similar length."""
+    order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def completion_logps(model: Model, rows: list[Row], pad_id: int) -> torch.Tensor:
@@ -130,7 +144,3 @@ def pad(sequences: list[list[int]], pad_id: int, device: torch.device, left: boo
     rows = [torch.tensor(ids, dtype=torch.long) for ids in sequences]
     ids, mask = fill(rows, padding_value=pad_id), fill([torch.ones_like(row) for row in rows])
     return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
-
-
-def _show_progress(total: int, title: str | None, unit: str) -> tqdm:
-    return tqdm(total=total, desc=title, unit=unit, leave=False, disable=title is None or None)

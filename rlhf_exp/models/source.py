@@ -14,10 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omegaconf import OmegaConf
+
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.model_shape import ASSETS, find_local_base
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.inputs import hash_weights
 from rlhf_exp.runs.load import read_config, refusing_damage
@@ -27,18 +28,10 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedConfig
 
-TASK_TYPES = ("CAUSAL_LM", "SEQ_CLS")
-"""What an adapter records about its base: a language model, or a sequence classifier."""
-
-OFFLINE = {
-    "model.path": "; without a network use model=tiny, model=tiny_gpt2, or model.path=FOLDER",
-    "reward.path": "; without a network use reward.path=RUN_DIR",
-}
-HINTS = {
-    None: "give the base it was trained on with --base FOLDER",
-    "model.path": "set model.base=FOLDER to the one it was trained on",
-    "reward.path": "merge it onto the one it was trained on: python -m rlhf_exp merge ADAPTER --out OUT --base FOLDER",
-}
+OFFLINE = "without a network use a folder, such as one of this package's models: model=tiny, model=tiny_gpt2"
+OTHER_BASE = (
+    "name the one it was trained on: model.base=FOLDER, or python -m rlhf_exp merge ADAPTER --out OUT --base FOLDER"
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ class ModelSource:
             return local
         base = self.at(expand(recorded))
         if base.is_adapter:
-            raise self.refuse_base(f"is an adapter, and so is its base {recorded}; that must hold full weights")
+            raise self.refuse(f"is an adapter, and so is its base {recorded}; {OTHER_BASE}")
         return base.path
 
     @property
@@ -114,18 +107,6 @@ class ModelSource:
             raise self.explain(error) from None
 
     @cached_property
-    def task_type(self) -> str:
-        """For an adapter: CAUSAL_LM of a language model, SEQ_CLS of a reward model.
-
-        Raises:
-            ConfigError: it is of another kind, or records none.
-        """
-        found = self._adapter_config.get("task_type")
-        if found not in TASK_TYPES:
-            raise self.refuse(f"is an adapter of task type {show(found)}; must be {' or '.join(TASK_TYPES)}")
-        return found
-
-    @cached_property
     def is_classifier(self) -> bool:
         """Whether it is a sequence classifier, as reward models are. Its config may be downloaded from the hub.
 
@@ -133,7 +114,7 @@ class ModelSource:
             ConfigError: that cannot be read.
         """
         if self.is_adapter:
-            return self.task_type == "SEQ_CLS"
+            return self._adapter_config.get("task_type") == "SEQ_CLS"
         return any(name.endswith("ForSequenceClassification") for name in self.config.architectures or [])
 
     def identify(self) -> str:
@@ -164,16 +145,11 @@ class ModelSource:
         """The error to raise, in one line: key=path: the problem."""
         return ConfigError([f"{self.key}={self.path}: {problem}" if self.key else f"{self.path}: {problem}"])
 
-    def refuse_base(self, problem: str) -> ConfigError:
-        """`refuse` for a base that an adapter cannot have, with how to name another one."""
-        return self.refuse(f"{problem}; {HINTS[self.key]}")
-
     def explain(self, error: Exception) -> ConfigError:
-        """The error to raise if it cannot be read: why, and the local option to use."""
+        """The error to raise if it cannot be read: why, and for a hub id the local option."""
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return self.refuse(
-            f"cannot be loaded ({reason}){'' if Path(self.path).is_dir() else OFFLINE.get(self.key or '', '')}"
-        )
+        way = "" if Path(self.path).is_dir() else f"; {OFFLINE}"
+        return self.refuse(f"cannot be loaded ({reason}){way}")
 
     @cached_property
     def _adapter_config(self) -> dict[str, Any]:
@@ -218,11 +194,9 @@ def locate_reward_model(cfg: Config) -> ModelSource:
         return source
     if not model.is_dir():
         raise source.refuse("a run that has saved no model; its run.json says how far it got")
-    from omegaconf import OmegaConf
-
     with refusing_damage(f"reward.path={cfg.reward.path}"):
         run = OmegaConf.create(read_config(Path(path)))  # older versions wrote references
-        quantization: Any = OmegaConf.to_container(run.peft.quantization) if run.peft.quantization else None
+        quantization = dict(run.peft.quantization) if run.peft.quantization else None
         return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
 
 

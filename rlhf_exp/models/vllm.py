@@ -1,7 +1,7 @@
 """Samples completions by vLLM's offline engine (`eval.engine=vllm`), in a process that ends with the call, so that all
 its memory on the GPU is free again.
 
-    completions = sample_by_vllm(source, prompt_ids, keys, sampling, eos_ids, "evaluate")     # list of token lists
+    completions = sample_by_vllm(source, prompt_ids, keys, sampling, eos_ids)     # list of token lists
     sampler = choose_sampler(cfg, source)       # the same for eval.engine=vllm, and None for transformers
 
 Each completion has a seed of its own, made of its key: two models that sample the same key share their random numbers,
@@ -11,23 +11,22 @@ of its own, on its own GPU.
 On a CPU vLLM needs settings of its own, for rollouts too: LLM(model=source.path, **prepare_vllm_on_cpu(source)).
 vLLM's own variables win where they are set, such as VLLM_CPU_KVCACHE_SPACE, the cache's size in GiB.
 
-As a program it is that process: `python -m rlhf_exp.models.vllm FOLDER FD` reads request.json in the folder, shows its
-progress on the file descriptor, and writes answer.json.
+As a program it is that process: `python -m rlhf_exp.models.vllm FOLDER` reads request.json in the folder, and writes
+answer.json.
 """
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rlhf_exp import processes
-from rlhf_exp.config.device import find_version
 
 if TYPE_CHECKING:
     from vllm import LLM
@@ -54,12 +53,8 @@ CPU_OPTIONS = {"enforce_eager": True, "enable_chunked_prefill": False}
 vLLM 0.30 cannot divide one that has a seed."""
 
 
-class Sampler(Protocol):
-    """Samples the token ids of one completion for each prompt."""
-
-    def __call__(
-        self, prompt_ids: list[list[int]], keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int], title: str
-    ) -> list[list[int]]: ...
+Sampler = Callable[..., list[list[int]]]
+"""(prompt_ids, keys, sampling, eos_ids) -> the token ids of one completion for each prompt."""
 
 
 class EngineFailed(RuntimeError):
@@ -80,22 +75,15 @@ def choose_sampler(cfg: "Config", source: "ModelSource") -> "Sampler | None":
     return partial(sample_by_vllm, source) if choose_engine(cfg) == "vllm" else None
 
 
-def find_vllm_version() -> str | None:
-    """The version of vLLM that is installed, as `vllm` or for a CPU as `vllm-cpu`."""
-    return find_version("vllm") or find_version("vllm-cpu")
-
-
 def sample_by_vllm(
-    source: "ModelSource", prompt_ids: list[list[int]], keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int],
-    title: str,
-) -> list[list[int]]:  # fmt: skip
+    source: "ModelSource", prompt_ids: list[list[int]], keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int]
+) -> list[list[int]]:
     """Sample one completion for each prompt from the weights of `source`; an adapter is merged for it.
 
     Args:
         prompt_ids: token ids of each prompt, of any lengths.
         keys: one per prompt, of which its seed is made. Greedy decoding reads none.
         eos_ids: tokens that end a completion.
-        title: what the progress bar says.
 
     Returns:
         Token ids of each completion, including its EOS; one without EOS was cut off at `max_new_tokens`.
@@ -120,8 +108,8 @@ def sample_by_vllm(
         }
         if source.use_cpu:
             engine |= CPU_OPTIONS
-        request: dict[str, Any] = {"engine": engine, "prompt_ids": prompt_ids, "title": title}
-        request["sampling"] = describe_sampling(keys, sampling, eos_ids)
+        each = describe_sampling(keys, sampling, eos_ids)
+        request = {"engine": engine, "prompt_ids": prompt_ids, "sampling": each}
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
         return _ask(folder, source.use_cpu)
 
@@ -141,12 +129,12 @@ def describe_sampling(keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list
     return [shared | {"seed": hash_key(key, 7)} for key in keys]
 
 
-def generate(engine: "LLM", prompt_ids: list[list[int]], each: list[dict[str, Any]], show: Any) -> list[list[int]]:
-    """One completion of each prompt, sampled as `each` says; `show` is False, or makes the progress bar."""
+def generate(engine: "LLM", prompt_ids: list[list[int]], each: list[dict[str, Any]]) -> list[list[int]]:
+    """One completion of each prompt, sampled as `each` says."""
     from vllm import SamplingParams
 
     prompts = [{"prompt_token_ids": ids} for ids in prompt_ids]
-    outputs = engine.generate(prompts, [SamplingParams(**one) for one in each], use_tqdm=show)
+    outputs = engine.generate(prompts, [SamplingParams(**one) for one in each], use_tqdm=False)
     return [list(output.outputs[0].token_ids) for output in outputs]
 
 
@@ -166,19 +154,13 @@ def prepare_vllm_on_cpu(source: "ModelSource") -> dict[str, Any]:
 
 
 def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
-    terminal = os.dup(2)
-    command = [sys.executable, "-m", __name__, str(folder), str(terminal)]
-    try:
-        done = subprocess.run(
-            command, env=_environment(use_cpu), pass_fds=[terminal], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-        )  # fmt: skip
-    finally:
-        os.close(terminal)
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, str(folder)], env=_environment(use_cpu), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+    )  # fmt: skip
     if done.returncode:
-        said = done.stdout.replace("[rank0]: ", "").split()
-        last = max((i for i, word in enumerate(said) if word.endswith("Error:")), default=len(said))
-        why = " ".join(said[last : last + 30]) or f"exit status {done.returncode}"
+        errors = [line for line in done.stdout.splitlines() if "Error:" in line]
+        why = errors[-1].removeprefix("[rank0]: ") if errors else f"exit status {done.returncode}"
         failed = EngineFailed(f"eval.engine=vllm: vLLM has failed ({why}); eval.engine=transformers does without it")
         failed.add_note(done.stdout)  # for error.log
         raise failed
@@ -206,10 +188,9 @@ def _use_weight_as_it_is(layer: Any, remove_weight: bool) -> None:
     layer.cpu_linear = torch.nn.functional.linear
 
 
-def _answer(folder: Path, terminal: int) -> None:
+def _answer(folder: Path) -> None:
     """What the process does: it samples what request.json asks for."""
     import torch
-    from tqdm.auto import tqdm
     from vllm import LLM
 
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
@@ -218,12 +199,9 @@ def _answer(folder: Path, terminal: int) -> None:
         request["engine"]["gpu_memory_utilization"] = GPU_SHARE * free / total
     # Prompts are token ids; what ends a completion is asked for, and not read from the model's generation config.
     engine = LLM(**request["engine"], skip_tokenizer_init=True, generation_config="vllm", disable_log_stats=True)
-    with open(terminal, "w") as shown:
-        bar = {"desc": request["title"], "leave": False, "file": shown}
-        show = (lambda *rows, **kwargs: tqdm(*rows, **kwargs | bar)) if shown.isatty() else False
-        completions = generate(engine, request["prompt_ids"], request["sampling"], show)
+    completions = generate(engine, request["prompt_ids"], request["sampling"])
     (folder / ANSWER).write_text(json.dumps(completions), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    _answer(Path(sys.argv[1]), int(sys.argv[2]))
+    _answer(Path(sys.argv[1]))

@@ -21,7 +21,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.forms import UNPAIR
 from rlhf_exp.graders.user_code import import_function
-from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
+from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import AnyTrainer, Resumable, ResumableRollouts
@@ -34,10 +34,11 @@ ROWS = "rows"
 def build_trainer(experiment: Experiment) -> Resumable:
     """Build the trainer of `algo=`. Its models are patched, so that left-padded rows get the scores of unpadded ones
     and 4-bit weights keep their gradient."""
-    in_process = experiment.cfg.algo.args.get("use_vllm") and experiment.args.vllm_mode == "colocate"
-    with preparing_engine(experiment) if in_process else nullcontext(), explaining_targets(experiment.cfg):
-        build = _build_online if experiment.cfg.algo.row.online else _build_offline
-        trainer = build(experiment, find_trainer(experiment.cfg.algo))
+    cfg = experiment.cfg
+    in_process = cfg.algo.args.get("use_vllm") and experiment.args.vllm_mode == "colocate"
+    with preparing_engine(experiment) if in_process else nullcontext():
+        build = _build_online if cfg.algo.row.online else _build_offline
+        trainer = build(experiment, find_trainer(cfg.algo))
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             patch_model(model)
@@ -74,10 +75,8 @@ def find_trainer(algo: Algo) -> type[Trainer]:
 
 def _build_online(experiment: Experiment, trainer_class: Any) -> ResumableRollouts:
     """A trainer that samples."""
-    arguments = list_arguments(experiment)
-    if experiment.cfg.algo.row.takes_keys:
-        arguments["keys"] = experiment.cfg.algo
-    return trainer_class(**arguments)
+    keys = {"keys": experiment.cfg.algo} if experiment.cfg.algo.row.takes_keys else {}
+    return trainer_class(**list_arguments(experiment), **keys)
 
 
 def _build_offline(experiment: Experiment, trainer_class: type[Trainer]) -> Resumable:

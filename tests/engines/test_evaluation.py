@@ -43,7 +43,7 @@ def test_greedy_completions_are_those_of_transformers(start):
     source, model, prompts, eos = start
     greedy = Sampling(48, temperature=0.0)
     ours = sample_completions(model, prompts, name(range(ROWS)), greedy, eos, pad_id=0)
-    theirs = sample_by_vllm(source, prompts, name(range(ROWS)), greedy, eos, "greedy")
+    theirs = sample_by_vllm(source, prompts, name(range(ROWS)), greedy, eos)
     assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= ROWS - 2  # ties of the last digits
 
 
@@ -58,7 +58,7 @@ def test_tokens_have_the_models_distribution(start, sampling):
     place = len(prompts[0]) + int(entropies.argmax())
     expected = build_warpers(sampling)(ids[:, :place], logits[None, place - 1]).double().softmax(-1)[0].numpy()
     prompt, draws = ids[0, :place].tolist(), 4000
-    found = sample_by_vllm(source, [prompt] * draws, name(range(draws)), sampling, eos, "tokens")
+    found = sample_by_vllm(source, [prompt] * draws, name(range(draws)), sampling, eos)
     counts = np.bincount([tokens[0] for tokens in found], minlength=len(expected))
     assert (expected > 0.02).sum() > 2
     assert counts[expected == 0].sum() == 0
@@ -70,9 +70,9 @@ def test_tokens_have_the_models_distribution(start, sampling):
 def test_a_completion_depends_on_its_key_and_not_on_the_order(start):
     source, _, prompts, eos = start
     rows = list(range(ROWS))
-    once = sample_by_vllm(source, prompts, name(rows), Sampling(48), eos, "once")
-    backwards = sample_by_vllm(source, prompts[::-1], name(rows[::-1]), Sampling(48), eos, "backwards")[::-1]
-    other = sample_by_vllm(source, prompts, name(rows, "validation"), Sampling(48), eos, "other")
+    once = sample_by_vllm(source, prompts, name(rows), Sampling(48), eos)
+    backwards = sample_by_vllm(source, prompts[::-1], name(rows[::-1]), Sampling(48), eos)[::-1]
+    other = sample_by_vllm(source, prompts, name(rows, "validation"), Sampling(48), eos)
     same = [one == two for one, two in zip(once, backwards, strict=True)]
     assert sum(same) >= ROWS - 3  # a batch of another shape changes the last digits
     assert sum(one == two for one, two in zip(once, other, strict=True)) < ROWS / 2
@@ -81,7 +81,7 @@ def test_a_completion_depends_on_its_key_and_not_on_the_order(start):
 def test_what_vllm_refuses_is_one_line(start):
     source, _, prompts, eos = start
     with pytest.raises(EngineFailed, match="eval.engine=vllm: vLLM has failed .*max_model_len") as failed:
-        sample_by_vllm(source, prompts, name(range(ROWS)), Sampling(100_000), eos, "too long")
+        sample_by_vllm(source, prompts, name(range(ROWS)), Sampling(100_000), eos)
     assert "\n" not in str(failed.value)
 
 
