@@ -27,24 +27,21 @@ def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
     Raises:
         ConfigError: a reward model or a user's function that cannot be used.
     """
-    return [_build(name, cfg, task) for name in cfg.reward.weights]
-
-
-def _build(name: str, cfg: "Config", task: "Task") -> RewardFunction:
     from rlhf_exp.rewards.functions import load_function
     from rlhf_exp.rewards.model import load_model_reward
     from rlhf_exp.rewards.table import REWARDS
 
-    if name in cfg.reward.functions:
-        return load_function(name, cfg.reward.functions[name], task)
-    reward = REWARDS[name]
-    if reward.function is None:
-        return load_model_reward(cfg, task)
-    if reward.prepare is not None:
-        reward.prepare(cfg, task)
-    function: Any = partial(reward.function, cfg, task)
-    function.__name__ = name
-    return function
+    built: list[RewardFunction] = []
+    for name in cfg.reward.weights:
+        if name in cfg.reward.functions:
+            built.append(load_function(name, cfg.reward.functions[name], task))
+        elif (reward := REWARDS[name].function) is None:
+            built.append(load_model_reward(cfg, task))
+        else:
+            function: Any = partial(reward, cfg, task)
+            function.__name__ = name
+            built.append(function)
+    return built
 
 
 def score_completions(

@@ -87,15 +87,9 @@ def _score_distance(completion: str, numbers: list[int], target: int) -> float:
 
 
 def process(
-    cfg: Any,
-    task: Any,
-    /,
-    completions: list[Any],
-    numbers: list[list[int]],
-    target: list[int],
-    log_metric: Callable[[str, float], None] | None = None,
-    **columns: Any,
-) -> list[float]:
+    cfg: Any, task: Any, /, completions: list[Any], numbers: list[list[int]], target: list[int],
+    log_metric: Callable[[str, float], None] | None = None, **columns: Any,
+) -> list[float]:  # fmt: skip
     """Whether the steps before the answer lead from the given numbers to the target.
 
     | score | the think part |

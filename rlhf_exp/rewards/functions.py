@@ -45,12 +45,13 @@ def load_function(name: str, where: str, task: "Task") -> "RewardFunction":
     @wraps(function)
     def reward(completions: list[Any], **columns: Any) -> list[float]:
         nonlocal returned_well
-        rows = "".join(f" from row {own} on" for own in columns.get("id", ())[:1])
-        described = f"{key}, on {len(completions)} completions{rows},"
+        count = len(completions)
+
+        def read() -> list[float]:
+            return _read_values(function(completions=completions, **columns), count)
+
         try:
-            found = call(
-                lambda: _read_values(function(completions=completions, **columns), len(completions)), described, file
-            )
+            found = call(read, f"{key}, on {count} completions,", file)
         except RewardError as error:
             if returned_well or error.__cause__ is not None:
                 raise RewardError(f"{key}: {error}") from error.__cause__
@@ -68,8 +69,7 @@ def _check_signature(function: Callable[..., Any], columns: list[str], key: str)
         for passed in (ALWAYS, ALWAYS + IN_TRAINING):
             inspect.signature(function).bind(**dict.fromkeys([*passed, *columns]))
     except (TypeError, ValueError) as error:  # ValueError: some functions written in C have none
-        names = ", ".join(["completion_ids", *columns])
-        wanted = f"must be a plain function of (prompts, completions, **kwargs), which may name {names} too"
+        wanted = "must be a plain function of (prompts, completions, **kwargs)"
         raise ConfigError([f"{key}: cannot be called, {error}; {wanted}"]) from None
 
 

@@ -8,11 +8,10 @@ token budget cut it off, since a reward only sees text. A plain completion gets 
 has none: word-level tokenizers lose it in decoding, and the answers of pairs begin with it.
 
 A text longer than the reward model's context is scored on its first tokens, without its end. Training logs the share
-of these completions as `reward_model/cut`; the first time, a warning says so.
+of these completions as `reward_model/cut`.
 """
 
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,25 +44,17 @@ def load_model_reward(cfg: "Config", task: "Task") -> "RewardFunction":
     source = locate_reward_model(cfg)
     scorer, tokenizer = load_scorer(source), load_tokenizer(source)
     _check_prompts(cfg, tokenizer, [row["prompt"] for row in [*task.train, *task.eval]])
-    context, warned = tokenizer.model_max_length, False
+    context = tokenizer.model_max_length
 
     def model(
-        prompts: list["Text"],
-        completions: list["Text"],
-        log_metric: Callable[[str, float], None] | None = None,
+        prompts: list["Text"], completions: list["Text"], log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
-    ) -> list[float]:
-        nonlocal warned
+    ) -> list[float]:  # fmt: skip
         chat = isinstance(prompts[0], list)
         answers = [as_completion(read_text(completion), chat) for completion in completions]
         sequences = encode_answers(tokenizer, prompts, answers)
-        cut = sum(len(ids) > context for ids in sequences)
         if log_metric is not None:
-            log_metric("reward_model/cut", cut / len(sequences))
-        if cut and not warned:
-            warned = True
-            longer = f"{cut} of {len(sequences)} texts are longer than the reward model's context"
-            warnings.warn(f"reward=model: {longer} and are scored on their first {context} tokens", stacklevel=2)
+            log_metric("reward_model/cut", sum(len(ids) > context for ids in sequences) / len(sequences))
         scores = score_sequences(scorer, [ids[:context] for ids in sequences], cfg.reward.batch_size)
         return [(score - mean) / std for score in scores]
 
@@ -87,15 +78,13 @@ def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts:
     then."""
     from rlhf_exp.tasks.prompts import count_unknown
 
-    key, ours = f"reward.path={cfg.reward.path}", f"the prompts of task={cfg.task.name}"
-    forms, chat = {True: "messages", False: "plain text"}, not isinstance(prompts[0], str)
-    trained_on_chat = _reads_chat(cfg, tokenizer)
-    if trained_on_chat not in (None, chat):
-        found = f"reads {forms[trained_on_chat]}, and {ours} are {forms[chat]} here"
+    key, chat = f"reward.path={cfg.reward.path}", not isinstance(prompts[0], str)
+    if _reads_chat(cfg, tokenizer) not in (None, chat):
+        found = "reads plain text, and the prompts are messages" if chat else "reads messages, and the prompts are text"
         raise ConfigError([f"{key}: {found}; use task.prompt={'plain' if chat else 'chat'}, or another reward model"])
     if not chat and (unknown := count_unknown(tokenizer, prompts)):
         words = ", ".join(repr(word) for word, _ in unknown.most_common(5))
-        found = f"{len(unknown)} words of {ours} are not in its vocabulary: {words}"
+        found = f"{len(unknown)} words of the prompts are not in its vocabulary: {words}"
         raise ConfigError([f"{key}: {found}; use another reward model"])
 
 

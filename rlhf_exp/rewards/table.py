@@ -11,7 +11,6 @@ Every command imports this module, so ML libraries are imported only inside func
 
 import hashlib
 import json
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,29 +51,22 @@ def length_efficiency(
     return [grade.score * (0.8 + 0.2 * share) for grade, share in zip(grades, shares, strict=True)]
 
 
-def warn_of_free_length(cfg: "Config", task: "Task") -> None:
-    """Warn if the budget is not larger than what is free: the reward then equals the outcome."""
-    most = cfg.reward.length_efficiency.tokens
-    if cfg.max_tokens <= most:
-        warnings.warn(
-            f"reward=length_efficiency: no completion of max_tokens={cfg.max_tokens} is longer than"
-            f" reward.length_efficiency.tokens={most}, so it is the grade's score",
-            stacklevel=2,
-        )
-
-
 def self_consistency(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, **columns: Any) -> list[float]:
     """1.0 for an answer that no other answer of its group outvotes, else 0.0: the policy's most frequent answer is
     rewarded, right or wrong (Zuo et al. 2025, arXiv:2504.16084).
 
     - A **group** is the completions of one prompt in the batch; a prompt that is drawn twice has one group.
     - An **answer** is the grader's `extracted` in its spelling, as in majority@k of the evaluation: `18` and `18.0` are
-      two answers. A completion without an answer has no vote and scores 0.0.
+      two answers. A completion without an answer has no vote and scores 0.0. A checker that returns numbers names none.
     - In a **tie**, every answer with the most votes scores 1.0. If all answers differ, the group teaches nothing.
     - **Alone**, as in an evaluation with one completion per row, an answer agrees with itself. To measure agreement set
       eval.completions above 1 (eval=full).
     """
     grades = _grade(task, prompts, completions, columns)
+    if all(isinstance(grade, NumberGrade) for grade in grades):
+        remedy = "return rlhf_exp.graders.Grade(outcome, score, extracted), or use reward=outcome"
+        line = f"compares answers, and the checker returns numbers, which do not say what the answer was; {remedy}"
+        raise ConfigError([f"reward.weights.self_consistency: {line}"])
     return agree([json.dumps(prompt) for prompt in prompts], [grade.extracted for grade in grades])
 
 
@@ -86,27 +78,13 @@ def agree(groups: list[str], answers: list[str | None]) -> list[float]:
     return [float(answer is not None and votes[group, answer] == most[group]) for group, answer in pairs]
 
 
-def check_groups(cfg: "Config") -> list[str]:
+def check_voters(cfg: "Config") -> list[str]:
     """Whether a policy that learns by agreement samples more than one completion of a prompt."""
-    online = cfg.algo.row.online
-    if "self_consistency" not in cfg.reward.weights or not online or cfg.algo.args.get("num_generations", 1) != 1:
+    votes = "self_consistency" in cfg.reward.weights and cfg.algo.row.online
+    if not votes or cfg.algo.args.get("num_generations", 1) != 1:
         return []
     alone = "compares the completions of one prompt, and num_generations is 1"
     return [f"reward.weights.self_consistency: {alone}; use ++algo.args.num_generations=8"]
-
-
-def refuse_numbers(cfg: "Config", task: "Task") -> None:
-    """Try the grader on a few rows, with the texts that a row holds: one of them may be the right answer.
-
-    Raises:
-        ConfigError: it returns numbers, which say nothing about the answer to vote on.
-    """
-    grade: Any = task.grade  # there is one, for it is needed
-    tries = [(text, row) for row in task.eval[:4] for text in ("", "0", *map(str, row.values()))]
-    if tries and all(isinstance(grade(text, row), NumberGrade) for text, row in tries):
-        line = "compares answers, and the checker returns numbers, which do not say what the answer was"
-        remedy = "return rlhf_exp.graders.Grade(outcome, score, extracted), or use reward=outcome"
-        raise ConfigError([f"reward.weights.self_consistency: {line}; {remedy}"])
 
 
 def think_format(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:
@@ -207,13 +185,11 @@ class Reward(NamedTuple):
         function: see above; None for the reward model, which model.py loads.
         needs: what it reads besides texts and tokens: columns of the task's rows, or "grade".
         check: whether keys fit together, from the config; one line for each problem.
-        prepare: called with config and task before the first call; may warn or raise ConfigError.
     """
 
     function: Callable[..., list[float]] | None
     needs: tuple[str, ...] = ()
     check: Callable[["Config"], list[str]] | None = None
-    prepare: Callable[["Config", "Task"], None] | None = None
 
     def is_readable(self, task: "TaskKeys | type[TaskKeys]") -> bool:
         """Whether the task has what the reward reads."""
@@ -225,13 +201,13 @@ REWARDS = {
     "brevity": Reward(brevity),
     "constant": Reward(constant),
     "graduated": Reward(graduated, COUNTDOWN),
-    "length_efficiency": Reward(length_efficiency, GRADE, prepare=warn_of_free_length),
+    "length_efficiency": Reward(length_efficiency, GRADE),
     "model": Reward(None, check=check_path),
     "outcome": Reward(outcome, GRADE),
     "overlong": Reward(overlong, check=check_cache),
     "process": Reward(process, COUNTDOWN),
     "random": Reward(random),
     "repetition": Reward(repetition),
-    "self_consistency": Reward(self_consistency, GRADE, check=check_groups, prepare=refuse_numbers),
+    "self_consistency": Reward(self_consistency, GRADE, check=check_voters),
     "think_format": Reward(think_format),
 }

@@ -1,7 +1,6 @@
 """The rewards of the package, one by one."""
 
 import statistics
-import warnings
 
 import pytest
 from transformers import TrainerState
@@ -115,18 +114,6 @@ def test_the_length_that_is_free_can_be_set():
     assert rewards == pytest.approx([0.85])
 
 
-def test_a_budget_within_the_free_length_is_warned_of():
-    with pytest.warns(UserWarning) as warned:
-        build("length_efficiency", "max_tokens=200")
-    assert [str(w.message) for w in warned] == [
-        "reward=length_efficiency: no completion of max_tokens=200 is longer than"
-        " reward.length_efficiency.tokens=200, so it is the grade's score"
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        build("length_efficiency", "max_tokens=201")
-
-
 def test_the_last_tokens_of_the_budget_are_punished():
     lengths = [80, 85, 90, 100]
     reward = build("overlong", "max_tokens=100")  # from 80 on, a fifth before the end
@@ -212,12 +199,12 @@ def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path, resul
     (tmp_path / "check.py").write_text(check)
     keys = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"task.checker={tmp_path / 'check.py'}:grade"]
     cfg = compose_config([*keys, "reward=self_consistency"])
-    task = Task("file", [], [{"id": "1", "prompt": "p"}], build_checker(cfg.task))
+    [reward] = build_rewards(cfg, Task("file", [], [{"id": "1", "prompt": "p"}], build_checker(cfg.task)))
     if not refused:
-        assert build_rewards(cfg, task)
+        assert reward(prompts=["p"], completions=["1"]) == [0.0]
         return
-    with pytest.raises(ConfigError, match="compares answers, and the checker returns numbers, .* use reward=outcome"):
-        build_rewards(cfg, task)
+    with pytest.raises(ConfigError, match="compares answers, and the checker returns numbers"):
+        reward(prompts=["p"], completions=["1"])
 
 
 def test_random_rewards_are_decided_by_seed_prompt_and_completion():
