@@ -25,7 +25,7 @@ from rlhf_exp.runs.manifest import replace_folder, staged
 from rlhf_exp.runs.stopping import Stop, StopSignals
 from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.resuming import Resumable, ResumableRollouts
-from rlhf_exp.trainers.vllm import EngineCallback, sample_colocated, shares_engine
+from rlhf_exp.trainers.vllm import EngineCallback
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.evaluators import Validation
@@ -71,15 +71,12 @@ def add_callbacks(
     monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
     callbacks.insert(0, MetricsWriter(experiment.folder.path, probe, monitor.every_steps, monitor.stop_on_nonfinite))
     if validation is not None and (every := experiment.cfg.eval.every) is not None:
-        sampler = None
-        if isinstance(trainer, ResumableRollouts) and shares_engine(trainer, experiment.cfg):
-            sampler = partial(sample_colocated, trainer)
 
         def measure(policy: Model) -> dict[str, list[Any]]:
             """Without PPO's critic, whose weights would be gathered too. FSDP2 also hangs in the first backward pass if
             the first forward pass, which names its root, was one of a policy with a separate critic."""
             with trainer.policy_alone():
-                return validation.measure(policy, sampler)
+                return validation.measure(policy)
 
         callbacks.insert(0, Validate(experiment.folder.path, measure, every, best))
     if not trainer.args.disable_tqdm:

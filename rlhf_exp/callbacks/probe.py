@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from rlhf_exp.models.kl import token_kl
-from rlhf_exp.models.scoring import Model, Row, completion_logps, evaluating, split_rows
-from rlhf_exp.models.whole import whole_weights
+from rlhf_exp.models.scoring import Model, Row, completion_logps, evaluating, split_rows, whole_weights
 
 
 class Probe:

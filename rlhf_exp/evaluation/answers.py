@@ -11,17 +11,15 @@ higher. dpo's loss follows from the implicit rewards, and is ln 2 before trainin
 and prefers no answer. No loss is measured if training minimises another quantity (Algorithm.held_out_loss).
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.graders import read_text
 from rlhf_exp.models.scoring import Model, score_sequences, sum_logps
 from rlhf_exp.stats import Interval, mean_interval
 from rlhf_exp.tasks.tokens import encode_answers, encode_row
-
-if TYPE_CHECKING:
-    from rlhf_exp.experiment import Experiment
 
 ANSWERS = ("chosen", "rejected")
 Scores = list[tuple[float, float]]
@@ -43,7 +41,7 @@ class Scored(NamedTuple):
     tokens: int
 
 
-def score_pairs(experiment: "Experiment", model: Model) -> Scores:
+def score_pairs(experiment: Experiment, model: Model) -> Scores:
     """A reward model's scores of each pair's chosen and rejected answer, on the tokens that RewardTrainer trains on."""
     pairs = experiment.task.pairs
     answers = [pair[answer] for answer in ANSWERS for pair in pairs]
@@ -52,7 +50,7 @@ def score_pairs(experiment: "Experiment", model: Model) -> Scores:
     return list(zip(scores[: len(pairs)], scores[len(pairs) :], strict=True))
 
 
-def implicit_rewards(experiment: "Experiment", policy: Model, reference: Model) -> Scores:
+def implicit_rewards(experiment: Experiment, policy: Model, reference: Model) -> Scores:
     """beta * (log policy(answer | prompt) - log reference(answer | prompt)) of each pair's two answers, in nats.
 
     beta is the training's if that trains implicit rewards (dpo, kto), else `BETA`. Positive if the policy
@@ -71,7 +69,7 @@ def implicit_rewards(experiment: "Experiment", policy: Model, reference: Model) 
     return list(zip(rewards[::2], rewards[1::2], strict=True))
 
 
-def describe_pairs(which: str, experiment: "Experiment", scores: Scores) -> list[dict[str, Any]]:
+def describe_pairs(which: str, experiment: Experiment, scores: Scores) -> list[dict[str, Any]]:
     """The rows of preferences.jsonl, in the order of the pairs.
 
     `chosen_tokens` and `rejected_tokens` count the answer's own text, without EOS or chat template. A dialogue's
@@ -90,7 +88,7 @@ def describe_pairs(which: str, experiment: "Experiment", scores: Scores) -> list
     return rows
 
 
-def score_demonstrations(experiment: "Experiment", model: Model, title: str) -> list[Scored]:
+def score_demonstrations(experiment: Experiment, model: Model, title: str) -> list[Scored]:
     """Score the completions on the tokens that SFTTrainer trains on, with the same truncation. A row whose prompt fills
     `max_length` has nothing to score and is left out, as in training."""
     most, tokenizer = experiment.cfg.algo.args.get("max_length"), experiment.tokenizer

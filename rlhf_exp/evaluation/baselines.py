@@ -11,7 +11,7 @@ sampled by transformers, since vLLM has no processors that read what was sampled
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -21,13 +21,11 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge
 from rlhf_exp.evaluation.metrics import average_rows, summarise
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.stats import DIFFERENCES, paired_interval
 from rlhf_exp.tasks import Row, load_validation, wants_chat
-
-if TYPE_CHECKING:
-    from rlhf_exp.experiment import Experiment
 
 FIGURES = ("n", "accuracy", "mean_tokens", "truncation_rate")
 
@@ -68,7 +66,7 @@ class BestBaseline:
         return [{"family": self.policy.family, "policy": self.policy.name, "id": ids, "accuracy": correct}]
 
 
-def measure_baselines(experiment: "Experiment", model: Model) -> BestBaseline:
+def measure_baselines(experiment: Experiment, model: Model) -> BestBaseline:
     """The best sampling baseline; `model` is the start model."""
     cfg, tokenizer, graded = experiment.cfg, experiment.tokenizer, replace(experiment, rewards=[])
     validation = load_validation(cfg, tokenizer, min(cfg.eval.limit, MOST_ROWS))
@@ -110,7 +108,7 @@ def list_candidates(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Pol
     return [*alone, *(policy.combine(never) for never in forbidden for policy in others)]
 
 
-def _sample(experiment: "Experiment", model: Model, policy: Policy, completions: int, purpose: str) -> list[Completion]:
+def _sample(experiment: Experiment, model: Model, policy: Policy, completions: int, purpose: str) -> list[Completion]:
     """Graded completions of the experiment's held-out rows."""
     sampling = replace(experiment.cfg.eval, greedy=False, completions=completions, engine="transformers")
     temperature = sampling.temperature if policy.temperature is None else policy.temperature

@@ -12,12 +12,12 @@ from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlhf_exp import processes
 from rlhf_exp.config.device import find_version
 from rlhf_exp.errors import name_error, say
 from rlhf_exp.evaluation.completions import Completion, sample_held_out
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.policies import Processor
@@ -26,15 +26,12 @@ from rlhf_exp.models.vllm import choose_engine, choose_sampler
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.tasks.tokens import encode_prompts
 
-if TYPE_CHECKING:
-    from rlhf_exp.experiment import Experiment
-
 SAMPLER_VERSION = 5
 """Raise it when sampling itself or the form of an entry changes, so that earlier entries are no longer found."""
 
 
 def sample_cached(
-    experiment: "Experiment", title: str, model: Model | None = None, purpose: str = "evaluation",
+    experiment: Experiment, title: str, model: Model | None = None, purpose: str = "evaluation",
     processors: Sequence[Processor] = (),
 ) -> tuple[list[Completion], bool]:  # fmt: skip
     """The start model's completions of the held-out rows, and whether they were in the cache. The model, which the
@@ -53,7 +50,7 @@ def sample_cached(
 
 
 def hash_sampling(
-    experiment: "Experiment", weights: str, purpose: str = "evaluation", processors: Sequence[Processor] = ()
+    experiment: Experiment, weights: str, purpose: str = "evaluation", processors: Sequence[Processor] = ()
 ) -> str:
     """A hash of what the completions depend on: weights, prompts, budget, sampling, seed, numerics. Batches and the
     method are numerics: they change the last digits of the logits."""

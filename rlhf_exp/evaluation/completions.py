@@ -10,11 +10,12 @@ The baseline and the trained model have the same rows, budget and sampling, so t
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from peft import PeftModel
 
 from rlhf_exp import processes
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import without_adapter
 from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
 from rlhf_exp.models.kl import CompletionKL, Scorer, measure_completions
@@ -23,11 +24,8 @@ from rlhf_exp.models.row_random import Key
 from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, map_batches, split_by_length
 from rlhf_exp.models.vllm import Sampler
 from rlhf_exp.rewards import score_completions
+from rlhf_exp.tasks import Row as TaskRow
 from rlhf_exp.tasks.tokens import encode_prompts
-
-if TYPE_CHECKING:
-    from rlhf_exp.experiment import Experiment
-    from rlhf_exp.tasks import Row as TaskRow
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Completion:
         """Whether the grader found it so."""
         return self.grade["outcome"] == "correct"
 
-    def describe(self, which: str, row: "TaskRow") -> dict[str, Any]:
+    def describe(self, which: str, row: TaskRow) -> dict[str, Any]:
         """The line of samples.jsonl: what has no value is absent. If the row's prompt is messages, they are in
         `messages`, and `prompt` is the text of the last one."""
         prompt, chat = row["prompt"], {}
@@ -90,7 +88,7 @@ class Completion:
 
 
 def sample_held_out(
-    experiment: "Experiment", model: Model, start_model: Model | None = None, title: str = "evaluate",
+    experiment: Experiment, model: Model, start_model: Model | None = None, title: str = "evaluate",
     purpose: str = "evaluation", processors: Sequence[Processor] = (), sampler: Sampler | None = None,
 ) -> list[Completion]:  # fmt: skip
     """Sample `eval.completions` completions of each held-out row; with `eval.greedy` then a greedy one of each.
@@ -144,7 +142,7 @@ def measure_kl(
         return measure_completions(policy, start, rows, model.config.vocab_size, sampling, together=True)
 
 
-def judge(experiment: "Experiment", completions: list[Completion]) -> list[Completion]:
+def judge(experiment: Experiment, completions: list[Completion]) -> list[Completion]:
     """The completions with their texts, grades and rewards; each is graded once, and rewards take that grade.
 
     A reward that compares completions of a prompt sees `eval.completions` of them at a time, of the start model too.

@@ -10,7 +10,7 @@ Each measurement is written at once, so that it is kept after a crash.
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from peft import PeftModel
 
@@ -23,17 +23,14 @@ from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_scorer
-from rlhf_exp.models.scoring import Model
+from rlhf_exp.models.scoring import Model, whole_weights
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.models.vllm import Sampler, choose_engine, choose_sampler
-from rlhf_exp.models.whole import whole_weights
+from rlhf_exp.models.vllm import choose_engine, choose_sampler
 from rlhf_exp.runs.folder import write_json, write_jsonl
+from rlhf_exp.tasks import Row
 from rlhf_exp.tasks.tokens import encode_prompts
-
-if TYPE_CHECKING:
-    from rlhf_exp.experiment import Experiment
-    from rlhf_exp.tasks import Row
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Measured:
     demonstrations: list[answers.Scored] = field(default_factory=list)
 
 
-def write_measured(run_dir: Path, rows: "list[Row]", measured: dict[str, Measured], **more: Any) -> None:
+def write_measured(run_dir: Path, rows: list[Row], measured: dict[str, Measured], **more: Any) -> None:
     """Write evaluation.json, and the lines that its figures are of.
 
     Args:
@@ -56,10 +53,8 @@ def write_measured(run_dir: Path, rows: "list[Row]", measured: dict[str, Measure
         more: further sections.
     """
     write_json(run_dir / "evaluation.json", {which: one.section for which, one in measured.items()} | more)
-    samples, pairs = [], []
-    for which, one in measured.items():
-        samples += [completion.describe(which, rows[completion.row]) for completion in one.completions]
-        pairs += one.pairs
+    samples = [one.describe(which, rows[one.row]) for which, of in measured.items() for one in of.completions]
+    pairs = [pair for one in measured.values() for pair in one.pairs]
     if samples:
         write_jsonl(run_dir / "samples.jsonl", samples)
     if pairs:
@@ -72,7 +67,7 @@ class PolicyEvaluator:
     """Measures completions of held-out prompts, graded and rewarded; the policy's implicit rewards on held-out pairs;
     the loss of sft on held-out demonstrations, and the loss of dpo on the pairs."""
 
-    def __init__(self, experiment: "Experiment") -> None:
+    def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.measured: dict[str, Measured] = {}
         self.best: BestBaseline | None = None
@@ -156,7 +151,7 @@ class ScorerEvaluator:
     """Measures rewards on held-out preference pairs. The baseline is the start model with the untrained head with which
     training begins."""
 
-    def __init__(self, experiment: "Experiment") -> None:
+    def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.measured: dict[str, Measured] = {}
 
@@ -185,26 +180,23 @@ class Validation:
         metric: what `eval.best` chooses by, `validation/accuracy`, or `validation/reward` without a grader.
     """
 
-    def __init__(self, experiment: "Experiment") -> None:
+    def __init__(self, experiment: Experiment) -> None:
         cfg, task = experiment.cfg, experiment.task
         once = replace(cfg.eval, completions=1, greedy=False)
         task = replace(task, eval=task.validation)
         self._experiment = replace(experiment, cfg=replace(cfg, eval=once), task=task)
         self.metric = "validation/accuracy" if task.grade is not None else "validation/reward"
 
-    def measure(self, policy: Model, sampler: Sampler | None = None) -> dict[str, list[Any]]:
+    def measure(self, policy: Model) -> dict[str, list[Any]]:
         """Each row's `id` and figures: accuracy with a grader, reward with rewards, KL to the start model in nats,
         length in tokens, and whether it was cut off at the budget. Torch's random state is left alone.
 
         The start model is loaded for each measurement, since a second copy of all weights in memory throughout training
-        would cost more; a policy with an adapter is the start model without it. `sampler`: an engine that holds the
-        policy's weights; without one transformers samples.
+        would cost more; a policy with an adapter is the start model without it.
         """
         start_model = policy if isinstance(policy, PeftModel) else load_policy(self._experiment.model)
         with whole_weights(policy):
-            sampled = sample_held_out(
-                self._experiment, policy, start_model, "validation", "validation", sampler=sampler
-            )
+            sampled = sample_held_out(self._experiment, policy, start_model, "validation", purpose="validation")
         figures = average_rows(judge(self._experiment, sampled))
         of_rows = {name: [_shorten(value) for value in values] for name, values in figures.items()}
         return {"id": [row["id"] for row in self._experiment.task.eval], **of_rows}

@@ -114,26 +114,19 @@ def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
     confidence = 1 / (1 + np.exp(-np.abs(margins)))
     edges = np.linspace(0.5, 1, BINS + 1)
     bins = np.searchsorted(edges[1:-1], confidence, side="right")
-    return [
-        {
-            "low": float(edges[b]),
-            "high": float(edges[b + 1]),
-            "n": int((bins == b).sum()),
-            "predicted": float(confidence[bins == b].mean()),
-            "observed": wilson(right[bins == b].sum(), (bins == b).sum()),
-        }
-        for b in range(BINS)
-        if (bins == b).any()
-    ]
+    found = []
+    for b in sorted(set(bins.tolist())):
+        inside = bins == b
+        pairs = {"low": float(edges[b]), "high": float(edges[b + 1]), "n": int(inside.sum())}
+        observed = wilson(right[inside].sum(), inside.sum())
+        found.append(pairs | {"predicted": float(confidence[inside].mean()), "observed": observed})
+    return found
 
 
 def _group(right: np.ndarray, groups: dict[str, Any]) -> list[dict[str, Any]]:
-    parts = ((label, right[np.asarray(members)]) for label, members in groups.items())
-    return [
-        {"label": label, "n": len(part), "accuracy": wilson(part.sum(), len(part))}
-        for label, part in parts
-        if len(part)
-    ]
+    parts = {label: right[np.asarray(members)] for label, members in groups.items()}
+    counts = {label: (len(part), wilson(part.sum(), len(part))) for label, part in parts.items() if len(part)}
+    return [{"label": label, "n": n, "accuracy": accuracy} for label, (n, accuracy) in counts.items()]
 
 
 def _loss(margins: np.ndarray) -> np.ndarray:

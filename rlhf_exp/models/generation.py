@@ -28,8 +28,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.row_random import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
-from rlhf_exp.models.scoring import Model, evaluating, pad
-from rlhf_exp.models.whole import whole_weights
+from rlhf_exp.models.scoring import Model, evaluating, pad, whole_weights
 
 if TYPE_CHECKING:
     from rlhf_exp.trainers.resuming import RowRandomRollouts

@@ -31,10 +31,9 @@ from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.adapters import UNREADABLE, load_adapted
 from rlhf_exp.models.patches import patch_model
-from rlhf_exp.models.scoring import Model
+from rlhf_exp.models.scoring import Model, loading_whole
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
-from rlhf_exp.models.whole import loading_whole
 from rlhf_exp.runs.manifest import explain_damage, staged
 
 START_MODEL = "start_model"
@@ -165,7 +164,7 @@ def load_policy(source: ModelSource) -> Model:
         ConfigError: it cannot be loaded (the message names the local option), or is not a language model.
     """
     if source.is_classifier:
-        raise source.refuse(f"holds a reward model; algo={source.algo} needs a language model")
+        raise source.refuse("holds a reward model; must be a language model")
     return _load(AutoModelForCausalLM, source)
 
 

@@ -45,7 +45,6 @@ class ModelSource:
         base: for an adapter, the model to load instead of the recorded base.
         quantization: arguments of BitsAndBytesConfig.
         enable_thinking: what the chat template gets; None leaves it to the template.
-        algo: the algorithm it is used for, for messages.
     """
 
     path: str
@@ -58,7 +57,6 @@ class ModelSource:
     trust_remote_code: bool = False
     use_cpu: bool = True
     enable_thinking: bool | None = None
-    algo: str = ""
 
     def at(self, folder: str | Path) -> "ModelSource":
         """The same model in another folder, such as the trained one: an adapter that a run saved records its base."""
@@ -164,19 +162,10 @@ def locate_start_model(cfg: Config) -> ModelSource:
     model, path, name = cfg.model, cfg.model.path, cfg.model.name
     if path is not None and not (is_hub_id(path) and name != "tiny"):
         name = "/".join(Path(path).parts[-2:])
-    return ModelSource(
-        path=str(ASSETS / model.name) if path is None else expand(path),
-        key="model.path",
-        name=name,
-        base=model.base,
-        dtype=model.dtype,
-        quantization=cfg.peft.quantization,
-        attn_implementation=model.attn_implementation,
-        trust_remote_code=model.trust_remote_code,
-        use_cpu=cfg.device.use_cpu,
-        enable_thinking=model.enable_thinking,
-        algo=cfg.algo.name,
-    )
+    shared = ("base", "dtype", "attn_implementation", "trust_remote_code", "enable_thinking")
+    how = {key: getattr(model, key) for key in shared}
+    how |= {"quantization": cfg.peft.quantization, "use_cpu": cfg.device.use_cpu}
+    return ModelSource(str(ASSETS / model.name) if path is None else expand(path), "model.path", name, **how)
 
 
 def locate_reward_model(cfg: Config) -> ModelSource:

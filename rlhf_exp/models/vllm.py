@@ -29,8 +29,6 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp import processes
 
 if TYPE_CHECKING:
-    from vllm import LLM
-
     from rlhf_exp.config.schema import Config
     from rlhf_exp.models.generation import Sampling
     from rlhf_exp.models.row_random import Key
@@ -91,6 +89,8 @@ def sample_by_vllm(
     Raises:
         EngineFailed: vLLM cannot be started, or not with this model.
     """
+    from rlhf_exp.models.row_random import hash_key
+
     if not prompt_ids:
         return []
     with TemporaryDirectory(prefix="rlhf_exp_vllm_") as name:
@@ -108,34 +108,18 @@ def sample_by_vllm(
         }
         if source.use_cpu:
             engine |= CPU_OPTIONS
-        each = describe_sampling(keys, sampling, eos_ids)
+        shared = {
+            "max_tokens": sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "stop_token_ids": eos_ids,
+            "detokenize": False,
+        }
+        each = [shared | {"seed": hash_key(key, 7)} for key in keys]
         request = {"engine": engine, "prompt_ids": prompt_ids, "sampling": each}
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
         return _ask(folder, source.use_cpu)
-
-
-def describe_sampling(keys: "Sequence[Key]", sampling: "Sampling", eos_ids: list[int]) -> list[dict[str, Any]]:
-    """The arguments of vLLM's SamplingParams for each completion."""
-    from rlhf_exp.models.row_random import hash_key
-
-    shared = {
-        "max_tokens": sampling.max_new_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "stop_token_ids": eos_ids,
-        "detokenize": False,
-    }
-    return [shared | {"seed": hash_key(key, 7)} for key in keys]
-
-
-def generate(engine: "LLM", prompt_ids: list[list[int]], each: list[dict[str, Any]]) -> list[list[int]]:
-    """One completion of each prompt, sampled as `each` says."""
-    from vllm import SamplingParams
-
-    prompts = [{"prompt_token_ids": ids} for ids in prompt_ids]
-    outputs = engine.generate(prompts, [SamplingParams(**one) for one in each], use_tqdm=False)
-    return [list(output.outputs[0].token_ids) for output in outputs]
 
 
 def prepare_vllm_on_cpu(source: "ModelSource") -> dict[str, Any]:
@@ -191,7 +175,7 @@ def _use_weight_as_it_is(layer: Any, remove_weight: bool) -> None:
 def _answer(folder: Path) -> None:
     """What the process does: it samples what request.json asks for."""
     import torch
-    from vllm import LLM
+    from vllm import LLM, SamplingParams
 
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     if torch.cuda.is_available():
@@ -199,7 +183,9 @@ def _answer(folder: Path) -> None:
         request["engine"]["gpu_memory_utilization"] = GPU_SHARE * free / total
     # Prompts are token ids; what ends a completion is asked for, and not read from the model's generation config.
     engine = LLM(**request["engine"], skip_tokenizer_init=True, generation_config="vllm", disable_log_stats=True)
-    completions = generate(engine, request["prompt_ids"], request["sampling"])
+    prompts = [{"prompt_token_ids": ids} for ids in request["prompt_ids"]]
+    outputs = engine.generate(prompts, [SamplingParams(**one) for one in request["sampling"]], use_tqdm=False)
+    completions = [list(output.outputs[0].token_ids) for output in outputs]
     (folder / ANSWER).write_text(json.dumps(completions), encoding="utf-8")
 
 

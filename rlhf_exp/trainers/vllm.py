@@ -8,7 +8,7 @@ from samples of another model: EngineCallback ends it once vLLM's log-probabilit
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,8 @@ from accelerate.utils import set_seed
 from transformers import TrainerCallback
 
 from rlhf_exp import processes
-from rlhf_exp.config.schema import Config
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.generation import Sampling
-from rlhf_exp.models.row_random import Key
-from rlhf_exp.models.vllm import EngineFailed, choose_engine, describe_sampling, generate, prepare_vllm_on_cpu
+from rlhf_exp.models.vllm import EngineFailed, prepare_vllm_on_cpu
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
@@ -55,32 +52,6 @@ def preparing_engine(experiment: Experiment) -> Iterator[None]:
     finally:
         for name in set(processes.SET_BY_TORCHRUN) - environment.keys():
             os.environ.pop(name, None)
-
-
-def shares_engine(trainer: Any, cfg: Config) -> bool:
-    """Whether measurements in training are sampled by the engine that samples the rollouts, in this process."""
-    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
-    colocated = cfg.algo.args.get("use_vllm") and trainer.vllm_mode == "colocate" and not sharded
-    return bool(colocated) and choose_engine(cfg) == "vllm"
-
-
-def sample_colocated(
-    trainer: "ResumableRollouts",
-    prompt_ids: list[list[int]],
-    keys: Sequence[Key],
-    sampling: Sampling,
-    eos_ids: list[int],
-) -> list[list[int]]:
-    """Sample one completion for each prompt by the engine of the rollouts, which gets the policy's weights first."""
-    generation = trainer.vllm_generation
-    generation.sync_weights()
-    if generation.enable_sleep_mode:
-        generation.llm.wake_up(tags=["kv_cache"])
-    completions = generate(generation.llm, prompt_ids, describe_sampling(keys, sampling, eos_ids))
-    if generation.enable_sleep_mode:
-        generation.llm.sleep(level=2)
-        generation._llm_weights_sleeping = True
-    return completions
 
 
 class EngineCallback(TrainerCallback):

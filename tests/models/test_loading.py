@@ -297,7 +297,7 @@ def test_a_reward_model_is_no_policy(peft, tmp_path):
     cfg = compose("gpt2", "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}")
     make_trainer(cfg, tmp_path).save_model(str(tmp_path / "model"))
     cfg = of_folder(tmp_path / "model", "algo=dpo")
-    line = f"model.path={tmp_path / 'model'}: holds a reward model; algo=dpo needs a language model"
+    line = f"model.path={tmp_path / 'model'}: holds a reward model; must be a language model"
     assert refusal(load_policy, locate_start_model(cfg)) == line
 
 

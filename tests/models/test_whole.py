@@ -3,7 +3,7 @@
 import torch
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled, set_hf_deepspeed_config
 
-from rlhf_exp.models.whole import loading_whole, whole_weights
+from rlhf_exp.models.scoring import loading_whole, whole_weights
 
 
 class Zero3:

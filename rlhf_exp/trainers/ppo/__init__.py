@@ -39,10 +39,7 @@ class PPOConfig(GRPOConfig):
         self.num_generations = self.generation_batch_size or self.per_device_train_batch_size * rounds
         super().__post_init__()
         self.num_generations = group
-        if self.generation_batch_size % group:  # type: ignore[operator]  # the parent has set it
+        if self.generation_batch_size % group:
             raise ValueError(
-                f"a rollout of {self.generation_batch_size} completions does not hold whole groups of"
-                f" num_generations={group}"
+                f"a rollout of {self.generation_batch_size} does not hold groups of num_generations={group}"
             )
-        if self.loss_type != "dapo" or self.beta:
-            raise ValueError("PPO has one loss, and its KL is in the reward: leave loss_type and beta alone")
