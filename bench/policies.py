@@ -12,8 +12,8 @@ from pathlib import Path
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation import baselines
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.generation import Policy
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
-from rlhf_exp.models.policies import Policy
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.tasks import countdown_policies as policies
 from rlhf_exp.tasks import load_task

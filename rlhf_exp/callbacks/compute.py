@@ -122,7 +122,7 @@ class ComputeMeter(TrainerCallback):
 
 
 def _count_rows(kwargs: dict[str, Any]) -> int:
-    """The rows of a pass; packed ones (trainers/trimmed.py) each begin at position 0."""
+    """The rows of a pass; packed ones (`algo.args.packing`) each begin at position 0."""
     positions = kwargs.get("position_ids")
     if positions is not None and kwargs.get("attention_mask") is None:
         return int((positions == 0).sum())

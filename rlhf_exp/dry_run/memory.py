@@ -34,7 +34,7 @@ def estimate_memory(
     """The bytes of the training step, of sampling for it, and of evaluation.
 
     It leaves out the libraries, fragmentation, and the logits, which TRL computes in parts. Weights count whole on each
-    process, since sampling and measuring gather them (models/whole.py).
+    process, since sampling and measuring gather them (models/scoring.py).
 
     Args:
         prompt, row: tokens of a prompt, and of the longest training row: its prompts and its answers, padded.

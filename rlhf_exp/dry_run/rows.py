@@ -8,8 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.hub import is_offline
 from rlhf_exp.config.schema import Config
-from rlhf_exp.rewards import build_rewards
-from rlhf_exp.rewards.functions import load_function
+from rlhf_exp.rewards import build_rewards, load_function
 from rlhf_exp.tasks import Task, find_task, load_task, prompts_per_rollout
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sources import Unavailable

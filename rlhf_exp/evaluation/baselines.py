@@ -22,7 +22,7 @@ from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge
 from rlhf_exp.evaluation.metrics import average_rows, summarise
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.policies import FORBIDDEN, OF_EVERY_TASK, Policy
+from rlhf_exp.models.generation import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.stats import DIFFERENCES, paired_interval
 from rlhf_exp.tasks import Row, load_validation, wants_chat

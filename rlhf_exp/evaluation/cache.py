@@ -18,9 +18,8 @@ from rlhf_exp.config.device import find_version
 from rlhf_exp.errors import name_error, say
 from rlhf_exp.evaluation.completions import Completion, sample_held_out
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.generation import choose_method
+from rlhf_exp.models.generation import Processor, choose_method
 from rlhf_exp.models.loading import load_policy
-from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.vllm import choose_engine, choose_sampler
 from rlhf_exp.runs.folder import write_json

@@ -17,9 +17,8 @@ from peft import PeftModel
 from rlhf_exp import processes
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import without_adapter
-from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
+from rlhf_exp.models.generation import Processor, Sampling, choose_method, list_eos, sample_completions
 from rlhf_exp.models.kl import CompletionKL, Scorer, measure_completions
-from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.row_random import Key
 from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, map_batches, split_by_length
 from rlhf_exp.models.vllm import Sampler
@@ -97,7 +96,7 @@ def sample_held_out(
     So two models share their random numbers, more rows or more completions begin with the fewer, and torch's random
     state is neither read nor changed. What is chosen or learned from samples of one purpose has seen none of the
     numbers of another. Without `start_model` the model is the start model, and its KL is 0. `processors` change the
-    logits that are sampled from (policies.py), not those that the KL is of. A `sampler` samples instead of `model`
+    logits that are sampled from (`Reweight`), not those that the KL is of. A `sampler` samples instead of `model`
     (models/vllm.py), with other random numbers that belong to a completion in the same way. Each of several processes
     takes whole batches, which then are those of one process, and so are the completions.
     """

@@ -109,16 +109,11 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
     Its mean over rows is an unbiased estimate of pass@k; 1 - (1 - correct / n) ** k is not.
 
-    Raises:
-        ValueError: k lies outside 1..n, or `correct` outside 0..n.
-
     Source: Chen et al. (2021), arXiv:2107.03374, equation 1, in exact integers instead of its product of floats.
 
     >>> pass_at_k(4, 1, 2)
     0.5
     """
-    if not (1 <= k <= n and 0 <= correct <= n):
-        raise ValueError(f"k must lie in 1..{n} and correct in 0..{n}, not {k} and {correct}")
     return 1 - math.comb(n - correct, k) / math.comb(n, k)
 
 

@@ -7,11 +7,19 @@ method. `method=compact` is a decoding loop that stops decoding rows that have e
 from the cache, where `generate` continues them with padding until the longest one has ended. `method=trl` is
 transformers' `generate`.
 `auto` is compact on a CPU, where it is faster (bench/generation.py), and with FSDP2 and ZeRO-3, and trl elsewhere.
+
+Sampling baselines are a model's own weights, sampled in another way; what training gains is compared with them:
+
+    Policy("temperature", "0.5", temperature=0.5)
+    Policy("words forbidden", "give", (Reweight(((17, 0.0),)),))
+
+A processor is what `generate` takes: (input_ids, logits) -> logits, over the prompt and all tokens so far. It is a
+frozen dataclass, whose `repr` names it in the cache of completions.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedTokenizerBase
@@ -26,12 +34,13 @@ from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.config.rules.machine import SHARDED
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.policies import Processor
 from rlhf_exp.models.row_random import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
 from rlhf_exp.models.scoring import Model, evaluating, pad, whole_weights
 
-if TYPE_CHECKING:
-    from rlhf_exp.trainers.resuming import RowRandomRollouts
+Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+FORBIDDEN = "words forbidden"
+"""The family whose policies those of other families are combined with."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,55 @@ class Sampling:
         return self.temperature == 1.0 and not self.truncates
 
 
+@dataclass(frozen=True)
+class Reweight:
+    """Multiplies the probabilities of tokens by fixed weights, in rows that hold none of the tokens `until` so far.
+
+    Attributes:
+        weights: (token id, weight); 0 forbids the token.
+    """
+
+    weights: tuple[tuple[int, float], ...]
+    until: tuple[int, ...] = ()
+
+    def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        """Both over the same rows: (batch, time) token ids and (batch, vocabulary) logits."""
+        ids, weights = zip(*self.weights, strict=True)
+        ended = torch.isin(input_ids, input_ids.new_tensor(self.until)).any(1, keepdim=True)
+        change = torch.zeros_like(logits)
+        change[:, list(ids)] = logits.new_tensor(weights).log()
+        return torch.where(ended, logits, logits + change)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One way to sample a model's weights.
+
+    Attributes:
+        family: the policies among which the best one is chosen.
+        processors: applied to the logits before temperature, top_p and top_k.
+        temperature: None is that of the evaluation, 0 is greedy.
+    """
+
+    family: str
+    name: str
+    processors: tuple[Processor, ...] = ()
+    temperature: float | None = None
+
+    def combine(self, other: "Policy") -> "Policy":
+        """This policy with the processors of another one as well."""
+        return replace(self, name=f"{self.name}; {other.name}", processors=(*other.processors, *self.processors))
+
+
+TEMPERATURES = (0.3, 0.5, 0.75, 1.25)
+
+OF_EVERY_TASK = (
+    *(Policy("temperature", f"{t:g}", temperature=t) for t in TEMPERATURES),
+    Policy("greedy", "greedy", temperature=0.0),
+)
+"""Policies that need no knowledge of the task's words."""
+
+
 def choose_method(cfg: Config) -> str:
     """Resolve `generation=auto` to compact or trl. With vLLM it is trl: TRL's trainer asks vLLM for rollouts, and
     transformers samples in evaluation, where models that are compared share their random numbers."""
@@ -80,7 +138,7 @@ def sample_completions(
         prompt_ids: token ids of each prompt, of any lengths.
         keys: one per prompt, whose stream draws its completion. Greedy decoding reads none.
         eos_ids: tokens that end a completion.
-        processors: change the logits, before temperature, top_p and top_k (policies.py).
+        processors: change the logits, before temperature, top_p and top_k (`Reweight`).
 
     Returns:
         Token ids of each completion, including its EOS; one without EOS was cut off at `max_new_tokens`.
@@ -116,7 +174,7 @@ def list_eos(model: Model, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     return sorted({*declared, tokenizer.eos_token_id} - {None})
 
 
-def roll_out(prompts: list, trainer: "RowRandomRollouts") -> dict[str, Any]:
+def roll_out(prompts: list, trainer: Any) -> dict[str, Any]:
     """The `rollout_func` for GRPOTrainer where the method is compact.
 
     TRL passes the prompts of the whole generation batch, each repeated `num_generations` times, and computes the
@@ -126,7 +184,7 @@ def roll_out(prompts: list, trainer: "RowRandomRollouts") -> dict[str, Any]:
     return {"prompt_ids": prompt_ids, "completion_ids": sample_rollout(trainer, prompt_ids), "logprobs": None}
 
 
-def sample_rollout(trainer: "RowRandomRollouts", prompt_ids: list[list[int]]) -> list[list[int]]:
+def sample_rollout(trainer: Any, prompt_ids: list[list[int]]) -> list[list[int]]:
     """One completion of the trainer's policy for each prompt, sampled as its arguments say, without dropout, from the
     streams of the trainer's `row_keys` (trainers/resuming.py)."""
     from trl.models.utils import unwrap_model_for_generation

@@ -10,15 +10,12 @@ et al. 2025, arXiv:2504.10637).
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from rlhf_exp.models.generation import Sampling, build_warpers
 from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, map_batches, split_rows
-
-if TYPE_CHECKING:
-    from rlhf_exp.trainers.resuming import RowRandomRollouts
 
 CHUNK_VALUES = 2**22
 """Positions times vocabulary that are compared at once: about ten arrays of this size are in memory, in addition to the
@@ -80,9 +77,7 @@ def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor
 
 
 @torch.no_grad()
-def measure_rollout_kl(
-    trainer: "RowRandomRollouts", rollout: dict[str, Any], sampling: Sampling
-) -> dict[str, torch.Tensor]:
+def measure_rollout_kl(trainer: Any, rollout: dict[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
     """For each completion KL(policy || reference) of the distributions that it was sampled from, and the mean
     probability of drawing a token that the reference cannot draw: (batch,) float32 each. Without dropout, as when
     completions are sampled.

@@ -41,7 +41,7 @@ START_MODEL = "start_model"
 
 
 def set_up_libraries(cfg: Config) -> None:
-    """Silence messages of the libraries, set torch's threads, and say if a faster attention exists for this GPU.
+    """Silence messages of the libraries, and set torch's threads.
 
     What the imports have made is also taken out of garbage collections: each phase of a run begins with one
     (runs/environment.py), which otherwise takes 0.3 s.
@@ -55,8 +55,6 @@ def set_up_libraries(cfg: Config) -> None:
     warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft corrects it for GPT-2
     if cfg.device.threads:
         torch.set_num_threads(cfg.device.threads)
-    if not cfg.device.use_cpu and cfg.model.attn_implementation != "flash_attention_2":
-        print(f"attention: {cfg.model.attn_implementation}; flash_attention_2 needs flash-attn and half precision")
 
 
 def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:

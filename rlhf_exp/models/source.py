@@ -151,10 +151,8 @@ class ModelSource:
 
     @cached_property
     def _adapter_config(self) -> dict[str, Any]:
-        try:
+        with refusing_damage(self.path):
             return json.loads((Path(self.path) / "adapter_config.json").read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise self.refuse(f"its adapter_config.json cannot be read ({error})") from None
 
 
 def locate_start_model(cfg: Config) -> ModelSource:

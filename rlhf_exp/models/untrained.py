@@ -3,6 +3,8 @@
 create_untrained({"architecture": "gpt2", "tokenizer": "bytes", "hidden_size": 64}, seed=0, path=Path("start_model"))
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,9 @@ def create_untrained(init: dict, seed: int, path: Path) -> None:
     tokenizer = build_tokenizer(init)
     config = build_config(init, tokenizer)
     set_seed(seed)
-    try:
+    with _refusing_shape(init):
         model = AutoModelForCausalLM.from_config(config).eval()
         model(torch.tensor([[tokenizer.eos_token_id]]))  # fails if the heads do not divide the hidden size
-    except (ValueError, RuntimeError) as error:
-        raise ConfigError([f"model.init: not a shape of {init['architecture']} ({_flatten(error)})"]) from None
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
 
@@ -59,9 +59,9 @@ def build_config(init: dict, tokenizer: PreTrainedTokenizerBase) -> PreTrainedCo
         ConfigError: a key that the architecture does not have, or a value of the wrong type.
     """
     kind: Any = CONFIG_MAPPING[init["architecture"]]
-    own = [name for name in kind.__annotations__ if name not in FROM_TOKENIZER]
-    common = {given: name for given, name in (RENAMED | kind.attribute_map).items() if name in own}
-    names = common | {name: name for name in own if name not in common.values()}
+    fields = [name for name in kind.__annotations__ if name not in FROM_TOKENIZER]
+    common = {given: name for given, name in (RENAMED | kind.attribute_map).items() if name in fields}
+    names = common | {name: name for name in fields if name not in common.values()}
     shape = {key: value for key, value in init.items() if key not in ("architecture", "tokenizer")}
     unknown = [key for key in shape if key not in names]
     if unknown:
@@ -70,16 +70,10 @@ def build_config(init: dict, tokenizer: PreTrainedTokenizerBase) -> PreTrainedCo
             f" must be one of architecture, tokenizer, {', '.join(names)}"
             for key in unknown
         )
-    try:
-        return kind(
-            **{names[key]: value for key, value in shape.items()},
-            vocab_size=len(tokenizer),
-            bos_token_id=None,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-        )
-    except StrictDataclassError as error:
-        raise ConfigError([f"model.init: not a shape of {init['architecture']} ({_flatten(error)})"]) from None
+    own = {names[key]: value for key, value in shape.items()}
+    tokens = {"bos_token_id": None, "pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    with _refusing_shape(init):
+        return kind(**own, vocab_size=len(tokenizer), **tokens)
 
 
 def build_tokenizer(init: dict) -> PreTrainedTokenizerFast:
@@ -119,5 +113,10 @@ def build_byte_tokenizer() -> PreTrainedTokenizerFast:
     return made
 
 
-def _flatten(error: Exception) -> str:
-    return " ".join(str(error).split())
+@contextmanager
+def _refusing_shape(init: dict) -> Iterator[None]:
+    try:
+        yield
+    except (StrictDataclassError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error).split())
+        raise ConfigError([f"model.init: not a shape of {init['architecture']} ({why})"]) from None

@@ -143,8 +143,8 @@ def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
     )  # fmt: skip
     if done.returncode:
-        errors = [line for line in done.stdout.splitlines() if "Error:" in line]
-        why = errors[-1].removeprefix("[rank0]: ") if errors else f"exit status {done.returncode}"
+        _, found, after = done.stdout.rpartition("Error:")
+        why = " ".join(after.split()[:30]) if found else f"exit status {done.returncode}"
         failed = EngineFailed(f"eval.engine=vllm: vLLM has failed ({why}); eval.engine=transformers does without it")
         failed.add_note(done.stdout)  # for error.log
         raise failed

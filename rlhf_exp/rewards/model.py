@@ -79,19 +79,14 @@ def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts:
     from rlhf_exp.tasks.prompts import count_unknown
 
     key, chat = f"reward.path={cfg.reward.path}", not isinstance(prompts[0], str)
-    if _reads_chat(cfg, tokenizer) not in (None, chat):
+    with refusing_damage(key):
+        form = read_config(Path(cfg.reward.path or "").expanduser()).get("task", {}).get("prompt")
+    reads_chat = tokenizer.chat_template is not None and form != "plain"
+    unsaid = form is None and tokenizer.chat_template is not None  # no run that tells
+    if reads_chat != chat and not unsaid:
         found = "reads plain text, and the prompts are messages" if chat else "reads messages, and the prompts are text"
         raise ConfigError([f"{key}: {found}; use task.prompt={'plain' if chat else 'chat'}, or another reward model"])
     if not chat and (unknown := count_unknown(tokenizer, prompts)):
         words = ", ".join(repr(word) for word, _ in unknown.most_common(5))
         found = f"{len(unknown)} words of the prompts are not in its vocabulary: {words}"
         raise ConfigError([f"{key}: {found}; use another reward model"])
-
-
-def _reads_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool | None:
-    """Whether the reward model was trained on messages; None if it has a chat template and no run that tells."""
-    if tokenizer.chat_template is None:
-        return False
-    with refusing_damage(f"reward.path={cfg.reward.path}"):
-        run = read_config(Path(cfg.reward.path or "").expanduser())
-        return run["task"]["prompt"] != "plain" if run else None

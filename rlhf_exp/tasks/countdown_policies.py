@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from rlhf_exp.models.policies import FORBIDDEN, Policy, Reweight
+from rlhf_exp.models.generation import FORBIDDEN, Policy, Reweight
 from rlhf_exp.tasks.countdown_search import OPERATIONS
 
 RULE_WEIGHTS = (10, 1000)  # by which the probability of `*` is multiplied

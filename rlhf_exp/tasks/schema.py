@@ -68,7 +68,7 @@ class TaskKeys:
     torch is imported."""
     own_policies: ClassVar[str | None] = None
     """The function, `module:function`, from a tokenizer to sampling baselines of its own (task.baselines), those of a
-    family together (models/policies.py)."""
+    family together (models/generation.py)."""
     budget = (512, "the default where the task names none")
     """The default of max_tokens for models that write text, and the reason."""
 

@@ -46,16 +46,6 @@ def build_trainer(experiment: Experiment) -> Resumable:
     return trainer
 
 
-def list_arguments(experiment: Experiment) -> dict[str, Any]:
-    """Arguments of trainers that sample; `rollout_func` is None if TRL's own code samples."""
-    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
-    return {
-        **_list_common(experiment, experiment.task.train),
-        "reward_funcs": experiment.rewards,
-        "rollout_func": roll_out if choose_method(experiment.cfg) == "compact" else None,
-    }
-
-
 def find_trainer(algo: Algo) -> type[Trainer]:
     """The class of the trainer.
 
@@ -74,9 +64,13 @@ def find_trainer(algo: Algo) -> type[Trainer]:
 
 
 def _build_online(experiment: Experiment, trainer_class: Any) -> ResumableRollouts:
-    """A trainer that samples."""
-    keys = {"keys": experiment.cfg.algo} if experiment.cfg.algo.row.takes_keys else {}
-    return trainer_class(**list_arguments(experiment), **keys)
+    """A trainer that samples; `rollout_func` is None if TRL's own code samples."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
+    cfg, more = experiment.cfg, _list_common(experiment, experiment.task.train)
+    if cfg.algo.row.takes_keys:
+        more["keys"] = cfg.algo
+    sampler = roll_out if choose_method(cfg) == "compact" else None
+    return trainer_class(**more, reward_funcs=experiment.rewards, rollout_func=sampler)
 
 
 def _build_offline(experiment: Experiment, trainer_class: type[Trainer]) -> Resumable:

@@ -1,6 +1,6 @@
 """GRPO (Shao et al. 2024, arXiv:2402.03300), its loss types and variants, by TRL's GRPOTrainer.
 
-    trainer = VariantGRPOTrainer(**list_arguments(experiment), keys=experiment.cfg.algo)
+    trainer = VariantGRPOTrainer(model=path, args=GRPOConfig(...), ..., keys=cfg.algo)
 
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
 the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Three variants are

@@ -16,7 +16,7 @@ on is checked by tests/trainers/test_resuming.py and test_saving.py.
 import json
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
@@ -32,14 +32,15 @@ from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, r
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.manifest import staged
 
-if TYPE_CHECKING:
-    from typing import Any as AnyTrainer  # the base of a class that comes before a TRL trainer among the bases
-else:
-    AnyTrainer = object
+AnyTrainer: Any = object  # the base of a class that comes before a TRL trainer among the bases; checkers take any
 
 
 class Resumable(AnyTrainer):
     """Comes before a TRL trainer among the bases."""
+
+    args: Any  # each algorithm has a class of its own
+    model: Any
+    max_completion_length: Any
 
     meter: ComputeMeter | None = None
     """Counts what is computed, and knows the run's budget of tokens; its `watch` sets it here."""

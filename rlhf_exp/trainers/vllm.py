@@ -66,8 +66,8 @@ class EngineCallback(TrainerCallback):
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         set_seed(self._trainer.args.seed, device_specific=True)
 
-    def on_log(self, *args: Any, logs: dict[str, float], **kwargs: Any) -> None:
-        if not (away := logs.get(DIFFERENCE, 0.0)) <= TOLERANCE:  # also of NaN
+    def on_log(self, *args: Any, **kwargs: Any) -> None:
+        if not (away := kwargs["logs"].get(DIFFERENCE, 0.0)) <= TOLERANCE:  # also of NaN
             line = f"its log-probabilities are {away:.2f} nats per token from the trainer's, on average"
             remedy = f"at most {TOLERANCE}; use generation=trl, or another version of vLLM"
             raise EngineFailed(f"generation: vLLM does not sample from the weights that it is sent: {line} ({remedy})")

@@ -7,7 +7,6 @@ import pytest
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.runs.checkpoints import WORK
-from rlhf_exp.trainers.trimmed import TrimmedPasses
 from tests.building import QUIET, build
 
 SMALL = [*QUIET, "max_tokens=8", "algo.args.logging_steps=1"]
@@ -65,15 +64,6 @@ def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
         counts.append(without_time(meter.counts))
         assert meter.count_tokens()["tokens"] == read_metrics(tmp_path / name)[-1]["num_tokens"]
     assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
-
-
-def test_rows_that_are_packed_count_as_rows(tmp_path, monkeypatch):
-    counts = []
-    for packs in (False, True):
-        monkeypatch.setattr(TrimmedPasses, "_packs_rows", lambda trainer, packs=packs: packs)
-        meter, _ = train(tmp_path / str(packs), *GRPO, "algo.args.max_steps=1", "peft=lora")
-        counts.append(without_time(meter.counts))
-    assert counts[0] == counts[1]
 
 
 def test_accumulation_changes_no_count_and_a_second_epoch_trains_on_the_same_tokens_again(tmp_path):

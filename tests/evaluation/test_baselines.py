@@ -10,8 +10,8 @@ from rlhf_exp.evaluation.baselines import list_candidates, measure_baselines, si
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.graders import Grade
+from rlhf_exp.models.generation import FORBIDDEN, Policy
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.models.policies import FORBIDDEN, Policy
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.tasks import load_task
 

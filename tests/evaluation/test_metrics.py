@@ -3,11 +3,10 @@ from dataclasses import replace
 from itertools import combinations
 from random import Random
 
-import numpy as np
 import pytest
 
 from rlhf_exp.evaluation.completions import Completion
-from rlhf_exp.evaluation.metrics import compare, distinct_n, pass_at_k, summarise
+from rlhf_exp.evaluation.metrics import compare, distinct_n, summarise
 from rlhf_exp.stats import DIFFERENCES, mean_interval, paired_interval, share_interval, wilson, win_rate
 
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
@@ -202,24 +201,6 @@ def test_every_difference_stands_where_the_figure_does_and_is_of_rows():
     assert paired["changes"]["correct"] == {"correct": 1, "partial": 0, "failed": 0}
     assert paired["greedy"]["accuracy"] == paired_interval([0, 0], [1, 0], DIFFERENCES)
     assert set(paired["greedy"]) == {"accuracy", "truncation_rate", "mean_tokens", "reward"}
-
-
-def test_pass_at_k_is_the_share_of_all_subsets_that_hold_a_correct_completion():
-    for n in range(1, 8):
-        for correct in range(n + 1):
-            outcomes = [True] * correct + [False] * (n - correct)
-            for k in range(1, n + 1):
-                subsets = list(combinations(outcomes, k))
-                slow = sum(map(any, subsets)) / len(subsets)
-                assert pass_at_k(n, correct, k) == pytest.approx(slow, abs=1e-12)
-    product = 1 - np.prod(1 - 10 / np.arange(200 - 13 + 1, 200 + 1))  # of Chen et al.
-    assert pass_at_k(200, 13, 10) == pytest.approx(product)
-
-
-@pytest.mark.parametrize(("n", "correct", "k"), [(4, 1, 5), (4, 1, 0), (4, 5, 1), (4, -1, 1)])
-def test_pass_at_k_refuses_what_cannot_be(n, correct, k):
-    with pytest.raises(ValueError, match=f"not {k} and {correct}$"):
-        pass_at_k(n, correct, k)
 
 
 def test_distinct_n_counts_by_hand():

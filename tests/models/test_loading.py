@@ -131,21 +131,6 @@ def test_the_tokenizer_knows_the_models_context(tmp_path):
     assert load_tokenizer(source).model_max_length == 7
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pad", "context"),
-    [("gpt2", "<|endoftext|>", 1024), ("qwen2", "<|endoftext|>", 32768), ("qwen3", "<|endoftext|>", 40960)],
-)
-def test_a_real_tokenizer_pads_with_its_own_token_or_eos(architecture, pad, context, tmp_path):
-    if not (TOKENIZERS / architecture).is_dir():
-        pytest.skip(f"needs the tokenizer in {TOKENIZERS / architecture}")
-    for file in (TOKENIZERS / architecture).iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    AutoConfig.for_model(architecture, max_position_embeddings=context).save_pretrained(tmp_path)
-    tokenizer = load_tokenizer(locate_start_model(of_folder(tmp_path)))
-    assert (tokenizer.pad_token, tokenizer.model_max_length) == (pad, context)
-    assert tokenizer("Hello world")["input_ids"] == {"gpt2": [15496, 995]}.get(architecture, [9707, 1879])
-
-
 def write_tokenizer(folder, **tokens):
     """A model's folder whose tokenizer has these special tokens only."""
     cfg = compose("gpt2")

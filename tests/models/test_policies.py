@@ -4,8 +4,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.policies import Reweight
+from rlhf_exp.models.generation import Reweight, Sampling, sample_completions
 
 PROMPTS = [[5, 6, 7], [8, 9], [5, 9, 7], [3]]
 KEYS = [("test", i) for i in range(len(PROMPTS))]

@@ -1,9 +1,8 @@
 """Models that are loaded to measure are whole, whatever engine trains."""
 
-import torch
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled, set_hf_deepspeed_config
 
-from rlhf_exp.models.scoring import loading_whole, whole_weights
+from rlhf_exp.models.scoring import loading_whole
 
 
 class Zero3:
@@ -11,13 +10,6 @@ class Zero3:
 
     def is_zero3(self):
         return True
-
-
-def test_a_model_of_one_process_is_whole_as_it_is():
-    layer = torch.nn.Linear(2, 2)
-    before = layer.weight.clone()
-    with whole_weights(layer):
-        assert torch.equal(layer.weight, before)
 
 
 def test_transformers_divides_no_model_that_is_loaded_whole():

@@ -175,6 +175,14 @@ def test_what_it_raises_travels_on_and_names_it(write):
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+@pytest.mark.parametrize("does", ["raise", "return len(completions) *"])
+def test_an_error_or_a_value_that_cannot_be_shown_is_one_line(write, does):
+    source = "class Mean(Exception):\n    def __str__(self): raise RuntimeError('no text')\n    __repr__ = __str__\n"
+    where = write(f"{source}def short(completions, **_):\n    {does} {'Mean' if does == 'raise' else '[Mean()]'}\n")
+    with pytest.raises(RewardError, match=": raised .*(its message cannot be read: RuntimeError|no text)"):
+        build(where)(**CALL)
+
+
 @pytest.mark.parametrize("ends", ["raise SystemExit(0)", "import sys; sys.exit()", "raise GeneratorExit"])
 def test_a_function_that_ends_the_process_fails_the_run_by_its_name(write, ends):
     where = write(f"def short(**_):\n    {ends}\n")

@@ -162,7 +162,3 @@ def test_every_written_trace_is_right_in_every_step_and_none_with_a_wrong_value(
 )
 def test_of_a_hostile_thought_a_bounded_number_of_steps_is_judged(thought):
     assert len(judge_steps(f"<think>{thought}", NUMBERS)) <= MAX_STEPS
-
-
-def test_a_number_of_any_length_is_no_error():
-    assert judge_steps("<think> 8 * " + "5" * 10_000 + " = 5", NUMBERS) == [WRONG]

@@ -89,12 +89,6 @@ def test_distances_are_exact():
     assert score("<answer> 19 - 1 / 9 </answer>", [1, 9, 19], 20) == 0.2  # 18 8/9
 
 
-def test_graduated_reads_the_rows_of_countdown_and_messages():
-    texts, columns = [RIGHT, "<answer> 8 * 7 + 3 </answer>"], {"numbers": [NUMBERS] * 2, "target": [53] * 2}
-    for completions in (texts, as_messages(texts)):
-        assert build("graduated")(prompts=["p"] * 2, completions=completions, **columns) == [1.0, 0.1]
-
-
 def test_a_completion_has_to_begin_with_one_closed_thought():
     texts = {"<think> a </think> b": 1.0, " <think> a </think>": 1.0, "<think> a": 0.0, "a <think> b </think>": 0.0,
              "a </think> b": 0.0, "<think> a <think> b </think>": 0.0, "": 0.0}  # fmt: skip
@@ -106,12 +100,6 @@ def test_longer_completions_earn_up_to_a_fifth_less():
     ids = [[1] * 50, [1] * 200, [1] * 400, [1] * 400]
     rewards = reward(prompts=["p"] * 4, completions=[RIGHT, RIGHT, RIGHT, WRONG], completion_ids=ids, **COLUMNS)
     assert rewards == pytest.approx([1.0, 1.0, 0.9, 0.09])
-
-
-def test_the_length_that_is_free_can_be_set():
-    reward = build("length_efficiency", "reward.length_efficiency.tokens=20")
-    rewards = reward(prompts=["p"], completions=[RIGHT], completion_ids=[[1] * 80], numbers=[[8, 7, 3]], target=[53])
-    assert rewards == pytest.approx([0.85])
 
 
 def test_the_last_tokens_of_the_budget_are_punished():

@@ -39,7 +39,7 @@ class PPOConfig(GRPOConfig):
         self.num_generations = self.generation_batch_size or self.per_device_train_batch_size * rounds
         super().__post_init__()
         self.num_generations = group
-        if self.generation_batch_size % group:
+        if self.generation_batch_size % group:  # type: ignore[operator]  # the parent has set it
             raise ValueError(
                 f"a rollout of {self.generation_batch_size} does not hold groups of num_generations={group}"
             )

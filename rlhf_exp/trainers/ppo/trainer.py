@@ -35,9 +35,6 @@ from rlhf_exp.trainers.resuming import ResumableRollouts
 class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with a critic. Same arguments; `model` is a path, `args` a PPOConfig."""
 
-    _tag_names = ["trl", "ppo"]
-    _name = "PPO"
-
     _scores: torch.Tensor
     """(batch,) float32: the weighted sum of the rewards of each completion of this process's rollout."""
 

@@ -1,6 +1,6 @@
 import torch
 
-from rlhf_exp.models.policies import FORBIDDEN
+from rlhf_exp.models.generation import FORBIDDEN
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
 from rlhf_exp.tasks.countdown_policies import list_policies
 
