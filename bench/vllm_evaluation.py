@@ -21,7 +21,6 @@ from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_tokenizer
 from rlhf_exp.models.source import locate_start_model
-from rlhf_exp.models.vllm import choose_sampler
 from rlhf_exp.tasks import load_task
 
 PARSER = ArgumentParser(description=__doc__.splitlines()[0])
@@ -46,7 +45,7 @@ def main() -> None:
             own = replace(cfg, eval=replace(cfg.eval, engine=engine))
             model, began = load_policy(source), time.perf_counter()
             experiment = Experiment(own, None, source, tokenizer, task, [])
-            found = sample_held_out(experiment, model, sampler=choose_sampler(own, source))
+            found = sample_held_out(experiment, model, source=source)
             seconds = time.perf_counter() - began
             texts = tokenizer.batch_decode([one.ids for one in found], skip_special_tokens=True)
             right[which] = np.array([task.grade(text, row).score == 1 for text, row in zip(texts, rows, strict=True)])

@@ -21,7 +21,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Processor, choose_method
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.scoring import Model
-from rlhf_exp.models.vllm import choose_engine, choose_sampler
+from rlhf_exp.models.vllm import choose_engine
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.tasks.tokens import encode_prompts
 
@@ -40,9 +40,8 @@ def sample_cached(
         path = Path(cache_dir) / f"{hash_sampling(experiment, source.identify(), purpose, processors)}.json"
         if (completions := processes.on_main(lambda: read_entry(path))) is not None:
             return completions, True
-    sampler = None if processors else choose_sampler(experiment.cfg, source)
     model = model or load_policy(source)
-    completions = sample_held_out(experiment, model, None, title, purpose, processors, sampler)
+    completions = sample_held_out(experiment, model, None, title, purpose, processors, source)
     if path is not None and processes.is_main():
         write_entry(path, completions)
     return completions, False

@@ -7,21 +7,23 @@
 The baseline and the trained model have the same rows, budget and sampling, so that their difference is paired.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import torch
 from peft import PeftModel
 
 from rlhf_exp import processes
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.adapters import without_adapter
 from rlhf_exp.models.generation import Processor, Sampling, choose_method, list_eos, sample_completions
-from rlhf_exp.models.kl import CompletionKL, Scorer, measure_completions
+from rlhf_exp.models.kl import CompletionKL, measure_completions
 from rlhf_exp.models.row_random import Key
 from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, map_batches, split_by_length
-from rlhf_exp.models.vllm import Sampler
+from rlhf_exp.models.source import ModelSource
+from rlhf_exp.models.vllm import choose_engine, sample_by_vllm
 from rlhf_exp.rewards import score_completions
 from rlhf_exp.tasks import Row as TaskRow
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -88,7 +90,7 @@ class Completion:
 
 def sample_held_out(
     experiment: Experiment, model: Model, start_model: Model | None = None, title: str = "evaluate",
-    purpose: str = "evaluation", processors: Sequence[Processor] = (), sampler: Sampler | None = None,
+    purpose: str = "evaluation", processors: Sequence[Processor] = (), source: ModelSource | None = None,
 ) -> list[Completion]:  # fmt: skip
     """Sample `eval.completions` completions of each held-out row; with `eval.greedy` then a greedy one of each.
 
@@ -96,9 +98,10 @@ def sample_held_out(
     So two models share their random numbers, more rows or more completions begin with the fewer, and torch's random
     state is neither read nor changed. What is chosen or learned from samples of one purpose has seen none of the
     numbers of another. Without `start_model` the model is the start model, and its KL is 0. `processors` change the
-    logits that are sampled from (`Reweight`), not those that the KL is of. A `sampler` samples instead of `model`
-    (models/vllm.py), with other random numbers that belong to a completion in the same way. Each of several processes
-    takes whole batches, which then are those of one process, and so are the completions.
+    logits that are sampled from (`Reweight`), not those that the KL is of. From the weights of `source` vLLM
+    samples where `eval.engine` asks for it (models/vllm.py), with other random numbers that belong to a completion in
+    the same way. Each of several processes takes whole batches, which then are those of one process, and so are the
+    completions.
     """
     cfg, tokenizer = experiment.cfg, experiment.tokenizer
     prompt_ids = encode_prompts(tokenizer, experiment.task.eval)
@@ -107,13 +110,15 @@ def sample_held_out(
     decodings += [("greedy", 1, replace(drawn, temperature=0.0))] if cfg.eval.greedy else []
     eos_ids, pad_id = list_eos(model, tokenizer), tokenizer.pad_token_id
     how = {"pad_id": pad_id, "method": choose_method(cfg), "processors": processors}
-    draw = sampler or partial(sample_completions, model, **how)
+    draw, by_vllm = partial(sample_completions, model, **how), False
+    if source is not None and choose_engine(cfg) == "vllm":
+        draw, by_vllm = partial(sample_by_vllm, source), True
     completions = []
     for decoding, k, sampling in decodings:
         places = [(row, place) for row in range(len(prompt_ids)) for place in range(k)]
         keys: list[Key] = [(purpose, cfg.eval.seed, *place) for place in places]
         prompts = [prompt_ids[row] for row, _ in places]
-        size = -(-len(keys) // processes.count()) if sampler else cfg.eval.batch_size  # vLLM batches by itself
+        size = -(-len(keys) // processes.count()) if by_vllm else cfg.eval.batch_size  # vLLM batches by itself
         named = f"{title}, greedy" if decoding == "greedy" else title
         with evaluating(model):
             ids = _draw_in_batches(partial(draw, sampling=sampling, eos_ids=eos_ids), prompts, keys, size, named)
@@ -133,12 +138,15 @@ def measure_kl(
 ) -> list[CompletionKL]:
     """KL(policy || start) of each row, in nats per completion (kl.py). If both are the same model with an adapter, the
     start model is what it is without the adapter."""
+    base = model.disable_adapter if start_model is model and isinstance(model, PeftModel) else nullcontext
+
+    def score_start(rows: list[Row]) -> list[torch.Tensor]:
+        with base():
+            return completion_logits(start_model, rows, pad_id)
+
     policy = partial(completion_logits, model, pad_id=pad_id)
-    start: Scorer = partial(completion_logits, start_model, pad_id=pad_id)
-    if start_model is model and isinstance(model, PeftModel):
-        start = without_adapter(model, start)
     with evaluating(model):
-        return measure_completions(policy, start, rows, model.config.vocab_size, sampling, together=True)
+        return measure_completions(policy, score_start, rows, model.config.vocab_size, sampling, together=True)
 
 
 def judge(experiment: Experiment, completions: list[Completion]) -> list[Completion]:
@@ -170,7 +178,7 @@ def judge(experiment: Experiment, completions: list[Completion]) -> list[Complet
 
 
 def _draw_in_batches(
-    draw: Sampler, prompts: list[list[int]], keys: list[Key], size: int, title: str
+    draw: Callable[..., list[list[int]]], prompts: list[list[int]], keys: list[Key], size: int, title: str
 ) -> list[list[int]]:
     """One completion of each prompt, in batches of prompts of similar length."""
 

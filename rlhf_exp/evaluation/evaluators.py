@@ -27,7 +27,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.scoring import Model, whole_weights
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.models.vllm import choose_engine, choose_sampler
+from rlhf_exp.models.vllm import choose_engine
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.tasks import Row
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -101,9 +101,8 @@ class PolicyEvaluator:
         """Measure the saved model, and how it differs from the start model."""
         cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
         source = replace(self.experiment.model.at(self.experiment.folder.path / "model"), dtype=start_model.dtype)
-        policy, sampler = load_policy(source), choose_sampler(cfg, source)
-        sampled = sample_held_out(self.experiment, policy, start_model, sampler=sampler)
-        completions = judge(self.experiment, sampled)
+        policy = load_policy(source)
+        completions = judge(self.experiment, sample_held_out(self.experiment, policy, start_model, source=source))
         section, start, pairs = summarise(completions, cfg.max_tokens), self.measured["baseline"], []
         paired = compare(start.completions, completions, cfg.max_tokens)
         if before := start.demonstrations:

@@ -6,7 +6,6 @@ load_adapted(AutoModelForCausalLM, source)
 
 import json
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -44,7 +43,6 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
         ConfigError: the base cannot be loaded, or the adapter is for a model with other modules or sizes. (Other
             weights of the same shape cannot be detected, nor additional layers.)
     """
-    source.check_whole()
     at = source.weights
     try:
         base = kind.from_pretrained(at, **kwargs)
@@ -80,13 +78,3 @@ def keep_dtype_on_resume(model: Model) -> None:
     """
     if isinstance(model, PeftModel) and getattr(model, "is_quantized", False):
         model.load_adapter = partial(model.load_adapter, autocast_adapter_dtype=False)  # type: ignore[method-assign]
-
-
-def without_adapter(model: PeftModel, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, with the adapters of `model` disabled while it runs: the base's own weights, without a second copy."""
-
-    def disabled(*args: Any, **kwargs: Any) -> Any:
-        with model.disable_adapter():
-            return call(*args, **kwargs)
-
-    return disabled

@@ -2,7 +2,6 @@
 its memory on the GPU is free again.
 
     completions = sample_by_vllm(source, prompt_ids, keys, sampling, eos_ids)     # list of token lists
-    sampler = choose_sampler(cfg, source)       # the same for eval.engine=vllm, and None for transformers
 
 Each completion has a seed of its own, made of its key: two models that sample the same key share their random numbers,
 in any order of the rows. They are other numbers than those of row_random.py. Each of several processes starts an engine
@@ -19,8 +18,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,10 +49,6 @@ CPU_OPTIONS = {"enforce_eager": True, "enable_chunked_prefill": False}
 vLLM 0.30 cannot divide one that has a seed."""
 
 
-Sampler = Callable[..., list[list[int]]]
-"""(prompt_ids, keys, sampling, eos_ids) -> the token ids of one completion for each prompt."""
-
-
 class EngineFailed(RuntimeError):
     """vLLM has not answered."""
 
@@ -66,11 +60,6 @@ def choose_engine(cfg: "Config") -> str:
         return cfg.eval.engine
     fits = not cfg.device.use_cpu and not cfg.peft.quantization
     return "vllm" if fits and find_spec("vllm") else "transformers"
-
-
-def choose_sampler(cfg: "Config", source: "ModelSource") -> "Sampler | None":
-    """What samples from the weights of `source`; None if transformers does, from a loaded model."""
-    return partial(sample_by_vllm, source) if choose_engine(cfg) == "vllm" else None
 
 
 def sample_by_vllm(

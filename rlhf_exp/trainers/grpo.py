@@ -50,8 +50,9 @@ class VariantGRPOTrainer(TrimmedPasses, ResumableRollouts, GRPOTrainer):
             metrics["completions/budget"].append(self.max_completion_length)
         batch = super()._generate_and_score_completions(inputs)
         if self._keys.advantage_clip is not None:
-            batch["advantages"], outside = clip_advantages(batch["advantages"], self._keys.advantage_clip)
-            metrics["advantages/clipped_ratio"].append(outside)
+            limit, advantages = self._keys.advantage_clip, batch["advantages"]
+            metrics["advantages/clipped_ratio"].append((advantages.abs() > limit).float().mean().item())
+            batch["advantages"] = advantages.clamp(-limit, limit)
         if self._is_hybrid:
             alpha = choose_alpha(self._keys.hybrid.alpha, self.max_completion_length)
             lengths = batch["completion_mask"].sum(1)
@@ -69,12 +70,6 @@ def set_budget(trainer: GRPOTrainer, budget: int) -> None:
     else:
         trainer.generation_config.max_new_tokens = budget
         trainer.generation_kwargs["max_new_tokens"] = budget
-
-
-def clip_advantages(advantages: torch.Tensor, limit: float) -> tuple[torch.Tensor, float]:
-    """Advantages of any shape, clamped to [-limit, limit], and the share of them that were outside, in [0, 1]."""
-    outside = (advantages.abs() > limit).float().mean().item()
-    return advantages.clamp(-limit, limit), outside
 
 
 def choose_alpha(alpha: float | None, budget: int) -> float:
