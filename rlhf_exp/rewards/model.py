@@ -16,20 +16,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import read_text
+from rlhf_exp.rewards import RewardFunction
 from rlhf_exp.runs.load import read_config, refusing_damage
-from rlhf_exp.tasks import as_completion
+from rlhf_exp.tasks import Task, Text, as_completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlhf_exp.config.schema import Config
-    from rlhf_exp.rewards import RewardFunction
-    from rlhf_exp.tasks import Task, Text
 
-
-def load_model_reward(cfg: "Config", task: "Task") -> "RewardFunction":
+def load_model_reward(cfg: Config, task: Task) -> RewardFunction:
     """The reward function `model`. With `reward.normalize` its unit is a standard deviation over held-out answers.
 
     Raises:
@@ -47,7 +45,7 @@ def load_model_reward(cfg: "Config", task: "Task") -> "RewardFunction":
     context = tokenizer.model_max_length
 
     def model(
-        prompts: list["Text"], completions: list["Text"], log_metric: Callable[[str, float], None] | None = None,
+        prompts: list[Text], completions: list[Text], log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float]:  # fmt: skip
         chat = isinstance(prompts[0], list)
@@ -61,7 +59,7 @@ def load_model_reward(cfg: "Config", task: "Task") -> "RewardFunction":
     return model
 
 
-def _read_normalisation(cfg: "Config") -> tuple[float, float]:
+def _read_normalisation(cfg: Config) -> tuple[float, float]:
     """Mean and standard deviation of the trained reward model's scores of held-out answers."""
     file = Path(cfg.reward.path or "").expanduser() / "evaluation.json"
     measured = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -73,7 +71,7 @@ def _read_normalisation(cfg: "Config") -> tuple[float, float]:
     return mean, std
 
 
-def _check_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", prompts: list[Any]) -> None:
+def _check_prompts(cfg: Config, tokenizer: "PreTrainedTokenizerBase", prompts: list[Any]) -> None:
     """Refuse prompts in another form, or with other words, than the reward model knows: its scores mean nothing
     then."""
     from rlhf_exp.tasks.prompts import count_unknown

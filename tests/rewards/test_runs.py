@@ -80,12 +80,3 @@ def test_a_mistake_of_a_function_is_one_line_with_its_name(name, status, line, t
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == status
     if name == "broken":
         assert 'in broken\n    return kwargs["nope"]' in (tmp_path / "run" / "error.log").read_text()
-
-
-def test_a_missing_plus_is_told(launch):
-    for override in ("reward.weights.process=0.5", "reward.functions.short=mine.py:short"):
-        done = launch(override)
-        assert (done.returncode, done.stderr) == (
-            2,
-            f"rlhf_exp: {override}: not there yet; add it with a plus: +{override}\n",
-        )
