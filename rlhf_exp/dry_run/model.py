@@ -18,7 +18,7 @@ from rlhf_exp.config.hub import is_hub_id, is_offline
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.adapters import build_peft_config
+from rlhf_exp.models.adapters import build_peft_config, explaining_targets
 from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
@@ -57,7 +57,8 @@ def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedMode
             return model, model.num_parameters()
         from peft import get_peft_model
 
-        trained = get_peft_model(model, peft_config).get_nb_trainable_parameters()[0]
+        with explaining_targets(cfg):
+            trained = get_peft_model(model, peft_config).get_nb_trainable_parameters()[0]
     return model, trained
 
 

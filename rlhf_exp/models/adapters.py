@@ -6,6 +6,8 @@ load_adapted(AutoModelForCausalLM, source)
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,10 +15,12 @@ from typing import Any
 
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
+from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
 
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import Config, find_value
 from rlhf_exp.config.values import show
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import OTHER_BASE, ModelSource
 from rlhf_exp.runs.folder import write_json
@@ -34,6 +38,23 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
     scores = cfg.algo.row.scores
     kind, head = ("SEQ_CLS", ["score"]) if scores else ("CAUSAL_LM", None)
     return LoraConfig(**asdict(cfg.peft.lora), task_type=kind, modules_to_save=head)
+
+
+@contextmanager
+def explaining_targets(cfg: Config) -> Iterator[None]:
+    """Inside the `with`, an adapter for modules that the model does not have is the user's mistake. What the config
+    alone shows is refused before (config/rules/experiment.py): this remains for regular expressions and numbers of
+    layers.
+
+    Raises:
+        ConfigError: instead of peft's error.
+    """
+    try:
+        yield
+    except NoMatchingPeftModuleError:
+        targets = show(find_value(cfg, "peft.lora.target_modules"))
+        line = f"peft.lora.target_modules={targets}: fits no module of model={cfg.model.path or cfg.model.name}"
+        raise ConfigError([line]) from None
 
 
 def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:

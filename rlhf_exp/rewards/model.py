@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import read_text
-from rlhf_exp.rewards import RewardFunction
 from rlhf_exp.runs.load import read_config, refusing_damage
 from rlhf_exp.tasks import Task, Text, as_completion
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_model_reward(cfg: Config, task: Task) -> RewardFunction:
+def load_model_reward(cfg: Config, task: Task) -> Callable[..., list[float]]:
     """The reward function `model`. With `reward.normalize` its unit is a standard deviation over held-out answers.
 
     Raises:

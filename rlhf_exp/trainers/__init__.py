@@ -21,7 +21,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.forms import UNPAIR
 from rlhf_exp.graders.user_code import import_function
-from rlhf_exp.models.adapters import build_peft_config, keep_dtype_on_resume
+from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import AnyTrainer, Resumable, ResumableRollouts
@@ -36,7 +36,7 @@ def build_trainer(experiment: Experiment) -> Resumable:
     and 4-bit weights keep their gradient."""
     cfg = experiment.cfg
     in_process = cfg.algo.args.get("use_vllm") and experiment.args.vllm_mode == "colocate"
-    with preparing_engine(experiment) if in_process else nullcontext():
+    with preparing_engine(experiment) if in_process else nullcontext(), explaining_targets(cfg):
         build = _build_online if cfg.algo.row.online else _build_offline
         trainer = build(experiment, find_trainer(cfg.algo))
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
