@@ -141,18 +141,6 @@ def test_a_merged_model_has_the_card_of_its_run_and_says_what_was_measured(write
     assert "python -m rlhf_exp merge a b" in card.text and "AutoPeft" not in card.text
 
 
-def test_a_merged_adapter_of_elsewhere_keeps_its_own_card_beside(run_dir, tmp_path):
-    adapter, out = tmp_path / "adapter", tmp_path / "out"
-    adapter.mkdir()
-    out.mkdir()
-    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "/x", "r": 8, "task_type": "SEQ_CLS"}')
-    (adapter / "README.md").write_text("theirs")
-    write_merged_card(adapter, str(ASSETS / "tiny"), out, "python -m rlhf_exp merge a b")
-    card = ModelCard.load(out / "README.md")
-    assert card.data.license == "apache-2.0" and card.data.pipeline_tag == "text-classification"
-    assert (out / "ADAPTER_README.md").read_text() == "theirs"
-
-
 def test_a_report_elsewhere_writes_no_card(run_dir, tmp_path):
     (run_dir / "model").mkdir()
     write_report([run_dir], tmp_path / "elsewhere")
