@@ -184,13 +184,12 @@ def _figure(
     return Column(name, read, write, rows=rows, kind=kind, **more)
 
 
-def _cost(name: str, spec: str, paths: list[str], per_update: bool = False) -> Column:
-    """The value in run.json at the first of these paths that it has, of a run that trained."""
+def _cost(name: str, spec: str, path: str, per_update: bool = False) -> Column:
+    """A value in run.json, of a run that trained."""
 
     def read(run: Run) -> Interval | None:
-        steps = run.info.get("steps")
-        found = [value for path in paths if (value := at(*path.split("."))(run.info)) is not None]
-        return exact(found[0] / (steps if per_update else 1)) if steps and found else None
+        steps, found = run.info.get("steps"), at(*path.split("."))(run.info)
+        return exact(found / (steps if per_update else 1)) if steps and found is not None else None
 
     return Column(name, read, number(spec), kind=None)
 
@@ -216,4 +215,3 @@ SHORT = (TRAINED, DIFFERENCE, WIN_RATE, REWARD, KL)
 """Those for which a terminal has room."""
 
 COST, PASSES = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes"))
-TRAINED_TOKENS = COST[1]

@@ -23,9 +23,6 @@ from rlhf_exp.report.verdict import status_sentence
 from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.load import Run
 
-ABOUT_ALL = 0.98
-"""Of `train_tokens`: settings with runs that ended with fewer are named."""
-
 Groups = dict[str, list[Run]]
 
 
@@ -88,19 +85,7 @@ def _describe_settings(measured: Groups, named: str | None = None) -> list[Block
     for heading, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
         if shown := list_columns(runs, costs):
             blocks += [Heading(heading), _table(measured, shown), Text(join_notes(shown))]
-    return blocks + _find_short(measured)
-
-
-def _find_short(measured: Groups) -> list[Callout]:
-    """A remark on each setting with a run that had no steps left before it had trained on `train_tokens`."""
-    found = []
-    for label, group in measured.items():
-        read = [(run.config.get("train_tokens"), columns.TRAINED_TOKENS.read(run)) for run in group]
-        share = min((tokens["value"] / wanted for wanted, tokens in read if wanted and tokens), default=1)
-        if share < ABOUT_ALL:
-            text = f"{label} ended at max_steps with {share:.0%} of train_tokens; more steps make methods comparable."
-            found.append(Callout("warning", "Unequal training.", text))
-    return found
+    return blocks
 
 
 def _flatten(groups: Groups) -> list[Run]:

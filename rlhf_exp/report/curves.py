@@ -31,8 +31,6 @@ class Curve(NamedTuple):
 
 
 CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] for key in ("curves", "run_curves"))
-NEARLY = 0.8
-"""Of the longest run's steps: a run that got as far is in the mean of its group."""
 COMPONENT = re.compile("rewards/(.+)/mean")
 
 Trace = dict[int, tuple[float, float]]
@@ -98,17 +96,12 @@ def _plot_curve(run: Run, curve: Curve) -> Plot | None:
 
 
 def _join_group(label: str, traces: list[Trace], style: dict) -> list[Line]:
-    """A line for each run, and their mean. It is over the runs that got nearly as far as the longest, up to the end of
-    the first of them, so that it has no jump there."""
-    if not traces:
-        return []
-    last = max(max(trace) for trace in traces)
-    complete = [trace for trace in traces if max(trace) >= NEARLY * last]
-    shared = sorted(set.intersection(*map(set, complete)))
+    """A line for each run, and their mean at the steps that all of them have."""
+    shared = sorted(set.intersection(*map(set, traces))) if traces else []
     thin = style | {"linewidth": 0.7, "alpha": 0.45, "marker": None}
     curves = [np.array(list(trace.values())).T for trace in traces] if len(traces) > 1 else []
     lines = [Line(x, y, style=thin) for x, y in curves]
     if shared:
-        x, y = np.mean([[trace[step] for step in shared] for trace in complete], axis=0).T
+        x, y = np.mean([[trace[step] for step in shared] for trace in traces], axis=0).T
         lines.append(Line(x, y, label, style=style))
     return lines

@@ -95,17 +95,12 @@ def plot_accuracy(rows: Sequence[tuple[Any, ...]]) -> Plot:
     lines = []
     for side, (name, color, shift) in enumerate((("baseline", GREY, -0.13), ("trained", BLUE, 0.13)), start=1):
         found = {place + shift: row[side] for place, row in enumerate(rows) if row[side]}
-        lines.append(plot_dots(found, name, color))
+        style = {"color": color, "marker": "o", "markersize": 6, "linestyle": "none"}
+        values, bounds = [100 * share["value"] for share in found.values()], read_bounds(list(found.values()), 100)
+        lines.append(Line(values, list(found), name, x_bounds=bounds, style=style))
     panel = Panel("held-out accuracy, %", "", lines, {"xlim": (0, None)}, [row[0] for row in rows])
     caption = "Held-out accuracy before and after training, with 95% intervals"
     return Plot("accuracy", caption, [panel], 1.1 + 0.42 * len(rows))
-
-
-def plot_dots(shares: dict[float, Interval], label: str = "", color: str = BLUE) -> Line:
-    """A dot with its interval, in percent, at each height."""
-    style = {"color": color, "marker": "o", "markersize": 6, "linestyle": "none"}
-    values, bounds = [100 * share["value"] for share in shares.values()], read_bounds(list(shares.values()), 100)
-    return Line(values, list(shares), label, x_bounds=bounds, style=style)
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:

@@ -6,7 +6,6 @@ find_data(run)    ->  [Source("openai/gsm8k", ...)]
 Licences are those that the README.md beside the weights, or of the hub's repository, states; nothing is guessed.
 """
 
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.runs.load import Run
 
 LICENCE = ("license", "license_name", "license_link")
-COMMIT = re.compile("[0-9a-f]{40}")
 GENERATED = {"license": "apache-2.0"}
 """Of rows that this package makes: its own licence."""
 
@@ -38,12 +36,11 @@ def find_model(run: Run) -> Source:
     if model.get("init") is not None:
         return Source(f"random weights (model={model.get('name')})")
     if path is None:
-        shipped = find_base(ASSETS / str(model.get("name")), named)
+        shipped = _describe_folder(ASSETS / str(model.get("name")), named)
         return shipped._replace(name=f"{model.get('name')}, which ships with rlhf_exp")
     if "model.path" in inputs or not is_hub_id(path):
-        return find_base(Path(path).expanduser(), named)
-    commit, source = str(inputs.get("start model")), find_on_hub(path)
-    return source._replace(name=f"{path} (commit {commit})") if COMMIT.fullmatch(commit) else source
+        return _describe_folder(Path(path).expanduser(), named)
+    return find_on_hub(path)
 
 
 def find_data(run: Run) -> list[Source]:
@@ -61,18 +58,6 @@ def find_data(run: Run) -> list[Source]:
     return found
 
 
-def find_base(folder: Path, hub_id: str | None = None) -> Source:
-    """A folder with weights, by its own card, which one of this package's runs has; else by the card of `hub_id`, which
-    the user names. It may also be a hub id."""
-    if not folder.is_dir() and is_hub_id(str(folder)):
-        return find_on_hub(str(folder))
-    metadata = _read_metadata(folder / "README.md")
-    base = metadata.get("base_model")
-    hub_id = hub_id or (base if isinstance(base, str) and "/" in base and not Path(base).exists() else None)
-    licence = _read_licence(metadata) or (find_on_hub(hub_id).licence if hub_id else {})
-    return Source(f"the folder {folder}", hub_id, licence)
-
-
 def find_on_hub(hub_id: str, kind: str = "model") -> Source:
     """What the card of a repository says: from the hub's cache, else from the hub if it answers."""
     licence = _read_licence(_read_metadata(find_cached(hub_id, "README.md", kind) or fetch(hub_id, "README.md", kind)))
@@ -81,6 +66,16 @@ def find_on_hub(hub_id: str, kind: str = "model") -> Source:
         place = hub_id if kind == "model" else f"{kind}s/{hub_id}"
         licence["license_link"] = f"https://huggingface.co/{place}/blob/main/{link}"
     return Source(hub_id, hub_id, licence)
+
+
+def _describe_folder(folder: Path, hub_id: str | None = None) -> Source:
+    """A folder with weights, by its own card, which one of this package's runs has; else by the card of `hub_id`, which
+    the user names."""
+    metadata = _read_metadata(folder / "README.md")
+    base = metadata.get("base_model")
+    hub_id = hub_id or (base if isinstance(base, str) and "/" in base and not Path(base).exists() else None)
+    licence = _read_licence(metadata) or (find_on_hub(hub_id).licence if hub_id else {})
+    return Source(f"the folder {folder}", hub_id, licence)
 
 
 def _read_licence(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.baselines import describe_baselines
 from rlhf_exp.report.columns import Column, at, fill
 from rlhf_exp.report.curves import plot_run
-from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import NOTES, Block, Callout, Code, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.preferences import describe_preferences
@@ -43,7 +42,6 @@ def describe_run(run: Run) -> list[Block]:
     if run.trains:
         plots = plot_run(run)
         blocks += [Heading("Training curves"), Figures(plots) if plots else Text("No training metrics were logged.")]
-        blocks += describe_learning({"": [run]})
     if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
     if run.facts:

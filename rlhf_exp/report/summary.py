@@ -15,11 +15,7 @@ from rlhf_exp.report.verdict import best_sentence, status_sentence, verdict
 from rlhf_exp.runs.figures import duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, reading
 
-WRITERS = {
-    "%": percent,
-    "counts": lambda counts: " / ".join(map(str, counts.values())),
-    "distinct": lambda found: f"{found['1']:.3f} / {found['2']:.3f}",
-}
+WRITERS = {"%": percent, "counts": lambda counts: " / ".join(map(str, counts.values()))}
 """How figures are written that are no plain numbers."""
 
 

@@ -51,7 +51,7 @@ def test_a_start_model_of_the_hub_is_named_with_its_commit_and_its_own_licence(w
     assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
     assert (card.data.license, card.data.license_name) == ("other", "research")
     assert card.data.license_link == "https://huggingface.co/org/base/blob/main/LICENSE"
-    assert f"started from org/base (commit {COMMIT})" in card.text
+    assert "started from org/base." in card.text and f"| sha256, start model | {COMMIT} |" in card.text
     assert "Of the data, org/rows: mit." in card.text
     assert "tokenizer('...'" in card.text  # no row of the data is shown
 

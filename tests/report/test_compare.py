@@ -91,17 +91,6 @@ def test_a_start_model_measured_once_keeps_its_own_interval(sweep, tmp_path):
     assert table_rows(tmp_path / "out", "Results over seeds")[0][2] == written
 
 
-def test_settings_that_ended_early_are_named(sweep, tmp_path, edit):
-    for place, path in enumerate(sweep):
-        edit(path, "run.json", work={"step_seconds": 120.0, "trained_tokens": 800 + 100 * place})
-        edit(path, ".hydra/config.yaml", train_tokens=1000)
-    write_report(sweep, tmp_path / "out")
-    assert table_rows(tmp_path / "out", "Cost")[0][2:4] == ["240", "900 [652, 1,148]"]
-    wanted = "grpo ended at max_steps with 80% of train_tokens"
-    text = (tmp_path / "out" / "report.md").read_text()
-    assert wanted in text and "dr_grpo ended" not in text and wanted in " ".join(study_table(sweep).split())
-
-
 def add_policies(path, edit, accuracy=0.4, validation=(0.3, 0.4)):
     """The best policies of two families, as evaluation.json has them; the second one is better on validation rows."""
     evaluation = json.loads((path / "evaluation.json").read_text())

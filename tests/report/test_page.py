@@ -7,7 +7,7 @@ from markdown_it import MarkdownIt
 from rlhf_exp.errors import printable
 from rlhf_exp.evaluation.preferences import summarise_preferences
 from rlhf_exp.report.page import Callout, Code, Figures, Heading, Pair, Table, Text, to_markdown, write_page
-from rlhf_exp.report.plots import Line, Panel, Plot, draw, plot_dots
+from rlhf_exp.report.plots import Line, Panel, Plot, draw, plot_accuracy
 
 
 def test_the_page_is_one_file_without_scripts_or_outside_resources(tmp_path, drawn):
@@ -51,6 +51,6 @@ def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, draw
     """By rounding, a bound of Wilson's interval can lie on the wrong side of 0 or 1."""
     row = {"subset": "a", "chosen_reward": 1.0, "rejected_reward": 0.0, "chosen_tokens": 2, "rejected_tokens": 1}
     rows = [[row | {"margin": margin}] * n for n in range(1, 200) for margin in (1.0, -1.0)]
-    shares = dict(enumerate(summarise_preferences(same)["accuracy"] for same in rows))
-    assert {share["value"] for share in shares.values()} == {0, 1}
-    draw(Plot("shares", "", [Panel("", "", [plot_dots(shares)])]), tmp_path)
+    shares = [summarise_preferences(same)["accuracy"] for same in rows]
+    assert {share["value"] for share in shares} == {0, 1}
+    draw(plot_accuracy([("", share, share) for share in shares]), tmp_path)
