@@ -28,10 +28,9 @@ KL = {"validation/kl": "KL to the start model, nats per completion"}
 
 
 class Measured(NamedTuple):
-    """A figure: its name in validation.jsonl, what 1 is drawn as, how it is written, and the bounds of its mean."""
+    """A figure: its name in validation.jsonl, how it is written, and the bounds of its mean."""
 
     name: str
-    scale: float
     write: Callable[[Interval | None], str]
     kind: Kind
 
@@ -56,7 +55,7 @@ class Trace(NamedTuple):
         return Trace(steps, self.places[at], self.values[at], {name: row[at] for name, row in self.by_row.items()})
 
 
-KINDS = (Measured("accuracy", 100, percent, SHARES), Measured("reward", 1, number(".3f"), LEVELS))
+KINDS = (Measured("accuracy", percent, SHARES), Measured("reward", number(".3f"), LEVELS))
 Groups = dict[str, list[Run]]
 
 
@@ -140,12 +139,12 @@ def _read_trace(run: Run, kind: Measured, cost: str) -> Trace | None:
 
 def _plot_cost(xlabel: str, groups: dict[str, list[Trace]], kind: Measured) -> Panel:
     """A line for each group through the means over its seeds, at the steps that all of them measured."""
-    lines = []
+    lines, scale = [], 100 if kind.kind is SHARES else 1
     for place, (label, traces) in enumerate(groups.items()):
         shared = sorted(set.intersection(*(set(trace.steps) for trace in traces)))
         traces = [trace.pick(shared) for trace in traces]
         found = summarise(traces, lambda trace, values: values, kind)
         x = np.mean([trace.places for trace in traces], axis=0)
-        y = kind.scale * np.array([interval["value"] for interval in found])
-        lines.append(Line(x, y, label, band=read_bounds(found, kind.scale), style=choose_style(place)))
-    return Panel(xlabel, f"{kind.name}, %" if kind.scale == 100 else kind.name, lines)
+        y = scale * np.array([interval["value"] for interval in found])
+        lines.append(Line(x, y, label, band=read_bounds(found, scale), style=choose_style(place)))
+    return Panel(xlabel, f"{kind.name}, %" if scale == 100 else kind.name, lines)

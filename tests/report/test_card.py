@@ -33,15 +33,6 @@ def write_card(run_dir):
     return write
 
 
-def test_a_licence_that_is_not_known_is_called_unknown(write_card, tmp_path):
-    (tmp_path / "start").mkdir()
-    card = write_card(model={"name": "x", "path": str(tmp_path / "start")})
-    assert card.data.license == "unknown" and card.data.base_model is None
-    assert f"Of the start model, the folder {tmp_path / 'start'}: unknown. No licence of it was found" in card.text
-    card = write_card(model={"name": "tiny_gpt2", "init": {"architecture": "gpt2"}})
-    assert card.data.license == "unknown" and "started from random weights (model=tiny_gpt2)" in card.text
-
-
 def test_a_start_model_of_the_hub_is_named_with_its_commit_and_its_own_licence(write_card, run_dir, edit_info, cached):
     cached("model", "org/base", "license: other\nlicense_name: research\nlicense_link: LICENSE")
     cached("dataset", "org/rows", "license: mit")
@@ -56,18 +47,26 @@ def test_a_start_model_of_the_hub_is_named_with_its_commit_and_its_own_licence(w
     assert "tokenizer('...'" in card.text  # no row of the data is shown
 
 
-def test_a_folder_passes_on_the_licence_and_the_base_of_its_card(write_card, tmp_path):
-    (tmp_path / "start").mkdir()
-    (tmp_path / "start" / "README.md").write_text("---\nlicense: mit\nbase_model: org/base\n---\n")
-    card = write_card(model={"name": "x", "path": str(tmp_path / "start")})
-    assert (card.data.license, card.data.base_model) == ("mit", "org/base")
-
-
-@pytest.mark.parametrize("card", ["---\n- 1\n---\n", "---\n{: \n---\n", "no metadata", "---\nlicense: unknown\n---\n"])
-def test_a_start_model_whose_card_says_nothing_has_no_licence(write_card, tmp_path, card):
+@pytest.mark.parametrize(
+    ("card", "licence", "base"),
+    [("---\nlicense: mit\nbase_model: org/base\n---\n", "mit", "org/base"), ("", "unknown", None),
+     ("---\n- 1\n---\n", "unknown", None), ("---\n{: \n---\n", "unknown", None), ("no metadata", "unknown", None),
+     ("---\nlicense: unknown\n---\n", "unknown", None)],
+)  # fmt: skip
+def test_a_folder_passes_on_the_licence_and_the_base_of_its_card_if_it_names_them(
+    write_card, tmp_path, card, licence, base
+):
     (tmp_path / "start").mkdir()
     (tmp_path / "start" / "README.md").write_text(card)
-    assert write_card(model={"name": "x", "path": str(tmp_path / "start")}).data.license == "unknown"
+    card = write_card(model={"name": "x", "path": str(tmp_path / "start")})
+    assert (card.data.license, card.data.base_model) == (licence, base)
+    assert f"Of the start model, the folder {tmp_path / 'start'}: {licence}." in card.text
+    assert ("No licence of it was found" in card.text) == (licence == "unknown")
+
+
+def test_random_weights_have_no_licence(write_card):
+    card = write_card(model={"name": "tiny_gpt2", "init": {"architecture": "gpt2"}})
+    assert card.data.license == "unknown" and "started from random weights (model=tiny_gpt2)" in card.text
 
 
 def test_the_card_of_an_adapter_replaces_pefts_and_says_how_it_is_loaded(write_card):

@@ -145,31 +145,27 @@ def list_shown(run_dir):
 BETTER, WORSE, SAME = (title for title, _ in (KINDS[1], KINDS[-1], KINDS[0]))
 
 
-def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir, edit_samples):
-    order = {"baseline": "pppcccpcp", "trained": "ccccpppcp"}
-    names = {"c": "correct", "p": "partial"}
+@pytest.mark.parametrize(
+    ("key", "baseline", "trained", "titles"),
+    [
+        ("outcome", "pppcccpcp", "ccccpppcp", {BETTER: [0, 1, 2], WORSE: [4, 5], SAME: [3, 6]}),
+        ("reward", [1, 1, 1, 2, 2, 2, 3], [1, 2, 2, 1, 1, 1, 4], {BETTER: [1, 2, 6], WORSE: [3, 4], SAME: [0, 7]}),
+        (None, [], [], {SAME: [0, 1]}),
+    ],
+)
+def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(
+    run_dir, edit_samples, key, baseline, trained, titles
+):
+    """By whether they are correct; without a grader by their rewards; else in order."""
+    names, order = {"c": "correct", "p": "partial"}, {"baseline": baseline, "trained": trained}
 
     def edit(row):
         place = int(row["id"].removeprefix("row-"))
-        row["outcome"] = names[order[row["which"]][place]] if place < 9 else "failed"
+        if key != "outcome":
+            del row["outcome"], row["reward"]
+        if key:
+            value = order[row["which"]][place] if place < len(baseline) else 0
+            row[key] = names.get(value, value)
 
     edit_samples(run_dir, edit)
-    assert list_shown(run_dir) == [
-        (BETTER, 0), (BETTER, 1), (BETTER, 2), (WORSE, 4), (WORSE, 5), (SAME, 3), (SAME, 6),
-    ]  # fmt: skip
-
-
-def test_without_outcomes_the_reward_sorts_them_and_without_rewards_their_order(run_dir, edit_samples):
-    rewards = {"baseline": [1, 1, 1, 2, 2, 2, 3], "trained": [1, 2, 2, 1, 1, 1, 4]}
-
-    def edit(row):
-        place = int(row["id"].removeprefix("row-"))
-        row["reward"] = rewards[row["which"]][place] if place < 7 else 0
-        del row["outcome"]
-
-    edit_samples(run_dir, edit)
-    assert list_shown(run_dir) == [
-        (BETTER, 1), (BETTER, 2), (BETTER, 6), (WORSE, 3), (WORSE, 4), (SAME, 0), (SAME, 7),
-    ]  # fmt: skip
-    edit_samples(run_dir, lambda row: row.pop("reward"))
-    assert list_shown(run_dir) == [(SAME, 0), (SAME, 1)]
+    assert list_shown(run_dir) == [(title, row) for title, rows in titles.items() for row in rows]
