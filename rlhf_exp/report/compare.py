@@ -10,18 +10,22 @@ import os
 from operator import itemgetter
 from pathlib import Path
 
+import numpy as np
+from scipy import stats
+
 from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.report.curves import plot_runs
 from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort_runs
 from rlhf_exp.report.learning import describe_learning
-from rlhf_exp.report.noise import describe_noise
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.verdict import status_sentence
-from rlhf_exp.runs.figures import duration, write_name
+from rlhf_exp.runs.figures import duration, percent, write_name
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.settings import SEEDS
+from rlhf_exp.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_interval, mean_interval
 
 Groups = dict[str, list[Run]]
 
@@ -62,6 +66,34 @@ def tabulate_study(runs: list[Run]) -> list[Block]:
     remarks = [block for block in _describe_settings(measured) if isinstance(block, Callout)]
     table = _table(measured, list_columns(_flatten(measured), columns.SHORT))
     return [table, Text(NOTES["study"]), *(Text(f"{remark.title} {remark.text}") for remark in remarks), *alone]
+
+
+def describe_noise(runs: list[Run]) -> list[Block]:
+    """The noise floor: how far passes of one model (algo=none over eval.seed) lie apart, with their mean and their
+    standard deviation. A pass samples every held-out row anew. Passes over the same rows differ by sampling alone,
+    others also by their rows. Empty if no model was measured alone."""
+    blocks: list[Block] = []
+    alone = [run for run in runs if not run.trains and "accuracy" in run.evaluation.get("baseline", {})]
+    for label, group in group_runs(alone, (*SEEDS, "eval.seed")).items():
+        group = sorted({_seed(run): run for run in group}.values(), key=_seed)
+        rows = [[str(_seed(run)), percent(run.evaluation["baseline"]["accuracy"])] for run in group]
+        if len(group) > 1:
+            mean, deviation = measure_passes(group)
+            rows += [["mean", percent(mean)], ["standard deviation", percent(deviation)]]
+        blocks += [Heading(f"Measured alone: {label}"), Table(["eval.seed", "accuracy"], rows)]
+    return [*blocks, Text(NOTES["passes"])] if blocks else []
+
+
+def measure_passes(group: list[Run]) -> tuple[Interval, Interval]:
+    """The mean and the standard deviation of at least two passes of one model."""
+    accuracies = np.array([run.evaluation["baseline"]["accuracy"]["value"] for run in group])
+    df, deviation = len(group) - 1, accuracies.std(ddof=1)
+    ends = (deviation * np.sqrt(df / stats.chi2.ppf((1 + sign * CONFIDENCE) / 2, df)) for sign in (1, -1))
+    figures = columns.align(group, columns.CORRECT_BEFORE)
+    mean = mean_interval(accuracies)
+    if figures is not None and all(figures.shape[1] == run.evaluation["baseline"]["n"] for run in group):
+        mean = crossed_interval(figures, SHARES)
+    return mean, as_interval(deviation, *ends)
 
 
 def _describe_settings(measured: Groups, named: str | None = None) -> list[Block]:
@@ -129,3 +161,7 @@ def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
         Column("health", lambda run: run.diagnosis.get("health") if run.status == "finished" else run.status),
     ]
     return fill(shown, runs)
+
+
+def _seed(run: Run) -> int:
+    return int(run.config.get("eval", {}).get("seed", 0))
