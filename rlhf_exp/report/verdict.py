@@ -27,7 +27,7 @@ def verdict(run: Run) -> Verdict:
     before, after, paired = (run.evaluation.get(part, {}) for part in ("baseline", "trained", "paired"))
     if not run.trains:
         accuracy = f"{percent(before.get('accuracy'))} on {before.get('n', 0)} rows"
-        return Verdict("info", f"Nothing was trained; held-out accuracy is {accuracy}.")
+        return Verdict("info", f"Held-out accuracy is {accuracy}; nothing was trained.")
     if difference := paired.get("difference"):
         place = _judge(difference, 0)
         sides = f"{100 * before['accuracy']['value']:.1f}% before and {100 * after['accuracy']['value']:.1f}% after"
