@@ -76,10 +76,10 @@ def run_tests(groups: Groups, column: Column, named: str | None = None) -> Tests
 def summarise_tests(tests: Tests, column: Column) -> str:
     """In words which settings differ significantly."""
     parts = []
-    for words, significant in (("Significant", True), ("Not significant", False)):
+    for words, significant in ((f"Significant (adjusted p < {LEVEL})", True), ("Not significant", False)):
         found = [contrast for contrast in tests.contrasts if contrast.significant is significant]
         listed = "; ".join(f"{c.first} - {c.second} {column.write_difference(c.interval)}" for c in found)
-        parts += [f"{words} (p adjusted, {LEVEL}): {listed}."] if found else []
+        parts += [f"{words}: {listed}."] if found else []
     if tests.untested:
         parts.append(f"Not tested, for one seed, or no figures of rows that all share: {', '.join(tests.untested)}.")
     return " ".join(parts)
