@@ -2,16 +2,16 @@
 
     python -m rlhf_exp describe task=hh_rlhf task.source=file task.path=FOLDER model.path=TOKENIZER
 
-    figures = describe(cfg, Path("outputs/describe/hh_rlhf/x"))     # describe.json, .md, .html and plots/ there
+    figures = describe(cfg, Path("outputs/describe/hh_rlhf/x"))     # describe.json, .md and .html there
 
 No text of a row is ever written, since rows can be offensive.
 """
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,9 +28,8 @@ def describe(cfg: Config, out: Path) -> dict[str, Any]:
     """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write the figures into `out` and return them.
 
     Raises:
-        ConfigError: rows or a tokenizer that cannot be read.
+        ConfigError: rows or a tokenizer that cannot be read, or one that does not know these texts' words.
     """
-    start = time.perf_counter()
     # Imported here and below, after the command line was checked: transformers and torch take seconds.
     from rlhf_exp.describe.figures import measure
     from rlhf_exp.describe.page import describe_data
@@ -40,10 +39,8 @@ def describe(cfg: Config, out: Path) -> dict[str, Any]:
 
     tokenizer = load_tokenizer(cfg)
     data = read_examples(cfg, tokenizer)
-    tokens, why_not = count_tokens(cfg, tokenizer, data.examples)
-    figures = measure(data, tokens) | {"task": cfg.task.name, "source": data.source, "tokens_left_out": why_not}
-    figures["tokenizer"] = None if why_not else str(cfg.model.path or cfg.model.name)
-    figures["seconds"] = round(time.perf_counter() - start, 1)
+    figures = measure(data, count_tokens(cfg, tokenizer, data.examples))
+    figures |= {"task": cfg.task.name, "source": data.source, "tokenizer": str(cfg.model.path or cfg.model.name)}
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "describe.json", figures)
     write_page(describe_data(figures), out, "describe")
@@ -67,19 +64,18 @@ def load_tokenizer(cfg: Config) -> "PreTrainedTokenizerBase":
     return tokenizer
 
 
-def count_tokens(
-    cfg: Config, tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]"
-) -> "tuple[list[Tokens] | None, str | None]":
-    """The counts in the order of `examples`; or None, and a line that says why the tokenizer's closed vocabulary cannot
-    encode these texts, and what to choose instead."""
+def count_tokens(cfg: Config, tokenizer: "PreTrainedTokenizerBase", examples: "list[Example]") -> "list[Tokens]":
+    """The counts in the order of `examples`.
+
+    Raises:
+        ConfigError: the tokenizer's closed vocabulary cannot encode these texts.
+    """
     from rlhf_exp.tasks.tokens import measure
 
     if tokenizer.unk_token_id is not None and isinstance(examples[0].prompt, str):
         looked_at = examples[:: max(1, len(examples) // LOOKED_AT)]
         ids = [token for example in looked_at for token in tokenizer(example.prompt)["input_ids"]]
-        share = ids.count(tokenizer.unk_token_id) / len(ids)
-        if share > UNKNOWN:
-            unknown = f"its tokenizer does not know {share:.0%} of the words, so nothing is counted in tokens"
-            other = "model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer"
-            return None, f"model={cfg.model.name}: {unknown}; choose another: {other}"
-    return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples]), None
+        if (share := ids.count(tokenizer.unk_token_id) / len(ids)) > UNKNOWN:
+            line = f"model={cfg.model.name}: its tokenizer does not know {share:.0%} of the words"
+            raise ConfigError([f"{line}; choose another: model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer"])
+    return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples])

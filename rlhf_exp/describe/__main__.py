@@ -4,31 +4,24 @@ A user's mistake is one line on stderr and exit status 2.
 """
 
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import printable
 from rlhf_exp.launch.composing import claim_output, compose_command, take_out
 from rlhf_exp.launch.subcommand import run_command
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
-usage: python -m rlhf_exp describe task=NAME [KEY=VALUE ...]
+usage: python -m rlhf_exp describe task=NAME [KEY=VALUE ...] [--out FOLDER]
 
-Says what is in a task's data: lengths in words and tokens, what a budget cuts off, whether the longer answer is
-preferred, splits, repeats and odd rows. It writes describe.md, describe.html, describe.json and plots, and no text of
-a row.
+Says what is in a task's data: lengths in tokens, what a budget cuts off, whether the longer answer is preferred,
+splits, repeats and odd rows. It writes describe.md, describe.html and describe.json, and no text of a row.
+A folder of model.path, whose tokenizer counts, may hold a tokenizer alone; -cd FOLDER adds configs of your own.
 
-Keys that matter here:
-  task, task.source, task.path, task.subsets, task.train_rows (of problems that are drawn)
-  -cd FOLDER (with configs of your own), model, model.path (whose tokenizer counts; a folder may hold a tokenizer alone)
-  --out FOLDER, or output_dir=FOLDER (outputs/describe/TASK/TIME)
-
-Examples:
   python -m rlhf_exp describe task=hh_rlhf task.source=file task.path=FOLDER model=gpt2
   python -m rlhf_exp describe task=gsm8k task.source=generated model=tiny_gpt2
 """
@@ -40,23 +33,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(arguments: list[str]) -> None:
-    start = time.perf_counter()
     arguments = take_out(arguments)
     cfg = _compose(arguments)
     print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
     prepare_hub(cfg)
     with claim_output(cfg, arguments) as cfg:
-        try:
-            figures = describe(cfg, Path(cfg.output_dir))
-        except OSError as error:
-            raise ConfigError([str(error)]) from None
+        figures = describe(cfg, Path(cfg.output_dir))
     from rlhf_exp.describe.page import terminal_table
 
     print(printable(terminal_table(figures)))
-    if figures["tokens_left_out"]:
-        print(figures["tokens_left_out"])
-    page = Path(cfg.output_dir) / "describe.html"
-    print(f"written: {page}, describe.md, describe.json and plots ({time.perf_counter() - start:.1f} s)")
+    print(f"written: {Path(cfg.output_dir) / 'describe.html'}, describe.md and describe.json")
 
 
 def _compose(arguments: list[str]) -> Config:

@@ -6,15 +6,12 @@ write_report([run_dir], run_dir)           # one run, into its own folder
 write_report(run_dirs, Path("comparison"))  # several, compared and grouped over seeds
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rlhf_exp.errors import printable
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.groups import UnknownSetting
-from rlhf_exp.report.page import to_text, write_page
+from rlhf_exp.report.page import Block, to_text, write_page
 from rlhf_exp.report.single import describe_run
 from rlhf_exp.report.summary import terminal_table
 from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, reading
@@ -29,7 +26,8 @@ def study_table(run_dirs: list[Path]) -> str:
         NotARun: as `write_report`.
     """
     runs = [load_run(path) for path in run_dirs]
-    with _naming_damaged(runs):
+    _describe_each(runs)
+    with reading(", ".join(map(str, run_dirs))):
         return printable(to_text(tabulate_study(runs)))
 
 
@@ -48,23 +46,19 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
     from rlhf_exp.report.card import write_cards  # here, since huggingface_hub takes a while to import
 
     runs = [load_run(path) for path in run_dirs]
+    [blocks, *others] = _describe_each(runs)
     out.mkdir(parents=True, exist_ok=True)
-    with _naming_damaged(runs):
-        page = write_page(describe_run(runs[0]) if len(runs) == 1 else describe_runs(runs, against), out)
-        if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
+    with reading(", ".join(map(str, run_dirs))):
+        page = write_page(describe_runs(runs, against) if others else blocks, out)
+        if not others and out.resolve() == runs[0].path.resolve():
             write_cards(runs[0])
     return page
 
 
-@contextmanager
-def _naming_damaged(runs: list[Run]) -> Iterator[None]:
-    """Raise NotARun for a damaged run, with its folder: of several that of the first which has no report alone."""
-    try:
-        with reading(", ".join(str(run.path) for run in runs)):
-            yield
-    except NotARun:
-        with TemporaryDirectory() as folder:
-            for run in runs:
-                with reading(run.path):
-                    write_page(describe_run(run), Path(folder))
-        raise
+def _describe_each(runs: list[Run]) -> list[list[Block]]:
+    """The report of each run alone, which finds a damaged one by its name."""
+    described = []
+    for run in runs:
+        with reading(run.path):
+            described.append(describe_run(run))
+    return described

@@ -19,17 +19,16 @@ from markupsafe import Markup
 from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import at
 from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_markdown
-from rlhf_exp.report.provenance import Source, find_base, find_data, find_model
-from rlhf_exp.report.single import describe_findings, fact_tables
+from rlhf_exp.report.provenance import Source, find_data, find_model
+from rlhf_exp.report.single import describe_findings, fact_table
 from rlhf_exp.report.summary import summary_note, summary_table
-from rlhf_exp.report.verdict import accuracy_name, best_sentence, status_sentence, verdict, win_sentence
+from rlhf_exp.report.verdict import best_sentence, status_sentence, verdict
+from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.load import Run, load_run
 
-CARD, CONFIG, ADAPTER_CARD = "README.md", "rlhf_exp_config.yaml", "ADAPTER_README.md"
-ADAPTER = "adapter_config.json"
-OF_RUN = (best_sentence, describe_findings, baseline_sentence, status_sentence, summary_note, summary_table, verdict,
-          win_sentence)  # fmt: skip
+CARD, CONFIG = "README.md", "rlhf_exp_config.yaml"
+OF_RUN = (baseline_sentence, best_sentence, describe_findings, status_sentence, summary_note, summary_table, verdict)
 """What the template asks of a run."""
 TOKENS = 128
 """To generate in the example, if the run has no budget."""
@@ -41,94 +40,69 @@ def write_cards(run: Run) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    if run.trains:
-        for folder in [run.path / "model", *sorted(run.path.glob("best-*"))]:
-            if folder.is_dir():
-                _write_of_run(run, folder)
+    for folder in [run.path / "model", *sorted(run.path.glob("best-*"))] if run.trains else ():
+        if folder.is_dir():
+            _write(run, folder)
 
 
 def write_merged_card(adapter: Path, base: str, out: Path, command: str) -> None:
-    """Write the card of a merged model: with the figures of the adapter's run if the adapter lies in its folder; else
-    with what its base says, and the adapter's own card beside it.
+    """Write the card of a merged model, with the figures of the adapter's run; none if the adapter lies in no run.
 
     Args:
         base: the folder or hub id of the base.
     """
-    made = {"merged_from": str(adapter), "base": base, "command": command}
     if read_record(adapter.parent).get("status") not in (None, "broken"):
-        _write_of_run(load_run(adapter.parent), out, made)
-        return
-    if (adapter / CARD).is_file():
-        shutil.copyfile(adapter / CARD, out / ADAPTER_CARD)
-        made["adapter_card"] = ADAPTER_CARD
-    scores = json.loads((adapter / ADAPTER).read_text(encoding="utf-8")).get("task_type") == "SEQ_CLS"
-    _write(out, {"tags": ["rlhf_exp"]}, **made, name=out.name, model=find_base(base), scores=scores, place=str(out))
+        _write(load_run(adapter.parent), out, {"merged_from": str(adapter), "base": base, "command": command})
 
 
-def _write_of_run(run: Run, folder: Path, made: dict[str, str] | None = None) -> None:
-    """The card of a run's model; `made` says how it was made of what the run saved."""
-    file = folder / ADAPTER
-    adapter = json.loads(file.read_text(encoding="utf-8")) if made is None and file.is_file() else None
-    model, rows, info = find_model(run), find_data(run), run.info
-    losses = info.get("loss_type")
-    tags = ["rlhf_exp", "trl", info.get("algo"), info.get("task"), *(losses if isinstance(losses, list) else [losses])]
-    tags.append("lora" if adapter or made else None)
-    repo = _read(run, "hub.repo")
-    name = repo or f"{str(info.get('model')).replace('/', '_')}-{info.get('task')}-{info.get('algo')}"
-    metadata: dict[str, Any] = {"tags": [str(tag) for tag in tags if tag]}
-    if made is None and folder.name == "model":
-        results = _list_results(run, rows)
-        metadata |= {"eval_results": results or None, "model_name": name.rpartition("/")[2]}
-    # A prompt that the run has sampled on, if its rows are generated; those of a file may not be for others.
-    generated = _read(run, "task.source") == "generated" and run.samples
-    settings = [[key, str(value)] for key in TEXTS["settings"] if (value := _read(run, key)) not in (None, [], {})]
-    settings += [["steps", f"{info['steps']:,}"]] if info.get("steps") else []
-    context = {
-        "name": name.rpartition("/")[2],
-        "place": repo if repo and made is None else str(folder),
-        "example": run.samples[0].get("prompt") if generated else "...",
-        "tokens": _read(run, "max_tokens") or TOKENS,
-        "sampling": {key: _read(run, f"eval.{key}") for key in ("temperature", "top_p", "top_k")},
-        "split": _read(run, "eval.split"),
-        "is_best": folder.name.startswith("best-"),
-        "settings": [Table(["setting", "value"], settings)],
-        "data": [_data_table(run, rows), *fact_tables(run.facts)],
-    }
-    if (config := run.path / ".hydra" / "config.yaml").is_file():
-        shutil.copyfile(config, folder / CONFIG)
-    _write(
-        folder,
-        metadata,
-        run=run,
-        model=model,
-        rows=rows,
-        adapter=adapter,
-        scores=run.trains_scorer,
-        **context,
-        **made or {},
-    )
-
-
-def _write(folder: Path, metadata: dict[str, Any], model: Source, scores: bool, place: str, **context: Any) -> None:
-    """Fill the template; what of the run or of an adapter is not given is left out."""
-    adapter, rows = context.get("adapter"), context.get("rows", [])
-    auto = f"Auto{'Peft' if adapter else ''}ModelFor{'SequenceClassification' if scores else 'CausalLM'}"
+def _write(run: Run, folder: Path, merged: dict[str, str] | None = None) -> None:
+    """The card of a run's model; `merged` says how it was made of what the run saved."""
+    info, rows, repo, model = run.info, find_data(run), _read(run, "hub.repo"), find_model(run)
+    file = folder / "adapter_config.json"
+    adapter = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    place, scores = repo if repo and not merged else str(folder), run.trains_scorer
     serve = ["vllm", "serve", adapter["base_model_name_or_path"] if adapter else place]
     if adapter:
         serve += ["--enable-lora", "--max-lora-rank", str(adapter["r"]), "--lora-modules", f"trained={place}"]
+    # A prompt that the run has sampled on, if its rows are generated; those of a file may not be for others.
+    generated = _read(run, "task.source") == "generated" and run.samples
+    settings = [[key, str(value)] for key in TEXTS["settings"] if (value := _read(run, key)) not in (None, [], {})]
+    counts = {f"{name} rows": n for name, n in (info.get("rows") or {}).items()}
+    hashes = {f"sha256, {name}": digest for name, digest in (info.get("inputs") or {}).items()}
+    name = str(repo or f"{info.get('model')}-{info.get('task')}-{info.get('algo')}").rpartition("/")[2]
+    context = {
+        "auto": f"Auto{'Peft' if adapter else ''}ModelFor{'SequenceClassification' if scores else 'CausalLM'}",
+        "config": CONFIG,
+        "data": [fact_table({"task": info.get("task")} | counts | hashes | run.facts)],
+        "example": run.samples[0].get("prompt") if generated else "...",
+        "is_best": folder.name.startswith("best-"),
+        "sampling": {key: _read(run, f"eval.{key}") for key in ("temperature", "top_p", "top_k")},
+        "serve": shlex.join(serve),
+        "settings": [Table(["setting", "value"], settings)],
+        "split": _read(run, "eval.split"),
+        "tokens": _read(run, "max_tokens") or TOKENS,
+    } | (merged or {})
     env = Environment(trim_blocks=True, lstrip_blocks=True, finalize=_finalize)
     env.filters |= {"fence": _write_fence, "quote": lambda value: Markup(repr(value)), "trusted": Markup}
     env.globals |= {function.__name__: function for function in OF_RUN}
     template = env.from_string((ASSETS / "model_card.md.jinja").read_text(encoding="utf-8"))
-    defaults = {"example": "...", "tokens": TOKENS, "serve": shlex.join(serve), "auto": auto, "config": CONFIG}
-    text = template.render(**defaults | context, model=model, scores=scores, place=place)
+    text = template.render(
+        run=run, name=name, place=place, scores=scores, adapter=adapter, model=model, rows=rows, **context
+    )
+    tags = ["rlhf_exp", "trl", info.get("algo"), info.get("task"), "lora" if adapter or merged else None]
+    results = _list_results(run, rows) if folder.name == "model" and not merged else []
     data = ModelCardData(
-        **{"license": "unknown"} | model.licence | metadata,
+        **{"license": "unknown"} | model.licence,
+        tags=[str(tag) for tag in [*tags, *write_name(info.get("loss_type")).split(",")] if tag],
+        eval_results=results or None,
+        model_name=name if results else None,
         base_model=model.hub_id,
         datasets=[source.hub_id for source in rows if source.hub_id] or None,
         library_name="peft" if adapter else "transformers",
         pipeline_tag="text-classification" if scores else "text-generation",
     )
+    if (config := run.path / ".hydra" / "config.yaml").is_file():
+        shutil.copyfile(config, folder / CONFIG)
     write_text(folder / CARD, str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}")))
 
 
@@ -145,35 +119,19 @@ def _write_fence(code: str, language: str) -> Markup:
 
 def _list_results(run: Run, rows: list[Source]) -> list[EvalResult]:
     """The figures after training that have an interval, as shares of 1 and nats."""
-    trained, paired = run.evaluation.get("trained", {}), run.evaluation.get("paired", {})
-    kind, task = accuracy_name(run), str(run.info.get("task"))
-    figures = (
-        ("accuracy", kind, trained.get("accuracy")),
-        ("accuracy_gain", f"{kind}, trained minus start model", paired.get("difference")),
-        ("win_rate", "Win rate against the start model, by reward", paired.get("win_rate")),
-        ("kl", "KL to the start model, nats per completion", at("kl", "mean")(trained)),
-    )
-    return [
-        EvalResult(
-            task_type="text-classification" if run.trains_scorer else "text-generation",
-            dataset_type=next((source.hub_id for source in rows if source.hub_id), task),
-            dataset_name=task,
-            dataset_split=_read(run, "eval.split"),
-            metric_type=metric,
-            metric_name=f"{name} (95% interval {one['low']:.4f} to {one['high']:.4f}, n={trained.get('n')})",
-            metric_value=round(one["value"], 4),
-        )
-        for metric, name, one in figures
-        if one and None not in one.values()
-    ]
-
-
-def _data_table(run: Run, rows: list[Source]) -> Table:
-    table = [["task", str(run.info.get("task"))]]
-    table += [["source", f"{source.name}; licence {source.licence_text}"] for source in rows]
-    table += [[f"{name.replace('_', ' ')} rows", f"{n:,}"] for name, n in (run.info.get("rows") or {}).items() if n]
-    table += [[f"sha256, {name}", digest] for name, digest in (run.info.get("inputs") or {}).items()]
-    return Table(["", ""], table)
+    task, n = str(run.info.get("task")), at("trained", "n")(run.evaluation)
+    results = []
+    for metric, path in (("accuracy", "trained.accuracy"), ("accuracy_gain", "paired.difference"),
+                         ("win_rate", "paired.win_rate"), ("kl", "trained.kl.mean")):  # fmt: skip
+        figure = at(*path.split("."))(run.evaluation)
+        if figure and None not in figure.values():
+            results.append(EvalResult(
+                task_type="text-classification" if run.trains_scorer else "text-generation",
+                dataset_type=next((source.hub_id for source in rows if source.hub_id), task),
+                dataset_name=task, metric_type=metric, metric_value=round(figure["value"], 4),
+                metric_name=f"{metric} (95% interval {figure['low']:.4f} to {figure['high']:.4f}, n={n})",
+            ))  # fmt: skip
+    return results
 
 
 def _read(run: Run, key: str) -> Any:

@@ -16,14 +16,12 @@ For intervals over seeds and rows a column also reads the figure of each held-ou
 A run that lacks what is asked for (an older folder, or one without samples.jsonl) gives {}.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.page import TEXTS, Table
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.load import Run
@@ -36,17 +34,22 @@ FEWEST = 2
 
 
 class Column(NamedTuple):
-    """One figure: its name, how it is read, how it is written, and how a difference of it is written, if one is
-    shown."""
+    """One figure.
+
+    Attributes:
+        write, write_difference: the figure, and a difference of it, as text.
+        rows: reads the same figure of each held-out row; None of a figure that rows do not have.
+        start: reads it of each row for the start model.
+        kind: of its mean over seeds and rows; None for Student's t over seeds.
+    """
 
     name: str
     read: Callable[..., Any]
     write: Callable[[Any], str] = str
     write_difference: Callable[[Figure], str] = lambda figure: ""
     rows: Reader | None = None
-    """Reads the same figure of each held-out row; None of a figure that rows do not have."""
+    start: Reader | None = None
     kind: Kind | None = LEVELS
-    """Of its mean over seeds and rows; None for Student's t over seeds."""
 
     def cell(self, thing: Any) -> str:
         """The figure of `thing` as text; - if there is none."""
@@ -94,6 +97,12 @@ def of_pairs(which: str) -> Reader:
     )
 
 
+def of_accuracy(which: str) -> Reader:
+    """Of each held-out pair whether a reward model ranks it rightly; for a policy of each row whether it is solved."""
+    ranked, solved = of_pairs(which), of_samples(which, lambda sample: sample["outcome"] == "correct")
+    return lambda run: ranked(run) if run.trains_scorer else solved(run)
+
+
 def subtract(after: Reader, before: Reader) -> Reader:
     """The difference on each row that both have."""
 
@@ -106,15 +115,14 @@ def subtract(after: Reader, before: Reader) -> Reader:
 
 def read_wins(run: Run) -> ByRow:
     """Of each row the share of its completions, the i-th against the i-th, whose reward rose; a tie is one half."""
-    sides: list[dict[Any, Any]] = [
+    before, after = (
         {(sample["id"], sample.get("sample", 0)): sample.get("reward") for sample in _sampled(run, which)}
         for which in ("baseline", "trained")
-    ]
-    before, after = sides
-    shared = [key for key in before if key in after]
-    if any(side[key] is None for side in sides for key in shared):
+    )
+    both: list[tuple[str, Any, Any]] = [(key[0], reward, after[key]) for key, reward in before.items() if key in after]
+    if any(None in rewards for _, *rewards in both):
         return {}
-    return _average((key[0], (np.sign(after[key] - before[key]) + 1) / 2) for key in shared)
+    return _average((row, (np.sign(new - old) + 1) / 2) for row, old, new in both)
 
 
 def align(runs: list[Run], read: Reader) -> np.ndarray | None:
@@ -122,100 +130,13 @@ def align(runs: list[Run], read: Reader) -> np.ndarray | None:
     return stack([read(run) for run in runs])
 
 
-def stack(by_run: list[ByRow]) -> np.ndarray | None:
+def stack(by_run: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
     """As `align`, from rows that were read."""
     shared = [name for name in by_run[0] if all(name in rows for rows in by_run)] if by_run else []
     return np.array([[rows[name] for name in shared] for rows in by_run]) if len(shared) >= FEWEST else None
 
 
-def _sampled(run: Run, which: str) -> list[dict[str, Any]]:
-    """The samples of one side; folders without `decoding` hold sampled completions only."""
-    return [s for s in run.samples if s.get("which") == which and s.get("decoding", "sampled") == "sampled"]
-
-
-def _average(values: Iterable[tuple[str, float | None]]) -> ByRow:
-    of_row: dict[str, list[float]] = {}
-    for name, value in values:
-        if value is None:
-            return {}
-        of_row.setdefault(name, []).append(float(value))
-    return {name: sum(found) / len(found) for name, found in of_row.items()}
-
-
-def _figure(
-    name: str, *key: str, write: Callable[[Any], str] = percent, scorer: bool | None = None, rows: Reader | None = None,
-    kind: Kind = SHARES,
-) -> Column:  # fmt: skip
-    """A figure of evaluation.json, of runs whose trained model was measured. With `scorer` true only of runs that train
-    a reward model, with false only of all others: a reward model's accuracy is of pairs, and its rewards have no
-    zero."""
-
-    def read(run: Run) -> Interval | None:
-        if "trained" not in run.evaluation or scorer not in (None, run.trains_scorer):
-            return None
-        found = at(*key)(run.evaluation)
-        return exact(found) if isinstance(found, int | float) else found or None
-
-    return Column(name, read, write, rows=rows, kind=kind)
-
-
-def _accuracies(prefix: str, scorer: bool, before: Reader, after: Reader) -> tuple[Column, ...]:
-    gain: dict[str, Any] = {"rows": subtract(after, before), "kind": DIFFERENCES, "write": points}
-    return (
-        _figure(f"{prefix}baseline", "baseline", "accuracy", scorer=scorer, rows=before),
-        _figure(f"{prefix}trained", "trained", "accuracy", scorer=scorer, rows=after),
-        _figure(f"{prefix}difference", "paired", "difference", scorer=scorer, **gain),
-    )
-
-
-def _cost(name: str, spec: str, paths: list[str], per_update: bool = False) -> Column:
-    """The value in run.json at the first of these paths that it has, of a run that trained."""
-
-    def read(run: Run) -> Interval | None:
-        steps = run.info.get("steps")
-        found = [value for path in paths if (value := at(*path.split("."))(run.info)) is not None]
-        return exact(found[0] / (steps if per_update else 1)) if steps and found else None
-
-    return Column(name, read, number(spec), kind=None)
-
-
-CORRECT_BEFORE, CORRECT = (of_samples(side, lambda s: s["outcome"] == "correct") for side in ("baseline", "trained"))
-REWARDED_BEFORE, REWARDED = (of_samples(side, lambda s: s["reward"]) for side in ("baseline", "trained"))
-RIGHT_BEFORE, RIGHT = of_pairs("baseline"), of_pairs("trained")
-
-BASELINE, TRAINED, DIFFERENCE = ACCURACY = _accuracies("", False, CORRECT_BEFORE, CORRECT)
-PAIRS_BASELINE, PAIRS_TRAINED, PAIRS_DIFFERENCE = PAIRS = _accuracies("pairs, ", True, RIGHT_BEFORE, RIGHT)
-IMPLICIT = _figure("implicit", "trained", "preference", "accuracy", rows=RIGHT)
-WIN_RATE = _figure("win rate", "paired", "win_rate", rows=read_wins)
-REWARD = _figure("reward", "trained", "reward", "mean", write=number(".3f"), rows=REWARDED, kind=LEVELS, scorer=False)
-LENGTH, DIVERGENCE = (of_samples("trained", itemgetter(key)) for key in ("tokens", "kl"))
-TOKENS = _figure("tokens", "trained", "mean_tokens", write=number(".1f"), rows=LENGTH, kind=LEVELS)
-KL = _figure("KL", "trained", "kl", "mean", write=number(".2f"), rows=DIVERGENCE, kind=LEVELS)
-
-START_OF = {TRAINED.name: CORRECT_BEFORE, REWARD.name: REWARDED_BEFORE, PAIRS_TRAINED.name: RIGHT_BEFORE}
-"""Where a figure has one: the same of the start model."""
-
-MEASURED = (*ACCURACY, *PAIRS, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
-"""Of one run, and over seeds."""
-
-SHORT = (TRAINED, DIFFERENCE, PAIRS_TRAINED, PAIRS_DIFFERENCE, WIN_RATE, REWARD, KL)
-"""Those for which a terminal has room."""
-
-COUNTS = [_figure(name, "trained", "counts", name, write=number(".1f"), scorer=False) for name in OUTCOMES]
-OUTCOME = (*ACCURACY, *PAIRS, *COUNTS, TOKENS, _figure("budget used", "trained", "utilisation"))
-REWARD_STD = _figure("reward std", "trained", "reward", "std", write=number(".3f"))
-REWARDS = (TRAINED, WIN_RATE, REWARD, REWARD_STD, KL, _figure("KL std", "trained", "kl", "std", write=number(".2f")))
-
-COST, PASSES = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes"))
-TRAINED_TOKENS = COST[1]
-
-
-def read_start(run: Run, column: Column) -> Interval | None:
-    """The same figure for the start model instead of the trained model (its KL to itself is 0)."""
-    return column.read(replace(run, evaluation={"trained": run.evaluation.get("baseline", {})}))
-
-
-def list_columns(runs: list[Run], columns: Sequence[Column] = MEASURED) -> list[Column]:
+def list_columns(runs: list[Run], columns: Sequence[Column]) -> list[Column]:
     """The columns for which some of these runs have a figure."""
     return [column for column in columns if any(map(column.read, runs))]
 
@@ -228,7 +149,7 @@ def mean_over_seeds(group: list[Run], column: Column) -> Interval | None:
     figures = [column.read(run) for run in runs]
     if not figures:
         return None
-    if column in (BASELINE, PAIRS_BASELINE) and all(figure == figures[0] for figure in figures):
+    if column is BASELINE and all(figure == figures[0] for figure in figures):
         return figures[0]
     values = [figure["value"] for figure in figures]
     if column.kind is None or len(runs) == 1 or None in values:
@@ -237,7 +158,60 @@ def mean_over_seeds(group: list[Run], column: Column) -> Interval | None:
     return exact(sum(values) / len(values)) if rows is None else crossed_interval(rows, column.kind)
 
 
-def lacks_rows(group: list[Run], columns: Iterable[Column]) -> bool:
-    """Whether a mean over these runs has no interval, because one of them does not hold the figure of each row."""
-    sought = [(column.rows, [run for run in group if column.read(run)]) for column in columns if column.rows]
-    return any(len(runs) > 1 and align(runs, rows) is None for rows, runs in sought)
+def _sampled(run: Run, which: str) -> list[dict[str, Any]]:
+    """The samples of one side; folders without `decoding` hold sampled completions only."""
+    return [s for s in run.samples if s.get("which") == which and s.get("decoding", "sampled") == "sampled"]
+
+
+def _average(values: Iterable[tuple[str, float | None]]) -> ByRow:
+    """The mean of each row; {} if a value is None."""
+    of_row: dict[str, list[float]] = {}
+    for name, value in values:
+        if value is None:
+            return {}
+        of_row.setdefault(name, []).append(float(value))
+    return {name: sum(found) / len(found) for name, found in of_row.items()}
+
+
+def _figure(
+    name: str, path: str, rows: Reader, write: Callable[[Any], str] = percent, kind: Kind = SHARES, **more: Any
+) -> Column:
+    """A figure of evaluation.json, of runs whose trained model was measured."""
+
+    def read(run: Run) -> Interval | None:
+        return at(*path.split("."))(run.evaluation) if "trained" in run.evaluation else None
+
+    return Column(name, read, write, rows=rows, kind=kind, **more)
+
+
+def _cost(name: str, spec: str, path: str, per_update: bool = False) -> Column:
+    """A value in run.json, of a run that trained."""
+
+    def read(run: Run) -> Interval | None:
+        steps, found = run.info.get("steps"), at(*path.split("."))(run.info)
+        return exact(found / (steps if per_update else 1)) if steps and found is not None else None
+
+    return Column(name, read, number(spec), kind=None)
+
+
+CORRECT_BEFORE, CORRECT = of_accuracy("baseline"), of_accuracy("trained")
+REWARDED_BEFORE, REWARDED = (of_samples(side, itemgetter("reward")) for side in ("baseline", "trained"))
+LENGTH, DIVERGENCE = (of_samples("trained", itemgetter(key)) for key in ("tokens", "kl"))
+
+BASELINE = _figure("baseline", "baseline.accuracy", CORRECT_BEFORE)
+TRAINED = _figure("trained", "trained.accuracy", CORRECT, start=CORRECT_BEFORE, write_difference=points)
+DIFFERENCE = _figure("difference", "paired.difference", subtract(CORRECT, CORRECT_BEFORE), points, DIFFERENCES)
+IMPLICIT = _figure("implicit", "trained.preference.accuracy", of_pairs("trained"))
+WIN_RATE = _figure("win rate", "paired.win_rate", read_wins)
+REWARD = _figure("reward", "trained.reward.mean", REWARDED, number(".3f"), LEVELS, start=REWARDED_BEFORE,
+                 write_difference=number("+.3f"))  # fmt: skip
+TOKENS = _figure("tokens", "trained.mean_tokens", LENGTH, number(".1f"), LEVELS)
+KL = _figure("KL", "trained.kl.mean", DIVERGENCE, number(".2f"), LEVELS)
+
+MEASURED = (BASELINE, TRAINED, DIFFERENCE, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
+"""Of one run, and over seeds."""
+
+SHORT = (TRAINED, DIFFERENCE, WIN_RATE, REWARD, KL)
+"""Those for which a terminal has room."""
+
+COST, PASSES = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes"))

@@ -6,30 +6,26 @@ tabulate_study(runs)  ->  the table over seeds that the terminal shows
 A setting is the config without the seed (groups.py).
 """
 
-import math
 import os
-from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 
+import numpy as np
+from scipy import stats
+
 from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.baselines import compare_baselines
-from rlhf_exp.report.columns import Column, fill, join_notes, lacks_rows, list_columns, mean_over_seeds, read_start
+from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.report.curves import plot_runs
 from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort_runs
 from rlhf_exp.report.learning import describe_learning
-from rlhf_exp.report.noise import describe_noise
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
-from rlhf_exp.report.plots import plot_accuracy, plot_plane
-from rlhf_exp.report.verdict import accuracy_name, status_sentence
-from rlhf_exp.runs.figures import duration, write_name
+from rlhf_exp.report.plots import plot_accuracy
+from rlhf_exp.report.verdict import status_sentence
+from rlhf_exp.runs.figures import duration, percent, write_name
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import START
-
-ACCURACIES = {"held-out accuracy": columns.TRAINED, "held-out pair accuracy": columns.PAIRS_TRAINED}
-
-ABOUT_ALL = 0.98
-"""Of `train_tokens`: runs that ended with fewer are named."""
+from rlhf_exp.runs.settings import SEEDS
+from rlhf_exp.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_interval, mean_interval
 
 Groups = dict[str, list[Run]]
 
@@ -42,11 +38,9 @@ def describe_runs(runs: list[Run], named: str | None = None) -> list[Block]:
         UnknownSetting: no setting is called so.
     """
     runs = sort_runs(runs)
-    groups = group_runs(runs)
-    names = _names(runs)
+    groups, names = group_runs(runs), _names(runs)
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
-    text = f"Shared by all: {shared}." if shared else "No main setting is shared by all."
-    blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(text)]
+    blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
     if measured := _measured(groups):
         if named and named not in measured:
             raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
@@ -69,46 +63,61 @@ def tabulate_study(runs: list[Run]) -> list[Block]:
     alone = describe_noise(runs)
     if not measured:
         return alone or [Text("No run was measured.")]
-    table = _table(measured, list_columns(_flatten(measured), columns.SHORT))
-    if max(map(len, measured.values())) < 2:
-        return [table, Text("One seed for each setting: no intervals."), *alone]
-    told = ["In brackets: 95% intervals over seeds, held-out rows and sampling."]
     remarks = [block for block in _describe_settings(measured) if isinstance(block, Callout)]
-    told += [f"{remark.title} {remark.text}".strip() for remark in remarks]
-    return [table, *map(Text, [*told, *_note_rows(measured, columns.SHORT)]), *alone]
+    table = _table(measured, list_columns(_flatten(measured), columns.SHORT))
+    return [table, Text(NOTES["study"]), *(Text(f"{remark.title} {remark.text}") for remark in remarks), *alone]
+
+
+def describe_noise(runs: list[Run]) -> list[Block]:
+    """The noise floor: how far passes of one model (algo=none over eval.seed) lie apart, with their mean and their
+    standard deviation. A pass samples every held-out row anew. Passes over the same rows differ by sampling alone,
+    others also by their rows. Empty if no model was measured alone."""
+    blocks: list[Block] = []
+    alone = [run for run in runs if not run.trains and "accuracy" in run.evaluation.get("baseline", {})]
+    for label, group in group_runs(alone, (*SEEDS, "eval.seed")).items():
+        group = sorted({_seed(run): run for run in group}.values(), key=_seed)
+        rows = [[str(_seed(run)), percent(run.evaluation["baseline"]["accuracy"])] for run in group]
+        if len(group) > 1:
+            mean, deviation = measure_passes(group)
+            rows += [["mean", percent(mean)], ["standard deviation", percent(deviation)]]
+        blocks += [Heading(f"Measured alone: {label}"), Table(["eval.seed", "accuracy"], rows)]
+    return [*blocks, Text(NOTES["passes"])] if blocks else []
+
+
+def measure_passes(group: list[Run]) -> tuple[Interval, Interval]:
+    """The mean and the standard deviation of at least two passes of one model."""
+    accuracies = np.array([run.evaluation["baseline"]["accuracy"]["value"] for run in group])
+    df, deviation = len(group) - 1, accuracies.std(ddof=1)
+    ends = (deviation * np.sqrt(df / stats.chi2.ppf((1 + sign * CONFIDENCE) / 2, df)) for sign in (1, -1))
+    figures = columns.align(group, columns.CORRECT_BEFORE)
+    mean = mean_interval(accuracies)
+    if figures is not None and all(figures.shape[1] == run.evaluation["baseline"]["n"] for run in group):
+        mean = crossed_interval(figures, SHARES)
+    return mean, as_interval(deviation, *ends)
 
 
 def _describe_settings(measured: Groups, named: str | None = None) -> list[Block]:
+    """Figures over seeds, tests, aggregates and costs."""
     runs = _flatten(measured)
-    blocks = _over_seeds(measured) + compare_baselines(measured)
-    for column in ACCURACIES.values():
-        if text := pairwise.describe_collapsed(measured, column):
-            blocks.append(Callout("warning", "Collapsed seeds.", text))
-    rewards = {"reward": columns.REWARD} if _share_rewards(runs) else {}
-    blocks += pairwise.describe_differences(measured, ACCURACIES | rewards, named)
+    shown = list_columns(runs, columns.MEASURED)
+    blocks: list[Block] = [Heading("Results over seeds"), _table(measured, shown)]
+    blocks.append(Text(f"{NOTES['seeds']} {join_notes(shown)}"))
+    sides = columns.BASELINE, columns.TRAINED
+    dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
+    if dots := [row for row in dots if any(row[1:])]:
+        blocks.append(Figures([plot_accuracy(dots)]))
+    blocks += compare_baselines(measured)
+    if text := pairwise.describe_collapsed(measured, columns.TRAINED):
+        blocks.append(Callout("warning", "Collapsed seeds.", text))
+    tested = {"held-out accuracy": columns.TRAINED}
+    if len({str({**run.config.get("reward", {}), "random": None}) for run in runs}) == 1:
+        tested["reward"] = columns.REWARD
+    blocks += pairwise.describe_differences(measured, tested, named)
     blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
-    blocks += _rewards(measured)
     for heading, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
         if shown := list_columns(runs, costs):
             blocks += [Heading(heading), _table(measured, shown), Text(join_notes(shown))]
-    return blocks + _find_short(measured)
-
-
-def _find_short(measured: Groups) -> list[Callout]:
-    """A remark on each setting whose runs had no steps left before they had trained on `train_tokens`."""
-    found = []
-    for label, group in measured.items():
-        read = [(run.config.get("train_tokens"), columns.TRAINED_TOKENS.read(run)) for run in group]
-        shares = [(tokens["value"] / wanted, wanted) for wanted, tokens in read if wanted and tokens]
-        if shares and min(shares)[0] < ABOUT_ALL:
-            text = f"{label} ended at max_steps before train_tokens={shares[0][1]:,}, with"
-            text += f" {math.floor(100 * min(shares)[0])}% of them at least: more steps make the methods comparable."
-            found.append(Callout("warning", "Unequal training.", text))
-    return found
-
-
-def _note_rows(measured: Groups, shown: Sequence[Column]) -> list[str]:
-    return [NOTES["no rows"]] if any(lacks_rows(group, shown) for group in measured.values()) else []
+    return blocks
 
 
 def _flatten(groups: Groups) -> list[Run]:
@@ -124,51 +133,6 @@ def _measured(groups: Groups) -> Groups:
         of_seed = {(run.info.get("seed"), str(run.config.get("reward", {}).get("random"))): run for run in measured}
         kept |= {label: list(of_seed.values())} if of_seed else {}
     return kept
-
-
-def _over_seeds(measured: Groups) -> list[Block]:
-    """The table of outcomes for a graded task, or of other measurements; accuracies as dots."""
-    runs = _flatten(measured)
-    graded = any("counts" in run.evaluation["trained"] and not run.trains_scorer for run in runs)
-    shown = list_columns(runs, columns.OUTCOME if graded else columns.MEASURED)
-    notes = [NOTES["seeds" if max(map(len, measured.values())) > 1 else "one seed"], *_note_rows(measured, shown)]
-    blocks: list[Block] = [Heading("Results over seeds"), _table(measured, shown)]
-    blocks.append(Text(" ".join([*notes, join_notes(shown)])))
-    sides = (columns.ACCURACY if any(map(columns.TRAINED.read, runs)) else columns.PAIRS)[:2]
-    dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
-    if dots := [row for row in dots if any(row[1:])]:
-        names = {accuracy_name(run) for run in runs}
-        blocks.append(Figures([plot_accuracy(dots, names.pop() if len(names) == 1 else "Held-out accuracy")]))
-    return blocks
-
-
-def _rewards(measured: Groups) -> list[Block]:
-    """Reward and KL of the settings and the start model, as a table and as a plot of one against the other."""
-    runs = _flatten(measured)
-    shown = list_columns(runs, columns.REWARDS)
-    if columns.REWARD not in shown or columns.KL not in shown:
-        return []
-    table = _table(measured, shown)
-    sections = [(run, run.evaluation["baseline"]) for run in runs if run.evaluation.get("baseline")]
-    starts = {str([s.get(k) for k in ("n", "accuracy", "reward", "mean_tokens")]): run for run, s in sections}
-    if len(starts) == 1:  # measured once, the same for all
-        start = next(iter(starts.values()))
-        table.rows.insert(0, [START, "-", *(column.write(read_start(start, column)) for column in shown)])
-    note = f"{join_notes(shown)} {START.capitalize()}: before training, with intervals over the held-out rows."
-    blocks: list[Block] = [Heading("Reward and KL to the start model"), table, Text(note)]
-    if not _share_rewards(runs):
-        return [*blocks, Text("The settings have different rewards, which cannot be compared.")]
-    planes: dict = {}
-    for label, group in measured.items():
-        points = [(columns.KL.read(run), columns.REWARD.read(run)) for run in group]
-        if both := [(kl["value"], reward["value"]) for kl, reward in points if kl and reward]:
-            planes[label] = ((mean_over_seeds(group, columns.KL), mean_over_seeds(group, columns.REWARD)), both)
-    levels = [level for run in starts.values() if (level := read_start(run, columns.REWARD))]
-    return [*blocks, Figures([plot_plane(planes, levels)])]
-
-
-def _share_rewards(runs: list[Run]) -> bool:
-    return len({str({**run.config.get("reward", {}), "random": None}) for run in runs}) == 1
 
 
 def _table(measured: Groups, shown: list[Column]) -> Table:
@@ -189,11 +153,15 @@ def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
     own = [Column(key, lambda run, key=key: write_name(run.info.get(key)) or None) for key in ("name", "tags")]
     shown = [
         Column("run", lambda run: names[run.path]),
-        *(column for column in own if any(map(column.read, runs))),
+        *list_columns(runs, own),
         Column("setting", lambda run: labels[run.path]),
         Column("seed", lambda run: run.info.get("seed")),
-        *list_columns(runs),
+        *list_columns(runs, columns.MEASURED),
         Column("training", lambda run: run.info.get("seconds", {}).get("train"), duration),
         Column("health", lambda run: run.diagnosis.get("health") if run.status == "finished" else run.status),
     ]
     return fill(shown, runs)
+
+
+def _seed(run: Run) -> int:
+    return int(run.config.get("eval", {}).get("seed", 0))

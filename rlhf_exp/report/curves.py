@@ -5,7 +5,6 @@ plot_runs(groups), where groups maps a label to its runs, has each curve of all 
 """
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,115 +17,91 @@ from rlhf_exp.runs.load import Run
 
 class Curve(NamedTuple):
     """One plot with a panel for each unit; a comparison shows its first metric. Metrics without a label are one figure,
-    which trainers name differently."""
+    which trainers name differently.
+
+    Attributes:
+        units: unit: {metric: its label}.
+        only: `given` for runs of one algorithm that learns from given rows, `sampled` for others; empty for all.
+    """
 
     name: str
-    caption: str  # {} is replaced by the units that are drawn
-    units: dict[str, dict[str, str]]  # unit: {metric: its label}
+    caption: str
+    units: dict[str, dict[str, str]]
+    only: str = ""
 
 
 CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] for key in ("curves", "run_curves"))
-NEARLY = 0.8
-"""Of the longest run's steps: a run that got as far is in the mean of its group."""
 COMPONENT = re.compile("rewards/(.+)/mean")
+
+Trace = dict[int, tuple[float, float]]
+"""By step its place on the axis, and the value."""
 
 
 def plot_run(run: Run) -> list[Plot]:
     """The curves of one run."""
-    curves = list_curves([run])
     components = {key: found[1] for row in run.metrics for key in row if (found := COMPONENT.fullmatch(key))}
+    curves = [*list_curves([run], CURVES), *list_curves([run], RUN_CURVES)]
     if len(components) > 1:  # a single component is the reward itself
         curves.append(Curve("components", "Rewards in training, each before its weight", {"reward": components}))
-    return [plot for curve in [*curves, *RUN_CURVES] if (plot := _plot_curve(run, curve))]
+    return [plot for curve in curves if (plot := _plot_curve(run, curve))]
 
 
 def plot_runs(groups: dict[str, list[Run]]) -> list[Plot]:
-    """Every curve of every run, a colour for each group, and the mean of its runs as a thick line."""
+    """Every curve of every run, a colour for each group, and the mean of its runs as a thick line. For several methods,
+    whose steps differ in size, the axis has the tokens trained on."""
     plots = []
     runs = [run for group in groups.values() for run in group]
-    xlabel, places = _choose_axis(runs)
-    for curve in list_curves(runs):
+    axis, xlabel = "step", "step"
+    counted = all(run.series("trained_tokens")[0] for run in runs if run.metrics)
+    if counted and len({name_method(run) for run in runs}) > 1:
+        axis, xlabel = "trained_tokens", "tokens trained on"
+    for curve in list_curves(runs, CURVES):
         unit, keys = next(iter(curve.units.items()))
-        traces = {
-            label: [trace for run in group if (trace := _trace(run, keys, places.get(run.path)))]
-            for label, group in groups.items()
-        }
-        if sum(map(bool, traces.values())) < min(2, len(groups)):  # a single setting has the curve in its own report
-            continue
-        which = next(iter(keys.values())) or (unit if len(curve.units) > 1 else "")
-        lines = [line for place, item in enumerate(traces.items()) for line in _join_group(*item, choose_style(place))]
-        caption = f"{curve.caption} ({which})" if which else curve.caption
-        plots.append(Plot(curve.name, caption, [Panel(xlabel, unit, lines)]))
+        lines, drawn = [], 0
+        for place, (label, group) in enumerate(groups.items()):
+            traces = [trace for run in group if (trace := _trace(run, keys, axis))]
+            lines += _join_group(label, traces, choose_style(place))
+            drawn += bool(traces)
+        if drawn >= min(2, len(groups)):  # a single one of several settings has the curve in its own report
+            which = next(iter(keys.values())) or unit
+            plots.append(Plot(curve.name, f"{curve.caption} ({which})", [Panel(xlabel, unit, lines)]))
     return plots
 
 
-def list_curves(runs: list[Run]) -> list[Curve]:
-    """The curves for these runs. The loss is left out for several algorithms, whose losses cannot be compared."""
-    comparable = len({run.info.get("algo") for run in runs}) == 1 and _loss_tells(runs[0])
-    curves = [curve for curve in CURVES if curve.name != "loss" or comparable]
-    if not all(map(_loss_tells, runs)):
-        return curves
-    # On given rows `kl` is the estimate in kto's loss: of mismatched answers, in nats per answer.
-    return [
-        curve._replace(units={unit: {k: keys[k] for k in keys if k != "kl"} for unit, keys in curve.units.items()})
-        for curve in curves
-    ]
+def list_curves(runs: list[Run], curves: list[Curve]) -> list[Curve]:
+    """The curves for these runs: a loss shows the progress of training on given rows alone, and not of several
+    algorithms, whose losses cannot be compared; a policy gradient's loss always stays near 0."""
+    kind = "given" if runs[0].algorithm and not runs[0].algorithm.online else "sampled"
+    alike = len({run.info.get("algo") for run in runs}) == 1
+    return [curve for curve in curves if not curve.only or (curve.only == kind and alike)]
 
 
-def _choose_axis(runs: list[Run]) -> tuple[str, dict[Path, dict[int, float]]]:
-    """The step; for several methods, whose steps differ in size, the tokens trained on up to the step."""
-    places = {run.path: dict(zip(*run.series("trained_tokens"), strict=True)) for run in runs if run.metrics}
-    if len({name_method(run) for run in runs}) > 1 and all(places.values()):
-        return "tokens trained on", places
-    return "step", {}
-
-
-def _loss_tells(run: Run) -> bool:
-    """Whether the loss shows the progress of training; a policy gradient's loss always stays near 0."""
-    return run.algorithm is not None and not run.algorithm.online
-
-
-def _trace(run: Run, keys: dict[str, str], places: dict[int, float] | None) -> dict[int, tuple[float, float]]:
-    """The series that a comparison draws: the first metric, under the name that the run's trainer uses. By step, its
-    place on the axis (in `places`; None: the step itself) and its value."""
+def _trace(run: Run, keys: dict[str, str], axis: str) -> Trace:
+    """The series that a comparison draws: the first metric, under the name that the run's trainer uses."""
     first, *others = keys
-    named = [first, *(key for key in others if not keys[key])]
-    steps, values = next((series for key in named if (series := run.series(key))[0]), ([], []))
-    return {step: (places[step] if places else step, value) for step, value in zip(steps, values, strict=True)}
+    for key in (first, *(key for key in others if not keys[key])):
+        if rows := [row for row in run.metrics if row.get(key) is not None and axis in row]:
+            return {row["step"]: (row[axis], row[key]) for row in rows}
+    return {}
 
 
 def _plot_curve(run: Run, curve: Curve) -> Plot | None:
     """Panels over the same steps, one for each unit, of the metrics that were logged; None if none was."""
-    panels: dict[str, Panel] = {}
+    panels = []
     for unit, keys in curve.units.items():
-        if curve in RUN_CURVES and "loss" in keys and _loss_tells(run):  # it has a plot of its own
-            continue
         series = [(run.series(key), label) for key, label in keys.items()]
         lines = [Line(*values, label, style=choose_style(i)) for i, (values, label) in enumerate(series) if values[0]]
-        panels |= {unit: Panel("", unit, lines)} if lines else {}
-    if not panels:
-        return None
-    *above, last = panels.values()
-    height = {} if len(curve.units) == 1 else {"height": 0.7 + 1.3 * len(panels)}
-    caption = curve.caption.format(", ".join(panels))
-    return Plot(curve.name, caption, [*above, last._replace(xlabel="step")], share_x=True, **height)
+        panels += [Panel("step", unit, lines)] if lines else []
+    return Plot(curve.name, curve.caption, panels, 2 + 1.3 * len(panels)) if panels else None
 
 
-def _join_group(label: str, traces: list[dict[int, tuple[float, float]]], style: dict) -> list[Line]:
-    """A line for each run, and their mean. It is over the runs that got nearly as far as the longest, up to the end of
-    the first of them, so that it has no jump there."""
-    if len(traces) < 2:
-        return [_make_line(trace, label, style) for trace in traces]
+def _join_group(label: str, traces: list[Trace], style: dict) -> list[Line]:
+    """A line for each run, and their mean at the steps that all of them have."""
+    shared = sorted(set.intersection(*map(set, traces))) if traces else []
     thin = style | {"linewidth": 0.7, "alpha": 0.45, "marker": None}
-    lines = [_make_line(trace, "", thin) for trace in traces]
-    last = max(max(trace) for trace in traces)
-    complete = [trace for trace in traces if max(trace) >= NEARLY * last]
-    if shared := sorted(set.intersection(*map(set, complete))):
-        mean = np.mean([[trace[step] for step in shared] for trace in complete], axis=0)  # (steps, 2)
-        lines.append(Line(mean[:, 0], mean[:, 1], f"{label} (mean of {len(complete)} runs)", style=style))
+    curves = [np.array(list(trace.values())).T for trace in traces] if len(traces) > 1 else []
+    lines = [Line(x, y, style=thin) for x, y in curves]
+    if shared:
+        x, y = np.mean([[trace[step] for step in shared] for trace in traces], axis=0).T
+        lines.append(Line(x, y, label, style=style))
     return lines
-
-
-def _make_line(trace: dict[int, tuple[float, float]], label: str, style: dict) -> Line:
-    places, values = zip(*trace.values(), strict=True)
-    return Line(places, values, label, style=style)

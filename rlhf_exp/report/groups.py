@@ -33,9 +33,10 @@ def name_method(run: Run) -> str:
 
 
 def sort_runs(runs: list[Run]) -> list[Run]:
-    """Runs by method: first those that learn from given rows, then those that sample, of these first those with a
-    critic. Runs of one method keep their order."""
-    return sorted(runs, key=_rank)
+    """Runs by method: first those that learn from given rows, then those that sample, then unknown ones. Runs of one
+    method keep their order."""
+    names = sorted(ALGORITHMS, key=lambda name: ALGORITHMS[name].online)
+    return sorted(runs, key=lambda run: names.index(run.info["algo"]) if run.algorithm else len(names))
 
 
 def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> dict[str, list[Run]]:
@@ -67,15 +68,6 @@ def find_shared(runs: list[Run]) -> dict[str, str]:
     """Main settings that all runs share, by name."""
     values = {name: {write_name(run.info.get(name)) for run in runs} for name in ("algo", *IDENTITY, "seed")}
     return {name: found.pop() for name, found in values.items() if len(found) == 1}
-
-
-def _rank(run: Run) -> tuple:
-    if not (row := run.algorithm):
-        return (2,)  # after all that are known
-    loss = run.info.get("loss_type")
-    kind = (row.online, row.learns_from != DEMONSTRATIONS, not row.scores, row.compares_groups)
-    place = list(ALGORITHMS).index(run.info["algo"])
-    return (*kind, place, name_method(run) == REJECTION, row.losses.index(loss) if loss in row.losses else 0)
 
 
 def _settings(run: Run, seeds: Sequence[str]) -> dict[str, str]:

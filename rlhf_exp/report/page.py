@@ -58,19 +58,17 @@ class Callout(NamedTuple):
     kind: str
     title: str
     text: str
-    code: str = ""
 
 
 class Pair(NamedTuple):
-    """Texts next to each other (two, or one alone), each with a caption, below the text that they answer.
+    """Texts next to each other (two, or one alone), each with its caption before it, below the text that they answer.
 
     `folded`: the page shows only the title until the reader opens it.
     """
 
     title: str
     prompt: str
-    captions: tuple[str, ...]
-    texts: tuple[str, ...]
+    sides: tuple[tuple[str, str], ...]
     folded: bool = False
 
 
@@ -105,7 +103,7 @@ def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
     template = env.get_template("report.html.jinja")
     images = {name: b64encode(path.read_bytes()).decode() for name, path in pictures.items()}
     kinds = [type(block).__name__ for block in blocks]
-    return template.render(blocks=blocks, kinds=kinds, images=images, style=style, any=any, zip=zip)
+    return template.render(blocks=blocks, kinds=kinds, images=images, style=style, any=any)
 
 
 def to_text(blocks: list[Block]) -> str:
@@ -141,11 +139,11 @@ def _write_markdown(block: Block) -> str:
         case Figures(plots):
             return "\n\n".join(f"![{escape_text(plot.caption)}](plots/{plot.name}.png)" for plot in plots)
         case Code(text, language):
-            fence = "`" * max(3, _longest_fence(text) + 1)
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
             return f"{fence}{language}\n{printable(text)}\n{fence}"
-        case Callout(_, title, text, code):
-            return f"> **{escape_text(title)}** {escape_text(text)}{_write_inline_code(code)}".rstrip()
-    sides = [part for side in zip(block.captions, block.texts, strict=True) for part in (Text(side[0]), Code(side[1]))]
+        case Callout(_, title, text):
+            return f"> **{escape_text(title)}** {escape_text(text)}".rstrip()
+    sides = [part for caption, text in block.sides for part in (Text(caption), Code(text))]
     return "\n\n".join([f"**{escape_text(block.title)}**", to_markdown([Code(block.prompt), *sides])])
 
 
@@ -158,13 +156,3 @@ def _escape_paragraph(text: str) -> str:
     """`escape_text`, and what would make the text a heading, a list, a quotation or a line."""
     text = re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", escape_text(text))
     return re.sub(r"^(?=[-+](?:[\s-]|$)|[#>=])", r"\\", text)
-
-
-def _write_inline_code(code: str) -> str:
-    text, fence = " ".join(printable(code).split()), "`" * (_longest_fence(code) + 1)
-    edge = " " if "`" in text else ""  # or a backtick would lengthen the fence
-    return f" {fence}{edge}{text}{edge}{fence}" if text else ""
-
-
-def _longest_fence(text: str) -> int:
-    return max(map(len, re.findall("`+", text)), default=0)

@@ -2,23 +2,21 @@
 aggregates over many runs by rliable's definitions, from five seeds on, or over several tasks or budgets.
 
 describe_differences({"ppo": [...], "grpo": [...]}, {"held-out accuracy": TRAINED})  ->  [Heading(...), ...]
-run_tests({"ppo": [...], "grpo": [...]}, TRAINED)  ->  Tests(contrasts, untested, ...)
+run_tests({"ppo": [...], "grpo": [...]}, TRAINED)  ->  Tests(contrasts, untested, spread)
 describe_aggregates({"grpo max_tokens=32": [...], "grpo max_tokens=64": [...], ...}, TRAINED)  ->  [Heading(...), ...]
 
 A stratum is a task at a budget. A method is aggregated if it has the same number of seeds in every stratum.
 """
 
 import re
-from collections.abc import Callable
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from rlhf_exp.report.columns import START_OF, ByRow, Column, fill, stack, subtract
+from rlhf_exp.report.columns import ByRow, Column, fill, stack, subtract
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Text
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
-from rlhf_exp.runs.figures import Figure, percent, points
+from rlhf_exp.runs.figures import percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVEL, Contrast, Interval, aggregate, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed
@@ -26,93 +24,80 @@ from rlhf_exp.stats.contrasts import bound_spreads, measure_spreads, shared_devi
 from rlhf_exp.stats.intervals import standard_error
 from rlhf_exp.stats.planning import MOST_ROWS, MOST_SEEDS
 
-CRITERION = f"(p < {LEVEL})"
 STRATUM = re.compile(r"\s*\b(?:task|max_tokens)=\S+")
 THRESHOLDS = np.linspace(0, 1, 201)
 SEED = 0
 
+Groups = dict[str, list[Run]]
 Scores = dict[str, np.ndarray]
 
 
 class Tests(NamedTuple):
     """`untested` are the settings with one seed, or without the figures of each row; `spread` says how the seeds
-    spread, `centre` with which setting the others are compared."""
+    spread."""
 
     contrasts: list[Contrast]
     untested: list[str]
-    spread: str
-    centre: str
+    spread: str = ""
 
 
-def describe_differences(
-    groups: dict[str, list[Run]], columns: dict[str, Column], named: str | None = None
-) -> list[Block]:
-    """A sentence for each of `columns`, whose names say what they measure, and a table for accuracies; empty if no
-    group has two seeds."""
-    measured = {name: c for name, c in columns.items() if any(map(c.read, chain(*groups.values())))}
-    if not measured or max(map(len, groups.values())) < 2:
-        return []
-    blocks: list[Block] = [Heading("Which settings differ significantly")]
-    centre = ""
-    for name, column in measured.items():
+def describe_differences(groups: Groups, columns: dict[str, Column], named: str | None = None) -> list[Block]:
+    """A sentence and a table for each of `columns`, whose names say what they measure; empty if no group has two
+    seeds."""
+    blocks: list[Block] = []
+    for name, column in columns.items() if max(map(len, groups.values())) > 1 else ():
         tests = run_tests(groups, column, named)
-        centre = tests.centre or centre
-        blocks.append(Callout("info", summarise_tests(tests, name, column), ""))
-        if tests.contrasts and column.write is percent:
+        if tests.contrasts or tests.untested:
+            blocks.append(Callout("info", f"Differences in {name}.", summarise_tests(tests, column)))
+        if tests.contrasts:
             blocks += [fill(_list_cells(column), tests.contrasts), Text(tests.spread)]
-    return [*blocks, Text(NOTES["tests"].format(centre=centre))] if centre else blocks
+    return [Heading("Which settings differ significantly"), *blocks, Text(NOTES["tests"])] if blocks else []
 
 
-def run_tests(groups: dict[str, list[Run]], column: Column, named: str | None = None) -> Tests:
+def run_tests(groups: Groups, column: Column, named: str | None = None) -> Tests:
     """The contrasts of all groups that have the figure of each row, and at least two seeds."""
-    read_rows: Any = column.rows  # which such columns have
-    read = {label: list(map(read_rows, group)) for label, group in groups.items()}
+    assert column.rows
+    read = {label: list(map(column.rows, group)) for label, group in groups.items()}
     trained = _align({label: rows for label, rows in read.items() if len(rows) > 1 and all(rows)})
-    present = [label for label, group in groups.items() if any(map(column.read, group))]
     gains = {}
-    if start := START_OF.get(column.name):
-        after = subtract(read_rows, start)
+    if column.start:
+        after = subtract(column.rows, column.start)
         gains = _align({label: list(map(after, groups[label])) for label in trained})
     if not trained or (len(trained) == 1 and not gains):
-        return Tests([], present, "", "")
-    centre = named if named in trained else None
-    contrasts = compare_settings(trained, gains, centre, column.write is percent)
-    untested = [label for label in present if label not in trained]
-    return Tests(contrasts, untested, _describe_spread(trained, column), centre or "the best one")
-
-
-def summarise_tests(tests: Tests, name: str, column: Column) -> str:
-    """In words which settings differ significantly in the figure `name`, and what the rest could have shown."""
-    alike = [contrast for contrast in tests.contrasts if not contrast.significant]
-    if not tests.contrasts:
-        said = f"In {name} nothing could be tested."
-    elif not alike:
-        said = f"In {name} all that were compared differ significantly {CRITERION}."
+        trained, contrasts, spread = {}, [], ""
     else:
-        n = len(tests.contrasts) - len(alike)
-        rest = f"The other {n} of {len(tests.contrasts)} do." if n else "None of those compared does."
-        listed = "; ".join(_describe_contrast(contrast, column) for contrast in alike)
-        said = f"In {name} these do not differ significantly {CRITERION}: {listed}. {rest}"
-    missing = ", ".join(tests.untested)
-    return said + (f" Not tested, for one seed, or no figures of rows that all share: {missing}." if missing else "")
+        centre = named if named in trained else None
+        contrasts = compare_settings(trained, gains, centre, column.write is percent)
+        spread = _describe_spread(trained, column)
+    present = [label for label, group in groups.items() if any(map(column.read, group))]
+    return Tests(contrasts, [label for label in present if label not in trained], spread)
 
 
-def describe_collapsed(groups: dict[str, list[Run]], column: Column) -> str | None:
+def summarise_tests(tests: Tests, column: Column) -> str:
+    """In words which settings differ significantly."""
+    parts = []
+    for words, significant in ((f"Significant (adjusted p < {LEVEL})", True), ("Not significant", False)):
+        found = [contrast for contrast in tests.contrasts if contrast.significant is significant]
+        listed = "; ".join(f"{c.first} - {c.second} {column.write_difference(c.interval)}" for c in found)
+        parts += [f"{words}: {listed}."] if found else []
+    if tests.untested:
+        parts.append(f"Not tested, for one seed, or no figures of rows that all share: {', '.join(tests.untested)}.")
+    return " ".join(parts)
+
+
+def describe_collapsed(groups: Groups, column: Column) -> str | None:
     """Names the runs far below the other seeds of their setting; None if there are none."""
     kept = {label: [(run, column.read(run)) for run in group if column.read(run)] for label, group in groups.items()}
     error = max((standard_error(figure) for pairs in kept.values() for _, figure in pairs), default=0.0)
     found = find_collapsed({label: [figure["value"] for _, figure in pairs] for label, pairs in kept.items()}, error)
-    if not found:
-        return None
-    pairs = [(label, *kept[label][i]) for label, i in found]
-    named = "; ".join(f"{label}, seed {run.info.get('seed')}: {column.write(figure)}" for label, run, figure in pairs)
-    return (
-        f"Far below the other seeds of their setting: {named}. They are in the means of their settings, and widen the"
-        " intervals of these."
-    )
+    named = []
+    for label, place in found:
+        run, figure = kept[label][place]
+        named.append(f"{label}, seed {run.info.get('seed')}: {column.write(figure)}")
+    return f"Far below the other seeds of their setting, and in its mean: {'; '.join(named)}." if named else None
 
 
-def describe_aggregates(groups: dict[str, list[Run]], column: Column) -> list[Block]:
+def describe_aggregates(groups: Groups, column: Column) -> list[Block]:
     """A table and the performance profiles of at least two methods; else nothing."""
     strata, scores = collect_scores(groups, column)
     if len(scores) < 2 or (len(strata) < 2 and max(map(len, scores.values())) < aggregate.FEWEST_RUNS):
@@ -124,13 +109,12 @@ def describe_aggregates(groups: dict[str, list[Run]], column: Column) -> list[Bl
         return None if label == best else aggregate.probability_of_improvement(scores[best], scores[label], SEED)
 
     cells = Column("interquartile mean", means.get, percent), Column(f"{best} is better", compare, percent)
-    runs = " or ".join(map(str, sorted({found.size for found in scores.values()})))
-    note = NOTES["aggregates"].format(runs=runs, strata=", ".join(strata))
+    note = NOTES["aggregates"].format(strata=", ".join(strata))
     plot = _plot_profiles(scores)
     return [Heading("Over all runs"), fill([Column("method", str), *cells], scores), Text(note), Figures([plot])]
 
 
-def collect_scores(groups: dict[str, list[Run]], column: Column) -> tuple[list[str], Scores]:
+def collect_scores(groups: Groups, column: Column) -> tuple[list[str], Scores]:
     """The strata, and of each method (runs, strata) the figure of each of its runs; without methods that lack a stratum
     or have other numbers of seeds in some."""
     by_method: dict[str, dict[str, list[float]]] = {}
@@ -150,14 +134,14 @@ def collect_scores(groups: dict[str, list[Run]], column: Column) -> tuple[list[s
 
 def _list_cells(column: Column) -> tuple[Column, ...]:
     """The columns of a table of contrasts."""
-    write, unit = _writers(column)
+    write = column.write_difference
     return (
         Column("", lambda c: f"{c.first} - {c.second}"),
-        Column(f"difference{unit}", lambda c: c.interval, write),
+        Column("difference", lambda c: c.interval, write),
         Column("p", lambda c: c.p, _write_p),
         Column("p, adjusted", lambda c: c.adjusted, _write_p),
         Column("", lambda c: "significant" if c.significant else "not significant"),
-        Column(f"80% power{unit}", lambda c: c.detectable, lambda size: write(size).lstrip("+")),
+        Column("80% power", lambda c: c.detectable, lambda size: write(size).lstrip("+")),
         Column("seeds for this", lambda c: "-" if c.significant else _write_needed(c.seeds_needed, MOST_SEEDS)),
         Column("rows for this", lambda c: "-" if c.significant else _write_needed(c.rows_needed, MOST_ROWS)),
     )
@@ -174,35 +158,12 @@ def _align(by_group: dict[str, list[ByRow]]) -> dict[str, np.ndarray]:
 
 def _describe_spread(trained: dict[str, np.ndarray], column: Column) -> str:
     """The standard deviation of the seeds' own effect, and which settings are far above it."""
-    write, unit = _writers(column)
     spreads = measure_spreads(trained)
-    deviation = write(shared_deviation(spreads)).lstrip("+")
-    text = f"Standard deviation over seeds, without sampling: {deviation}{unit.replace(',', '')}, over all settings."
+    deviation = column.write_difference(shared_deviation(spreads)).lstrip("+")
     far = ", ".join(label for label, bound in bound_spreads(spreads).items() if bound < 1)
-    return text + (f" Far above the others', and therefore with a limited part in theirs: {far}." if far else "")
-
-
-def _describe_contrast(contrast: Contrast, column: Column) -> str:
-    write, unit = _writers(column)
-    size = f"{write(contrast.estimate.value)}{unit.replace(',', '')}"
-    seeds, rows = _write_needed(contrast.seeds_needed, MOST_SEEDS), _write_needed(contrast.rows_needed, MOST_ROWS)
-    shown = write(contrast.detectable).lstrip("+")
-    return (
-        f"{contrast.first} and {contrast.second} ({size}; these runs detect {shown} with 80% power; this one needs"
-        f" {seeds} seeds or {rows} rows)"
+    return f"Standard deviation over seeds, without sampling: {deviation}, over all settings." + (
+        f" Far above the others', and therefore with a limited part in theirs: {far}." if far else ""
     )
-
-
-def _writers(column: Column) -> tuple[Callable[[Figure], str], str]:
-    """How a difference of the figure is written, and its unit."""
-    if column.write is percent:
-        return points, ", points"
-
-    def write(figure: Figure) -> str:
-        value = figure["value"] if isinstance(figure, dict) else figure
-        return column.write(figure) if value is None or value < 0 else f"+{column.write(figure)}"
-
-    return write, ""
 
 
 def _write_needed(number: int | None, most: int) -> str:

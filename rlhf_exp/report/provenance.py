@@ -6,7 +6,6 @@ find_data(run)    ->  [Source("openai/gsm8k", ...)]
 Licences are those that the README.md beside the weights, or of the hub's repository, states; nothing is guessed.
 """
 
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.runs.load import Run
 
 LICENCE = ("license", "license_name", "license_link")
-COMMIT = re.compile("[0-9a-f]{40}")
 GENERATED = {"license": "apache-2.0"}
 """Of rows that this package makes: its own licence."""
 
@@ -29,12 +27,6 @@ class Source(NamedTuple):
     name: str
     hub_id: str | None = None
     licence: dict[str, Any] = {}
-    commit: str | None = None
-
-    @property
-    def licence_text(self) -> str:
-        texts = [self.licence.get("license", "unknown"), *(self.licence.get(key) for key in LICENCE[1:])]
-        return ", ".join(", ".join(text) if isinstance(text, list) else str(text) for text in texts if text)
 
 
 def find_model(run: Run) -> Source:
@@ -44,40 +36,31 @@ def find_model(run: Run) -> Source:
     if model.get("init") is not None:
         return Source(f"random weights (model={model.get('name')})")
     if path is None:
-        name = str(model.get("name"))
-        return _describe_folder(ASSETS / name, f"{name}, which ships with rlhf_exp", named)
+        shipped = _describe_folder(ASSETS / str(model.get("name")), named)
+        return shipped._replace(name=f"{model.get('name')}, which ships with rlhf_exp")
     if "model.path" in inputs or not is_hub_id(path):
-        return _describe_folder(Path(path).expanduser(), f"the folder {path}", named)
-    commit = str(inputs.get("start model"))
-    return find_on_hub(path)._replace(commit=commit if COMMIT.fullmatch(commit) else None)
-
-
-def find_base(place: str) -> Source:
-    """The base of an adapter that is merged, by its folder or hub id."""
-    return _describe_folder(Path(place), f"the folder {place}") if Path(place).is_dir() else find_on_hub(place)
+        return _describe_folder(Path(path).expanduser(), named)
+    return find_on_hub(path)
 
 
 def find_data(run: Run) -> list[Source]:
     """Where the rows come from: one place, and for a task with another's prompts that one's."""
-    task = run.config.get("task") or {}
-    places = [("task", task), ("task.of", task.get("of") or {})] if task.get("source") == "task" else [("task", task)]
-    found = []
-    for key, keys in places:
-        name, source = keys.get("name"), keys.get("source")
-        if source == "hub":
-            found.append(find_on_hub(str(keys.get("hub_id")), "dataset"))
-        elif source == "file":
-            digest = (run.info.get("inputs") or {}).get(f"{key}.path")
-            found.append(Source(f"the file {keys.get('path')}{f', sha256 {digest}' if digest else ''}"))
-        elif source == "generated":
-            found.append(Source(f"rows that rlhf_exp generates for task={name}", licence=GENERATED))
+    task, found = run.config.get("task") or {}, []
+    for key, keys in {"task": task, "task.of": task.get("of") or {}}.items():
+        match keys.get("source"):
+            case "hub":
+                found.append(find_on_hub(str(keys.get("hub_id")), "dataset"))
+            case "file":
+                digest = (run.info.get("inputs") or {}).get(f"{key}.path")
+                found.append(Source(f"the file {keys.get('path')}, sha256 {digest}"))
+            case "generated":
+                found.append(Source(f"rows that rlhf_exp generates for task={keys.get('name')}", licence=GENERATED))
     return found
 
 
 def find_on_hub(hub_id: str, kind: str = "model") -> Source:
     """What the card of a repository says: from the hub's cache, else from the hub if it answers."""
-    card = find_cached(hub_id, "README.md", kind) or fetch(hub_id, "README.md", kind)
-    licence = _read_licence(_read_metadata(card))
+    licence = _read_licence(_read_metadata(find_cached(hub_id, "README.md", kind) or fetch(hub_id, "README.md", kind)))
     link = str(licence.get("license_link", ""))
     if link and "://" not in link:  # a file of that repository
         place = hub_id if kind == "model" else f"{kind}s/{hub_id}"
@@ -85,13 +68,14 @@ def find_on_hub(hub_id: str, kind: str = "model") -> Source:
     return Source(hub_id, hub_id, licence)
 
 
-def _describe_folder(folder: Path, name: str, hub_id: str | None = None) -> Source:
-    """By its own card, which one of this package's runs has; else by the card of `hub_id`, which the user names."""
+def _describe_folder(folder: Path, hub_id: str | None = None) -> Source:
+    """A folder with weights, by its own card, which one of this package's runs has; else by the card of `hub_id`, which
+    the user names."""
     metadata = _read_metadata(folder / "README.md")
     base = metadata.get("base_model")
     hub_id = hub_id or (base if isinstance(base, str) and "/" in base and not Path(base).exists() else None)
     licence = _read_licence(metadata) or (find_on_hub(hub_id).licence if hub_id else {})
-    return Source(name, hub_id, licence)
+    return Source(f"the folder {folder}", hub_id, licence)
 
 
 def _read_licence(metadata: dict[str, Any]) -> dict[str, Any]:

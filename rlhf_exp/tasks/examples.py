@@ -13,7 +13,6 @@ from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR, Form
-from rlhf_exp.graders import read_text
 from rlhf_exp.tasks.loading import Loader
 from rlhf_exp.tasks.schema import name_source
 from rlhf_exp.tasks.sources import Item, OddKind
@@ -24,12 +23,11 @@ DRAWN = 4096
 
 
 class Example(NamedTuple):
-    """One row. `prompt_words` counts no words of a template or speakers' names; `answers` may be empty."""
+    """One row; `answers` may be empty."""
 
     subset: str
     split: str
     turns: int
-    prompt_words: int
     prompt: Text
     answers: tuple[Text, ...]
 
@@ -85,13 +83,8 @@ def _name_answers(form: Form, examples: list[Example]) -> tuple[str, ...]:
 def _describe(loader: Loader, item: Item, row: Row, subset: str, split: str) -> Example:
     answers = tuple(row[name] for name in ("completion", "chosen", "rejected") if name in row)
     if hasattr(loader.task, "turns"):
-        texts = loader.task.turns(item)
-        return Example(subset, split, len(texts) + 1, sum(map(count_words, texts)), row["prompt"], answers)
-    prompt = loader.task.prompt(item, loader.chat)
-    turns = 1 if isinstance(prompt, str) else len(prompt)
-    return Example(subset, split, turns + 1, count_words(prompt), row["prompt"], answers)
-
-
-def count_words(text: Text) -> int:
-    """Words of a text in either form, split at white space."""
-    return len(read_text(text).split())
+        turns = len(loader.task.turns(item))
+    else:
+        prompt = loader.task.prompt(item, loader.chat)
+        turns = 1 if isinstance(prompt, str) else len(prompt)
+    return Example(subset, split, turns + 1, row["prompt"], answers)

@@ -6,7 +6,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe import load_tokenizer
 from rlhf_exp.tasks import gsm8k as gsm8k_files
-from rlhf_exp.tasks.examples import count_words, read_examples
+from rlhf_exp.tasks.examples import read_examples
 from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
@@ -30,7 +30,7 @@ def test_pairs_come_from_the_task_s_reader_with_its_odd_rows(hh_config, hh_folde
         "inline_speaker": (True, {"helpful-base": 1}),  # of the rows that stay
     }
     longest = max(data.examples, key=lambda example: example.turns)
-    assert (longest.subset, longest.turns, longest.prompt_words) == ("harmless-base", 4, 2 + 3 + 5)
+    assert (longest.subset, longest.turns) == ("harmless-base", 4)
     assert longest.prompt.endswith("\n\nAssistant:")
     assert longest.answers == (" No.", " Yes, of course, go on.")
 
@@ -40,7 +40,6 @@ def test_word_problems_come_with_their_splits_and_answers():
     assert {example.split for example in data.examples} == {"train", "validation", "test"}
     assert {odd.kind for odd in data.odd} == set(gsm8k_files.DROPPED)
     first = data.examples[0]
-    assert count_words(first.prompt) == first.prompt_words + 2  # Question: ... Answer:
     assert "<<" not in first.answers[0]
 
 

@@ -13,25 +13,20 @@ def cfg():
 
 
 def example(prompt, *answers):
-    return Example("subset", "train", 2, 0, prompt, answers)
+    return Example("subset", "train", 2, prompt, answers)
 
 
 def test_an_answer_counts_with_its_end_token(cfg):
     rows = [example("a b", " c", " dd"), example("x", " yyy", " z")]
-    counts, why_not = count_tokens(cfg, load_tokenizer(cfg), rows)
-    assert why_not is None
-    assert counts == [(3, (3, 4)), (1, (5, 3))]
+    assert count_tokens(cfg, load_tokenizer(cfg), rows) == [(3, (3, 4)), (1, (5, 3))]
 
 
 def test_a_closed_vocabulary_counts_its_own_words_and_refuses_others():
     cfg = compose_config(["algo=sft", "task=countdown"])
     tokenizer = load_tokenizer(cfg)
-    assert count_tokens(cfg, tokenizer, [example("use 8 7 3 make 53 .", " yes")])[0] == [(7, (2,))]
-    assert count_tokens(cfg, tokenizer, [example("make tea and bread", " yes")]) == (
-        None,
-        "model=tiny: its tokenizer does not know 75% of the words, so nothing is counted in tokens; choose another:"
-        " model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer",
-    )
+    assert count_tokens(cfg, tokenizer, [example("use 8 7 3 make 53 .", " yes")]) == [(7, (2,))]
+    with pytest.raises(ConfigError, match="model=tiny: its tokenizer does not know 75% of the words; choose another: "):
+        count_tokens(cfg, tokenizer, [example("make tea and bread", " yes")])
 
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):

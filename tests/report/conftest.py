@@ -1,6 +1,6 @@
 """Run folders, shaped as `python -m rlhf_exp` writes them.
 
-`make_run`: grpo on Countdown, with a seed, a loss and a gain. `reward_dir`, `dpo_dir`: copies of golden runs. `edit`
+`make_run`: grpo on Countdown, with a seed, a loss and a gain. `dpo_dir`: a copy of a golden run. `edit`
 changes a JSON file of a run.
 """
 
@@ -14,8 +14,7 @@ import pytest
 
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.evaluation.completions import Completion
-from rlhf_exp.evaluation.metrics import compare
-from rlhf_exp.stats import mean_interval, wilson
+from rlhf_exp.evaluation.metrics import compare, summarise
 
 GOLDEN = Path(__file__).parent / "golden"
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
@@ -42,11 +41,6 @@ def make_run(made):
 @pytest.fixture
 def run_dir(tmp_path, make_run):
     return make_run(tmp_path / "run")
-
-
-@pytest.fixture
-def reward_dir(tmp_path):
-    return shutil.copytree(GOLDEN / "reward_model", tmp_path / "reward_model")
 
 
 @pytest.fixture
@@ -96,8 +90,9 @@ def _make_run(path, seed, loss_type, gain):
     metrics = _make_metrics(rng, gain)
     before, after = ([_make_sample(rng, which, up, row) for row in range(ROWS)] for which, up in
                      (("baseline", 0.0), ("trained", gain)))  # fmt: skip
-    evaluation = {"baseline": _summarise(before), "trained": _summarise(after)}
-    evaluation["paired"] = compare(_read_records(before), _read_records(after), max_tokens=64)
+    sides = {"baseline": _read_records(before), "trained": _read_records(after)}
+    evaluation = {side: summarise(records, 64) for side, records in sides.items()}
+    evaluation["paired"] = compare(*sides.values(), max_tokens=64)
     args = {"seed": seed, "beta": 0.05, "learning_rate": 5e-4, "loss_type": loss_type}
     config = {"seed": seed, "max_tokens": 64, "algo": {"name": "grpo", "args": args}}
     overrides = ["algo=grpo", "task=countdown", f"loss_type={loss_type}", f"seed={seed}"]
@@ -158,16 +153,4 @@ def _make_sample(rng, which, gain, i):
         "completion": "<think> no " * rng.randrange(5, 20), "tokens": rng.randrange(10, 64), "outcome": outcome,
         "truncated": outcome == "failed", "rewards": {"outcome": SCORES[outcome]}, "reward": SCORES[outcome],
         "kl": 0.0 if which == "baseline" else rng.gauss(4, 2),
-    }  # fmt: skip
-
-
-def _summarise(rows):
-    counts = {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in SCORES}
-    tokens = mean_interval([row["tokens"] for row in rows])
-    return {
-        "n": ROWS, "mean_tokens": tokens, "utilisation": tokens["value"] / 64, "max_tokens": 64,
-        "truncation_rate": wilson(sum(row["truncated"] for row in rows), ROWS), "distinct": {"1": 0.01, "2": 0.1},
-        "kl": {"mean": mean_interval([row["kl"] for row in rows]), "std": 2.0}, "counts": counts,
-        "reward": {"mean": mean_interval([row["reward"] for row in rows]), "std": 0.4},
-        "accuracy": wilson(counts["correct"], ROWS),
     }  # fmt: skip

@@ -33,15 +33,6 @@ def write_card(run_dir):
     return write
 
 
-def test_a_licence_that_is_not_known_is_called_unknown(write_card, tmp_path):
-    (tmp_path / "start").mkdir()
-    card = write_card(model={"name": "x", "path": str(tmp_path / "start")})
-    assert card.data.license == "unknown" and card.data.base_model is None
-    assert f"Of the start model, the folder {tmp_path / 'start'}: unknown. No licence of it was found" in card.text
-    card = write_card(model={"name": "tiny_gpt2", "init": {"architecture": "gpt2"}})
-    assert card.data.license == "unknown" and "started from random weights (model=tiny_gpt2)" in card.text
-
-
 def test_a_start_model_of_the_hub_is_named_with_its_commit_and_its_own_licence(write_card, run_dir, edit_info, cached):
     cached("model", "org/base", "license: other\nlicense_name: research\nlicense_link: LICENSE")
     cached("dataset", "org/rows", "license: mit")
@@ -51,23 +42,31 @@ def test_a_start_model_of_the_hub_is_named_with_its_commit_and_its_own_licence(w
     assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
     assert (card.data.license, card.data.license_name) == ("other", "research")
     assert card.data.license_link == "https://huggingface.co/org/base/blob/main/LICENSE"
-    assert f"started from org/base (commit {COMMIT})" in card.text
+    assert "started from org/base." in card.text and f"| sha256, start model | {COMMIT} |" in card.text
     assert "Of the data, org/rows: mit." in card.text
     assert "tokenizer('...'" in card.text  # no row of the data is shown
 
 
-def test_a_folder_passes_on_the_licence_and_the_base_of_its_card(write_card, tmp_path):
-    (tmp_path / "start").mkdir()
-    (tmp_path / "start" / "README.md").write_text("---\nlicense: mit\nbase_model: org/base\n---\n")
-    card = write_card(model={"name": "x", "path": str(tmp_path / "start")})
-    assert (card.data.license, card.data.base_model) == ("mit", "org/base")
-
-
-@pytest.mark.parametrize("card", ["---\n- 1\n---\n", "---\n{: \n---\n", "no metadata", "---\nlicense: unknown\n---\n"])
-def test_a_start_model_whose_card_says_nothing_has_no_licence(write_card, tmp_path, card):
+@pytest.mark.parametrize(
+    ("card", "licence", "base"),
+    [("---\nlicense: mit\nbase_model: org/base\n---\n", "mit", "org/base"), ("", "unknown", None),
+     ("---\n- 1\n---\n", "unknown", None), ("---\n{: \n---\n", "unknown", None), ("no metadata", "unknown", None),
+     ("---\nlicense: unknown\n---\n", "unknown", None)],
+)  # fmt: skip
+def test_a_folder_passes_on_the_licence_and_the_base_of_its_card_if_it_names_them(
+    write_card, tmp_path, card, licence, base
+):
     (tmp_path / "start").mkdir()
     (tmp_path / "start" / "README.md").write_text(card)
-    assert write_card(model={"name": "x", "path": str(tmp_path / "start")}).data.license == "unknown"
+    card = write_card(model={"name": "x", "path": str(tmp_path / "start")})
+    assert (card.data.license, card.data.base_model) == (licence, base)
+    assert f"Of the start model, the folder {tmp_path / 'start'}: {licence}." in card.text
+    assert ("No licence of it was found" in card.text) == (licence == "unknown")
+
+
+def test_random_weights_have_no_licence(write_card):
+    card = write_card(model={"name": "tiny_gpt2", "init": {"architecture": "gpt2"}})
+    assert card.data.license == "unknown" and "started from random weights (model=tiny_gpt2)" in card.text
 
 
 def test_the_card_of_an_adapter_replaces_pefts_and_says_how_it_is_loaded(write_card):
@@ -139,18 +138,6 @@ def test_a_merged_model_has_the_card_of_its_run_and_says_what_was_measured(write
     assert card.data.eval_results is None and "| accuracy |" in card.text
     assert "measured with the adapter on its base, not again after merging" in card.text
     assert "python -m rlhf_exp merge a b" in card.text and "AutoPeft" not in card.text
-
-
-def test_a_merged_adapter_of_elsewhere_keeps_its_own_card_beside(run_dir, tmp_path):
-    adapter, out = tmp_path / "adapter", tmp_path / "out"
-    adapter.mkdir()
-    out.mkdir()
-    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "/x", "r": 8, "task_type": "SEQ_CLS"}')
-    (adapter / "README.md").write_text("theirs")
-    write_merged_card(adapter, str(ASSETS / "tiny"), out, "python -m rlhf_exp merge a b")
-    card = ModelCard.load(out / "README.md")
-    assert card.data.license == "apache-2.0" and card.data.pipeline_tag == "text-classification"
-    assert (out / "ADAPTER_README.md").read_text() == "theirs"
 
 
 def test_a_report_elsewhere_writes_no_card(run_dir, tmp_path):

@@ -68,11 +68,10 @@ def test_a_damaged_run_of_several_is_named(sweep, edit):
             write(sweep)
 
 
-def test_figures_that_are_not_finite_can_be_compared_and_drawn(sweep, tmp_path, edit, drawn):
+def test_figures_that_are_not_finite_can_be_compared(sweep, tmp_path, edit):
     nothing = {"value": None, "low": None, "high": None}
     edit(sweep[0], "evaluation.json", {"trained.kl.mean": nothing, "baseline.reward.mean": nothing})
     write_report(sweep[:2], tmp_path / "out")
-    assert (tmp_path / "out" / "plots" / "plane.png").exists()
 
 
 def test_runs_of_equal_name_are_named_by_where_their_paths_part(tmp_path, make_run):
@@ -81,7 +80,7 @@ def test_runs_of_equal_name_are_named_by_where_their_paths_part(tmp_path, make_r
     assert [row[0] for row in table_rows(tmp_path / "out", "Every run")] == ["first/0", "second/0"]
 
 
-def test_a_start_model_measured_once_keeps_its_own_interval_and_stands_beside_the_settings(sweep, tmp_path):
+def test_a_start_model_measured_once_keeps_its_own_interval(sweep, tmp_path):
     first = json.loads((sweep[0] / "evaluation.json").read_text())["baseline"]
     for path in sweep:
         evaluation = json.loads((path / "evaluation.json").read_text())
@@ -90,19 +89,6 @@ def test_a_start_model_measured_once_keeps_its_own_interval_and_stands_beside_th
     accuracy = first["accuracy"]
     written = f"{100 * accuracy['value']:.1f}% [{100 * accuracy['low']:.1f}, {100 * accuracy['high']:.1f}]"
     assert table_rows(tmp_path / "out", "Results over seeds")[0][2] == written
-    start = table_rows(tmp_path / "out", "Reward and KL to the start model")[0]
-    assert start[:4] == ["start model", "-", written, "-"]
-
-
-def test_settings_that_ended_early_are_named(sweep, tmp_path, edit):
-    for place, path in enumerate(sweep):
-        edit(path, "run.json", work={"step_seconds": 120.0, "trained_tokens": 800 + 100 * place})
-        edit(path, ".hydra/config.yaml", train_tokens=1000)
-    write_report(sweep, tmp_path / "out")
-    assert table_rows(tmp_path / "out", "Cost")[0][2:4] == ["240", "900 [652, 1,148]"]
-    wanted = "grpo ended at max_steps before train_tokens=1,000, with 80% of them at least"
-    text = (tmp_path / "out" / "report.md").read_text()
-    assert wanted in text and "dr_grpo ended" not in text and wanted in " ".join(study_table(sweep).split())
 
 
 def add_policies(path, edit, accuracy=0.4, validation=(0.3, 0.4)):
@@ -128,11 +114,9 @@ def test_the_best_sampling_baseline_is_chosen_on_validation_rows(sweep, tmp_path
         add_policies(path, edit, accuracy=0.28)
     write_report(sweep, tmp_path / "out")
     rows = table_rows(tmp_path / "out", "Sampling baselines")
-    assert [row[0] for row in rows] == ["start model", "temperature: 0.5", "rule of signs", "grpo", "dr_grpo"]
+    assert [row[:2] for row in rows] == [["grpo", "rule of signs"], ["dr_grpo", "rule of signs"]]
     lead = sum(trained_accuracy(path) for path in sweep[:3]) / 3 - 0.28
-    assert rows[3][3] == f"{100 * lead:+.1f}"
-    text = (tmp_path / "out" / "report.md").read_text()
-    assert text.count("temperature: 0.5") == 1 and "The best on validation rows: rule of signs." in text
+    assert rows[0][3] == f"{100 * lead:+.1f}"
 
 
 def test_the_lead_over_the_best_policy_has_an_interval_over_seeds_and_rows(sweep, tmp_path, edit):
@@ -146,11 +130,4 @@ def test_the_lead_over_the_best_policy_has_an_interval_over_seeds_and_rows(sweep
     write_report(sweep, tmp_path / "out")
     lead = crossed_interval(sides[:3], DIFFERENCES)
     cells = [f"{100 * lead[side]:+.1f}" for side in ("value", "low", "high")]
-    assert table_rows(tmp_path / "out", "Sampling baselines")[3][3] == f"{cells[0]} [{cells[1]}, {cells[2]}]"
-
-
-def test_settings_of_other_start_models_have_tables_of_their_own(sweep, tmp_path, edit):
-    for place, path in enumerate(sweep):
-        add_policies(path, edit, 0.4 if place < 3 else 0.35)
-    write_report(sweep, tmp_path / "out")
-    assert (tmp_path / "out" / "report.md").read_text().count("temperature: 0.5") == 2
+    assert table_rows(tmp_path / "out", "Sampling baselines")[0][3] == f"{cells[0]} [{cells[1]}, {cells[2]}]"

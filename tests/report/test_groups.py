@@ -43,7 +43,7 @@ def test_what_follows_the_seed_names_and_tags_make_no_settings(make):
 
 def test_methods_that_differ_in_everything_are_called_by_their_names_in_a_fixed_order(make):
     runs = [make("a", "grpo"), make("b", "ppo", loss_type=None, vf_coef=0.1), make("c", "sft", learning_rate=1e-3)]
-    assert list(group_runs(sort_runs(runs))) == ["sft", "ppo", "grpo"]
+    assert list(group_runs(sort_runs(runs))) == ["sft", "grpo", "ppo"]
 
 
 def test_runs_of_an_unknown_algorithm_come_last(make):

@@ -62,47 +62,47 @@ def write_texts(run_dir, text):
     write_json(run_dir / ".hydra" / "overrides.yaml", [text])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_text_of_a_run_becomes_an_element_of_its_page(kind, tmp_path):
-    pages = []
-    for name, text in (("plain", PLAIN), ("hostile", HOSTILE)):
-        run_dir = shutil.copytree(GOLDEN / kind, tmp_path / name)
-        write_texts(run_dir, text)
-        pages.append(Markup(write_report([run_dir], run_dir)))
-    plain, hostile = pages
+def compare_pages(write):
+    """The page of hostile texts, after it was compared with that of plain ones; `write(name, text)` gives a page."""
+    plain, hostile = (Markup(write(name, text)) for name, text in (("plain", PLAIN), ("hostile", HOSTILE)))
     assert hostile.elements - {("wbr",)} == plain.elements - {("wbr",)}
     assert not {"script", "a", "iframe", "object"} & {tag for tag, *_ in hostile.elements}
-    assert sum("<script>alert(1)</script>" in text for text in hostile.text) > 3
+    return hostile
 
 
-def test_no_text_of_several_runs_becomes_an_element_of_their_comparison(make_run, tmp_path):
-    pages = []
-    for name, text in (("plain", PLAIN), ("hostile", HOSTILE)):
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_of_a_run_becomes_an_element_of_its_page(kind, tmp_path):
+    def write(name, text):
+        run_dir = shutil.copytree(GOLDEN / kind, tmp_path / name)
+        write_texts(run_dir, text)
+        return write_report([run_dir], run_dir)
+
+    assert sum("<script>alert(1)</script>" in text for text in compare_pages(write).text) > 3
+
+
+def test_no_text_of_several_runs_becomes_an_element_of_their_comparison(make_run, edit, tmp_path):
+    def write(name, text):
         runs = [make_run(tmp_path / name / str(seed), seed=seed) for seed in range(4)]
         for seed, run_dir in enumerate(runs):
-            config = json.loads((run_dir / ".hydra" / "config.yaml").read_text())
-            config["algo"]["args"]["loss_type"] = f"{text} {seed % 2}"
-            write_json(run_dir / ".hydra" / "config.yaml", config)
-        pages.append(Markup(write_report(runs, tmp_path / name)))
-    plain, hostile = pages
-    assert hostile.elements - {("wbr",)} == plain.elements - {("wbr",)}
-    assert any("<script>alert(1)</script>" in text for text in hostile.text)
+            edit(run_dir, ".hydra/config.yaml", {"algo.args.loss_type": f"{text} {seed % 2}"})
+        return write_report(runs, tmp_path / name)
+
+    assert any("<script>alert(1)</script>" in text for text in compare_pages(write).text)
 
 
 def test_no_text_of_the_data_becomes_an_element_of_its_page(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}')
     cfg = compose_config(["algo=sft", "task=file", f"task.path={tmp_path / 'rows.jsonl'}", "model=tiny_gpt2",
                           "task.answer_column=answer", "task.completion_column=answer"])  # fmt: skip
-    pages = []
-    for name, text in (("plain", PLAIN), ("hostile", HOSTILE)):
+
+    def write(name, text):
         folder = tmp_path / name / text.replace("/", "")  # the name of a folder may be anything too
         folder.mkdir(parents=True)
         write_jsonl(folder / "rows.jsonl", [{"prompt": f"{text} {i}", "answer": text} for i in range(8)])
         describe(replace(cfg, task=replace(cfg.task, path=str(folder / "rows.jsonl"))), tmp_path / name)
-        pages.append(Markup(tmp_path / name / "describe.html"))
-    plain, hostile = pages
-    assert hostile.elements - {("wbr",)} == plain.elements - {("wbr",)}
-    assert any("<script>alert(1)<script>" in text for text in hostile.text)  # the folder's name
+        return tmp_path / name / "describe.html"
+
+    assert any("<script>alert(1)<script>" in text for text in compare_pages(write).text)  # the folder's name
 
 
 @pytest.mark.parametrize("kind", KINDS)

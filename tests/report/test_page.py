@@ -5,8 +5,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from rlhf_exp.errors import printable
+from rlhf_exp.evaluation.preferences import summarise_preferences
 from rlhf_exp.report.page import Callout, Code, Figures, Heading, Pair, Table, Text, to_markdown, write_page
-from rlhf_exp.report.plots import Line, Panel, Plot
+from rlhf_exp.report.plots import Line, Panel, Plot, draw, plot_accuracy
 
 
 def test_the_page_is_one_file_without_scripts_or_outside_resources(tmp_path, drawn):
@@ -34,8 +35,8 @@ OPENS = {"html_block", "html_inline", "link_open", "image", "bullet_list_open", 
 def test_markdown_shows_every_text_as_it_is(text):
     """As GitHub reads it: no text opens anything, and a fence holds its own text alone."""
     for block in (
-        Heading(text), Text(text), Table([text, text], [[text, text]]), Callout("info", text, text, text),
-        Pair(text, text, (text, text), (text, text)), Code(text),
+        Heading(text), Text(text), Table([text, text], [[text, text]]), Callout("info", text, text),
+        Pair(text, text, ((text, text), (text, text))), Code(text),
     ):  # fmt: skip
         tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(to_markdown([block]))
         opened = {token.type for outer in tokens for token in (outer, *(outer.children or ()))}
@@ -44,3 +45,12 @@ def test_markdown_shows_every_text_as_it_is(text):
         fences = [token.content for token in tokens if token.type == "fence"]
         assert set(fences) <= {printable(text) + "\n"}
         assert len(fences) == {Code: 1, Pair: 3}.get(type(block), 0)
+
+
+def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, drawn):
+    """By rounding, a bound of Wilson's interval can lie on the wrong side of 0 or 1."""
+    row = {"subset": "a", "chosen_reward": 1.0, "rejected_reward": 0.0, "chosen_tokens": 2, "rejected_tokens": 1}
+    rows = [[row | {"margin": margin}] * n for n in range(1, 200) for margin in (1.0, -1.0)]
+    shares = [summarise_preferences(same)["accuracy"] for same in rows]
+    assert {share["value"] for share in shares} == {0, 1}
+    draw(plot_accuracy([("", share, share) for share in shares]), tmp_path)

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from rlhf_exp.report import terminal_table, write_report
-from rlhf_exp.report.curves import list_curves
-from rlhf_exp.report.page import Pair, Text
-from rlhf_exp.report.single import describe_samples
+from rlhf_exp.report.curves import CURVES, list_curves
+from rlhf_exp.report.page import Pair
+from rlhf_exp.report.single import KINDS, describe_samples
 from rlhf_exp.report.summary import summary_table
 from rlhf_exp.report.verdict import verdict
 from rlhf_exp.runs.figures import percent, points
@@ -24,7 +24,7 @@ def rows_of(run_dir):
 def test_the_same_run_gives_the_same_report_and_every_plot(run_dir, drawn):
     first = write_report([run_dir], run_dir).read_bytes()
     assert write_report([run_dir], run_dir).read_bytes() == first
-    plots = {"accuracy", "entropy", "kl", "length", "optimizer", "outcomes", "reward"}
+    plots = {"accuracy", "entropy", "kl", "length", "optimizer", "outcomes", "reward", "sampled_kl"}
     assert {path.stem for path in (run_dir / "plots").iterdir()} == plots
     assert first.count(b"data:image/png;base64,") == len(plots)
 
@@ -73,8 +73,7 @@ LN2 = dict.fromkeys(("value", "low", "high"), math.log(2))
 @pytest.mark.parametrize(
     ("algo", "baseline", "note"),
     [("sft", {"loss_left_out": "of packing"}, "Held-out loss is left out: of packing."),
-     ("sft", {"loss": LN2, "loss_rows": {"scored": 5, "left_out": 3}}, "3 rows are not in it"),
-     ("dpo", {"loss": LN2}, "before training it is ln 2, and every pair a tie"),
+     ("dpo", {"loss": LN2}, "Held-out loss: of demonstrations in nats"),
      ("grpo", {"kl_sampled": {"mean": LN2}}, "KL as sampled: of the distri")],
 )  # fmt: skip
 def test_a_note_explains_a_figure_that_is_rarely_measured(run_dir, edit, algo, baseline, note):
@@ -85,7 +84,8 @@ def test_a_note_explains_a_figure_that_is_rarely_measured(run_dir, edit, algo, b
 
 def test_the_kl_in_the_loss_of_kto_is_not_drawn_as_one_per_token(dpo_dir, run_dir, edit_info):
     def list_keys(folder):
-        return {key for curve in list_curves([load_run(folder)]) for keys in curve.units.values() for key in keys}
+        curves = list_curves([load_run(folder)], CURVES)
+        return {key for curve in curves for keys in curve.units.values() for key in keys}
 
     edit_info(dpo_dir, algo="kto", loss_type="kto")
     assert {"probe/kl", "kl"} <= list_keys(run_dir)
@@ -125,14 +125,6 @@ def test_without_a_grader_win_rate_or_implicit_reward_decide(dpo_dir, edit, meas
     found = verdict(load_run(dpo_dir))
     assert found.kind == kind and found.sentence.startswith(begin) and word in found.sentence
     assert f"{50 * (low + high):.1f}% [{100 * low:.1f}, {100 * high:.1f}]" in found.sentence
-    assert ("preferences " in terminal_table(dpo_dir)) == (measured == "win rate")  # else the verdict says it
-
-
-def test_with_nothing_but_kl_the_verdict_is_how_far_the_policy_moved(dpo_dir, edit):
-    kl = {"value": 4.0, "low": 3.5, "high": 4.5}
-    edit(dpo_dir, "evaluation.json", {"trained.preference": ..., "trained.kl.mean": kl, "paired.win_rate": ...})
-    sentence = "Training moved the policy 4.00 [3.50, 4.50] nats per completion from its start (KL, held-out rows)."
-    assert verdict(load_run(dpo_dir)) == ("info", sentence)
 
 
 def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir, edit):
@@ -144,42 +136,36 @@ def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir,
     assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}.")
 
 
-def shown(run_dir):
-    """The note, and the title and row of each pair."""
+def list_shown(run_dir):
+    """The title and row of each pair of samples."""
     blocks = describe_samples(load_run(run_dir))
-    note = next(block.text for block in blocks if isinstance(block, Text))
-    return note, [(block.title, int(block.prompt.split()[3])) for block in blocks if isinstance(block, Pair)]
+    return [(block.title, int(block.prompt.split()[3])) for block in blocks if isinstance(block, Pair)]
 
 
-def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir, edit_samples):
-    order = {"baseline": "pppcccpcp", "trained": "ccccpppcp"}
-    names = {"c": "correct", "p": "partial"}
-
-    def edit(row):
-        place = int(row["id"].removeprefix("row-"))
-        row["outcome"] = names[order[row["which"]][place]] if place < 9 else "failed"
-
-    edit_samples(run_dir, edit)
-    assert shown(run_dir)[1] == [
-        ("Became correct", 0), ("Became correct", 1), ("Became correct", 2),
-        ("No longer correct", 4), ("No longer correct", 5),
-        ("Correct before and after", 3), ("Not correct before or after", 6),
-    ]  # fmt: skip
+BETTER, WORSE, SAME = (title for title, _ in (KINDS[1], KINDS[-1], KINDS[0]))
 
 
-def test_without_outcomes_the_reward_sorts_them_and_without_rewards_their_order(run_dir, edit_samples):
-    rewards = {"baseline": [1, 1, 1, 2, 2, 2, 3], "trained": [1, 2, 2, 1, 1, 1, 4]}
+@pytest.mark.parametrize(
+    ("key", "baseline", "trained", "titles"),
+    [
+        ("outcome", "pppcccpcp", "ccccpppcp", {BETTER: [0, 1, 2], WORSE: [4, 5], SAME: [3, 6]}),
+        ("reward", [1, 1, 1, 2, 2, 2, 3], [1, 2, 2, 1, 1, 1, 4], {BETTER: [1, 2, 6], WORSE: [3, 4], SAME: [0, 7]}),
+        (None, [], [], {SAME: [0, 1]}),
+    ],
+)
+def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(
+    run_dir, edit_samples, key, baseline, trained, titles
+):
+    """By whether they are correct; without a grader by their rewards; else in order."""
+    names, order = {"c": "correct", "p": "partial"}, {"baseline": baseline, "trained": trained}
 
     def edit(row):
         place = int(row["id"].removeprefix("row-"))
-        row["reward"] = rewards[row["which"]][place] if place < 7 else 0
-        del row["outcome"]
+        if key != "outcome":
+            del row["outcome"], row["reward"]
+        if key:
+            value = order[row["which"]][place] if place < len(baseline) else 0
+            row[key] = names.get(value, value)
 
     edit_samples(run_dir, edit)
-    note, pairs = shown(run_dir)
-    assert "whose reward rose" in note and pairs == [
-        ("Reward rose", 1), ("Reward rose", 2), ("Reward rose", 6),
-        ("Reward fell", 3), ("Reward fell", 4), ("Equal reward", 0),
-    ]  # fmt: skip
-    edit_samples(run_dir, lambda row: row.pop("reward"))
-    assert shown(run_dir)[1] == [("Before and after", row) for row in range(5)]
+    assert list_shown(run_dir) == [(title, row) for title, rows in titles.items() for row in rows]
