@@ -16,13 +16,14 @@ from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
+from rlhf_exp.errors import Stop
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.manifest import replace_folder, staged
-from rlhf_exp.runs.stopping import Stop, StopSignals
+from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.resuming import Resumable, ResumableRollouts
 from rlhf_exp.trainers.vllm import EngineCallback, sample_colocated, shares_engine

@@ -12,8 +12,8 @@ from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
 from rlhf_exp.errors import ConfigError, printable
-from rlhf_exp.launch.composing import claim_output, compose_command, take_out
-from rlhf_exp.launch.subcommand import run_command
+from rlhf_exp.launch.arguments import compose_command
+from rlhf_exp.launch.subcommand import claim, run_command
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
@@ -41,13 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _work(arguments: list[str]) -> None:
     start = time.perf_counter()
-    arguments = take_out(arguments)
-    cfg = _compose(arguments)
+    cfg, is_new = _compose(arguments)
     print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
     prepare_hub(cfg)
-    with claim_output(cfg, arguments) as cfg:
+    with claim(cfg.output_dir, is_new) as folder:
         try:
-            figures = describe(cfg, Path(cfg.output_dir))
+            figures = describe(cfg, folder)
         except OSError as error:
             raise ConfigError([str(error)]) from None
     from rlhf_exp.describe.page import terminal_table
@@ -55,16 +54,17 @@ def _work(arguments: list[str]) -> None:
     print(printable(terminal_table(figures)))
     if figures["tokens_left_out"]:
         print(figures["tokens_left_out"])
-    page = Path(cfg.output_dir) / "describe.html"
-    print(f"written: {page}, describe.md, describe.json and plots ({time.perf_counter() - start:.1f} s)")
+    took = time.perf_counter() - start
+    print(f"written: {folder / 'describe.html'}, describe.md, describe.json and plots ({took:.1f} s)")
 
 
-def _compose(arguments: list[str]) -> Config:
-    """The checked config; of algo=none, since rows are described in all their forms."""
+def _compose(arguments: list[str]) -> tuple[Config, bool]:
+    """The checked config, and whether its folder may get a number; of algo=none, since rows are described in all their
+    forms."""
     folder = _find_tokenizer_folder(arguments)
     checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
-    cfg = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], checked)
-    return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder))
+    cfg, is_new = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], checked)
+    return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder)), is_new
 
 
 def _find_tokenizer_folder(arguments: list[str]) -> str | None:

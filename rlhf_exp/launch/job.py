@@ -41,12 +41,12 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
         again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
     """
     if jobs is None:
-        return guard(lambda: check_and_run(cfg, settings)[0])
+        return guard(lambda: run_checked(check_job(cfg, settings.overrides.task, alone=True), cfg, settings)[0])
     name = jobs.name(settings.job.num, settings.overrides.task)
     jobs.place(cfg, settings)
     cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
     print(f"\n{name}" if settings.job.num else name, flush=True)
-    return guard(lambda: check_and_run(cfg, settings, alone=False)[0], where=f"{name}: ")
+    return guard(lambda: run_checked(check_job(cfg, settings.overrides.task), cfg, settings)[0], where=f"{name}: ")
 
 
 def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Config:
@@ -70,18 +70,14 @@ def is_named_by_time(cfg: DictConfig) -> bool:
     return "${now:" in named and cfg.get("resume") is None
 
 
-def check_and_run(cfg: DictConfig, settings: DictConfig, alone: bool = True) -> tuple[int, Path | None]:
-    """Check one composed config and run it; returns the exit status and the folder, None after a dry run.
+def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
+    """Run the `config` that was checked; returns the exit status and the folder, None after a dry run. `cfg`: what it
+    was made from.
 
     Raises:
         ConfigError: a user's mistake.
         BaseException: any other error, with a note if the run's folder holds its traceback.
     """
-    return run_checked(check_job(cfg, settings.overrides.task, alone), cfg, settings)
-
-
-def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
-    """`check_and_run` for the `config` that was checked; `cfg`: what it was made from."""
     numbered = is_named_by_time(cfg)
     what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
     if config.dry_run:
@@ -137,18 +133,16 @@ def plan_run(config: Config, numbered: bool, what: str) -> Plan:
     if problems := [] if numbered else check_run_folder(config):
         raise ConfigError(problems)
     print(what, flush=True)
+    folder = Path(config.resume or config.output_dir)
+    for note in check_resume(config):
+        print(printable(note), flush=True)
     if config.resume:
-        for note in check_resume(config):
-            print(printable(note), flush=True)
-        if is_complete(config, folder := Path(config.resume)):
-            report = folder / "report.html"
-            print(f"finished already, nothing is left to do: {folder}; its report: {report}", flush=True)
-            return Plan.SKIP
-        return Plan.START
-    plan = plan_job(config) if config.skip_finished else Plan.START
+        plan = Plan.SKIP if is_complete(config, folder) else Plan.START
+    else:
+        plan = plan_job(config) if config.skip_finished else Plan.START
     if plan != Plan.START:
-        done = "finished already" if plan == Plan.SKIP else "resuming"
-        print(f"{done}: {config.output_dir}", flush=True)
+        done = f"finished already: {folder}; its report: {folder / 'report.html'}"
+        print(done if plan == Plan.SKIP else f"resuming: {folder}", flush=True)
     return plan
 
 

@@ -13,10 +13,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from rlhf_exp import merge, pipeline
+from rlhf_exp.__main__ import format_help
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.arguments import format_help
-from rlhf_exp.launch.composing import take_out
+from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.launch.subcommand import COMMANDS
 from rlhf_exp.runs.manifest import staged
 
@@ -59,7 +59,7 @@ def runs(monkeypatch):
         ("algo.args.hub_token=hf_x", "algo.args.hub_token: a secret"),
         ("loss_type=drgrpo", "loss_type=drgrpo: no such option"), ("max_tokens=abc", "max_tokens=abc: must be"),
         ("seed=1,2", "seed=1,2: several values"), ("model.path=~/x", "model.path=~/x: cannot be read without quotes"),
-        ("reward.weights={a:1", "reward.weights={a:1: cannot be read (no viable alternative"),
+        ("reward.weights={a:1", "reward.weights={a:1: cannot be read; must be KEY=VALUE"),
         ("model=~/my folder", "model=~/my folder: no such option; a hub id or a folder is model.path"),
         ("task=data.csv", "task=data.csv: no such option; rows of your own are task=file"),
         ("+seed", "+seed: has no value"), ("reprot", "reprot: must be KEY=VALUE, or a command"),
@@ -85,9 +85,10 @@ def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
 
 
 def test_every_command_that_writes_a_folder_takes_out():
-    typed = ["-cd", "own folder", "task=x", "--out", "a (b)", "eval.rows=5"]
-    assert take_out(typed) == [*typed[:3], "eval.rows=5", 'output_dir="a (b)"']
-    assert take_out(["task=x", "output_dir=y", "-m"]) == ["task=x", "output_dir=y", "-m"]
+    typed = ["task=gsm8k", "-cd", "sweeps", "--out", "a (b)", "eval.rows=5"]
+    for arguments, folder, is_new in ((typed, "a (b)", False), (["output_dir=y"], "y", False), ([], "z", True)):
+        cfg, named = compose_command("describe", ["algo=none", "output_dir=z"], arguments)
+        assert (cfg.output_dir, named) == (folder, is_new)
     for arguments in (["run", "there"], ["run", "--out", "there"], ["--out", "there", "run"]):
         args = merge.PARSER.parse_args(arguments)
         assert (args.adapter, args.out or args.place) == (Path("run"), Path("there"))
@@ -161,7 +162,7 @@ def test_resume_of_a_finished_run_does_nothing_unless_something_is_missing(comma
         (folder / lacks).unlink()
     done = command_line("resume=there", cwd=tmp_path)
     assert (done.returncode, done.stderr, len(runs) - 1) == (0, "", does)
-    line = "finished already, nothing is left to do: there; its report: there/report.html"
+    line = "finished already: there; its report: there/report.html"
     assert (line in done.stdout.splitlines()) is not bool(does)
     longer = command_line("resume=there", "algo.args.max_steps=500", cwd=tmp_path)
     assert longer.returncode == 2 and "is a run of other settings" in longer.stderr
@@ -287,7 +288,7 @@ def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swep
 @pytest.mark.parametrize(
     ("swept", "line"),
     [
-        ("task.system_prompt=a/b,a//b skip_finished=true", "task.system_prompt-a_b: is the folder of job 1"),
+        ("task.system_prompt=a/b,a//b skip_finished=true", "task.system_prompt-a_b: is that of job 1"),
         ("seed=0,1,0", "has the settings of job 1"), ("algo.args.beta=0.1,0.2,0.10", "has the settings of job 1"),
         ("seed=0,1,0 dry_run=true", "has the settings of job 1"),
         ("algo=grpo,rloo task.sampling.rows=8", "all 2 jobs: task.sampling.rows=8: has no effect"),
@@ -333,7 +334,7 @@ def test_a_sweep_that_was_cut_off_runs_the_jobs_whose_folder_holds_no_run(comman
                 " use another folder, or resume=there/00_seed-0",
                 "rlhf_exp: job 2 of 3 (seed=1 output_dir=there): output_dir=there/01_seed-1: a run is going on in it"
                 " (process 71 on node3)",
-                "rlhf_exp: 2 of 3 jobs did not succeed",
+                "rlhf_exp: 2 of 3 jobs did not succeed (1: status 2, 2: status 2)",
             ],
         )
     assert [folder.name for _, folder in runs] == ["02_seed-2"]
