@@ -174,11 +174,8 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
     with folder.phase("load"):
         inputs = {"start model": model.identify(), "rows to train on": hash_rows(task.train)}
         check_inputs(cfg, folder, inputs | {"held-out rows": hash_rows([*task.eval, *task.pairs])})
-        folder.record["rows"] = {
-            "train": len(task.train),
-            "held_out": len(task.eval),
-            "held_out_pairs": len(task.pairs),
-        }
+        rows = {"train": task.train, "held_out": task.eval, "held_out_pairs": task.pairs}
+        folder.record["rows"] = {name: len(found) for name, found in rows.items()}
         for note in task.notes:
             print(printable(note))
         write_json(folder.path / "data.json", task.facts)

@@ -10,6 +10,7 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from omegaconf import DictConfig
 
 from rlhf_exp import processes
 from rlhf_exp.config.compose import compose_files, register_resolvers
@@ -71,8 +72,11 @@ def _call_hydra(hydra: Hydra, args: Namespace) -> int:
     elif args.multirun or hydra.get_mode(name, overrides) == RunMode.MULTIRUN:
         named = [text.split("=", 1)[1] for text in overrides if text.startswith("output_dir=")]
         own = ["hydra.mode=MULTIRUN", *(f"hydra.sweep.dir={folder}" for folder in named)]
-        return hydra.multirun(name, None, [*overrides, *own])  # our sweepers know what to call
+        return hydra.multirun(name, _run, [*overrides, *own])
     else:
-        done = hydra.run(name, lambda cfg: run_job(cfg, HydraConfig.get()), [*overrides, "hydra.mode=RUN"])
-        return done.return_value
+        return hydra.run(name, _run, [*overrides, "hydra.mode=RUN"]).return_value
     return 0
+
+
+def _run(cfg: DictConfig) -> int:
+    return run_job(cfg, HydraConfig.get())  # type: ignore[arg-type]  # at run time a DictConfig

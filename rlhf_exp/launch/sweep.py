@@ -132,17 +132,14 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]])
     found: dict[str, list[int]] = {}
     places: dict[str, int] = {}
 
-    def check(number: int, call: Callable[[], Any]) -> Any:
+    def check(number: int, call: Callable[..., Any], *given: Any) -> Any:
         try:
-            return call()
+            return call(*given)
         except ConfigError as error:
             for problem in error.problems:
                 found.setdefault(problem, []).append(number)
 
-    configs = [
-        check(number, lambda number=number, job=job: _check_job(jobs, job, number, listed[number], places))
-        for number, job in enumerate(composed)
-    ]
+    configs = [check(n, _check_job, jobs, job, n, listed[n], places) for n, job in enumerate(composed)]
     if not found and not jobs.tuned:  # else values that are chosen later may read a key that these do not
         unread = [find_unread(config, overrides) for config, overrides in zip(configs, listed, strict=True)]
         shared = set.intersection(*({problem.key for problem in problems} for problems in unread))
@@ -152,7 +149,7 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]])
         from rlhf_exp.config.trl_args import build_args
 
         for number, config in enumerate(configs):
-            check(number, lambda config=config: build_args(config))
+            check(number, build_args, config)
     everyones = [problem for problem, numbers in found.items() if len(numbers) == len(listed) > 1]
     return [f"all {len(listed)} jobs: {problem}" for problem in everyones] + [
         f"{jobs.name(number, overrides)}: {problem}"
@@ -203,7 +200,9 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     Raises:
         ConfigError: its problems.
     """
-    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, [key for key in job if key not in ("hydra", "output_dir")]))
+    settings = OmegaConf.to_yaml(
+        OmegaConf.masked_copy(job, [str(key) for key in job if key not in ("hydra", "output_dir")])
+    )
     with open_dict(job):
         job.hydra.job.num = number
         jobs.place(job, job.pop("hydra"))

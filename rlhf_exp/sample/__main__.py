@@ -44,13 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _work(arguments: list[str]) -> None:
     cfg, is_new = compose_command("sample", ["algo=none", f"output_dir={FOLDER}"], arguments)
-    task, sampling = cfg.task, cfg.task.sampling
+    task = cfg.task
     if not task.graded:
         way = f"set {', or '.join(task.graded_by)}" if task.graded_by else f"use task={' or task='.join(GRADED)}"
         raise ConfigError([f"task={task.name}: its completions cannot be graded as right or wrong; {way}"])
     prepare_hub(cfg)
     with claim(cfg.output_dir, is_new) as folder:
-        drawn = f"{sampling.rows} x {sampling.completions} completions"
+        drawn = f"{task.sampling.rows} x {task.sampling.completions} completions"
         print(f"{drawn} for {task.name}, model {cfg.model.name}, seed {cfg.seed}: {folder}", flush=True)
         from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
         from rlhf_exp.sample.draw import sample
