@@ -5,13 +5,13 @@ Sends prompts to the model that a run has trained, with the run's template, syst
 
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, printable, show
 from rlhf_exp.launch.subcommand import parse_flags, run_command
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
@@ -42,7 +42,7 @@ PARSER.add_argument("--max-tokens", type=int, metavar="N", help="instead of the 
 PARSER.add_argument("--temperature", type=float, metavar="T", help="instead of eval.temperature; 0 is greedy")
 PARSER.add_argument("--seed", type=int, default=0, metavar="N", help="of the random numbers (0)")
 
-ROW, QUIT = "/row", ("/quit", "/exit")
+QUIT = ("/quit", "/exit")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,21 +57,25 @@ def _work(arguments: list[str]) -> None:
         if value is not None and not value >= least:  # also of NaN
             raise ConfigError([f"--{name.replace('_', '-')} {value}: must be at least {least}"])
     run = _find_run(find_latest(args.run))
-    talks = not args.prompts and args.rows is None and sys.stdin.isatty()
+    asks = bool(args.prompts) or args.rows is not None
+    talks = not asks and sys.stdin.isatty()
     if talks:
         print("[load] imports torch, loads the model", flush=True)
-    from rlhf_exp.chat.session import Options, Session
+    from rlhf_exp.chat.session import Session
 
-    session = Session(run, Options(args.beside_start, args.max_tokens, args.temperature, args.seed))
-    if talks:
-        _talk(session)
-        return
-    for row in islice(session.rows(), args.rows or 0):
-        print(f"> {printable(_read_prompt(row))}")
+    session = Session(run, args.beside_start, args.max_tokens, args.temperature, args.seed)
+    for row in session.task.eval[: args.rows] if args.rows else ():
+        prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"]
+        print(f"> {printable(prompt.strip())}")
         _show(session.ask_row(row), talks)
-    for text in sys.stdin if not args.prompts and args.rows is None else args.prompts:
-        if text.strip():
-            _show(session.ask(text.rstrip("\n")), talks)
+    for text in args.prompts if asks else _read_typed(session) if talks else sys.stdin:
+        try:
+            if text.strip():
+                _show(session.ask(text.rstrip("\n")), talks)
+        except ConfigError as error:
+            if not talks:
+                raise
+            print(printable("\n".join(error.problems)))
 
 
 def _find_run(path: Path) -> Run:
@@ -80,69 +84,38 @@ def _find_run(path: Path) -> Run:
     Raises:
         ConfigError: it has not.
     """
-    needs = "must be the folder of a run that has trained a language model"
     info = read_record(path)
-    row, status = ALGORITHMS.get(info.get("algo", "")), info.get("status")
+    row = ALGORITHMS.get(info.get("algo", ""))
     saved = any((path / "model" / name).is_file() for name in ("config.json", "adapter_config.json"))
-    trains = row is not None and row.trains
-    reasons = {
-        "not a folder" if path.exists() else "no such folder": not path.is_dir(),
-        "no run.json in it": status is None,
-        "its run.json is torn": status == "broken",
-        "has trained a reward model, which scores answers and writes none": row is not None and row.scores,
-        f"is {status}, and has saved no model" if trains else f"algo={info.get('algo')} trains no model": not saved,
-    }
-    if problem := next((reason for reason, holds in reasons.items() if holds), None):
-        raise ConfigError([f"{path}: {problem}; {needs}"])
+    if row is None or row.scores or not saved:
+        found = f"algo={info['algo']}, {info.get('status')}" if "algo" in info else "no run.json in it"
+        raise ConfigError([f"{path}: must be the folder of a run that has saved a language model ({found})"])
     if reason := explain_damage(path / "model"):
         raise ConfigError([f"{path}/model: {reason}; {remedy(path / 'model')}"])
     with refusing_damage(path):
         return load_run(path)
 
 
-def _talk(session: "Session") -> None:
-    """Read prompts from the terminal until it ends; a mistake is a line, and the next prompt is read."""
+def _read_typed(session: "Session") -> Iterator[str]:
+    """The prompts that are typed at the terminal, until it ends."""
     with suppress(ImportError):
         import readline  # noqa: F401 `input` then has a history
-    rows, info, sampling = session.rows(), session.run.info, session.sampling
+    info, sampling = session.run.info, session.sampling
     how = f"at most {sampling.max_new_tokens} tokens, temperature {sampling.temperature:g}"
-    example = f"for example: {session.example}\n" if session.example else ""
-    print(printable(f"{info.get('algo')} on {info.get('task')}, model {info.get('model')}: {how}; each prompt stands"
-                    f" alone\n{example}{ROW} asks a held-out row of the task; {QUIT[0]} or Ctrl-D ends"))  # fmt: skip
-    while True:
-        try:
-            text = input("\n> ").strip()
-        except EOFError:
-            print()
-            return
-        if text in QUIT:
-            return
-        try:
-            if text == ROW:
-                row = next(rows)
-                print(printable(_read_prompt(row)))
-                _show(session.ask_row(row), True)
-            elif text:
-                _show(session.ask(text), True)
-        except ConfigError as error:
-            print(printable("\n".join(error.problems)))
-        except StopIteration:
-            print("the task has no further row")
+    print(printable(f"{info.get('algo')} on {info.get('task')}, model {info.get('model')}: {how}"))
+    if session.run.samples:
+        print(printable(f"for example: {show(session.run.samples[0]['prompt'], 300)}"))
+    print(f"each prompt stands alone; {QUIT[0]} or Ctrl-D ends")
+    with suppress(EOFError):
+        while (text := input("\n> ").strip()) not in QUIT:
+            yield text
 
 
 def _show(answers: "list[Answer]", talks: bool) -> None:
     """Print the answers; what is known about them goes to stderr if the answers are for another program."""
     for answer in answers:
         print(printable(f"{answer.which}: {answer.text}" if len(answers) > 1 else answer.text), flush=True)
-        facts = [f"{answer.tokens} tokens", *(["cut off"] if answer.truncated else [])]
-        facts = [answer.grade.outcome, *facts] if answer.grade else facts
-        print(f"  ({', '.join(facts)})", file=sys.stdout if talks else sys.stderr, flush=True)
-
-
-def _read_prompt(row: dict) -> str:
-    """The text of a row's prompt; of messages, of the last one."""
-    prompt = row["prompt"]
-    return (prompt if isinstance(prompt, str) else prompt[-1]["content"]).strip()
+        print(f"  ({', '.join(answer.facts)})", file=sys.stdout if talks else sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
