@@ -61,9 +61,11 @@ with suppress(ImportError):
         its memory. joblib divides the cores among the processes (OMP_NUM_THREADS)."""
 
         def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+            from rlhf_exp.launch.workers import Relay
+
             self.share_cores(len(job_overrides))
             alone = self.joblib["n_jobs"] == 1  # joblib then runs the jobs in this process
-            with nullcontext() if alone else self.task_function.pass_on_signals():
+            with nullcontext() if alone else Relay(self.task_function):
                 return super().launch(job_overrides, initial_job_idx)
 
         def share_cores(self, jobs: int) -> None:
@@ -84,12 +86,13 @@ with suppress(ImportError):
 
         def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
             from rlhf_exp.launch.slurm import Queue
+            from rlhf_exp.launch.workers import Relay
 
             folder = self.params["submitit_folder"]
             if folder.endswith("/%j"):  # submitit's default: a folder of that very name
                 folder = str(self.task_function.folder / ".submitit")
             print(f"output of the jobs: {folder}", flush=True)
-            with self.task_function.pass_on_signals() as relay:
+            with Relay(self.task_function) as relay:
                 jobs = self._submit(folder, job_overrides, initial_job_idx)
                 relay.cancel = Queue(jobs).cancel_pending
                 return [self._read_result(job, number) for number, job in enumerate(jobs, initial_job_idx + 1)]

@@ -40,10 +40,6 @@ from rlhf_exp.trainers import find_trainer
 from rlhf_exp.trainers.vllm import check_server
 
 
-class RankFailed(RuntimeError):
-    """Another rank of the run has failed; the message says which, and why."""
-
-
 def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
     """Run the experiment into `run_dir` with TRL's `args` (build_args); returns the exit status.
 
@@ -56,42 +52,36 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
     with StopSignals() as signals:
         try:
             _run_stages(cfg, folder, args, signals)
-        except KeyboardInterrupt as error:
-            if cause := _find_failed_rank(folder.path):  # torchrun stops this rank, for another has failed
-                raise _fail(folder, signals, cause) from error
-            return _stop(folder, Stop.of(error), signals.saved_step)
         except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
-            is_refused = isinstance(error, ConfigError)
-            if not processes.is_main():
-                _record_failed_rank(folder, error)
-            elif is_refused and cfg.resume:
-                folder.restore_record()
-            elif is_refused:  # a refused run may be overwritten by another one
-                folder.give_up("refused", str(error).replace("\n", "; "))
-            elif cause := _find_failed_rank(folder.path):
-                raise _fail(folder, signals, cause) from error
-            else:
-                _fail(folder, signals, f"{type(error).__name__}: {read_message(error)}")
-            raise
+            return _end(cfg, folder, signals, error)
         folder.finish("finished")
         return _report_and_push(cfg, folder) if processes.is_main() else 0
 
 
-def _stop(folder: RunFolder, stop: Stop, saved_step: int | None) -> int:
-    """Close the record of a run that a signal has stopped, and say how to resume it; returns the exit status."""
-    folder.give_up("stopped", stop.name)
-    print(f"\n{describe_stop(stop, folder.path, saved_step)}", flush=True)
-    with suppress(KeyboardInterrupt):
+def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseException) -> int:
+    """Close the record of a run that did not finish; returns the exit status of a signal, and raises any other error.
+    After a signal it is said how to resume."""
+    cause = _find_failed_rank(folder.path)
+    if not processes.is_main() and not isinstance(error, KeyboardInterrupt):
+        _record_failed_rank(folder, error)
+    elif isinstance(error, ConfigError) and cfg.resume:
+        folder.restore_record()
+    elif isinstance(error, ConfigError):  # a refused run may be overwritten by another one
+        folder.give_up("refused", "; ".join(error.problems))
+    elif isinstance(error, KeyboardInterrupt) and cause is None:  # else another rank has failed, and torchrun ends all
+        stop = Stop.of(error)
+        folder.give_up("stopped", stop.name)
+        print(f"\n{describe_stop(stop, folder.path, signals.saved_step)}", flush=True)
+        with suppress(KeyboardInterrupt):
+            _report_what_there_is(folder)
+        return stop.status
+    else:
+        signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
+        folder.give_up("failed", cause or f"{type(error).__name__}: {read_message(error)}")
         _report_what_there_is(folder)
-    return stop.status
-
-
-def _fail(folder: RunFolder, signals: StopSignals, cause: str) -> RankFailed:
-    """Close the record of a run that has failed; returns the error for a rank that waited for the failed one."""
-    signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
-    folder.give_up("failed", cause)
-    _report_what_there_is(folder)
-    return RankFailed(cause)
+        if cause:
+            raise RuntimeError(cause) from error
+    raise error
 
 
 def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
@@ -216,9 +206,8 @@ def _write_report(folder: RunFolder) -> None:
 
 def _report_what_there_is(folder: RunFolder) -> None:
     """Write the report of a run that did not finish. An error here must not hide the error that ended the run."""
-    if not processes.is_main():
-        return
     try:
-        _write_report(folder)
+        if processes.is_main():
+            _write_report(folder)
     except Exception as error:
         say(f"no report was written: {name_error(error)}")

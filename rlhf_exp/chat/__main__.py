@@ -5,13 +5,11 @@ Sends prompts to the model that a run has trained, with the run's template, syst
 
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.errors import ConfigError, printable, show
+from rlhf_exp.errors import REFUSED, ConfigError, printable, say, show
 from rlhf_exp.launch.subcommand import parse_flags, run_command
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
@@ -19,12 +17,12 @@ from rlhf_exp.runs.lock import find_latest
 from rlhf_exp.runs.manifest import explain_damage, remedy
 
 if TYPE_CHECKING:
-    from rlhf_exp.chat.session import Answer, Session
+    from rlhf_exp.chat.session import Answer
 
 EPILOG = """\
 Without --prompt and --rows, prompts are read line by line, from the terminal or from a pipe; \\n in one is a new line.
 Each prompt stands alone: the model sees nothing of the earlier ones. What it is measured by is printed where the task
-can grade the prompt. A prompt from the command line or a pipe has its answer on stdout, and the rest on stderr.
+can grade the prompt. Answers are on stdout, and the rest on stderr.
 
 Examples:
   python -m rlhf_exp chat latest --beside-start
@@ -42,15 +40,13 @@ PARSER.add_argument("--max-tokens", type=int, metavar="N", help="instead of the 
 PARSER.add_argument("--temperature", type=float, metavar="T", help="instead of eval.temperature; 0 is greedy")
 PARSER.add_argument("--seed", type=int, default=0, metavar="N", help="of the random numbers (0)")
 
-QUIT = ("/quit", "/exit")
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Answer what the command line asks; returns the exit status."""
     return run_command(_work, arguments, PARSER.format_help, "chat")
 
 
-def _work(arguments: list[str]) -> None:
+def _work(arguments: list[str]) -> int:
     args = parse_flags(PARSER, arguments)
     for name, least in (("rows", 1), ("max_tokens", 1), ("temperature", 0)):
         value = getattr(args, name)
@@ -58,24 +54,24 @@ def _work(arguments: list[str]) -> None:
             raise ConfigError([f"--{name.replace('_', '-')} {value}: must be at least {least}"])
     run = _find_run(find_latest(args.run))
     asks = bool(args.prompts) or args.rows is not None
-    talks = not asks and sys.stdin.isatty()
-    if talks:
-        print("[load] imports torch, loads the model", flush=True)
+    if not asks:
+        example = f"; for example: {show(run.samples[0]['prompt'], 300)}" if run.samples else ""
+        say(f"each line is a prompt, which stands alone, until Ctrl-D{example}", "chat")
     from rlhf_exp.chat.session import Session
 
-    session = Session(run, args.beside_start, args.max_tokens, args.temperature, args.seed)
+    session, status = Session(run, args.beside_start, args.max_tokens, args.temperature, args.seed), 0
     for row in session.task.eval[: args.rows] if args.rows else ():
         prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"]
         print(f"> {printable(prompt.strip())}")
-        _show(session.ask_row(row), talks)
-    for text in args.prompts if asks else _read_typed(session) if talks else sys.stdin:
+        _show(session.ask_row(row))
+    for text in filter(str.strip, args.prompts if asks else sys.stdin):
         try:
-            if text.strip():
-                _show(session.ask(text.rstrip("\n")), talks)
-        except ConfigError as error:
-            if not talks:
-                raise
-            print(printable("\n".join(error.problems)))
+            _show(session.ask(text.rstrip("\n")))
+        except ConfigError as error:  # the next prompt may be better
+            status = REFUSED
+            for problem in error.problems:
+                say(problem, "chat")
+    return status
 
 
 def _find_run(path: Path) -> Run:
@@ -96,26 +92,11 @@ def _find_run(path: Path) -> Run:
         return load_run(path)
 
 
-def _read_typed(session: "Session") -> Iterator[str]:
-    """The prompts that are typed at the terminal, until it ends."""
-    with suppress(ImportError):
-        import readline  # noqa: F401 `input` then has a history
-    info, sampling = session.run.info, session.sampling
-    how = f"at most {sampling.max_new_tokens} tokens, temperature {sampling.temperature:g}"
-    print(printable(f"{info.get('algo')} on {info.get('task')}, model {info.get('model')}: {how}"))
-    if session.run.samples:
-        print(printable(f"for example: {show(session.run.samples[0]['prompt'], 300)}"))
-    print(f"each prompt stands alone; {QUIT[0]} or Ctrl-D ends")
-    with suppress(EOFError):
-        while (text := input("\n> ").strip()) not in QUIT:
-            yield text
-
-
-def _show(answers: "list[Answer]", talks: bool) -> None:
-    """Print the answers; what is known about them goes to stderr if the answers are for another program."""
+def _show(answers: "list[Answer]") -> None:
+    """Print the answers, and on stderr what is known about them."""
     for answer in answers:
         print(printable(f"{answer.which}: {answer.text}" if len(answers) > 1 else answer.text), flush=True)
-        print(f"  ({', '.join(answer.facts)})", file=sys.stdout if talks else sys.stderr, flush=True)
+        print(f"  ({', '.join(answer.facts)})", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

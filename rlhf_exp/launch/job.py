@@ -40,13 +40,14 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
         jobs: the sweep that the job is one of.
         again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
     """
-    if jobs is None:
-        return guard(lambda: run_checked(check_job(cfg, settings.overrides.task, alone=True), cfg, settings)[0])
-    name = jobs.name(settings.job.num, settings.overrides.task)
-    jobs.place(cfg, settings)
-    cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
-    print(f"\n{name}" if settings.job.num else name, flush=True)
-    return guard(lambda: run_checked(check_job(cfg, settings.overrides.task), cfg, settings)[0], where=f"{name}: ")
+    typed, where = settings.overrides.task, ""
+    if jobs is not None:
+        name = jobs.name(settings.job.num, typed)
+        jobs.place(cfg, settings)
+        cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
+        print(f"\n{name}" if settings.job.num else name, flush=True)
+        where = f"{name}: "
+    return guard(lambda: run_checked(check_job(cfg, typed, alone=jobs is None), cfg, settings)[0], where=where)
 
 
 def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Config:
@@ -79,18 +80,20 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
         BaseException: any other error, with a note if the run's folder holds its traceback.
     """
     numbered = is_named_by_time(cfg)
-    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
+    what = (
+        f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}: {config.output_dir}"
+    )
     if config.dry_run:
         if problems := [] if numbered else check_run_folder(config):
             raise ConfigError(problems)
-        print(f"dry run: {what}: {config.output_dir}", flush=True)
+        print(f"dry run: {what}", flush=True)
         prepare_hub(config)
         from rlhf_exp.dry_run.show import print_dry_run
 
         print_dry_run(config)
         return 0, None
     connect(config)
-    plan = processes.on_main(lambda: plan_run(config, numbered, f"{what}: {config.output_dir}"))
+    plan = processes.on_main(lambda: plan_run(config, numbered, what))
     prepare_hub(config)
     if plan == Plan.SKIP:
         return 0, Path(config.output_dir)
@@ -103,8 +106,10 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
 
         if str(folder) != config.output_dir:
             print(f"another run has that folder; this one's is {folder}", flush=True)
-            config = _move(config, cfg, folder)
-        args = build_args(config)
+            cfg.output_dir = str(folder)
+            args = config.algo.args | {"output_dir": cfg.algo.args.output_dir}
+            config = replace(config, output_dir=str(folder), algo=replace(config.algo, args=args))
+        trl_args = build_args(config)
         processes.on_main(lambda: _prepare_folder(config, cfg, settings, folder))
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
@@ -113,7 +118,7 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
             if processes.is_main():
                 stack.enter_context(point_latest(folder))
                 stack.enter_context(track(config, folder))
-            return run(config, folder, args), folder
+            return run(config, folder, trl_args), folder
 
 
 def connect(config: Config) -> None:
@@ -146,17 +151,9 @@ def plan_run(config: Config, numbered: bool, what: str) -> Plan:
     return plan
 
 
-def _move(config: Config, cfg: DictConfig, folder: Path) -> Config:
-    """The config with another folder."""
-    cfg.output_dir = str(folder)
-    args = config.algo.args | {"output_dir": cfg.algo.args.output_dir}
-    return replace(config, output_dir=str(folder), algo=replace(config.algo, args=args))
-
-
 def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folder: Path) -> None:
     """Remove what a run that is not resumed has left, and write `.hydra`: the config with every interpolation resolved,
     and the overrides."""
-    cfg.output_dir = str(folder)
     texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
     try:

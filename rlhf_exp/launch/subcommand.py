@@ -8,7 +8,6 @@
 
 import errno
 import os
-import shutil
 import sys
 import time
 import traceback
@@ -28,12 +27,6 @@ COMMANDS["merge"] = "rlhf_exp.merge"
 is the same as `python -m rlhf_exp.report`."""
 NOTE = "rlhf_exp: "
 """Begins the note of an error that says in one line what failed."""
-FULL_BYTES = 2**20
-"""With less free space than this the disk counts as the cause of an error: torch's own error does not say so."""
-
-
-class Done(Exception):
-    """A flag such as --version has printed all that was asked for."""
 
 
 def run_command(
@@ -65,10 +58,10 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return work() or 0
     except KeyboardInterrupt as error:
         return Stop.of(error).status
-    except Done:
-        return 0
     except BaseException as error:  # SystemExit too: a reward may raise anything
         notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
+        if isinstance(error, SystemExit) and error.code == 0 and not notes:
+            return 0  # a flag such as --version has printed all that was asked for
         if not notes and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             error = ConfigError([f"{str(error.filename)[:60]}...: {error.strerror}"])
         problems = error.problems if isinstance(error, ConfigError) else notes
@@ -84,16 +77,13 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
 def parse_flags(
     parser: ArgumentParser, arguments: list[str] | None = None, parse: Callable[..., Any] | None = None
 ) -> Any:
-    """`parser.parse_args`, which raises a ConfigError instead of printing its usage and exiting; or another of the
-    parser's methods that parse."""
+    """`parser.parse_args`, or another of the parser's methods that parse. A mistake raises a ConfigError instead of
+    printing the usage and exiting."""
 
     def refuse(message: str) -> NoReturn:
         raise ConfigError([f"{message}; see --help"])
 
-    def leave(status: int = 0, message: str | None = None) -> NoReturn:
-        raise Done
-
-    parser.error, parser.exit = refuse, leave  # type: ignore[method-assign]
+    parser.error = refuse  # type: ignore[method-assign]
     return (parse or parser.parse_args)(arguments)
 
 
@@ -129,11 +119,9 @@ def hide_bars() -> None:
 def _keep_traceback(error: BaseException, folder: Path) -> str:
     """Write the traceback into the folder's error.log; returns the line that says what failed."""
     log = folder / "error.log"
-    said = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    full = f"; the disk of {folder} is full" if said or shutil.disk_usage(folder).free < FULL_BYTES else ""
     try:
         log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         kept = f"traceback in {log}"
     except OSError as problem:
         kept = f"its traceback cannot be written to {log}, {problem.strerror}"
-    return f"failed: {name_error(error)}{full} ({kept})"
+    return f"failed: {name_error(error)} ({kept})"

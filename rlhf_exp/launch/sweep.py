@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -105,7 +106,8 @@ def run_sweep(jobs: Jobs, config: DictConfig, sweep: Callable[[], object]) -> in
     jobs.folder = processes.on_main(lambda: _make_folder(config))
     config.hydra.sweep.dir = str(jobs.folder)
     config.hydra.overrides.hydra.append(set_text("hydra.sweep.dir", str(jobs.folder)))  # for each job, composed anew
-    with jobs.noting():
+    with TemporaryDirectory(prefix=".jobs_", dir=jobs.folder) as notes:
+        jobs.notes = Path(notes)
         try:
             sweep()
         except BrokenProcessPool:

@@ -1,11 +1,11 @@
 """The jobs of a sweep as Hydra's launchers call them, in this process or in others (joblib, submitit).
 
     jobs = Jobs(run_job, list(sys.argv), folder, total=12, swept=frozenset(["seed"]), use_cpu=True)
-    with jobs.noting(), jobs.pass_on_signals():
+    with Relay(jobs):
         ...                      # Hydra's launcher: jobs(cfg) for each job, in another process with a copy of `jobs`
-        jobs.end()               # the jobs' exit statuses
+    jobs.end()                   # the jobs' exit statuses
 
-Files in `notes` say which process runs which job, and how each job has ended.
+Files in `jobs.notes` say which process runs which job, and how each job has ended.
 """
 
 import io
@@ -16,12 +16,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 from hydra.core.hydra_config import HydraConfig
@@ -66,7 +65,7 @@ class Jobs:
     swept: frozenset[str]
     use_cpu: bool
     tuned: bool = False
-    notes: Path = Path()  # `noting` makes it
+    notes: Path = Path()  # a folder that `run_sweep` makes
     home: tuple[str, int] = field(default_factory=_name_process)
 
     def __call__(self, cfg: DictConfig) -> float | None:
@@ -77,7 +76,7 @@ class Jobs:
         """
         settings: DictConfig = HydraConfig.get()  # type: ignore[assignment]
         number, at_home = settings.job.num, _name_process() == self.home
-        again = self._find_note(number).exists()  # a scheduler has preempted the job, and starts it again
+        again = (self.notes / f"{number}.json").exists()  # a scheduler has preempted the job, and starts it again
         status = self.work(cfg, settings, self, again) if at_home else self._run_here(cfg, settings, again)
         self._note(number, status=status)
         if status and processes.count() > 1:
@@ -104,13 +103,6 @@ class Jobs:
             name = f"{settings.job.num:02d}_{name}"
         cfg.output_dir = str(self.folder / name)
 
-    @contextmanager
-    def noting(self) -> Iterator[None]:
-        """Jobs can be run inside the `with`."""
-        with TemporaryDirectory(prefix=".jobs_", dir=self.folder) as notes:
-            self.notes = Path(notes)
-            yield
-
     def end(self) -> dict[int, int]:
         """The exit status of each job by its number, now that none is running: FAILED if it has none, for its process
         has died.
@@ -122,11 +114,6 @@ class Jobs:
             raise Stop(number)
         ended = {number: job.get("status", FAILED) for number, job in self._read_notes().items()}
         return {number: ended.get(number, FAILED) for number in range(self.total or len(ended))}
-
-    def pass_on_signals(self) -> "Relay":
-        """Inside the `with` of it, signals are passed on to the running jobs, since only a terminal sends them to all
-        processes."""
-        return Relay(self)
 
     def stop(self, number: int) -> int:
         """Send a signal to the running jobs, and start no other; returns how many are running."""
@@ -174,17 +161,14 @@ class Jobs:
         """What is known of each job that has begun, by its number."""
         return {int(path.stem): json.loads(path.read_text(encoding="utf-8")) for path in self.notes.glob("[0-9]*.json")}
 
-    def _find_note(self, number: int) -> Path:
-        return self.notes / f"{number}.json"
-
     def _note(self, number: int, **facts: Any) -> None:
         """Write what is known of a job. If the folder is gone, so is the process that would read it."""
         with suppress(FileNotFoundError):
-            write_json(self._find_note(number), facts, any_rank=True)
+            write_json(self.notes / f"{number}.json", facts, any_rank=True)
 
 
 class Relay(StopSignals):
-    """Handles signals while jobs run in other processes, and waits for them to end."""
+    """Inside its `with`, passes signals on to the jobs in other processes, since only a terminal sends them to all."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__()

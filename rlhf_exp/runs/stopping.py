@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rlhf_exp.errors import Stop
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
@@ -43,7 +43,7 @@ class StopSignals:
         self._since = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> "StopSignals":
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             handled = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._handle) for number in handled}

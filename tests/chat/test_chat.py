@@ -78,28 +78,12 @@ def test_held_out_rows_are_those_of_the_run(make, capsys):
     assert [line[:6] for line in out[::2]] == ["> use "] * 2
 
 
-def test_prompts_come_from_a_pipe(make, capsys, monkeypatch):
+def test_prompts_are_read_line_by_line_and_a_mistake_ends_none_after_it(make, capsys, monkeypatch):
     make()
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PROBLEM}\n\nuse 8 2 make 4 .\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PROBLEM}\n\nhello\nuse 8 2 make 4 .\n"))
     status, out, err = chat(capsys)
-    assert (status, len(out), len(err)) == (0, 2, 2)
-
-
-def test_a_conversation_goes_on_after_a_mistake(make, capsys, monkeypatch):
-    make()
-    typed = iter(["hello", "", PROBLEM, "/quit", "never read"])
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
-    status, out, err = chat(capsys)
-    assert (status, err) == (0, [])
-    assert out[1:4] == [
-        "grpo on countdown, model tiny: at most 48 tokens, temperature 1",
-        f"for example: {PROBLEM}",
-        "each prompt stands alone; /quit or Ctrl-D ends",
-    ]
-    assert out[4] == "words that are not in the model's vocabulary: 'hello'" and len(out) == 7
-    assert next(typed) == "never read"
+    assert (status, len(out), len(err)) == (2, 2, 4)
+    assert err[0].endswith(f"; for example: {PROBLEM}") and "not in the model's vocabulary: 'hello'" in err[2]
 
 
 def test_the_system_prompt_is_once_before_a_row(make, capsys, monkeypatch):
@@ -136,7 +120,8 @@ def test_an_adapter_answers_with_its_base(make, capsys, tmp_path):
         ({}, ["--prompt", "hello"], "words that are not in the model's vocabulary: 'hello'"),
         ({}, ["--prompt", "use " * 600], "the prompt has 600 tokens, and the model reads 512"),
         ({}, ["--rows", "0"], "--rows 0: must be at least 1"), ({}, ["--temperature", "nan"], "--temperature nan: "),
-        ({}, ["--promt", "x"], "unrecognized arguments"), ({"algo": "reward_model"}, [], "run: must be the folder of a run"),
+        ({}, ["--promt", "x"], "unrecognized arguments"),
+        ({"algo": "reward_model"}, [], "run: must be the folder of a run that has saved"),
         ({"model": None, "status": "failed"}, [], "run: must be the folder of a run that has saved"),
     ],
 )  # fmt: skip

@@ -1,7 +1,6 @@
 import fcntl
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -98,17 +97,9 @@ def test_a_run_gets_its_folder_with_the_resolved_config(command, runs):
     assert command("output_dir=there", "max_tokens=7") == (0, [])
     [(cfg, folder)] = runs
     assert (folder, cfg.max_tokens) == (Path("there"), 7)
-    saved = OmegaConf.load("there/.hydra/config.yaml")
     assert "${" not in Path("there/.hydra/config.yaml").read_text()
-    assert saved.algo.args == cfg.algo.args
+    assert OmegaConf.load("there/.hydra/config.yaml").algo.args == cfg.algo.args
     assert OmegaConf.load("there/.hydra/overrides.yaml") == ["output_dir=there", "max_tokens=7"]
-
-
-def test_the_default_folder_begins_with_the_name_of_the_run(command, runs):
-    command("run.name=my-run", "run.tags=[a,b]")
-    assert re.fullmatch(r"outputs/countdown/grpo/my-run_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", str(runs[0][1]))
-    assert command("run.name=my-run", "output_dir=there") == (0, [])
-    assert runs[1][1] == Path("there")
 
 
 @pytest.fixture
@@ -119,19 +110,16 @@ def one_second(monkeypatch):
 
 
 def test_runs_that_start_in_one_second_have_a_folder_each_by_one_name_everywhere(command, runs, one_second):
-    for seed in (1, 2, 3):
-        assert command(f"seed={seed}") == (0, [])
-    first = "outputs/countdown/grpo/2026-01-02_03-04-05"
-    assert [str(folder) for _, folder in runs] == [first, f"{first}_2", f"{first}_3"]
+    for seed in (1, 2):
+        assert command(f"seed={seed}", "run.name=mine") == (0, [])
+    first = "outputs/countdown/grpo/mine_2026-01-02_03-04-05"
+    assert [str(folder) for _, folder in runs] == [first, f"{first}_2"]
     for seed, (cfg, folder) in enumerate(runs, 1):
         saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
-        assert (saved.seed, saved.output_dir, saved.algo.args.output_dir) == (
-            seed,
-            str(folder),
-            f"{folder}/checkpoints",
-        )
-        assert (cfg.seed, cfg.output_dir, cfg.algo.args["output_dir"]) == (seed, str(folder), f"{folder}/checkpoints")
-    assert os.readlink("outputs/latest") == "countdown/grpo/2026-01-02_03-04-05_3"
+        for found in (saved, cfg):
+            named = (found.seed, found.output_dir, found.algo.args["output_dir"])
+            assert named == (seed, str(folder), f"{folder}/checkpoints")
+    assert os.readlink("outputs/latest") == "countdown/grpo/mine_2026-01-02_03-04-05_2"
 
 
 def test_sweeps_that_start_in_one_second_have_a_folder_each(command, runs, one_second):
@@ -254,7 +242,7 @@ def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command
         "experiment=compare_ppo,compare_grpo",
         "output_dir=there",
         HERE,
-    )  # fmt: skip
+    )
     assert command(*study) == (0, [])
     assert [folder.name for _, folder in runs] == [
         "seed-0_compare_ppo", "seed-0_compare_grpo", "seed-1_compare_ppo", "seed-1_compare_grpo",
@@ -264,13 +252,10 @@ def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command
     finish(runs[2][1], "failed")
     assert command(*study, "seed=0,1,2")[0] == 0  # the last word counts, and folders stay the same
     again = runs[4:]
-    assert [(folder.name, cfg.resume) for cfg, folder in again] == [
-        ("seed-0_compare_grpo", "there/seed-0_compare_grpo"),
-        ("seed-1_compare_ppo", None),
-        ("seed-1_compare_grpo", None),
-        ("seed-2_compare_ppo", None),
-        ("seed-2_compare_grpo", None),
-    ]
+    assert {folder.name: cfg.resume for cfg, folder in again} == {
+        "seed-0_compare_grpo": "there/seed-0_compare_grpo", "seed-1_compare_ppo": None, "seed-1_compare_grpo": None,
+        "seed-2_compare_ppo": None, "seed-2_compare_grpo": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -327,16 +312,11 @@ def test_a_sweep_that_was_cut_off_runs_the_jobs_whose_folder_holds_no_run(comman
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
         runs.clear()
-        assert command(*sweep) == (
-            2,
-            [
-                "rlhf_exp: job 1 of 3 (seed=0 output_dir=there): output_dir=there/00_seed-0: already holds a run;"
-                " use another folder, or resume=there/00_seed-0",
-                "rlhf_exp: job 2 of 3 (seed=1 output_dir=there): output_dir=there/01_seed-1: a run is going on in it"
-                " (process 71 on node3)",
-                "rlhf_exp: 2 of 3 jobs did not succeed (1: status 2, 2: status 2)",
-            ],
-        )
+        status, lines = command(*sweep)
+    assert status == 2 and lines[2] == "rlhf_exp: 2 of 3 jobs did not succeed (1: status 2, 2: status 2)"
+    for number, (line, why) in enumerate(zip(lines, ("already holds a run", "a run is going on in it"), strict=False)):
+        job = f"job {number + 1} of 3 (seed={number} output_dir=there)"
+        assert line.startswith(f"rlhf_exp: {job}: output_dir=there/0{number}_seed-{number}: {why}")
     assert [folder.name for _, folder in runs] == ["02_seed-2"]
 
 
@@ -391,38 +371,20 @@ def test_help_names_every_group_option_and_key():
     assert len(text.splitlines()) < 55
 
 
-def test_a_config_that_is_no_experiment_is_refused_by_its_keys(command):
-    status, lines = command("-cn", "online")
-    assert status == 2
-    assert "rlhf_exp: output_dir: missing; it has no default" in lines
-
-
-@pytest.mark.parametrize("argument", ["--help", "task=file task.answer_column=a task.path={}/rows.csv"])
-def test_help_and_refusals_import_no_ml_library(argument, tmp_path):
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [("--help", []), ("task=file task.answer_column=a task.path={}/rows.csv", []),
+     ("output_dir=there seed=3", ["grpo on countdown, model tiny, seed 3: there", "[start] imports torch and TRL"])],
+)  # fmt: skip
+def test_help_refusals_and_the_first_lines_of_a_run_import_no_ml_library(argument, said, tmp_path):
     (tmp_path / "rows.csv").write_text("q,a\n1,2\n")
-    code = (
-        "import sys; from rlhf_exp.__main__ import main; main();"
-        "print([name for name in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *argument.format(tmp_path).split()],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_a_run_says_at_once_what_runs_and_where_before_torch_is_imported(tmp_path):
     code = (
         "import sys; sys.modules['rlhf_exp.config.trl_args'] = None; from rlhf_exp.__main__ import main; main();"
         "print([name for name in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if name in sys.modules])"
     )
-    command = [sys.executable, "-c", code, "output_dir=there", "seed=3"]
+    command = [sys.executable, "-c", code, *argument.format(tmp_path).split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == [
-        "grpo on countdown, model tiny, seed 3: there",
-        "[start] imports torch and TRL",
-        "[]",
-    ]
+    assert done.stdout.splitlines()[-1 - len(said) :] == [*said, "[]"]
 
 
 @pytest.mark.parametrize("more", [[], ["-m", "seed=0"]])
@@ -430,8 +392,4 @@ def test_a_model_without_weights_is_refused_before_anything_loads(command, runs,
     shutil.copytree(ROOT / "rlhf_exp" / "assets" / "tiny", tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").unlink()
     status, lines = command(*more, "model.path=./model", "output_dir=there")
-    assert (
-        status == 2
-        and "model.path=./model: holds no weights; must hold safetensors next to its config.json" in lines[0]
-    )
-    assert runs == []
+    assert (status, runs) == (2, []) and "model.path=./model: holds no weights" in lines[0]
