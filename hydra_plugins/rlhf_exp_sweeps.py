@@ -22,13 +22,11 @@ class Checked:
     """Of a sweeper that is mixed into this class: all jobs are checked before the first starts; its `sweep` returns the
     exit status."""
 
-    is_tuned = False
-
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         from rlhf_exp.launch.sweep import prepare_sweep
 
         self.whole = config
-        self.jobs = prepare_sweep(config, hydra_context.config_loader, self.is_tuned)
+        self.jobs = prepare_sweep(config, hydra_context.config_loader)
         super().setup(hydra_context=hydra_context, task_function=self.jobs, config=config)  # type: ignore[misc]
 
     def sweep(self, arguments: list[str]) -> int:
@@ -49,8 +47,6 @@ with suppress(ImportError):
 
     class CheckedOptunaSweeper(Checked, OptunaSweeper):  # type: ignore[misc]  # its sweep returns something
         """hydra/sweeper=optuna: jobs are chosen one after the other, by what earlier ones returned."""
-
-        is_tuned = True
 
 
 with suppress(ImportError):

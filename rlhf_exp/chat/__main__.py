@@ -17,7 +17,7 @@ from rlhf_exp.runs.lock import find_latest
 from rlhf_exp.runs.manifest import explain_damage, remedy
 
 if TYPE_CHECKING:
-    from rlhf_exp.chat.session import Answer
+    from rlhf_exp.evaluation.completions import Completion
 
 EPILOG = """\
 Without --prompt and --rows, prompts are read line by line, from the terminal or from a pipe; \\n in one is a new line.
@@ -63,7 +63,7 @@ def _work(arguments: list[str]) -> int:
     for row in session.task.eval[: args.rows] if args.rows else ():
         prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"]
         print(f"> {printable(prompt.strip())}")
-        _show(session.ask_row(row))
+        _show(session.ask_row(row, session.task.grade))
     for text in filter(str.strip, args.prompts if asks else sys.stdin):
         try:
             _show(session.ask(text.rstrip("\n")))
@@ -92,11 +92,14 @@ def _find_run(path: Path) -> Run:
         return load_run(path)
 
 
-def _show(answers: "list[Answer]") -> None:
+def _show(answers: "dict[str, Completion]") -> None:
     """Print the answers, and on stderr what is known about them."""
-    for answer in answers:
-        print(printable(f"{answer.which}: {answer.text}" if len(answers) > 1 else answer.text), flush=True)
-        print(f"  ({', '.join(answer.facts)})", file=sys.stderr, flush=True)
+    for which, answer in answers.items():
+        text = answer.text.strip()
+        print(printable(f"{which}: {text}" if len(answers) > 1 else text), flush=True)
+        facts = [*([answer.grade["outcome"]] if answer.grade else []), f"{len(answer.ids)} tokens"]
+        facts += ["cut off"] if answer.truncated else []
+        print(f"  ({', '.join(facts)})", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

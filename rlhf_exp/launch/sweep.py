@@ -56,13 +56,14 @@ def register_plugins() -> None:
             store.store(option, OmegaConf.merge(store.load(f"{place}.yaml").node, target), group)
 
 
-def prepare_sweep(config: DictConfig, loader: ConfigLoader, tuned: bool = False) -> Jobs:
-    """Check every job before the first starts. `tuned`: Optuna chooses them one after the other.
+def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> Jobs:
+    """Check every job before the first starts, unless Optuna chooses them one after the other: then what they share.
 
     Raises:
         ConfigError: the problems of all jobs, a line each; none was started.
     """
-    params = config.hydra.sweeper.params or {}
+    params, choices = config.hydra.sweeper.params or {}, config.hydra.runtime.choices
+    launcher, tuned = choices["hydra/launcher"], choices["hydra/sweeper"] == "optuna"
     parser = OverridesParser.create(config_loader=loader)
     typed = parser.parse_overrides(list(config.hydra.overrides.task))
     swept = {text.get_key_element() for text in typed if text.is_sweep_override()} | set(params)
@@ -76,12 +77,10 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader, tuned: bool = False)
                 first.device.use_cpu, tuned)  # fmt: skip
     if problems := check_tuning(config.hydra, first) if tuned else []:
         raise ConfigError(problems)
-    launcher = config.hydra.runtime.choices["hydra/launcher"]
     if launcher != "basic":
         hide_bars()
         if processes.count() > 1:
-            several = f"not with {processes.count()} processes per run; use hydra/launcher=basic"
-            raise ConfigError([f"hydra/launcher={launcher}: {several}"])
+            raise ConfigError([f"hydra/launcher={launcher}: takes one process per run; use hydra/launcher=basic"])
     if not first.dry_run:
         print(f"checking {total or 'the'} jobs", flush=True)  # importing TRL takes seconds
     if problems := refuse_jobs(jobs, composed, listed):
