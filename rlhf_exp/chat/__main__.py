@@ -20,16 +20,13 @@ if TYPE_CHECKING:
     from rlhf_exp.evaluation.completions import Completion
 
 EPILOG = """\
-Without --prompt and --rows, prompts are read line by line, from the terminal or from a pipe; \\n in one is a new line.
-Each prompt stands alone: the model sees nothing of the earlier ones. What it is measured by is printed where the task
-can grade the prompt. Answers are on stdout, and the rest on stderr.
+Without --prompt and --rows, each line of the terminal or of a pipe is a prompt; \\n in one is a new line. Each prompt
+stands alone: the model sees nothing of the earlier ones. Answers are on stdout, and what is known of them on stderr.
 
-Examples:
   python -m rlhf_exp chat latest --beside-start
   python -m rlhf_exp chat latest --prompt 'use 3 7 8 make 53 .'
   python -m rlhf_exp chat latest --rows 5 --temperature 0
 """
-
 PARSER = ArgumentParser(prog="python -m rlhf_exp chat", description=__doc__.splitlines()[2], allow_abbrev=False,
                         epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
 PARSER.add_argument("run", type=Path, metavar="RUN", help="a run's folder; latest: the last one's")

@@ -84,11 +84,10 @@ def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
 def _explain_unread(text: str) -> str:
     """What Hydra's grammar cannot read: most often a text that a shell or Hydra needs in quotes."""
     key, equals, value = text.partition("=")
-    if not equals and name_key(text) in known_keys():
-        return f"{text}: has no value; write {text}=VALUE"
     if not equals:
         names = sorted(COMMANDS)
-        return f"{text}: must be KEY=VALUE, or a command: {', '.join(names)}{suggest(text, names)}"
+        value = f"; a value of it is {text}=VALUE" if name_key(text) in known_keys() else suggest(text, names)
+        return f"{text}: must be KEY=VALUE, or a command: {', '.join(names)}{value}"
     if key in INSTEAD:  # such as model=~/folder
         return f"{text}: no such option; {INSTEAD[key]}is a plain name"
     if takes_text(name_key(text)):

@@ -28,9 +28,6 @@ from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete
 if TYPE_CHECKING:
     from rlhf_exp.launch.workers import Jobs
 
-DDP_TIMEOUT_S = 1800
-"""transformers' default of `ddp_timeout`."""
-
 
 def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, again: bool = False) -> int:
     """Check one composed config and run it; returns its exit status.
@@ -67,8 +64,7 @@ def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Con
 def is_named_by_time(cfg: DictConfig) -> bool:
     """Whether the user names no folder, and resumes none: one that another run of the same second has gets a number."""
     unresolved: Any = OmegaConf.to_container(cfg, resolve=False)
-    named = str(unresolved.get("output_dir", ""))
-    return "${now:" in named and cfg.get("resume") is None
+    return "${now:" in str(unresolved.get("output_dir")) and cfg.get("resume") is None
 
 
 def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
@@ -80,20 +76,15 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
         BaseException: any other error, with a note if the run's folder holds its traceback.
     """
     numbered = is_named_by_time(cfg)
-    what = (
-        f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}: {config.output_dir}"
-    )
     if config.dry_run:
-        if problems := [] if numbered else check_run_folder(config):
-            raise ConfigError(problems)
-        print(f"dry run: {what}", flush=True)
+        plan_run(config, numbered)
         prepare_hub(config)
         from rlhf_exp.dry_run.show import print_dry_run
 
         print_dry_run(config)
         return 0, None
     connect(config)
-    plan = processes.on_main(lambda: plan_run(config, numbered, what))
+    plan = processes.on_main(lambda: plan_run(config, numbered))
     prepare_hub(config)
     if plan == Plan.SKIP:
         return 0, Path(config.output_dir)
@@ -122,12 +113,12 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
 
 
 def connect(config: Config) -> None:
-    """Open the group of all processes as the config says."""
-    processes.connect(config.algo.args.get("ddp_timeout") or DDP_TIMEOUT_S, config.device.use_cpu)
+    """Open the group of all processes as the config says; 1800 s is transformers' default."""
+    processes.connect(config.algo.args.get("ddp_timeout") or 1800, config.device.use_cpu)
 
 
-def plan_run(config: Config, numbered: bool, what: str) -> Plan:
-    """Whether a run starts or resumes in its folder, or is finished already. Prints `what` it is, and what differs.
+def plan_run(config: Config, numbered: bool) -> Plan:
+    """Whether a run starts or resumes in its folder, or is finished already. Prints what it is, and what differs.
 
     Args:
         numbered: it gets a folder of its own.
@@ -137,7 +128,10 @@ def plan_run(config: Config, numbered: bool, what: str) -> Plan:
     """
     if problems := [] if numbered else check_run_folder(config):
         raise ConfigError(problems)
-    print(what, flush=True)
+    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
+    print(f"{'dry run: ' if config.dry_run else ''}{what}: {config.output_dir}", flush=True)
+    if config.dry_run:
+        return Plan.START
     folder = Path(config.resume or config.output_dir)
     for note in check_resume(config):
         print(printable(note), flush=True)
@@ -156,13 +150,10 @@ def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folde
     and the overrides."""
     texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
-    try:
-        if config.resume is None:
-            start_anew(folder, config)
-        for log in folder.glob("error-*.log"):
-            log.unlink()
-        (folder / ".hydra").mkdir(exist_ok=True)
-        for name, text in texts.items():
-            write_text(folder / ".hydra" / f"{name}.yaml", text)
-    except OSError as error:
-        raise ConfigError([f"output_dir={folder}: cannot be written, {error.strerror}"]) from None
+    if config.resume is None:
+        start_anew(folder, config)
+    for log in folder.glob("error-*.log"):
+        log.unlink()
+    (folder / ".hydra").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        write_text(folder / ".hydra" / f"{name}.yaml", text)

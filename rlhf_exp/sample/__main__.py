@@ -21,17 +21,12 @@ from rlhf_exp.launch.subcommand import claim, run_command
 GRADED = tuple(name for name, keys in TASKS.items() if keys.graded)
 FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
-usage: python -m rlhf_exp sample [GROUP=OPTION ...] [KEY=VALUE ...]
+usage: python -m rlhf_exp sample [GROUP=OPTION ...] [KEY=VALUE ...] [-cd FOLDER] [--out FOLDER]
 
 Samples completions of training prompts from the start model and grades them, for `task.samples=FOLDER` to learn from.
+Keys that matter: task (one of {tasks}), model, model.path, peft, device, max_tokens, seed, task.sampling.rows,
+task.sampling.completions (of each prompt), eval.temperature, eval.top_p, eval.top_k, eval.batch_size, eval.cache_dir.
 
-Keys that matter here:
-  -cd FOLDER (with configs of your own), task (one of {tasks}), model, model.path, peft, device, max_tokens, seed
-  task.sampling.rows, task.sampling.completions (of each prompt)
-  eval.temperature, eval.top_p, eval.top_k, eval.batch_size, eval.cache_dir
-  --out FOLDER, or output_dir=FOLDER (outputs/samples/TASK/TIME)
-
-Example:
   python -m rlhf_exp sample task=countdown task.sampling.rows=256 output_dir=outputs/samples/x
   python -m rlhf_exp algo=dpo task=countdown task.samples=outputs/samples/x
 """

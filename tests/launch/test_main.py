@@ -61,7 +61,7 @@ def runs(monkeypatch):
         ("reward.weights={a:1", "reward.weights={a:1: cannot be read; must be KEY=VALUE"),
         ("model=~/my folder", "model=~/my folder: no such option; a hub id or a folder is model.path"),
         ("task=data.csv", "task=data.csv: no such option; rows of your own are task=file"),
-        ("+seed", "+seed: has no value"), ("reprot", "reprot: must be KEY=VALUE, or a command"),
+        ("+seed", "+seed: must be KEY=VALUE"), ("reprot", "reprot: must be KEY=VALUE, or a command"),
         ("~nope", "Could not delete from config. 'nope' does not exist."), ("--bogus", "unrecognized arguments"),
         ("resume=latest", "resume=latest: outputs/latest is missing"),
         ("--config-name=nope", "-cn nope: no such config"),
