@@ -44,7 +44,7 @@ def format_help() -> str:
 
 
 def _start(arguments: list[str]) -> int | None:
-    from rlhf_exp.launch.start import start  # imports Hydra, which --help does not need
+    from rlhf_exp.launch.arguments import start  # imports Hydra, which --help does not need
 
     return start()
 
