@@ -45,7 +45,10 @@ def train(
 
     def save(path: Path) -> None:
         trainer.save_model(str(path))
-        processes.on_main(lambda: _complete_model(path, base))
+        if processes.is_main():
+            (path / "training_args.bin").unlink(missing_ok=True)  # a pickle; the config is in .hydra
+            if base is not None:
+                record_base(path, base)
 
     best = Best(folder, validation.metric, save) if validation is not None and experiment.cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
@@ -109,10 +112,3 @@ def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeM
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:
                 callback.training_bar.close()  # after an error it would be drawn over the message
         folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)
-
-
-def _complete_model(path: Path, base: str | None) -> None:
-    """Remove the pickle beside the weights, and record an adapter's `base` on the hub."""
-    (path / "training_args.bin").unlink(missing_ok=True)  # the config is in .hydra
-    if base is not None:
-        record_base(path, base)
