@@ -1,9 +1,9 @@
-"""Hydra's sweepers and launchers, as `python -m rlhf_exp -m` uses them: all jobs are checked before the first starts,
-signals reach jobs in other processes, and a job whose process dies does not end the others.
+"""Hydra's launchers, as `python -m rlhf_exp -m` uses them: signals reach jobs in other processes, and a job of submitit
+whose process dies does not end the others.
 
 Hydra takes plugins from modules below hydra_plugins/ alone, which it imports whenever any program composes a config.
 So nothing of the package is imported before it is needed. rlhf_exp/launch/sweep.py gives these classes the names
-that users type, such as hydra/sweeper=optuna and hydra/launcher=joblib.
+that users type, such as hydra/launcher=joblib.
 """
 
 from collections.abc import Sequence
@@ -11,43 +11,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import fields
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus
-from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
-
-
-class Checked:
-    """Of a sweeper that is mixed into this class: all jobs are checked before the first starts; its `sweep` returns the
-    exit status."""
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from rlhf_exp.launch.sweep import prepare_sweep
-
-        self.whole = config
-        self.jobs = prepare_sweep(config, hydra_context.config_loader)
-        super().setup(hydra_context=hydra_context, task_function=self.jobs, config=config)  # type: ignore[misc]
-
-    def sweep(self, arguments: list[str]) -> int:
-        from rlhf_exp.launch.sweep import run_sweep
-
-        return run_sweep(self.jobs, self.whole, lambda: super(Checked, self).sweep(arguments))  # type: ignore[misc]
-
-
-class CheckedSweeper(Checked, BasicSweeper):
-    """hydra/sweeper=basic, the default: every combination of the values."""
-
-    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Not again: all jobs were composed before."""
-
-
-with suppress(ImportError):
-    from hydra_plugins.hydra_optuna_sweeper.optuna_sweeper import OptunaSweeper
-
-    class CheckedOptunaSweeper(Checked, OptunaSweeper):  # type: ignore[misc]  # its sweep returns something
-        """hydra/sweeper=optuna: jobs are chosen one after the other, by what earlier ones returned."""
-
 
 with suppress(ImportError):
     from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import open_dict
 
 from rlhf_exp import processes
 from rlhf_exp.config import ROOT
@@ -53,11 +52,8 @@ def start() -> int | None:
         with explaining(args.overrides):  # as `rlhf_exp.compose`: Hydra itself would compose twice
             cfg, settings = compose_files([*args.overrides, "hydra.mode=RUN"], None, args.config_dir)
         return run_job(cfg, settings)
-    from rlhf_exp.launch.sweep import register_plugins
-
     register_resolvers()
     with explaining(args.overrides), open_hydra(args.config_dir, args.config_path) as hydra:
-        register_plugins()
         return _call_hydra(hydra, args)
 
 
@@ -131,6 +127,9 @@ def _prepare_arguments() -> Namespace:
 
 def _call_hydra(hydra: Hydra, args: Namespace) -> int:
     """What needs Hydra itself: a sweep, a study, its own keys, and what its flags print; returns the exit status."""
+    from rlhf_exp.launch.sweep import register_plugins, run_sweep
+
+    register_plugins()
     name, overrides = args.config_name or "config", args.overrides
     if args.hydra_help:
         hydra.hydra_help(name, get_args_parser(), args)
@@ -143,11 +142,10 @@ def _call_hydra(hydra: Hydra, args: Namespace) -> int:
     elif args.multirun or hydra.get_mode(name, overrides) == RunMode.MULTIRUN:
         named = [text.split("=", 1)[1] for text in overrides if text.startswith("output_dir=")]
         own = ["hydra.mode=MULTIRUN", *(f"hydra.sweep.dir={folder}" for folder in named)]
-        return hydra.multirun(name, _run, [*overrides, *own])
+        config = hydra.compose_config(name, [*overrides, *own], RunMode.MULTIRUN, with_log_configuration=True)
+        return run_sweep(config, hydra.config_loader)
     else:
-        return hydra.run(name, _run, [*overrides, "hydra.mode=RUN"]).return_value
+        cfg = hydra.compose_config(name, [*overrides, "hydra.mode=RUN"], RunMode.RUN)
+        with open_dict(cfg):
+            return run_job(cfg, cfg.pop("hydra"))
     return 0
-
-
-def _run(cfg: DictConfig) -> int:
-    return run_job(cfg, HydraConfig.get())  # type: ignore[arg-type]  # at run time a DictConfig

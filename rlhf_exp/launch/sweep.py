@@ -1,9 +1,8 @@
 """Checks the jobs of a sweep before the first of them starts, and reports on them after the last.
 
-    jobs = prepare_sweep(config, loader)             # the config with which Hydra begins the sweep
-    run_sweep(jobs, config, lambda: ...)             # has Hydra's sweeper call `jobs`; the exit status
+    run_sweep(config, loader)      # the config with which Hydra begins a sweep; the exit status
 
-The sweepers in hydra_plugins/ call both. Hydra composes each job only when its turn comes, so without this check a
+Hydra composes each job only when its turn comes, so without this check a
 mistake in the last job would show only after all others have run.
 """
 
@@ -16,10 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
+from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlhf_exp import processes
@@ -35,8 +37,6 @@ from rlhf_exp.runs.lock import make_new
 from rlhf_exp.runs.plan import plan_job
 
 PLUGINS = {
-    "hydra/sweeper/basic": "CheckedSweeper",
-    "hydra/sweeper/optuna": "CheckedOptunaSweeper",
     "hydra/launcher/joblib": "ParallelLauncher",
     "hydra/launcher/submitit_local": "LocalLauncher",
     "hydra/launcher/submitit_slurm": "SlurmLauncher",
@@ -47,7 +47,7 @@ NO_TRIAL = "No trials are completed yet."
 
 
 def register_plugins() -> None:
-    """Have the options of Hydra's sweepers and launchers name our classes; their other keys stay."""
+    """Have the options of Hydra's launchers name our classes; their other keys stay."""
     store = ConfigStore.instance()
     for place, name in PLUGINS.items():
         group, _, option = place.rpartition("/")
@@ -57,13 +57,13 @@ def register_plugins() -> None:
 
 
 def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> Jobs:
-    """Check every job before the first starts, unless Optuna chooses them one after the other: then what they share.
+    """Check every job before the first starts; if a sweeper such as Optuna's chooses them, check what they share.
 
     Raises:
         ConfigError: the problems of all jobs, a line each; none was started.
     """
     params, choices = config.hydra.sweeper.params or {}, config.hydra.runtime.choices
-    launcher, tuned = choices["hydra/launcher"], choices["hydra/sweeper"] == "optuna"
+    launcher, tuned = choices["hydra/launcher"], choices["hydra/sweeper"] != "basic"
     parser = OverridesParser.create(config_loader=loader)
     typed = parser.parse_overrides(list(config.hydra.overrides.task))
     swept = {text.get_key_element() for text in typed if text.is_sweep_override()} | set(params)
@@ -100,15 +100,18 @@ def check_tuning(settings: DictConfig, config: DictConfig) -> list[str]:
     return problems
 
 
-def run_sweep(jobs: Jobs, config: DictConfig, sweep: Callable[[], object]) -> int:
-    """Make the sweep's folder, have Hydra run the jobs in it, and report on them; returns the exit status."""
+def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
+    """Check the jobs, make the sweep's folder, have Hydra's sweeper run them, and report; returns the exit status."""
+    jobs = prepare_sweep(config, loader)
     jobs.folder = processes.on_main(lambda: _make_folder(config))
     config.hydra.sweep.dir = str(jobs.folder)
     config.hydra.overrides.hydra.append(set_text("hydra.sweep.dir", str(jobs.folder)))  # for each job, composed anew
     with TemporaryDirectory(prefix=".jobs_", dir=jobs.folder) as notes:
         jobs.notes = Path(notes)
         try:
-            sweep()
+            context = HydraContext(config_loader=loader, callbacks=Callbacks(config))
+            sweeper = Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=jobs)
+            sweeper.sweep(arguments=list(config.hydra.overrides.task))
         except BrokenProcessPool:
             say("the process of a job has died (out of memory?), and those of the other jobs were ended")
         except ValueError as error:
