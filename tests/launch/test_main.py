@@ -105,8 +105,7 @@ def test_a_run_gets_its_folder_with_the_resolved_config(command, runs):
 @pytest.fixture
 def one_second(monkeypatch):
     """Every run starts in the same second."""
-    clock = SimpleNamespace(now=lambda: datetime(2026, 1, 2, 3, 4, 5))
-    monkeypatch.setattr("hydra.core.utils.datetime", clock)
+    monkeypatch.setattr("hydra.core.utils.datetime", SimpleNamespace(now=lambda: datetime(2026, 1, 2, 3, 4, 5)))
 
 
 def test_runs_that_start_in_one_second_have_a_folder_each_by_one_name_everywhere(command, runs, one_second):
@@ -233,20 +232,11 @@ def leave_checkpoint(folder):
 
 
 def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command, runs):
-    study = (
-        "-cd",
-        "sweeps",
-        "-cn",
-        "compare",
-        "seed=0,1",
-        "experiment=compare_ppo,compare_grpo",
-        "output_dir=there",
-        HERE,
-    )
+    both = "experiment=compare_ppo,compare_grpo"
+    study = ("-cd", "sweeps", "-cn", "compare", "seed=0,1", both, "output_dir=there", HERE)
     assert command(*study) == (0, [])
-    assert [folder.name for _, folder in runs] == [
-        "seed-0_compare_ppo", "seed-0_compare_grpo", "seed-1_compare_ppo", "seed-1_compare_grpo",
-    ]  # fmt: skip
+    names = [f"seed-{seed}_compare_{algo}" for seed in (0, 1) for algo in ("ppo", "grpo")]
+    assert [folder.name for _, folder in runs] == names
     finish(runs[0][1])
     finish(runs[1][1], "failed", checkpoint=True)
     finish(runs[2][1], "failed")
@@ -325,10 +315,8 @@ def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, mon
         raise RuntimeError("boom\nmore")
 
     monkeypatch.setattr(pipeline, "run", crash)
-    assert command("output_dir=there") == (
-        1,
-        ["rlhf_exp: failed: RuntimeError: boom (traceback in there/error.log)"],
-    )
+    line = "rlhf_exp: failed: RuntimeError: boom (traceback in there/error.log)"
+    assert command("output_dir=there") == (1, [line])
     assert "in crash" in Path("there/error.log").read_text()
 
 
