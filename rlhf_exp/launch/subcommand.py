@@ -60,7 +60,7 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return Stop.of(error).status
     except BaseException as error:  # SystemExit too: a reward may raise anything
         notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
-        if isinstance(error, SystemExit) and error.code == 0 and not notes:
+        if isinstance(error, SystemExit) and not (error.code or notes) and processes.is_main():
             return 0  # a flag such as --version has printed all that was asked for
         if not notes and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             error = ConfigError([f"{str(error.filename)[:60]}...: {error.strerror}"])
