@@ -1,61 +1,18 @@
-"""Hydra's sweepers and launchers, as `python -m rlhf_exp -m` uses them: all jobs are checked before the first starts,
-signals reach jobs in other processes, and a job whose process dies does not end the others.
+"""Hydra's launchers, as `python -m rlhf_exp -m` uses them: signals reach jobs in other processes, and a job of submitit
+whose process dies does not end the others.
 
 Hydra takes plugins from modules below hydra_plugins/ alone, which it imports whenever any program composes a config.
 So nothing of the package is imported before it is needed. rlhf_exp/launch/sweep.py gives these classes the names
-that users type, such as hydra/sweeper=optuna and hydra/launcher=joblib.
+that users type, such as hydra/launcher=joblib.
 """
 
-import shutil
-import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import fields
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus
-from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
-
-LOOK_S = 0.5
-
-
-class Checked:
-    """Of a sweeper that is mixed into this class: all jobs are checked before the first starts; its `sweep` returns the
-    exit status."""
-
-    is_tuned = False
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from rlhf_exp.launch.sweep import prepare_sweep
-
-        self.whole = config
-        self.jobs = prepare_sweep(config, hydra_context.config_loader, self.is_tuned)
-        super().setup(hydra_context=hydra_context, task_function=self.jobs, config=config)  # type: ignore[misc]
-
-    def sweep(self, arguments: list[str]) -> int:
-        from rlhf_exp.launch.sweep import run_sweep
-
-        return run_sweep(self.jobs, self.whole, lambda: super(Checked, self).sweep(arguments))  # type: ignore[misc]
-
-
-class CheckedSweeper(Checked, BasicSweeper):
-    """hydra/sweeper=basic, the default: every combination of the values."""
-
-    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Not again: all jobs were composed before."""
-
-
-with suppress(ImportError):
-    from hydra_plugins.hydra_optuna_sweeper.optuna_sweeper import OptunaSweeper
-
-    class CheckedOptunaSweeper(Checked, OptunaSweeper):  # type: ignore[misc]  # its sweep returns something
-        """hydra/sweeper=optuna: jobs are chosen one after the other, by what earlier ones returned."""
-
-        is_tuned = True
-
 
 with suppress(ImportError):
     from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
@@ -65,19 +22,20 @@ with suppress(ImportError):
         its memory. joblib divides the cores among the processes (OMP_NUM_THREADS)."""
 
         def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-            if self.share_cores(len(job_overrides)) == 1:  # joblib then runs the jobs in this process
-                return super().launch(job_overrides, initial_job_idx)
-            with self.task_function.pass_on_signals():
+            from rlhf_exp.launch.workers import Relay
+
+            self.share_cores(len(job_overrides))
+            alone = self.joblib["n_jobs"] == 1  # joblib then runs the jobs in this process
+            with nullcontext() if alone else Relay(self.task_function):
                 return super().launch(job_overrides, initial_job_idx)
 
-        def share_cores(self, jobs: int) -> int:
+        def share_cores(self, jobs: int) -> None:
             """Choose how many of the jobs run at once, unless the user has."""
-            from joblib import cpu_count, effective_n_jobs
+            from joblib import cpu_count
 
             if self.joblib["n_jobs"] == -1:  # joblib's default: all cores
                 self.joblib["n_jobs"] = min(cpu_count(), jobs) if self.task_function.use_cpu else 1
             self.joblib["batch_size"] = 1  # after jobs that end at once, "auto" gives a process several in one go
-            return effective_n_jobs(self.joblib["n_jobs"])
 
 
 with suppress(ImportError):
@@ -89,21 +47,22 @@ with suppress(ImportError):
 
         def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
             from rlhf_exp.launch.slurm import Queue
+            from rlhf_exp.launch.workers import Relay
 
             folder = self.params["submitit_folder"]
             if folder.endswith("/%j"):  # submitit's default: a folder of that very name
                 folder = str(self.task_function.folder / ".submitit")
             print(f"output of the jobs: {folder}", flush=True)
-            with self.task_function.pass_on_signals() as relay:
+            with Relay(self.task_function) as relay:
                 jobs = self._submit(folder, job_overrides, initial_job_idx)
-                relay.cancel = Queue(jobs.values()).cancel_pending
-                return self._wait(jobs)
+                relay.cancel = Queue(jobs).cancel_pending
+                return [self._read_result(job, number) for number, job in enumerate(jobs, initial_job_idx + 1)]
 
-        def _submit(self, folder: str, job_overrides: Sequence[Sequence[str]], first: int) -> dict[int, Any]:
-            """The submitted jobs by their numbers.
+        def _submit(self, folder: str, job_overrides: Sequence[Sequence[str]], first: int) -> list[Any]:
+            """The submitted jobs.
 
             Raises:
-                ConfigError: the scheduler refuses them.
+                ConfigError: the scheduler is missing, or refuses them.
             """
             import submitit
 
@@ -114,40 +73,25 @@ with suppress(ImportError):
             del named["submitit_folder"]
             limit = f"{self._EXECUTOR}_max_num_timeout"
             limits = {limit: named.pop(limit)} if limit in named else {}
-            executor = submitit.AutoExecutor(cluster=self._EXECUTOR, folder=folder, **limits)
-            executor.update_parameters(**named)
-            numbers = range(first, first + len(job_overrides))
             state = Singleton.get_state()
             rows = [(list(texts), "hydra.sweep.dir", number, f"job_id_for_{number}", state)
-                    for number, texts in zip(numbers, job_overrides, strict=True)]  # fmt: skip
+                    for number, texts in enumerate(job_overrides, first)]  # fmt: skip
             try:
-                return dict(zip(numbers, executor.map_array(self, *zip(*rows, strict=True)), strict=True))
+                executor = submitit.AutoExecutor(cluster=self._EXECUTOR, folder=folder, **limits)
+                executor.update_parameters(**named)
+                return executor.map_array(self, *zip(*rows, strict=True))
             except RuntimeError as error:  # what sbatch prints, on stderr already
                 raise ConfigError([f"hydra.launcher: {str(error).strip().splitlines()[-1]}"]) from None
 
-        def _wait(self, jobs: dict[int, Any]) -> list[JobReturn]:
-            """What the jobs return, when all have ended; a line is printed for each that begins or ends."""
-            returned: dict[int, JobReturn] = {}
-            seen: dict[int, str] = {}
-            while len(returned) < len(jobs):
-                for number in jobs.keys() - returned.keys():
-                    if jobs[number].done():
-                        returned[number] = self._read_result(jobs[number], number)
-                for number, state in self.task_function.describe_states().items():
-                    if seen.get(number) != state:
-                        print(state, flush=True)
-                    seen[number] = state
-                time.sleep(LOOK_S)
-            return [returned[number] for number in jobs]
-
         def _read_result(self, job: Any, number: int) -> JobReturn:
+            """What a job returns, when it has ended."""
             from rlhf_exp.errors import say
 
             try:
                 return job.results()[0]
             except RuntimeError:
                 if not self.task_function.stopped_by():
-                    say(f"the process of job {number + 1} has died (state: {job.state}), see {job.paths.stderr}")
+                    say(f"the process of job {number} has died (state: {job.state}), see {job.paths.stderr}")
                 return JobReturn(status=JobStatus.COMPLETED, _return_value=None)
 
     class SlurmLauncher(SubmittingLauncher):
@@ -155,26 +99,7 @@ with suppress(ImportError):
 
         _EXECUTOR = "slurm"
 
-        def setup(self, **given: Any) -> None:
-            from rlhf_exp.errors import ConfigError
-
-            if shutil.which("sbatch") is None:
-                line = "hydra/launcher=submitit_slurm: there is no Slurm here (no sbatch on PATH); on one machine use"
-                raise ConfigError([f"{line} hydra/launcher=joblib"])
-            super().setup(**given)
-
     class LocalLauncher(SubmittingLauncher):
-        """hydra/launcher=submitit_local: all jobs at once on this machine."""
+        """hydra/launcher=submitit_local: all jobs at once on this machine, without a GPU unless gpus_per_node=1."""
 
         _EXECUTOR = "local"
-
-        def setup(self, **given: Any) -> None:
-            from rlhf_exp.errors import ConfigError
-
-            super().setup(**given)
-            if not self.task_function.use_cpu and not self.params["gpus_per_node"]:
-                seen = "with submitit_local jobs see no GPU, and with 1 all see the first"
-                way = "use hydra/launcher=joblib, or device=cpu"
-                raise ConfigError([f"hydra.launcher.gpus_per_node: {seen}; {way}"])
-            if self.params["timeout_min"] == BaseQueueConf.timeout_min:  # an hour
-                self.params["timeout_min"] = 7 * 24 * 60

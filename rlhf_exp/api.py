@@ -17,13 +17,12 @@ from pathlib import Path
 from rlhf_exp import processes
 from rlhf_exp.config.compose import compose_files
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import SIGNALLED, ConfigError
+from rlhf_exp.errors import SIGNALLED, ConfigError, Stop
 from rlhf_exp.launch.arguments import complete
 from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.job import check_job, is_named_by_time, run_checked
 from rlhf_exp.runs.load import Run, load_run
 from rlhf_exp.runs.plan import check_run_folder
-from rlhf_exp.runs.stopping import Stop
 
 ORIGIN = "_composed"
 """The attribute of a config with what it was composed from: the configs of the experiment and of Hydra, and the command

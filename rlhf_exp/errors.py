@@ -5,6 +5,7 @@ show.
 """
 
 import re
+import signal
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -79,6 +80,27 @@ class NonFiniteLoss(RuntimeError):
 
 class NoGradient(RuntimeError):
     """The loss cannot change any weight: training would hand back the start model."""
+
+
+class Stop(KeyboardInterrupt):
+    """A signal asks the run to end. Being a KeyboardInterrupt, it passes every `except Exception`."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signal = signal.Signals(signum)
+
+    @property
+    def name(self) -> str:
+        return self.signal.name
+
+    @property
+    def status(self) -> int:
+        return SIGNALLED + self.signal
+
+    @classmethod
+    def of(cls, error: KeyboardInterrupt) -> "Stop":
+        """The Stop for a KeyboardInterrupt, which Python itself raises on SIGINT if StopSignals is not active."""
+        return error if isinstance(error, Stop) else cls(signal.SIGINT)
 
 
 def say(line: str, command: str = "") -> None:

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers import TrainingArguments
 
 from rlhf_exp import processes
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.diagnose import diagnose
-from rlhf_exp.errors import FAILED, ConfigError, name_error, printable, read_message, say
+from rlhf_exp.errors import FAILED, ConfigError, Stop, name_error, printable, read_message, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator, Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
-from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_start_model
+from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.push import push, push_command
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
@@ -30,17 +30,13 @@ from rlhf_exp.runs.checkpoints import check_newest
 from rlhf_exp.runs.folder import RESERVE, RunFolder, read_record, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.runs.stopping import Stop, StopSignals, describe_stop
+from rlhf_exp.runs.stopping import StopSignals, describe_stop
 from rlhf_exp.sample.draw import sample
-from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.train import train
 from rlhf_exp.trainers import find_trainer
-
-
-class RankFailed(RuntimeError):
-    """Another rank of the run has failed; the message says which, and why."""
 
 
 def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
@@ -55,45 +51,36 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
     with StopSignals() as signals:
         try:
             _run_stages(cfg, folder, args, signals)
-        except KeyboardInterrupt as error:
-            if cause := _find_failed_rank(folder.path):  # torchrun stops this rank, for another has failed
-                raise _fail(folder, signals, cause) from error
-            return _stop(folder, Stop.of(error), signals.saved_step)
-        except ConfigError as error:
-            if not processes.is_main():
-                _record_failed_rank(folder, error)
-            elif cfg.resume:
-                folder.restore_record()
-            else:  # a refused run may be overwritten by another one
-                folder.give_up("refused", "; ".join(error.problems))
-            raise
         except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
-            if not processes.is_main():
-                _record_failed_rank(folder, error)
-            elif cause := _find_failed_rank(folder.path):
-                raise _fail(folder, signals, cause) from error
-            else:
-                _fail(folder, signals, f"{type(error).__name__}: {read_message(error)}")
-            raise
+            return _end(cfg, folder, signals, error)
         folder.finish("finished")
         return _report_and_push(cfg, folder) if processes.is_main() else 0
 
 
-def _stop(folder: RunFolder, stop: Stop, saved_step: int | None) -> int:
-    """Close the record of a run that a signal has stopped, and say how to resume it; returns the exit status."""
-    folder.give_up("stopped", stop.name)
-    print(f"\n{describe_stop(stop, folder.path, saved_step)}", flush=True)
-    with suppress(KeyboardInterrupt):
+def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseException) -> int:
+    """Close the record of a run that did not finish; returns the exit status of a signal, and raises any other error.
+    After a signal it is said how to resume."""
+    cause = _find_failed_rank(folder.path)
+    if not processes.is_main() and not isinstance(error, KeyboardInterrupt):
+        _record_failed_rank(folder, error)
+    elif isinstance(error, ConfigError) and cfg.resume:
+        folder.restore_record()
+    elif isinstance(error, ConfigError):  # a refused run may be overwritten by another one
+        folder.give_up("refused", "; ".join(error.problems))
+    elif isinstance(error, KeyboardInterrupt) and cause is None:  # else another rank has failed, and torchrun ends all
+        stop = Stop.of(error)
+        folder.give_up("stopped", stop.name)
+        print(f"\n{describe_stop(stop, folder.path, signals.saved_step)}", flush=True)
+        with suppress(KeyboardInterrupt):
+            _report_what_there_is(folder)
+        return stop.status
+    else:
+        signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
+        folder.give_up("failed", cause or f"{type(error).__name__}: {read_message(error)}")
         _report_what_there_is(folder)
-    return stop.status
-
-
-def _fail(folder: RunFolder, signals: StopSignals, cause: str) -> RankFailed:
-    """Close the record of a run that has failed; returns the error for a rank that waited for the failed one."""
-    signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
-    folder.give_up("failed", cause)
-    _report_what_there_is(folder)
-    return RankFailed(cause)
+        if cause:
+            raise RuntimeError(cause) from error
+    raise error
 
 
 def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
@@ -118,25 +105,23 @@ def _find_failed_rank(folder: Path) -> str | None:
 
 def _report_and_push(cfg: Config, folder: RunFolder) -> int:
     """Report on a finished run and push its model; if that fails the run still counts as finished."""
-    report = f"python -m rlhf_exp report {folder.path}"
-    rest = f"its report. Write it with: {report}"
+    later = f"python -m rlhf_exp report {folder.path}"
     try:
         with folder.phase("report"):
             _write_report(folder)
         print(terminal_table(folder.path))
         if cfg.hub.push:
-            rest = f"the push. Push with: {push_command(cfg, folder.path)}"
+            later += f"; push it with: {push_command(cfg, folder.path)}"
             with folder.phase("push"):
                 folder.record["pushed"] = push(cfg, folder.path)
             if folder.record["pushed"]:
                 print(f"pushed       {folder.record['pushed']}")
     except KeyboardInterrupt as error:
         stop = Stop.of(error)
-        print(f"\nFinished; {stop.name} cut off {rest}", flush=True)
+        print(f"\nFinished; {stop.name} cut off its report. Write it with: {later}", flush=True)
         return stop.status
     except OSError as error:
-        reason = f"its report cannot be written, {error.strerror or error}"
-        say(f"the run has finished, but {reason}; once it can: {report}")
+        say(f"the run has finished, but its report cannot be written, {error.strerror or error}; once it can: {later}")
         return FAILED
     return 0
 
@@ -160,41 +145,35 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
 
 
 def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment:
-    """Load the parts of the experiment, and check that they fit together, and that a resumed run has the same."""
+    """Load the parts of the experiment, and check that they fit together, and that a resumed run has the same. If the
+    task has no rows to learn from, they are first sampled from the start model."""
     with folder.phase("load"):
         model = resolve_model(cfg, folder.path)
         tokenizer = load_tokenizer(model)
-    task = _load_rows(cfg, folder, model, tokenizer)
+        task = load_task(cfg, tokenizer)
+        check_vocabulary(tokenizer, task)
+        folder.record["context_room"] = check_context(cfg, tokenizer, task)
+        check_rows(cfg, task)
+    if cfg.learns_from_samples:
+        samples = Path(cfg.task.samples or "self")
+        if cfg.task.samples in (None, "self"):
+            with folder.phase("sample"):
+                samples = sample(cfg, folder.path / "samples", model, tokenizer)
+        task = learn_from(cfg, task, samples)
     with folder.phase("load"):
+        inputs = {"start model": model.identify(), "rows to train on": hash_rows(task.train)}
+        check_inputs(cfg, folder, inputs | {"held-out rows": hash_rows([*task.eval, *task.pairs])})
+        rows = {"train": task.train, "held_out": task.eval, "held_out_pairs": task.pairs}
+        folder.record["rows"] = {name: len(found) for name, found in rows.items()}
+        for note in task.notes:
+            print(printable(note))
+        write_json(folder.path / "data.json", task.facts)
         rewards = build_rewards(cfg, task)
         if cfg.algo.trainer is not None:
             find_trainer(cfg.algo)
         if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
             check_inputs(cfg, folder, {"reward model": locate_reward_model(cfg).identify()})
     return Experiment(cfg, folder, model, tokenizer, task, rewards, args)
-
-
-def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: PreTrainedTokenizerBase) -> Task:
-    """The task's rows. If the task has none to learn from, they are first sampled from the start model."""
-    with folder.phase("load"):
-        task = load_task(cfg, tokenizer)
-        check_vocabulary(tokenizer, task)
-        folder.record["context_room"] = check_context(cfg, tokenizer, task)
-        check_rows(cfg, task)
-    if cfg.learns_from_samples:
-        if cfg.task.samples is None or cfg.task.samples == "self":
-            with folder.phase("sample"):
-                samples = sample(cfg, folder.path / "samples", model, tokenizer)
-        else:
-            samples = Path(cfg.task.samples)
-        task = learn_from(cfg, task, samples)
-    inputs = {"start model": model.identify(), "rows to train on": hash_rows(task.train)}
-    folder.record["rows"] = {"train": len(task.train), "held_out": len(task.eval), "held_out_pairs": len(task.pairs)}
-    check_inputs(cfg, folder, {**inputs, "held-out rows": hash_rows([*task.eval, *task.pairs])})
-    for note in task.notes:
-        print(printable(note))
-    write_json(folder.path / "data.json", task.facts)
-    return task
 
 
 def _check_and_list_facts(cfg: Config, run_dir: Path) -> dict[str, Any]:
@@ -226,9 +205,8 @@ def _write_report(folder: RunFolder) -> None:
 
 def _report_what_there_is(folder: RunFolder) -> None:
     """Write the report of a run that did not finish. An error here must not hide the error that ended the run."""
-    if not processes.is_main():
-        return
     try:
-        _write_report(folder)
+        if processes.is_main():
+            _write_report(folder)
     except Exception as error:
         say(f"no report was written: {name_error(error)}")

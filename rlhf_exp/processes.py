@@ -22,7 +22,6 @@ from rlhf_exp.errors import SIGNALLED, ConfigError
 T = TypeVar("T")
 
 SET_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
 GRACE_S = 5.0
 """How long a rank with an error waits before it says so: torchrun ends it meanwhile if rank 0 has the same error."""
 
@@ -48,14 +47,12 @@ def is_main() -> bool:
 
 
 def check() -> list[str]:
-    """Lines if the environment does not say how many processes there are, or not how they find each other."""
-    given = {name: os.environ.get(name) for name in NUMBERS}
-    if wrong := [f"{name}={value}" for name, value in given.items() if value and not value.isdecimal()]:
-        return [f"{', '.join(wrong)}: must be a whole number; start with torchrun, or unset WORLD_SIZE"]
+    """A line if the environment does not say how many processes there are, or not how they find each other."""
+    world = os.environ.get("WORLD_SIZE") or "1"
     missing = [name for name in SET_BY_TORCHRUN if not os.environ.get(name)]
-    if count() == 1 or not missing:
+    if world.isdecimal() and (int(world) <= 1 or not missing):
         return []
-    return [f"WORLD_SIZE={count()}: without {', '.join(missing)}; start with torchrun, or unset WORLD_SIZE"]
+    return [f"WORLD_SIZE={world}: without {', '.join(missing) or 'a number'}; start with torchrun, or unset WORLD_SIZE"]
 
 
 def connect(timeout_s: float, use_cpu: bool) -> None:

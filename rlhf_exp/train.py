@@ -16,13 +16,14 @@ from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
 from rlhf_exp.callbacks.probe import Probe
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
+from rlhf_exp.errors import Stop
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.manifest import replace_folder, staged
-from rlhf_exp.runs.stopping import Stop, StopSignals
+from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.resuming import Resumable, ResumableRollouts
 from rlhf_exp.trainers.vllm import EngineCallback
@@ -44,7 +45,10 @@ def train(
 
     def save(path: Path) -> None:
         trainer.save_model(str(path))
-        processes.on_main(lambda: _complete_model(path, base))
+        if processes.is_main():
+            (path / "training_args.bin").unlink(missing_ok=True)  # a pickle; the config is in .hydra
+            if base is not None:
+                record_base(path, base)
 
     best = Best(folder, validation.metric, save) if validation is not None and experiment.cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
@@ -105,10 +109,3 @@ def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeM
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:
                 callback.training_bar.close()  # after an error it would be drawn over the message
         folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)
-
-
-def _complete_model(path: Path, base: str | None) -> None:
-    """Remove the pickle beside the weights, and record an adapter's `base` on the hub."""
-    (path / "training_args.bin").unlink(missing_ok=True)  # the config is in .hydra
-    if base is not None:
-        record_base(path, base)

@@ -24,9 +24,10 @@ from hydra.errors import HydraException
 from matplotlib.figure import Figure
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp import __main__, api, processes
+from rlhf_exp import api, processes
 from rlhf_exp.__main__ import main
 from rlhf_exp.config import ROOT, compose
+from rlhf_exp.launch import arguments
 
 SAVEFIG = Figure.savefig
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
@@ -164,7 +165,7 @@ def composed_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compose, "compose_files", compose_once)
-        patch.setattr(__main__, "compose_files", compose_once)
+        patch.setattr(arguments, "compose_files", compose_once)
         patch.setattr(api, "compose_files", compose_once)
         yield compose_files
 

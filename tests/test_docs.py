@@ -27,12 +27,12 @@ from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.values import is_secret
 from rlhf_exp.describe import __main__ as DESCRIBE
+from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.launch.subcommand import COMMANDS, parse_flags
 from rlhf_exp.merge import PARSER as MERGE
 from rlhf_exp.report.__main__ import PARSER as REPORT
 from rlhf_exp.runs.__main__ import PARSER as RUNS
 from rlhf_exp.runs.manifest import staged
-from rlhf_exp.sample import __main__ as SAMPLE
 
 if not (ROOT / "README.md").is_file():
     pytest.skip("docs are not installed with the package", allow_module_level=True)
@@ -170,8 +170,10 @@ def check_own(module, words):
     if module == "rlhf_exp" and words and words[0] in COMMANDS:
         module, words = COMMANDS[words[0]].removesuffix(".__main__"), words[1:]
     name = module.removeprefix("rlhf_exp.")
-    if name in ("describe", "sample"):
-        {"describe": DESCRIBE, "sample": SAMPLE}[name]._compose(words)
+    if name == "describe":
+        DESCRIBE._compose(words)
+    elif name == "sample":
+        compose_command(name, ["algo=none", "output_dir=x"], words)
     elif name in ("chat", "merge", "report", "runs"):
         parse_flags({"chat": CHAT, "merge": MERGE, "report": REPORT, "runs": RUNS}[name], words)
     elif name == "rlhf_exp":

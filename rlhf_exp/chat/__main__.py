@@ -5,13 +5,11 @@ Sends prompts to the model that a run has trained, with the run's template, syst
 
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import REFUSED, ConfigError, printable, say, show
 from rlhf_exp.launch.subcommand import parse_flags, run_command
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
@@ -19,19 +17,16 @@ from rlhf_exp.runs.lock import find_latest
 from rlhf_exp.runs.manifest import explain_damage, remedy
 
 if TYPE_CHECKING:
-    from rlhf_exp.chat.session import Answer, Session
+    from rlhf_exp.evaluation.completions import Completion
 
 EPILOG = """\
-Without --prompt and --rows, prompts are read line by line, from the terminal or from a pipe; \\n in one is a new line.
-Each prompt stands alone: the model sees nothing of the earlier ones. What it is measured by is printed where the task
-can grade the prompt. A prompt from the command line or a pipe has its answer on stdout, and the rest on stderr.
+Without --prompt and --rows, each line of the terminal or of a pipe is a prompt; \\n in one is a new line. Each prompt
+stands alone: the model sees nothing of the earlier ones. Answers are on stdout, and what is known of them on stderr.
 
-Examples:
   python -m rlhf_exp chat latest --beside-start
   python -m rlhf_exp chat latest --prompt 'use 3 7 8 make 53 .'
   python -m rlhf_exp chat latest --rows 5 --temperature 0
 """
-
 PARSER = ArgumentParser(prog="python -m rlhf_exp chat", description=__doc__.splitlines()[2], allow_abbrev=False,
                         epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
 PARSER.add_argument("run", type=Path, metavar="RUN", help="a run's folder; latest: the last one's")
@@ -42,36 +37,38 @@ PARSER.add_argument("--max-tokens", type=int, metavar="N", help="instead of the 
 PARSER.add_argument("--temperature", type=float, metavar="T", help="instead of eval.temperature; 0 is greedy")
 PARSER.add_argument("--seed", type=int, default=0, metavar="N", help="of the random numbers (0)")
 
-ROW, QUIT = "/row", ("/quit", "/exit")
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Answer what the command line asks; returns the exit status."""
     return run_command(_work, arguments, PARSER.format_help, "chat")
 
 
-def _work(arguments: list[str]) -> None:
+def _work(arguments: list[str]) -> int:
     args = parse_flags(PARSER, arguments)
     for name, least in (("rows", 1), ("max_tokens", 1), ("temperature", 0)):
         value = getattr(args, name)
         if value is not None and not value >= least:  # also of NaN
             raise ConfigError([f"--{name.replace('_', '-')} {value}: must be at least {least}"])
     run = _find_run(find_latest(args.run))
-    talks = not args.prompts and args.rows is None and sys.stdin.isatty()
-    if talks:
-        print("[load] imports torch, loads the model", flush=True)
-    from rlhf_exp.chat.session import Options, Session
+    asks = bool(args.prompts) or args.rows is not None
+    if not asks:
+        example = f"; for example: {show(run.samples[0]['prompt'], 300)}" if run.samples else ""
+        say(f"each line is a prompt, which stands alone, until Ctrl-D{example}", "chat")
+    from rlhf_exp.chat.session import Session
 
-    session = Session(run, Options(args.beside_start, args.max_tokens, args.temperature, args.seed))
-    if talks:
-        _talk(session)
-        return
-    for row in islice(session.rows(), args.rows or 0):
-        print(f"> {printable(_read_prompt(row))}")
-        _show(session.ask_row(row), talks)
-    for text in sys.stdin if not args.prompts and args.rows is None else args.prompts:
-        if text.strip():
-            _show(session.ask(text.rstrip("\n")), talks)
+    session, status = Session(run, args.beside_start, args.max_tokens, args.temperature, args.seed), 0
+    for row in session.task.eval[: args.rows] if args.rows else ():
+        prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"]
+        print(f"> {printable(prompt.strip())}")
+        _show(session.ask_row(row, session.task.grade))
+    for text in filter(str.strip, args.prompts if asks else sys.stdin):
+        try:
+            _show(session.ask(text.rstrip("\n")))
+        except ConfigError as error:  # the next prompt may be better
+            status = REFUSED
+            for problem in error.problems:
+                say(problem, "chat")
+    return status
 
 
 def _find_run(path: Path) -> Run:
@@ -80,69 +77,26 @@ def _find_run(path: Path) -> Run:
     Raises:
         ConfigError: it has not.
     """
-    needs = "must be the folder of a run that has trained a language model"
     info = read_record(path)
-    row, status = ALGORITHMS.get(info.get("algo", "")), info.get("status")
+    row = ALGORITHMS.get(info.get("algo", ""))
     saved = any((path / "model" / name).is_file() for name in ("config.json", "adapter_config.json"))
-    trains = row is not None and row.trains
-    reasons = {
-        "not a folder" if path.exists() else "no such folder": not path.is_dir(),
-        "no run.json in it": status is None,
-        "its run.json is torn": status == "broken",
-        "has trained a reward model, which scores answers and writes none": row is not None and row.scores,
-        f"is {status}, and has saved no model" if trains else f"algo={info.get('algo')} trains no model": not saved,
-    }
-    if problem := next((reason for reason, holds in reasons.items() if holds), None):
-        raise ConfigError([f"{path}: {problem}; {needs}"])
+    if row is None or row.scores or not saved:
+        found = f"algo={info['algo']}, {info.get('status')}" if "algo" in info else "no run.json in it"
+        raise ConfigError([f"{path}: must be the folder of a run that has saved a language model ({found})"])
     if reason := explain_damage(path / "model"):
         raise ConfigError([f"{path}/model: {reason}; {remedy(path / 'model')}"])
     with refusing_damage(path):
         return load_run(path)
 
 
-def _talk(session: "Session") -> None:
-    """Read prompts from the terminal until it ends; a mistake is a line, and the next prompt is read."""
-    with suppress(ImportError):
-        import readline  # noqa: F401 `input` then has a history
-    rows, info, sampling = session.rows(), session.run.info, session.sampling
-    how = f"at most {sampling.max_new_tokens} tokens, temperature {sampling.temperature:g}"
-    example = f"for example: {session.example}\n" if session.example else ""
-    print(printable(f"{info.get('algo')} on {info.get('task')}, model {info.get('model')}: {how}; each prompt stands"
-                    f" alone\n{example}{ROW} asks a held-out row of the task; {QUIT[0]} or Ctrl-D ends"))  # fmt: skip
-    while True:
-        try:
-            text = input("\n> ").strip()
-        except EOFError:
-            print()
-            return
-        if text in QUIT:
-            return
-        try:
-            if text == ROW:
-                row = next(rows)
-                print(printable(_read_prompt(row)))
-                _show(session.ask_row(row), True)
-            elif text:
-                _show(session.ask(text), True)
-        except ConfigError as error:
-            print(printable("\n".join(error.problems)))
-        except StopIteration:
-            print("the task has no further row")
-
-
-def _show(answers: "list[Answer]", talks: bool) -> None:
-    """Print the answers; what is known about them goes to stderr if the answers are for another program."""
-    for answer in answers:
-        print(printable(f"{answer.which}: {answer.text}" if len(answers) > 1 else answer.text), flush=True)
-        facts = [f"{answer.tokens} tokens", *(["cut off"] if answer.truncated else [])]
-        facts = [answer.grade.outcome, *facts] if answer.grade else facts
-        print(f"  ({', '.join(facts)})", file=sys.stdout if talks else sys.stderr, flush=True)
-
-
-def _read_prompt(row: dict) -> str:
-    """The text of a row's prompt; of messages, of the last one."""
-    prompt = row["prompt"]
-    return (prompt if isinstance(prompt, str) else prompt[-1]["content"]).strip()
+def _show(answers: "dict[str, Completion]") -> None:
+    """Print the answers, and on stderr what is known about them."""
+    for which, answer in answers.items():
+        text = answer.text.strip()
+        print(printable(f"{which}: {text}" if len(answers) > 1 else text), flush=True)
+        facts = [*([answer.grade["outcome"]] if answer.grade else []), f"{len(answer.ids)} tokens"]
+        facts += ["cut off"] if answer.truncated else []
+        print(f"  ({', '.join(facts)})", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
 from rlhf_exp.errors import printable
-from rlhf_exp.launch.composing import claim_output, compose_command, take_out
-from rlhf_exp.launch.subcommand import run_command
+from rlhf_exp.launch.arguments import compose_command
+from rlhf_exp.launch.subcommand import claim, run_command
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
@@ -33,24 +33,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(arguments: list[str]) -> None:
-    arguments = take_out(arguments)
-    cfg = _compose(arguments)
+    cfg, is_new = _compose(arguments)
     print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
     prepare_hub(cfg)
-    with claim_output(cfg, arguments) as cfg:
-        figures = describe(cfg, Path(cfg.output_dir))
+    with claim(cfg.output_dir, is_new) as folder:
+        figures = describe(cfg, folder)
     from rlhf_exp.describe.page import terminal_table
 
     print(printable(terminal_table(figures)))
-    print(f"written: {Path(cfg.output_dir) / 'describe.html'}, describe.md and describe.json")
+    print(f"written: {folder / 'describe.html'}, describe.md and describe.json")
 
 
-def _compose(arguments: list[str]) -> Config:
-    """The checked config; of algo=none, since rows are described in all their forms."""
+def _compose(arguments: list[str]) -> tuple[Config, bool]:
+    """The checked config, and whether its folder may get a number; of algo=none, since rows are described in all their
+    forms."""
     folder = _find_tokenizer_folder(arguments)
     checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
-    cfg = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], checked)
-    return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder))
+    cfg, is_new = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], checked)
+    return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder)), is_new
 
 
 def _find_tokenizer_folder(arguments: list[str]) -> str | None:

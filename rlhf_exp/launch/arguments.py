@@ -1,71 +1,60 @@
-"""Prepares the command line before Hydra reads it: one-line errors for flags, --help, and three conveniences.
+"""Reads command lines: starts what `python -m rlhf_exp ...` asks for, and composes configs for other commands.
 
-`-cd sweeps` finds the shipped studies from any folder, `output_dir=` applies to a whole sweep, and `resume=`
-brings the overrides of the run that it resumes.
+    start()         # one run, a sweep, or what Hydra's flags print, by sys.argv; the exit status
+    cfg, is_new = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], ["task=hh_rlhf"])
+
+`-cd sweeps` finds the shipped studies from any folder, and `resume=` brings the overrides of the run that it resumes.
 """
 
-import re
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
+from hydra.types import RunMode
+from omegaconf import open_dict
 
+from rlhf_exp import processes
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config, compose_files, register_resolvers
+from rlhf_exp.config.overrides import check_overrides, name_key
+from rlhf_exp.config.reading import open_hydra
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.explain import explaining, set_text
+from rlhf_exp.launch.job import run_job
 from rlhf_exp.launch.subcommand import parse_flags
 from rlhf_exp.runs.lock import LATEST, OUTPUTS, follow_link
+from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.settings import recall
-from rlhf_exp.tasks.schema import find_keys, list_tasks
 
-USAGE = Path(__file__).parent.parent / "assets" / "usage.txt"
-
-
-def format_help() -> str:
-    """Usage, every group with its options, the keys, examples, and the other commands. Hydra's own help composes first,
-    0.3 s more."""
-    conf = ROOT / "conf"
-    defaults = dict(re.findall(r"^  - (\w+): (\S+)", (conf / "config.yaml").read_text(encoding="utf-8"), re.MULTILINE))
-    lines = []
-    for group in sorted(folder.name for folder in conf.iterdir() if folder.is_dir()):
-        default = defaults[group].replace("${algo}", defaults["algo"])
-        options = sorted(path.stem for path in (conf / group).glob("*.yaml"))
-        shown = ", ".join(f"{option}*" if option == default else option for option in options)
-        lines.append(f"  {group:<11} {shown}")
-    studies = ", ".join(sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml")))
-    columns = {name: ", ".join(find_keys(name).columns) for name in list_tasks()} | {"file": "all of the file's"}
-    named = "; ".join(f"{name} {of_task}" for name, of_task in columns.items() if of_task)
-    return USAGE.read_text(encoding="utf-8").format(groups="\n".join(lines), studies=studies, columns=named)
+PARSER = ArgumentParser(add_help=False, allow_abbrev=False)
+PARSER.add_argument("overrides", nargs="*")
+PARSER.add_argument("-cd", "--config-dir")
+PARSER.add_argument("--out")
 
 
-def prepare_arguments() -> Namespace:
-    """Complete `sys.argv` in place, and parse it with Hydra's own parser.
+def start() -> int | None:
+    """Start what the command line asks for; returns the exit status.
 
     Raises:
-        ConfigError: a flag that Hydra does not know, or `resume=latest` before the first run.
+        ConfigError: a mistake in it.
     """
-    args = parse_flags(get_args_parser())
-    flags, overrides = complete(args.overrides, args.config_name, args.config_dir)
-    if overrides:  # the parser needs them to be adjacent
-        start = sys.argv.index(args.overrides[0])
-        sys.argv[start : start + len(args.overrides)] = overrides
-    sys.argv += flags  # the last occurrence of a flag counts
-    return get_args_parser().parse_args()
-
-
-def find_config_dir(named: str | None) -> str | None:
-    """The folder of configs that -cd names; the shipped studies are there under any folder.
-
-    Raises:
-        ConfigError: there is no such folder.
-    """
-    if named is None or Path(named).is_dir():
-        return named
-    if named == "sweeps":
-        return str(ROOT / "sweeps")
-    beside = [path.name for path in Path(named).parent.glob("*/")]
-    raise ConfigError([f"-cd {named}: no such folder{suggest(Path(named).name, beside)}"])
+    if problems := processes.check():
+        raise ConfigError(problems)
+    args = _prepare_arguments()
+    if problems := check_overrides(args.overrides):
+        raise ConfigError(problems)
+    asked = {name for name, value in vars(args).items() if value} - {"overrides", "config_dir"}
+    if not asked and not any(text.startswith("hydra") for text in args.overrides):
+        with explaining(args.overrides):  # as `rlhf_exp.compose`: Hydra itself would compose twice
+            cfg, settings = compose_files([*args.overrides, "hydra.mode=RUN"], None, args.config_dir)
+        return run_job(cfg, settings)
+    register_resolvers()
+    with explaining(args.overrides), open_hydra(args.config_dir, args.config_path) as hydra:
+        return _call_hydra(hydra, args)
 
 
 def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[list[str], list[str]]:
@@ -92,3 +81,71 @@ def complete(overrides: list[str], config_name: str | None, config_dir: str | No
         return flags, overrides
     flags, kept = recall(folder, typed=set(values))
     return flags, [*kept, *overrides, f"output_dir={text}"]
+
+
+def find_config_dir(named: str | None) -> str | None:
+    """The folder of configs that -cd names; the shipped studies are there under any folder.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    if named is None or Path(named).is_dir():
+        return named
+    if named == "sweeps":
+        return str(ROOT / "sweeps")
+    beside = [path.name for path in Path(named).parent.glob("*/")]
+    raise ConfigError([f"-cd {named}: no such folder{suggest(Path(named).name, beside)}"])
+
+
+def compose_command(command: str, defaults: list[str], arguments: list[str]) -> tuple[Config, bool]:
+    """The checked config of `python -m rlhf_exp COMMAND`, of the command's own defaults, then what was typed; and
+    whether its output folder was not typed, so that it may get a number (`claim`).
+
+    Raises:
+        ConfigError: a mistake in `arguments`, such as a flag or a key that only a run has.
+    """
+    args = parse_flags(PARSER, arguments, PARSER.parse_intermixed_args)
+    for text in args.overrides:
+        if name_key(text) in ("resume", "dry_run"):
+            raise ConfigError([f"{text}: not with rlhf_exp {command}, only with rlhf_exp"])
+    overrides = [*args.overrides, *([set_text("output_dir", args.out)] if args.out else [])]
+    with explaining(overrides):
+        cfg = compose_config([*defaults, *overrides], [check_run_folder], find_config_dir(args.config_dir))
+    return cfg, not any(text.startswith("output_dir=") for text in overrides)
+
+
+def _prepare_arguments() -> Namespace:
+    """Complete `sys.argv` in place, since a run records its command, and parse it with Hydra's own parser."""
+    args = parse_flags(get_args_parser())
+    flags, overrides = complete(args.overrides, args.config_name, args.config_dir)
+    if overrides:  # the parser needs them to be adjacent
+        first = sys.argv.index(args.overrides[0])
+        sys.argv[first : first + len(args.overrides)] = overrides
+    sys.argv += flags  # the last occurrence of a flag counts
+    return get_args_parser().parse_args()
+
+
+def _call_hydra(hydra: Hydra, args: Namespace) -> int:
+    """What needs Hydra itself: a sweep, a study, its own keys, and what its flags print; returns the exit status."""
+    from rlhf_exp.launch.sweep import register_plugins, run_sweep
+
+    register_plugins()
+    name, overrides = args.config_name or "config", args.overrides
+    if args.hydra_help:
+        hydra.hydra_help(name, get_args_parser(), args)
+    elif args.cfg:
+        hydra.show_cfg(name, overrides, args.cfg, args.package, args.resolve)
+    elif args.info:
+        hydra.show_info(args.info, name, overrides)
+    elif args.shell_completion:
+        hydra.shell_completion(name, overrides)
+    elif args.multirun or hydra.get_mode(name, overrides) == RunMode.MULTIRUN:
+        named = [text.split("=", 1)[1] for text in overrides if text.startswith("output_dir=")]
+        own = ["hydra.mode=MULTIRUN", *(f"hydra.sweep.dir={folder}" for folder in named)]
+        config = hydra.compose_config(name, [*overrides, *own], RunMode.MULTIRUN, with_log_configuration=True)
+        return run_sweep(config, hydra.config_loader)
+    else:
+        cfg = hydra.compose_config(name, [*overrides, "hydra.mode=RUN"], RunMode.RUN)
+        with open_dict(cfg):
+            return run_job(cfg, cfg.pop("hydra"))
+    return 0

@@ -6,7 +6,6 @@ explain(exception, ["leraning_rate=1"])  ->  "leraning_rate=1: no such key; did 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -17,28 +16,20 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import explain_key, known_keys, takes_text
 from rlhf_exp.config.overrides import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import assign, is_secret, one_of, suggest
+from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.subcommand import COMMANDS
 
-EXTRAS = {
-    "hydra/launcher=submitit_local": "slurm",
-    "hydra/launcher=submitit_slurm": "slurm",
-    "hydra/sweeper=optuna": "optuna",
-}
+EXTRAS = {"submitit_local": "slurm", "submitit_slurm": "slurm", "optuna": "optuna"}
 """Options that a package brings, with its extra in pyproject.toml."""
-ELSEWHERE = {
-    "model": "a hub id or a folder is model.path: ",
-    "task": "rows of your own are task=file: task=file ",
+INSTEAD = {
+    "model": "a hub id or a folder is model.path=PATH; the option ",
+    "task": "rows of your own are task=file task.path=FILE; the option ",
 }
-"""Groups whose options are taken for the value of their key `path`."""
 _UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'")
 _AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<override>.+)'")
 # Lines of Hydra's messages that only help to configure Hydra itself.
-_NOISE = re.compile(
-    r"See https|Config search path|\tprovider=|Error parsing override|LexerNoViableAlt"
-    r"|^\s*(\^|full_key\b|object_type\b|reference_type\b)"
-)
+_NOISE = re.compile(r"See https|Config search path|\tprovider=|^\s*(full_key\b|object_type\b|reference_type\b)")
 _RAISED = re.compile(r"\w+ raised while composing config:; ")
 
 
@@ -61,7 +52,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
     if isinstance(error, MissingConfigException):
         return _explain_missing(error)
     if isinstance(error, OverrideParseException):
-        return _explain_unread(error)
+        return _explain_unread(error.override)
     if isinstance(error, RecursionError):
         return "a config names itself in its defaults list, directly or by way of others"
     message = str(error) or str(error.__cause__)
@@ -70,10 +61,8 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
         return _explain_unknown(next((name for name in map(name_key, overrides) if name.startswith(f"{key}.")), key),
                                 overrides)  # fmt: skip
     if ambiguous := _AMBIGUOUS.match(message):
-        override = ambiguous["override"]
-        key, _, values = override.partition("=")
-        way = f"as one text write {_quote(override)}" if takes_text(name_key(key)) else f"for a list {key}=[{values}]"
-        return f"{override}: several values; to run each add -m, {way}"
+        way = "to run each add -m; a list needs brackets, a text quotes inside quotes"
+        return f"{ambiguous['override']}: several values; {way}"
     lines = [line.strip() for line in message.splitlines() if line.strip() and not _NOISE.search(line)]
     return _RAISED.sub("", "; ".join(lines))
 
@@ -83,34 +72,27 @@ def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
     algo = dict(text.split("=", 1) for text in overrides if "=" in text).get("algo")
     algo = algo if algo in ALGORITHMS else "grpo"
     text = next((text for text in overrides if name_key(text) == key), key)
-    text = assign(key, None) if is_secret(key) else text
     place, _, end = key.rpartition(".")
-    if place in ("reward.weights", "reward.functions", "task.options"):
+    named = ("reward.weights", "reward.functions", "task.options")  # the user's own names are below these
+    if place in named or place == "algo.args" and end in load_arguments(algo):
         return f"{text}: not there yet; add it with a plus: +{text}"
-    if place == "algo.args" and end in load_arguments(algo):
-        steps = " algo.args.max_steps=-1" if end == "num_train_epochs" else ""  # else steps take precedence
-        return f"{text}: not there yet; add it with a plus: +{text}{steps}"
     if (why := explain_key(key, algo)).endswith(f" {key}?"):
         why = "the config that -cn names lacks it; its defaults list must begin with /config"
     return f"{text}: {why}"
 
 
-def _explain_unread(error: OverrideParseException) -> str:
+def _explain_unread(text: str) -> str:
     """What Hydra's grammar cannot read: most often a text that a shell or Hydra needs in quotes."""
-    text = error.override
-    if "=" not in text:
-        if name_key(text) in known_keys():
-            return f"{text}: has no value; write {text}=VALUE"
+    key, equals, value = text.partition("=")
+    if not equals:
         names = sorted(COMMANDS)
-        return f"{text}: must be KEY=VALUE, or a command: {', '.join(names)}{suggest(text, names)}"
-    group, _, option = text.partition("=")
-    if group in ELSEWHERE:  # such as model=~/folder
-        return f"{text}: no such option; {_point_elsewhere(group, option)}"
+        value = f"; a value of it is {text}=VALUE" if name_key(text) in known_keys() else suggest(text, names)
+        return f"{text}: must be KEY=VALUE, or a command: {', '.join(names)}{value}"
+    if key in INSTEAD:  # such as model=~/folder
+        return f"{text}: no such option; {INSTEAD[key]}is a plain name"
     if takes_text(name_key(text)):
-        return f"{text}: cannot be read without quotes; write {_quote(text)}"
-    reason = "".join(line for line in error.message.splitlines() if not _NOISE.search(line))[:120]
-    why = f" ({reason})" if reason else ""
-    return f"{text}: cannot be read{why}; must be KEY=VALUE, with special characters of a text in quotes"
+        return f"{text}: cannot be read without quotes; write '{set_text(key, value)}'"
+    return f"{text}: cannot be read; must be KEY=VALUE, with special characters of a text in quotes"
 
 
 def _explain_missing(error: MissingConfigException) -> str:
@@ -123,23 +105,7 @@ def _explain_missing(error: MissingConfigException) -> str:
     if not group:
         studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
         return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
+    if group.startswith("hydra/") and option in EXTRAS:
+        return f'{group}={option}: is not installed; pip install ".[{EXTRAS[option]}]"'
     options = [name for name in error.options or () if not name.startswith("_")]
-    if extra := EXTRAS.get(f"{group}={option}"):
-        return f'{group}={option}: is not installed; pip install ".[{extra}]"'
-    is_path = "/" in option or Path(option).exists() or group == "task" and "." in option
-    lines = [] if group in ELSEWHERE and is_path else [one_of(option.replace(".", "_"), options)]
-    if group in ELSEWHERE and (is_path or group == "model"):
-        lines.append(_point_elsewhere(group, option if is_path else "ORG/NAME"))
-    return f"{group}={option}: no such option; {'; '.join(lines)}".replace("?; a ", "? A ")
-
-
-def _point_elsewhere(group: str, value: str) -> str:
-    """The key that takes such a value."""
-    override = f"{group}.path={value}"
-    return f"{ELSEWHERE[group]}{_quote(override) if re.search('[~ ]', value) else override}"
-
-
-def _quote(override: str) -> str:
-    """The override with its value in quotes, as a shell takes it."""
-    key, _, value = override.partition("=")
-    return f"'{set_text(key, value)}'"
+    return f"{group}={option}: no such option; {INSTEAD.get(group, '')}{one_of(option.replace('.', '_'), options)}"

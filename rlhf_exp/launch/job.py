@@ -28,9 +28,6 @@ from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete
 if TYPE_CHECKING:
     from rlhf_exp.launch.workers import Jobs
 
-DDP_TIMEOUT_S = 1800
-"""transformers' default of `ddp_timeout`."""
-
 
 def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, again: bool = False) -> int:
     """Check one composed config and run it; returns its exit status.
@@ -40,13 +37,14 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
         jobs: the sweep that the job is one of.
         again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
     """
-    if jobs is None:
-        return guard(lambda: check_and_run(cfg, settings)[0])
-    name = jobs.name(settings.job.num, settings.overrides.task)
-    jobs.place(cfg, settings)
-    cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
-    print(f"\n{name}" if settings.job.num else name, flush=True)
-    return guard(lambda: check_and_run(cfg, settings, alone=False)[0], where=f"{name}: ")
+    typed, where = settings.overrides.task, ""
+    if jobs is not None:
+        name = jobs.name(settings.job.num, typed)
+        jobs.place(cfg, settings)
+        cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
+        print(f"\n{name}" if settings.job.num else name, flush=True)
+        where = f"{name}: "
+    return guard(lambda: run_checked(check_job(cfg, typed, alone=jobs is None), cfg, settings)[0], where=where)
 
 
 def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Config:
@@ -66,35 +64,27 @@ def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Con
 def is_named_by_time(cfg: DictConfig) -> bool:
     """Whether the user names no folder, and resumes none: one that another run of the same second has gets a number."""
     unresolved: Any = OmegaConf.to_container(cfg, resolve=False)
-    named = str(unresolved.get("output_dir", ""))
-    return "${now:" in named and cfg.get("resume") is None
+    return "${now:" in str(unresolved.get("output_dir")) and cfg.get("resume") is None
 
 
-def check_and_run(cfg: DictConfig, settings: DictConfig, alone: bool = True) -> tuple[int, Path | None]:
-    """Check one composed config and run it; returns the exit status and the folder, None after a dry run.
+def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
+    """Run the `config` that was checked; returns the exit status and the folder, None after a dry run. `cfg`: what it
+    was made from.
 
     Raises:
         ConfigError: a user's mistake.
         BaseException: any other error, with a note if the run's folder holds its traceback.
     """
-    return run_checked(check_job(cfg, settings.overrides.task, alone), cfg, settings)
-
-
-def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
-    """`check_and_run` for the `config` that was checked; `cfg`: what it was made from."""
     numbered = is_named_by_time(cfg)
-    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
     if config.dry_run:
-        if problems := [] if numbered else check_run_folder(config):
-            raise ConfigError(problems)
-        print(f"dry run: {what}: {config.output_dir}", flush=True)
+        plan_run(config, numbered)
         prepare_hub(config)
         from rlhf_exp.dry_run.show import print_dry_run
 
         print_dry_run(config)
         return 0, None
     connect(config)
-    plan = processes.on_main(lambda: plan_run(config, numbered, f"{what}: {config.output_dir}"))
+    plan = processes.on_main(lambda: plan_run(config, numbered))
     prepare_hub(config)
     if plan == Plan.SKIP:
         return 0, Path(config.output_dir)
@@ -107,8 +97,10 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
 
         if str(folder) != config.output_dir:
             print(f"another run has that folder; this one's is {folder}", flush=True)
-            config = _move(config, cfg, folder)
-        args = build_args(config)
+            cfg.output_dir = str(folder)
+            args = config.algo.args | {"output_dir": cfg.algo.args.output_dir}
+            config = replace(config, output_dir=str(folder), algo=replace(config.algo, args=args))
+        trl_args = build_args(config)
         processes.on_main(lambda: _prepare_folder(config, cfg, settings, folder))
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
@@ -117,16 +109,16 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
             if processes.is_main():
                 stack.enter_context(point_latest(folder))
                 stack.enter_context(track(config, folder))
-            return run(config, folder, args), folder
+            return run(config, folder, trl_args), folder
 
 
 def connect(config: Config) -> None:
-    """Open the group of all processes as the config says."""
-    processes.connect(config.algo.args.get("ddp_timeout") or DDP_TIMEOUT_S, config.device.use_cpu)
+    """Open the group of all processes as the config says; 1800 s is transformers' default."""
+    processes.connect(config.algo.args.get("ddp_timeout") or 1800, config.device.use_cpu)
 
 
-def plan_run(config: Config, numbered: bool, what: str) -> Plan:
-    """Whether a run starts or resumes in its folder, or is finished already. Prints `what` it is, and what differs.
+def plan_run(config: Config, numbered: bool) -> Plan:
+    """Whether a run starts or resumes in its folder, or is finished already. Prints what it is, and what differs.
 
     Args:
         numbered: it gets a folder of its own.
@@ -136,42 +128,32 @@ def plan_run(config: Config, numbered: bool, what: str) -> Plan:
     """
     if problems := [] if numbered else check_run_folder(config):
         raise ConfigError(problems)
-    print(what, flush=True)
-    if config.resume:
-        for note in check_resume(config):
-            print(printable(note), flush=True)
-        if is_complete(config, folder := Path(config.resume)):
-            report = folder / "report.html"
-            print(f"finished already, nothing is left to do: {folder}; its report: {report}", flush=True)
-            return Plan.SKIP
+    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
+    print(f"{'dry run: ' if config.dry_run else ''}{what}: {config.output_dir}", flush=True)
+    if config.dry_run:
         return Plan.START
-    plan = plan_job(config) if config.skip_finished else Plan.START
+    folder = Path(config.resume or config.output_dir)
+    for note in check_resume(config):
+        print(printable(note), flush=True)
+    if config.resume:
+        plan = Plan.SKIP if is_complete(config, folder) else Plan.START
+    else:
+        plan = plan_job(config) if config.skip_finished else Plan.START
     if plan != Plan.START:
-        done = "finished already" if plan == Plan.SKIP else "resuming"
-        print(f"{done}: {config.output_dir}", flush=True)
+        done = f"finished already: {folder}; its report: {folder / 'report.html'}"
+        print(done if plan == Plan.SKIP else f"resuming: {folder}", flush=True)
     return plan
-
-
-def _move(config: Config, cfg: DictConfig, folder: Path) -> Config:
-    """The config with another folder."""
-    cfg.output_dir = str(folder)
-    args = config.algo.args | {"output_dir": cfg.algo.args.output_dir}
-    return replace(config, output_dir=str(folder), algo=replace(config.algo, args=args))
 
 
 def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folder: Path) -> None:
     """Remove what a run that is not resumed has left, and write `.hydra`: the config with every interpolation resolved,
     and the overrides."""
-    cfg.output_dir = str(folder)
     texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
-    try:
-        if config.resume is None:
-            start_anew(folder, config)
-        for log in folder.glob("error-*.log"):
-            log.unlink()
-        (folder / ".hydra").mkdir(exist_ok=True)
-        for name, text in texts.items():
-            write_text(folder / ".hydra" / f"{name}.yaml", text)
-    except OSError as error:
-        raise ConfigError([f"output_dir={folder}: cannot be written, {error.strerror}"]) from None
+    if config.resume is None:
+        start_anew(folder, config)
+    for log in folder.glob("error-*.log"):
+        log.unlink()
+    (folder / ".hydra").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        write_text(folder / ".hydra" / f"{name}.yaml", text)

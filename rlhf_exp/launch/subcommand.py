@@ -8,40 +8,25 @@
 
 import errno
 import os
-import shutil
 import sys
 import time
 import traceback
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rlhf_exp import processes
-from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, printable, say
+from rlhf_exp.errors import FAILED, REFUSED, ConfigError, Stop, name_error, printable, say
 from rlhf_exp.runs.lock import FolderTaken, claim_folder
-from rlhf_exp.runs.stopping import Stop
 
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in ("chat", "describe", "report", "runs", "sample")}
 COMMANDS["merge"] = "rlhf_exp.merge"
 """The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
 is the same as `python -m rlhf_exp.report`."""
-FULL_BYTES = 2**20
-"""With less free space than this the disk counts as the cause of an error: torch's own error does not say so."""
-
-
-class Done(Exception):
-    """A flag such as --version has printed all that was asked for."""
-
-
-def call_command(arguments: Sequence[str]) -> int | None:
-    """Call the command that the first argument names; returns its exit status, or None if it names none: overrides and
-    flags belong to an experiment."""
-    if not arguments or arguments[0] not in COMMANDS:
-        return None
-    return import_module(COMMANDS[arguments[0]]).main(list(arguments[1:]))
+NOTE = "rlhf_exp: "
+"""Begins the note of an error that says in one line what failed."""
 
 
 def run_command(
@@ -73,32 +58,32 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return work() or 0
     except KeyboardInterrupt as error:
         return Stop.of(error).status
-    except Done:
-        return 0
     except BaseException as error:  # SystemExit too: a reward may raise anything
-        problems, status = _describe_error(error)
+        notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
+        if isinstance(error, SystemExit) and not (error.code or notes) and processes.is_main():
+            return 0  # a flag such as --version has printed all that was asked for
+        if not notes and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            error = ConfigError([f"{str(error.filename)[:60]}...: {error.strerror}"])
+        problems = error.problems if isinstance(error, ConfigError) else notes
         if not processes.is_main():
             time.sleep(processes.GRACE_S)  # torchrun ends this rank if rank 0 ends with the same error
-        elif problems is None:
+        elif not problems:
             print(printable("".join(traceback.format_exception(error))), end="", file=sys.stderr)
         for problem in problems or [f"failed: {name_error(error)}"]:
             say(where + problem, command)
-        return status
+        return REFUSED if isinstance(error, ConfigError) else FAILED
 
 
 def parse_flags(
     parser: ArgumentParser, arguments: list[str] | None = None, parse: Callable[..., Any] | None = None
 ) -> Any:
-    """`parser.parse_args`, which raises a ConfigError instead of printing its usage and exiting; or another of the
-    parser's methods that parse."""
+    """`parser.parse_args`, or another of the parser's methods that parse. A mistake raises a ConfigError instead of
+    printing the usage and exiting."""
 
     def refuse(message: str) -> NoReturn:
         raise ConfigError([f"{message}; see --help"])
 
-    def leave(status: int = 0, message: str | None = None) -> NoReturn:
-        raise Done
-
-    parser.error, parser.exit = refuse, leave  # type: ignore[method-assign]
+    parser.error = refuse  # type: ignore[method-assign]
     return (parse or parser.parse_args)(arguments)
 
 
@@ -113,16 +98,15 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(claim_folder(Path(output_dir), numbered))
-        except FolderTaken as error:
-            raise ConfigError([f"output_dir={output_dir}: {error}"]) from None
-        except OSError as error:
-            raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
+        except (FolderTaken, OSError) as error:
+            why = f"cannot be written, {error.strerror}" if isinstance(error, OSError) else error
+            raise ConfigError([f"output_dir={output_dir}: {why}"]) from None
         try:
             yield folder
         except (ConfigError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            error.add_note(f"rlhf_exp: {_keep_traceback(error, folder)}")
+            error.add_note(f"{NOTE}{_keep_traceback(error, folder)}")
             raise
 
 
@@ -132,24 +116,12 @@ def hide_bars() -> None:
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 
 
-def _describe_error(error: BaseException) -> tuple[list[str] | None, int]:
-    """The lines that say all about an error, None for one that needs its traceback; and the exit status."""
-    if isinstance(error, ConfigError):
-        return error.problems, REFUSED
-    notes = [note.removeprefix("rlhf_exp: ") for note in getattr(error, "__notes__", ()) if "rlhf_exp: " in note]
-    if not notes and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return [f"{str(error.filename)[:60]}...: {error.strerror}"], REFUSED
-    return notes or None, FAILED
-
-
 def _keep_traceback(error: BaseException, folder: Path) -> str:
     """Write the traceback into the folder's error.log; returns the line that says what failed."""
     log = folder / "error.log"
-    said = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    full = f"; the disk of {folder} is full" if said or shutil.disk_usage(folder).free < FULL_BYTES else ""
     try:
         log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         kept = f"traceback in {log}"
     except OSError as problem:
         kept = f"its traceback cannot be written to {log}, {problem.strerror}"
-    return f"failed: {name_error(error)}{full} ({kept})"
+    return f"failed: {name_error(error)} ({kept})"

@@ -1,92 +1,86 @@
 """Checks the jobs of a sweep before the first of them starts, and reports on them after the last.
 
-    jobs = prepare_sweep(config, loader)             # the config with which Hydra begins the sweep
-    run_sweep(jobs, config, lambda: ...)             # has Hydra's sweeper call `jobs`; the exit status
+    run_sweep(config, loader)      # the config with which Hydra begins a sweep; the exit status
 
-The sweepers in hydra_plugins/ call both. Hydra composes each job only when its turn comes, so without this check a
+Hydra composes each job only when its turn comes, so without this check a
 mistake in the last job would show only after all others have run.
 """
 
+import shlex
 import sys
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import yaml
+from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlhf_exp import processes
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.unread import find_unread
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError, Problem, say
+from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.launch.explain import set_text
 from rlhf_exp.launch.job import check_job, connect, run_job
-from rlhf_exp.launch.subcommand import Done, hide_bars
-from rlhf_exp.launch.tuning import NO_TRIAL, check_tuning, print_best
+from rlhf_exp.launch.subcommand import hide_bars
 from rlhf_exp.launch.workers import Jobs
 from rlhf_exp.runs.lock import make_new
 from rlhf_exp.runs.plan import plan_job
 
-PLUGINS = "hydra_plugins.rlhf_exp_sweeps."
-CLASSES = {
-    "hydra/sweeper": {"basic": "CheckedSweeper", "optuna": "CheckedOptunaSweeper"},
-    "hydra/launcher": {
-        "joblib": "ParallelLauncher",
-        "submitit_local": "LocalLauncher",
-        "submitit_slurm": "SlurmLauncher",
-    },
+PLUGINS = {
+    "hydra/launcher/joblib": "ParallelLauncher",
+    "hydra/launcher/submitit_local": "LocalLauncher",
+    "hydra/launcher/submitit_slurm": "SlurmLauncher",
 }
-"""Options of Hydra's groups, and the class of ours that each names."""
+"""Options of Hydra's groups, and the class in hydra_plugins/ that each names."""
+NO_TRIAL = "No trials are completed yet."
+"""Optuna's error, a ValueError, if it is asked for the best of none."""
 
 
 def register_plugins() -> None:
-    """Have the options of Hydra's sweepers and launchers name our classes; their other keys stay."""
+    """Have the options of Hydra's launchers name our classes; their other keys stay."""
     store = ConfigStore.instance()
-    for group, classes in CLASSES.items():
-        installed = store.list(group)
-        for option in classes.keys() & {name.removesuffix(".yaml") for name in installed}:
-            node = OmegaConf.merge(store.load(f"{group}/{option}.yaml").node, {"_target_": PLUGINS + classes[option]})
-            store.store(option, node, group)
+    for place, name in PLUGINS.items():
+        group, _, option = place.rpartition("/")
+        if f"{option}.yaml" in store.list(group):
+            target = {"_target_": f"hydra_plugins.rlhf_exp_sweeps.{name}"}
+            store.store(option, OmegaConf.merge(store.load(f"{place}.yaml").node, target), group)
 
 
-def prepare_sweep(config: DictConfig, loader: ConfigLoader, tuned: bool = False) -> Jobs:
-    """Check every job before the first starts. `tuned`: Optuna chooses them one after the other.
+def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> Jobs:
+    """Check every job before the first starts; if a sweeper such as Optuna's chooses them, check what they share.
 
     Raises:
         ConfigError: the problems of all jobs, a line each; none was started.
-        Done: a dry run of a search has shown what its jobs have in common.
     """
-    params = config.hydra.sweeper.params or {}
-    typed = OverridesParser.create(config_loader=loader).parse_overrides(list(config.hydra.overrides.task))
-    fixed = [str(text.input_line) for text in typed if not text.is_sweep_override()]
+    params, choices = config.hydra.sweeper.params or {}, config.hydra.runtime.choices
+    launcher, tuned = choices["hydra/launcher"], choices["hydra/sweeper"] != "basic"
+    parser = OverridesParser.create(config_loader=loader)
+    typed = parser.parse_overrides(list(config.hydra.overrides.task))
     swept = {text.get_key_element() for text in typed if text.is_sweep_override()} | set(params)
-    listed = [fixed]
+    listed = [[str(text.input_line) for text in typed if not text.is_sweep_override()]]
     if not tuned:
-        given = OverridesParser.create(config_loader=loader).parse_overrides([f"{k}={v}" for k, v in params.items()])
+        given = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
         listed = BasicSweeper.split_arguments([*given, *typed], max_batch_size=None)[0]
     composed = [loader.load_sweep_config(config, overrides) for overrides in listed]
-    first = composed[0]
-    total = 0 if tuned else len(listed)
+    first, total = composed[0], 0 if tuned else len(listed)
     jobs = Jobs(run_job, list(sys.argv), Path(config.hydra.sweep.dir), total, frozenset(swept),
                 first.device.use_cpu, tuned)  # fmt: skip
     if problems := check_tuning(config.hydra, first) if tuned else []:
         raise ConfigError(problems)
-    launcher = config.hydra.runtime.choices["hydra/launcher"]
-    if processes.count() > 1 and launcher != "basic":
-        several = f"not with {processes.count()} processes per run; use hydra/launcher=basic"
-        raise ConfigError([f"hydra/launcher={launcher}: {several}"])
     if launcher != "basic":
         hide_bars()
-    if first.dry_run and tuned:  # there would be no results to choose by
-        from rlhf_exp.dry_run.show import print_dry_run
-
-        print_dry_run(_check_job(jobs, first, 0, listed[0], {}))
-        raise Done
+        if processes.count() > 1:
+            raise ConfigError([f"hydra/launcher={launcher}: takes one process per run; use hydra/launcher=basic"])
     if not first.dry_run:
         print(f"checking {total or 'the'} jobs", flush=True)  # importing TRL takes seconds
     if problems := refuse_jobs(jobs, composed, listed):
@@ -94,28 +88,46 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader, tuned: bool = False)
     return jobs
 
 
-def run_sweep(jobs: Jobs, config: DictConfig, sweep: Callable[[], object]) -> int:
-    """Make the sweep's folder, have Hydra run the jobs in it, and report on them; returns the exit status."""
+def check_tuning(settings: DictConfig, config: DictConfig) -> list[str]:
+    """Why this search would not choose well; `config` is that of a job, without what is searched for."""
+    problems = []
+    if str(settings.sweeper.direction).rpartition(".")[2] != "maximize":
+        problems.append("hydra.sweeper.direction: must be maximize; the jobs return held-out accuracy, or the reward")
+    if config.eval.split != "validation":
+        problems.append(f"eval.split={config.eval.split}: a search chooses settings; it needs eval.split=validation")
+    if config.dry_run:
+        problems.append("dry_run=true: gives a search nothing to choose by; use hydra.mode=RUN with it, without -m")
+    return problems
+
+
+def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
+    """Check the jobs, make the sweep's folder, have Hydra's sweeper run them, and report; returns the exit status."""
+    jobs = prepare_sweep(config, loader)
     jobs.folder = processes.on_main(lambda: _make_folder(config))
     config.hydra.sweep.dir = str(jobs.folder)
     config.hydra.overrides.hydra.append(set_text("hydra.sweep.dir", str(jobs.folder)))  # for each job, composed anew
-    with jobs.noting():
+    with TemporaryDirectory(prefix=".jobs_", dir=jobs.folder) as notes:
+        jobs.notes = Path(notes)
         try:
-            sweep()
+            context = HydraContext(config_loader=loader, callbacks=Callbacks(config))
+            sweeper = Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=jobs)
+            sweeper.sweep(arguments=list(config.hydra.overrides.task))
         except BrokenProcessPool:
             say("the process of a job has died (out of memory?), and those of the other jobs were ended")
         except ValueError as error:
-            if not (jobs.tuned and str(error) == NO_TRIAL):
+            if str(error) != NO_TRIAL:
                 raise
             say("no trial of the search has succeeded")
         statuses = jobs.end()
-    bad = [status for status in statuses if status]
+    bad = {number + 1: status for number, status in statuses.items() if status}
     if bad and len(statuses) > 1:
-        say(f"{len(bad)} of {len(statuses)} jobs did not succeed")
+        which = ", ".join(f"{number}: status {status}" for number, status in bad.items())
+        say(f"{len(bad)} of {len(statuses)} jobs did not succeed ({which})")
     if processes.is_main() and not config.dry_run:
         report_study(jobs.folder)
-        print_best(jobs.folder)
-    return min(bad, default=0)  # the status of a failure (1) precedes that of a refusal (2)
+        if jobs.tuned and len(bad) < len(statuses):
+            print_best(jobs.folder)
+    return min(bad.values(), default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 
 def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) -> list[str]:
@@ -123,30 +135,25 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]])
     TRL, which takes seconds to import, sees only jobs without others, and none of a dry run."""
     found: dict[str, list[int]] = {}
     places: dict[str, int] = {}
-    configs: list[Config] = []
-    unread: list[list[Problem]] = []
-    for number, (job, overrides) in enumerate(zip(composed, listed, strict=True)):
+
+    def check(number: int, call: Callable[..., Any], *given: Any) -> Any:
         try:
-            configs.append(_check_job(jobs, job, number, overrides, places))
-            unread.append(find_unread(configs[-1], overrides))
+            return call(*given)
         except ConfigError as error:
-            unread.append([])  # it may read any key
             for problem in error.problems:
                 found.setdefault(problem, []).append(number)
-    if unread and not jobs.tuned:  # else values that are chosen later may read them
-        of_jobs = [{(problem.key, problem.value) for problem in problems} for problems in unread]
-        shared = [problem for problem in unread[0] if (problem.key, problem.value) in set.intersection(*of_jobs)]
-        found |= {problem: list(range(len(listed))) for problem in shared}
+
+    configs = [check(n, _check_job, jobs, job, n, listed[n], places) for n, job in enumerate(composed)]
+    if not found and not jobs.tuned:  # else values that are chosen later may read a key that these do not
+        unread = [find_unread(config, overrides) for config, overrides in zip(configs, listed, strict=True)]
+        shared = set.intersection(*({problem.key for problem in problems} for problems in unread))
+        found = {problem: list(range(len(listed))) for problem in unread[0] if problem.key in shared}
     if not found and not configs[0].dry_run:
         connect(configs[0])
         from rlhf_exp.config.trl_args import build_args
 
-        for number, checked in enumerate(configs):
-            try:
-                build_args(checked)
-            except ConfigError as error:
-                for problem in error.problems:
-                    found.setdefault(problem, []).append(number)
+        for number, config in enumerate(configs):
+            check(number, build_args, config)
     everyones = [problem for problem, numbers in found.items() if len(numbers) == len(listed) > 1]
     return [f"all {len(listed)} jobs: {problem}" for problem in everyones] + [
         f"{jobs.name(number, overrides)}: {problem}"
@@ -170,12 +177,20 @@ def report_study(folder: Path) -> None:
         say(f"no report was written: {error}")
 
 
+def print_best(folder: Path) -> None:
+    """Print what Optuna found best in a sweep's folder, and how to measure it."""
+    found = yaml.safe_load((folder / "optimization_results.yaml").read_text(encoding="utf-8"))
+    best = shlex.join(f"{key}={value}" for key, value in found["best_params"].items())
+    print(f"best    {best}: {found['best_value']:.4g} on the rows that it was chosen on, so less on others")
+    print(f"        on test rows: the same command with hydra.mode=RUN, without -m, and with {best} eval.split=test")
+
+
 def _make_folder(config: DictConfig) -> Path:
     """The sweep's folder; one that is named by the time gets a number if another sweep has it."""
     unresolved: Any = OmegaConf.to_container(config.hydra.sweep, resolve=False)
-    named, folder = unresolved["dir"], Path(config.hydra.sweep.dir)
+    folder = Path(config.hydra.sweep.dir)
     try:
-        if "${now:" in named:
+        if "${now:" in unresolved["dir"]:
             return make_new(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -189,19 +204,18 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     Raises:
         ConfigError: its problems.
     """
-    own = [str(key) for key in job if key not in ("hydra", "output_dir")]
-    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, own))
-    if (first := places.setdefault(settings, number)) != number:
-        raise ConfigError([f"has the settings of job {first + 1}; leave one of the two out"])
+    settings = OmegaConf.to_yaml(
+        OmegaConf.masked_copy(job, [str(key) for key in job if key not in ("hydra", "output_dir")])
+    )
     with open_dict(job):
         job.hydra.job.num = number
         jobs.place(job, job.pop("hydra"))
-    if (first := places.setdefault(job.output_dir, number)) != number:
-        way = "use skip_finished=false, which numbers them"
-        raise ConfigError([f"output_dir={job.output_dir}: is the folder of job {first + 1} too; {way}"])
-    if job.hub.push and (first := places.setdefault(f"hub.repo={job.hub.repo}", number)) != number:
-        way = f"name one for each, such as 'hub.repo={job.hub.repo}-${{seed}}'"
-        raise ConfigError([f"hub.repo={job.hub.repo}: is the repository of job {first + 1} too; {way}"])
+    taken = {settings: "has the settings", f"output_dir={job.output_dir}": f"output_dir={job.output_dir}: is that"}
+    if job.hub.push:
+        taken[f"hub.repo={job.hub.repo}"] = f"hub.repo={job.hub.repo}: is that"
+    for place, line in taken.items():
+        if (first := places.setdefault(place, number)) != number:
+            raise ConfigError([f"{line} of job {first + 1} too; leave one out, or give each its own"])
     # What is in its folder concerns a job alone, unless finished jobs are to be skipped.
     config = check_job(job, overrides)
     prepare_hub(config)

@@ -1,11 +1,11 @@
 """The jobs of a sweep as Hydra's launchers call them, in this process or in others (joblib, submitit).
 
     jobs = Jobs(run_job, list(sys.argv), folder, total=12, swept=frozenset(["seed"]), use_cpu=True)
-    with jobs.noting(), jobs.pass_on_signals():
+    with Relay(jobs):
         ...                      # Hydra's launcher: jobs(cfg) for each job, in another process with a copy of `jobs`
-        jobs.end()               # the jobs' exit statuses
+    jobs.end()                   # the jobs' exit statuses
 
-Files in `notes` say which process runs which job, and how each job has ended.
+Files in `jobs.notes` say which process runs which job, and how each job has ended.
 """
 
 import io
@@ -16,22 +16,21 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from rlhf_exp import processes
-from rlhf_exp.errors import FAILED, SIGNALLED, say
-from rlhf_exp.launch.tuning import read_objective
+from rlhf_exp.errors import FAILED, SIGNALLED, Stop, say
 from rlhf_exp.runs.folder import write_json, write_text
-from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals
+from rlhf_exp.runs.load import load_run
+from rlhf_exp.runs.stopping import SIGNALS, StopSignals
 
 STOP = "stop"
 SUBMITTED = "SUBMITIT_EXECUTOR" in os.environ
@@ -66,7 +65,7 @@ class Jobs:
     swept: frozenset[str]
     use_cpu: bool
     tuned: bool = False
-    notes: Path = Path()  # `noting` makes it
+    notes: Path = Path()  # a folder that `run_sweep` makes
     home: tuple[str, int] = field(default_factory=_name_process)
 
     def __call__(self, cfg: DictConfig) -> float | None:
@@ -77,7 +76,7 @@ class Jobs:
         """
         settings: DictConfig = HydraConfig.get()  # type: ignore[assignment]
         number, at_home = settings.job.num, _name_process() == self.home
-        again = self._find_note(number).exists()  # a scheduler has preempted the job, and starts it again
+        again = (self.notes / f"{number}.json").exists()  # a scheduler has preempted the job, and starts it again
         status = self.work(cfg, settings, self, again) if at_home else self._run_here(cfg, settings, again)
         self._note(number, status=status)
         if status and processes.count() > 1:
@@ -104,42 +103,22 @@ class Jobs:
             name = f"{settings.job.num:02d}_{name}"
         cfg.output_dir = str(self.folder / name)
 
-    @contextmanager
-    def noting(self) -> Iterator[None]:
-        """Jobs can be run inside the `with`."""
-        with TemporaryDirectory(prefix=".jobs_", dir=self.folder) as notes:
-            self.notes = Path(notes)
-            yield
-
-    def end(self) -> list[int]:
-        """The exit status of each job, now that none is running: FAILED if it has none, for its process has died.
+    def end(self) -> dict[int, int]:
+        """The exit status of each job by its number, now that none is running: FAILED if it has none, for its process
+        has died.
 
         Raises:
             Stop: a signal has ended jobs, and so the sweep.
         """
         if number := self.stopped_by():
             raise Stop(number)
-        begun = [job.get("status", FAILED) for job in self.read_notes().values()]
-        return begun + [FAILED] * (self.total - len(begun))
-
-    @contextmanager
-    def pass_on_signals(self) -> Iterator["Relay"]:
-        """Pass signals on to the running jobs inside the `with`, since only a terminal sends them to all processes."""
-        relay = Relay(self)
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        for number, handler in before.items():
-            if handler != signal.SIG_IGN:
-                signal.signal(number, relay.handle)
-        try:
-            yield relay
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        ended = {number: job.get("status", FAILED) for number, job in self._read_notes().items()}
+        return {number: ended.get(number, FAILED) for number in range(self.total or len(ended))}
 
     def stop(self, number: int) -> int:
         """Send a signal to the running jobs, and start no other; returns how many are running."""
         write_text(self.notes / STOP, str(number))
-        running = [job for job in self.read_notes().values() if "pid" in job]
+        running = [job for job in self._read_notes().values() if "pid" in job]
         for job in running:
             if job["slurm"]:
                 subprocess.run(["scancel", f"--signal={signal.Signals(number).name[3:]}", job["slurm"]], check=False)
@@ -153,19 +132,6 @@ class Jobs:
         path = self.notes / STOP
         return int(path.read_text()) if path.exists() else 0
 
-    def read_notes(self) -> dict[int, dict[str, Any]]:
-        """What is known of each job that has begun, by its number."""
-        return {int(path.stem): json.loads(path.read_text(encoding="utf-8")) for path in self.notes.glob("[0-9]*.json")}
-
-    def describe_states(self) -> dict[int, str]:
-        """A line about each job that has begun: where it runs, or how it has ended."""
-        total = f"/{self.total}" if self.total else ""
-        return {
-            number: f"[{number + 1}{total}] "
-            + (f"ends with status {job['status']}" if "status" in job else f"runs on {job['host']}")
-            for number, job in sorted(self.read_notes().items())
-        }
-
     def _run_here(self, cfg: DictConfig, settings: DictConfig, again: bool) -> int:
         """Run a job in a process of the launcher, which goes on to the next job after this one."""
         number = settings.job.num
@@ -173,12 +139,11 @@ class Jobs:
         requeue: Any = signal.getsignal(PREEMPTION)  # submitit's handler
         _prefix_lines(f"[{number + 1}/{self.total}] " if self.total else f"[{number + 1}] ")
         for name in SIGNALS:
-            if signal.getsignal(name) != signal.SIG_IGN:
-                signal.signal(name, _ignore)  # between two jobs: an ended process ends all others too
+            if signal.getsignal(name) != signal.SIG_IGN:  # which StopSignals would leave alone
+                signal.signal(name, lambda *_: None)  # between two jobs: an ended process ends all others too
         with StopSignals() as signals:
             try:
-                host, pid = _name_process()
-                self._note(number, pid=pid, host=host, slurm=_name_slurm_job())
+                self._note(number, pid=os.getpid(), slurm=_name_slurm_job())
                 stopped = self.stopped_by()
                 status = SIGNALLED + stopped if stopped else self.work(cfg, settings, self, again)
             except KeyboardInterrupt:
@@ -192,24 +157,26 @@ class Jobs:
                 say(str(error))
         return status
 
-    def _find_note(self, number: int) -> Path:
-        return self.notes / f"{number}.json"
+    def _read_notes(self) -> dict[int, dict[str, Any]]:
+        """What is known of each job that has begun, by its number."""
+        return {int(path.stem): json.loads(path.read_text(encoding="utf-8")) for path in self.notes.glob("[0-9]*.json")}
 
     def _note(self, number: int, **facts: Any) -> None:
         """Write what is known of a job. If the folder is gone, so is the process that would read it."""
         with suppress(FileNotFoundError):
-            write_json(self._find_note(number), facts, any_rank=True)
+            write_json(self.notes / f"{number}.json", facts, any_rank=True)
 
 
-class Relay:
-    """Handles signals while jobs run in other processes, and waits for them to end."""
+class Relay(StopSignals):
+    """Inside its `with`, passes signals on to the jobs in other processes, since only a terminal sends them to all."""
 
     def __init__(self, jobs: Jobs) -> None:
+        super().__init__()
         self._jobs, self._times = jobs, 0
         self.cancel: Callable[[], None] = lambda: None
         """Takes waiting jobs out of a scheduler's queue."""
 
-    def handle(self, number: int, frame: Any) -> None:
+    def _handle(self, number: int, frame: Any) -> None:
         self._times += 1
         if self._times > PATIENCE:
             raise Stop(number)
@@ -223,18 +190,13 @@ class Prefixed(io.TextIOBase):
     """A stream that writes whole lines, each after the same prefix; empty lines are left out."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.prefix = ""
-        self._stream, self._rest = stream, ""
+        self.prefix, self._stream, self._rest = "", stream, ""
 
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
-        if whole := "".join(f"{self.prefix}{line}\n" for line in lines if line.strip()):
-            self._stream.write(whole)
-            self._stream.flush()  # one write, so that lines of other processes are not within it
+        self._stream.write("".join(f"{self.prefix}{line}\n" for line in lines if line.strip()))
+        self._stream.flush()  # one write, so that lines of other processes are not within it
         return len(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
 
     def fileno(self) -> int:
         return self._stream.fileno()
@@ -259,21 +221,18 @@ def _name_slurm_job() -> str | None:
 
 def _is_preempted(status: int) -> bool:
     """Whether a job that ends with `status` is to be put into the queue again. Slurm preempts with SIGTERM, and cancels
-    with it."""
+    with it (`scancel`); but a preempted job still runs then, in its grace time, or Slurm has put it into the queue."""
     if status == SIGNALLED + signal.SIGTERM and (job := _name_slurm_job()):
-        return not is_cancelled(job)
+        command = ["squeue", "--noheader", f"--jobs={job}", "--Format=State:20,RestartCnt:20"]
+        state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+        is_over = state[:1] in (["COMPLETING"], ["CANCELLED"])
+        return not is_over or int(state[1]) != int(os.environ.get("SLURM_RESTART_COUNT", 0))
     return status in (SIGNALLED + PREEMPTION, SIGNALLED + signal.SIGTERM)
 
 
-def is_cancelled(job: str) -> bool:
-    """Whether a job of Slurm was cancelled (`scancel`) that SIGTERM has reached. It comes before a preemption too, but
-    then the job still runs, in its grace time, or Slurm has put it into the queue again."""
-    command = ["squeue", "--noheader", f"--jobs={job}", "--Format=State:20,RestartCnt:20"]
-    match subprocess.run(command, capture_output=True, text=True, check=False).stdout.split():
-        case ["COMPLETING" | "CANCELLED", restarts]:
-            return int(restarts) == int(os.environ.get("SLURM_RESTART_COUNT", 0))
-    return False
-
-
-def _ignore(number: int, frame: Any) -> None:
-    """A handler, since StopSignals leaves a signal alone that is ignored by SIG_IGN."""
+def read_objective(folder: Path) -> float | None:
+    """What Optuna maximises: the trained model's accuracy on held-out rows, or its mean reward where no answer is
+    graded; None if it was not measured."""
+    trained = load_run(folder).evaluation.get("trained", {})
+    found = trained.get("accuracy") or trained.get("reward", {}).get("mean")
+    return found["value"] if found else None

@@ -18,9 +18,9 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from rlhf_exp.errors import SIGNALLED
+from rlhf_exp.errors import Stop
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
 from rlhf_exp.runs.environment import name_launcher, name_program, read_command
 
@@ -29,27 +29,6 @@ AGAIN = (signal.SIGINT, signal.SIGTERM)
 """Signals that end the wait for a checkpoint."""
 ECHO_S = 1.0
 """Signals within this time are one request: `timeout` and others send a signal to a process and to its group."""
-
-
-class Stop(KeyboardInterrupt):
-    """A signal asks the run to end. Being a KeyboardInterrupt, it passes every `except Exception`."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signal = signal.Signals(signum)
-
-    @property
-    def name(self) -> str:
-        return self.signal.name
-
-    @property
-    def status(self) -> int:
-        return SIGNALLED + self.signal
-
-    @classmethod
-    def of(cls, error: KeyboardInterrupt) -> "Stop":
-        """The Stop for a KeyboardInterrupt, which Python itself raises on SIGINT if StopSignals is not active."""
-        return error if isinstance(error, Stop) else cls(signal.SIGINT)
 
 
 class StopSignals:
@@ -64,7 +43,7 @@ class StopSignals:
         self._since = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> "StopSignals":
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             handled = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._handle) for number in handled}

@@ -12,7 +12,6 @@ from rlhf_exp.chat import session
 from rlhf_exp.chat.__main__ import main
 from rlhf_exp.config.compose import compose_files
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.runs.load import load_run
 
 PROBLEM = "use 3 4 make 12 ."
 HARD = "use 13 7 19 make 39 ."
@@ -79,29 +78,12 @@ def test_held_out_rows_are_those_of_the_run(make, capsys):
     assert [line[:6] for line in out[::2]] == ["> use "] * 2
 
 
-def test_prompts_come_from_a_pipe(make, capsys, monkeypatch):
+def test_prompts_are_read_line_by_line_and_a_mistake_ends_none_after_it(make, capsys, monkeypatch):
     make()
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PROBLEM}\n\nuse 8 2 make 4 .\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PROBLEM}\n\nhello\nuse 8 2 make 4 .\n"))
     status, out, err = chat(capsys)
-    assert (status, len(out), len(err)) == (0, 2, 2)
-
-
-def test_a_conversation_goes_on_after_a_mistake(make, capsys, monkeypatch):
-    make()
-    typed = iter(["hello", "", "/row", PROBLEM, "/quit", "never read"])
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
-    status, out, err = chat(capsys)
-    assert (status, err) == (0, [])
-    assert out[1:4] == [
-        "grpo on countdown, model tiny: at most 48 tokens, temperature 1; each prompt stands alone",
-        f"for example: {PROBLEM}",
-        "/row asks a held-out row of the task; /quit or Ctrl-D ends",
-    ]
-    assert out[4] == f"words that are not in the model's vocabulary: 'hello'; a prompt that it knows: {PROBLEM}"
-    assert out[5].startswith("use ") and len(out) == 10
-    assert next(typed) == "never read"
+    assert (status, len(out), len(err)) == (2, 2, 4)
+    assert err[0].endswith(f"; for example: {PROBLEM}") and "not in the model's vocabulary: 'hello'" in err[2]
 
 
 def test_the_system_prompt_is_once_before_a_row(make, capsys, monkeypatch):
@@ -111,13 +93,6 @@ def test_the_system_prompt_is_once_before_a_row(make, capsys, monkeypatch):
     chat(capsys, "--rows", "1")
     chat(capsys, "--prompt", PROBLEM)
     assert [prompt.count("use\n\nuse ") for prompt in read] == [1, 1] and read[1] == f"use\n\n{PROBLEM}"
-
-
-def test_the_example_is_as_it_would_be_typed(make):
-    folder = make("task.system_prompt=use")
-    loaded = session.Session(load_run(folder), session.Options())
-    loaded.run.samples[0]["prompt"] = "use\n\nHuman: Hi\nAssistant:"
-    assert loaded.example == r"Human: Hi\nAssistant:"
 
 
 def test_an_adapter_answers_with_its_base(make, capsys, tmp_path):
@@ -145,9 +120,9 @@ def test_an_adapter_answers_with_its_base(make, capsys, tmp_path):
         ({}, ["--prompt", "hello"], "words that are not in the model's vocabulary: 'hello'"),
         ({}, ["--prompt", "use " * 600], "the prompt has 600 tokens, and the model reads 512"),
         ({}, ["--rows", "0"], "--rows 0: must be at least 1"), ({}, ["--temperature", "nan"], "--temperature nan: "),
-        ({}, ["--promt", "x"], "unrecognized arguments"), ({"algo": "reward_model"}, [], "run: has trained a reward"),
-        ({"model": None, "algo": "none"}, [], "run: algo=none trains no model"),
-        ({"model": None, "status": "failed"}, [], "run: is failed, and has saved no model"),
+        ({}, ["--promt", "x"], "unrecognized arguments"),
+        ({"algo": "reward_model"}, [], "run: must be the folder of a run that has saved"),
+        ({"model": None, "status": "failed"}, [], "run: must be the folder of a run that has saved"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(make, capsys, made, arguments, line):

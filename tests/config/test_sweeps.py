@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import parse, register_resolvers
-from rlhf_exp.launch.tuning import check_tuning
+from rlhf_exp.launch.sweep import check_tuning
 
 STUDIES = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
 METHODS = {

@@ -26,7 +26,7 @@ def test_a_folder_with_a_tokenizer_alone_will_do(hh_overrides, tmp_path, capsys)
 @pytest.mark.parametrize(
     ("argument", "line"),
     [("task.pth=x", "task.pth=x: no such key"), ("model.path=./nope", "model.path=./nope: no such folder"),
-     ("-m", "-m: no such flag"), ("dry_run=true", "dry_run=true: not with rlhf_exp describe")],
+     ("-m", "unrecognized arguments: -m"), ("dry_run=true", "dry_run=true: not with rlhf_exp describe")],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_status_2(argument, line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -3,7 +3,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe import count_tokens, load_tokenizer
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.composing import compose_command
+from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.tasks.examples import Example
 
 
@@ -31,7 +31,7 @@ def test_a_closed_vocabulary_counts_its_own_words_and_refuses_others():
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    cfg = compose_command("describe", ["algo=sft"], ["task=countdown", f"model.path={tmp_path}"])
+    cfg, _ = compose_command("describe", ["algo=none"], ["task=countdown", f"model.path={tmp_path}"])
     with pytest.raises(ConfigError) as caught:
         load_tokenizer(cfg)
     assert caught.value.problems == [

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp.launch import sweep
-from rlhf_exp.launch.tuning import read_objective
+from rlhf_exp.launch.workers import read_objective
 
 pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="hydra-optuna-sweeper is not installed")
 ARGUMENTS = ["-cd", "sweeps", "-cn", "tune_grpo", "hydra/launcher=basic", "device=cpu"]
@@ -45,7 +45,8 @@ def test_the_search_is_given_held_out_accuracy_and_its_best_is_printed(command_l
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("eval.split=test", "eval.split=test: a search chooses settings, so it needs validation rows: "),
+        ("eval.split=test", "eval.split=test: a search chooses settings; "),
+        ("dry_run=true", "dry_run=true: gives a search nothing to choose by; "),
         ("hydra.sweeper.direction=minimize", "hydra.sweeper.direction: must be maximize; "),
         ("algo.args.learning_rte=1", "algo.args.learning_rte=1: no such key; did you mean algo.args.learning_rate?"),
     ],

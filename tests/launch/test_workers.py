@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from hydra_plugins.rlhf_exp_sweeps import ParallelLauncher
+from rlhf_exp.errors import Stop
 from rlhf_exp.launch import sweep, workers
 from rlhf_exp.launch.workers import Jobs, Prefixed, Relay
-from rlhf_exp.runs.stopping import Stop
 
 joblib = pytest.importorskip("joblib")
 
@@ -50,7 +50,7 @@ def test_each_job_knows_its_name_folder_and_command_and_the_first_process_its_st
         return 2 if cfg.seed == 1 else 0
 
     done = start(work)
-    assert (done.returncode, done.stderr) == (2, "rlhf_exp: 1 of 4 jobs did not succeed\n")
+    assert (done.returncode, done.stderr) == (2, "rlhf_exp: 1 of 4 jobs did not succeed (2: status 2)\n")
     facts = [json.loads((tmp_path / f"seed_{seed}.txt").read_text()) for seed in range(4)]
     for seed, (name, folder, _, threads, argv, prefix) in enumerate(facts):
         assert name == f"job {seed + 1} of 4 (seed={seed} output_dir={tmp_path})"
@@ -123,11 +123,11 @@ def test_the_second_signal_is_passed_on_and_the_third_ends_the_wait(tmp_path, mo
     (tmp_path / "0.json").write_text('{"pid": 71, "slurm": null}')
     (tmp_path / "1.json").write_text('{"status": 0}')
     relay = Relay(Jobs(None, [], tmp_path, 2, frozenset(), True, notes=tmp_path))
-    relay.handle(signal.SIGTERM, None)
-    relay.handle(signal.SIGINT, None)
+    relay._handle(signal.SIGTERM, None)
+    relay._handle(signal.SIGINT, None)
     assert sent == [(71, signal.SIGTERM), (71, signal.SIGINT)]
     with pytest.raises(Stop):
-        relay.handle(signal.SIGINT, None)
+        relay._handle(signal.SIGINT, None)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,8 @@ def test_as_many_jobs_run_at_once_as_there_are_cores_and_one_on_a_gpu(monkeypatc
     monkeypatch.setattr("joblib.cpu_count", lambda: 4)
     launcher = ParallelLauncher(n_jobs=wanted)
     launcher.task_function = Jobs(None, [], Path("sweep"), jobs, frozenset(), use_cpu)
-    assert launcher.share_cores(jobs) == chosen
+    launcher.share_cores(jobs)
+    assert launcher.joblib["n_jobs"] == chosen
 
 
 def test_lines_of_several_processes_are_whole_and_say_whose_they_are():

@@ -13,12 +13,12 @@ import pytest
 from rlhf_exp import pipeline
 from rlhf_exp.config import trl_args
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, Stop
 from rlhf_exp.runs import stopping
 from rlhf_exp.runs.environment import read_command
 from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import check_run_folder
-from rlhf_exp.runs.stopping import SIGNALS, Stop, StopSignals, describe_stop
+from rlhf_exp.runs.stopping import SIGNALS, StopSignals, describe_stop
 
 ROOT = Path(__file__).parents[2]
 

@@ -140,10 +140,9 @@ def test_what_the_model_cannot_read_is_refused_before_there_is_a_folder(tmp_path
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [
-        ("task=hh_rlhf", "its completions cannot be graded as right or wrong; use task=countdown or "),
+        ("task=hh_rlhf", "its completions cannot be graded as right or wrong; use task="),
         ("resume=x", "not with rlhf_exp sample, only with rlhf_exp"),
         ("dry_run=true", "not with rlhf_exp sample, only with rlhf_exp"),
-        ("-m", "no such flag; see --help"),
         ("task.sampling.rows=0", "must be a whole number >= 1, <= 10000000"),
         ("task.sampling.row=3", "no such key; did you mean task.sampling.rows?"),
     ],
