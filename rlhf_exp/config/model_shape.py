@@ -28,10 +28,6 @@ GPT2_NAMES = {
     "intermediate_size": "n_inner",
     "max_position_embeddings": "n_positions",
 }
-_LLAMAS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens", "lm_head")
-MODULES: dict[str | None, tuple[str, ...]] = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), _LLAMAS)
-MODULES["gpt2"] = ("c_attn", "c_proj", "c_fc", "wte", "wpe", "lm_head")
-"""The modules of these types that an adapter can be added to, by the last part of their names."""
 ASSETS = Path(__file__).parent.parent / "assets"
 KNOWN = ASSETS / "shapes.json"
 MOST_HEADER = 100_000_000

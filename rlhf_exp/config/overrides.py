@@ -5,9 +5,6 @@ check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without th
 
 import re
 from collections.abc import Sequence
-from typing import Any
-
-from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp.errors import Problem, is_secret
 
@@ -26,12 +23,10 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
     problems: list[str] = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
     for text in overrides:
         if found := _EMPTY.fullmatch(text):
-            key = found[1]
-            way = "use reward=none" if key == "reward.weights" else f"take its entries out one by one, ~{key}.NAME"
-            problems.append(f"{key}={{}}: changes nothing, for a mapping is merged into what is there; {way}")
+            why = "changes nothing, for a mapping is merged into what is there"
+            problems.append(f"{text}: {why}; take its entries out one by one, ~{found[1]}.NAME")
         if found := _OPTION.fullmatch(text):  # the other keys of the group would contradict the name
-            group = found[1]
-            choice = f"{group.partition('.')[0]}@{group}" if "." in group else group
+            choice = {"task.of": "task@task.of"}.get(found[1], found[1])
             problems.append(f"{text}: does not choose; use {choice}={found[2]}")
     return problems
 
@@ -40,19 +35,6 @@ def explain_secret(key: str) -> Problem:
     """The problem of a secret; it does not hold the value."""
     why = "a secret would be saved in the run's files; use the environment variable HF_TOKEN"
     return Problem(key, "secret", hint=why)
-
-
-def find_unread_rates(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """A line for a typed learning rate of the model that has no effect, since the algorithm's own rate is set."""
-    args: Any = OmegaConf.to_container(cfg.algo.args)
-    if "model.learning_rate" in str(args.get("learning_rate", "")):
-        return []
-    key, own = f"model.learning_rate.{cfg.algo.name}", "algo.args.learning_rate"
-    return [
-        f"{text}: has no effect, for {own} is set; use {own}={text.split('=', 1)[1]}"
-        for text in overrides
-        if name_key(text) == key
-    ]
 
 
 def _list_keys(text: str) -> list[str]:

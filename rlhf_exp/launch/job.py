@@ -16,7 +16,6 @@ from rlhf_exp import processes
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
-from rlhf_exp.config.rules.unread import find_unread
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.launch.subcommand import claim, guard
@@ -46,21 +45,19 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
     jobs.place(cfg, settings)
     cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
     print(f"\n{name}" if settings.job.num else name, flush=True)
-    return guard(lambda: check_and_run(cfg, settings, alone=False)[0], where=f"{name}: ")
+    return guard(lambda: check_and_run(cfg, settings)[0], where=f"{name}: ")
 
 
-def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Config:
+def check_job(cfg: DictConfig, typed: Sequence[str]) -> Config:
     """The checked config of an experiment; its folder is checked later (`plan_run`).
 
     Args:
         typed: the overrides that the config was composed with.
-        alone: it is no job of a sweep, in which another job may read a key that this one does not.
 
     Raises:
         ConfigError: all that can be found without an import of torch, and without a look into the run folder.
     """
-    unread = [lambda config: find_unread(config, typed)] if alone else []
-    return parse(cfg, typed, [find_missing_weights, find_damaged_models, *unread])
+    return parse(cfg, typed, [find_missing_weights, find_damaged_models])
 
 
 def is_named_by_time(cfg: DictConfig) -> bool:
@@ -70,14 +67,14 @@ def is_named_by_time(cfg: DictConfig) -> bool:
     return "${now:" in named and cfg.get("resume") is None
 
 
-def check_and_run(cfg: DictConfig, settings: DictConfig, alone: bool = True) -> tuple[int, Path | None]:
+def check_and_run(cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:
     """Check one composed config and run it; returns the exit status and the folder, None after a dry run.
 
     Raises:
         ConfigError: a user's mistake.
         BaseException: any other error, with a note if the run's folder holds its traceback.
     """
-    return run_checked(check_job(cfg, settings.overrides.task, alone), cfg, settings)
+    return run_checked(check_job(cfg, settings.overrides.task), cfg, settings)
 
 
 def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[int, Path | None]:

@@ -21,9 +21,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlhf_exp import processes
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.config.rules.unread import find_unread
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError, Problem, say
+from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.launch.explain import set_text
 from rlhf_exp.launch.job import check_job, connect, run_job
 from rlhf_exp.launch.subcommand import Done, hide_bars
@@ -124,19 +123,12 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]])
     found: dict[str, list[int]] = {}
     places: dict[str, int] = {}
     configs: list[Config] = []
-    unread: list[list[Problem]] = []
     for number, (job, overrides) in enumerate(zip(composed, listed, strict=True)):
         try:
             configs.append(_check_job(jobs, job, number, overrides, places))
-            unread.append(find_unread(configs[-1], overrides))
         except ConfigError as error:
-            unread.append([])  # it may read any key
             for problem in error.problems:
                 found.setdefault(problem, []).append(number)
-    if unread and not jobs.tuned:  # else values that are chosen later may read them
-        of_jobs = [{(problem.key, problem.value) for problem in problems} for problems in unread]
-        shared = [problem for problem in unread[0] if (problem.key, problem.value) in set.intersection(*of_jobs)]
-        found |= {problem: list(range(len(listed))) for problem in shared}
     if not found and not configs[0].dry_run:
         connect(configs[0])
         from rlhf_exp.config.trl_args import build_args
