@@ -1,10 +1,6 @@
 """A mistake in a config file of one's own is one line with the file, and the place in it where that is known."""
 
-from pathlib import Path
-
 import pytest
-
-from rlhf_exp.config import keys
 
 HEAD = "# @package _global_\n"
 
@@ -70,11 +66,3 @@ def test_a_study_without_the_defaults_of_a_run_is_one_line(refuse, tmp_path):
     (tmp_path / "own" / "study.yaml").write_text("seed: 1\n")
     line = "the config that -cn names lacks it; its defaults list must begin with /config"
     assert refuse(HEAD, "-cn", "study") == f"dry_run=true: {line}"
-
-
-@pytest.mark.parametrize("text", ["a: [", "", "- 1\n", "caf\xe9"])
-def test_a_wrong_file_in_conf_does_not_hide_what_else_is_wrong(text, tmp_path, monkeypatch):
-    (tmp_path / "conf" / "model").mkdir(parents=True)
-    Path(tmp_path, "conf", "model", "mine.yaml").write_text(text, encoding="latin-1")
-    monkeypatch.setattr(keys, "ROOT", tmp_path)
-    assert keys._list_option.__wrapped__("model", "mine") == ()
