@@ -97,10 +97,9 @@ def _explain_task(reward: Reward, task: TaskKeys) -> str:
 
 def _list_ways(task: TaskKeys) -> str:
     """What gives a task a reward."""
-    first = "reward=outcome" if task.graded else f"one with {' or '.join(task.graded_by)}" if task.graded_by else ""
-    model = "reward=model reward.path=RUN_DIR, a run of algo=reward_model"
-    own = "your own: +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1"
-    return f"use {', or '.join(way for way in (first, model, own) if way)}"
+    first = ["use reward=outcome"] if task.graded else [f"set {key}" for key in task.graded_by]
+    model = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
+    return ", or ".join([*first, model, "add +reward.functions.NAME=FILE.py:FUNCTION +reward.weights.NAME=1"])
 
 
 def check_eval(cfg: Config) -> Iterator[Problem]:
