@@ -54,7 +54,7 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
         return
     hints, known = _hints(schema), {item.name for item in fields(schema)}
     for name in [name for name in values if name not in known]:
-        yield Problem(path + name, "unknown", values[name], explain_key(path + name, algo))
+        yield Problem(f"{path}{name}", "unknown", values[name], explain_key(f"{path}{name}", algo))
     for item in fields(schema):
         key, hint, value = path + item.name, hints[item.name], values.get(item.name)
         if item.name not in values:

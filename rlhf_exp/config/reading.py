@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
@@ -22,15 +21,11 @@ from hydra.errors import ConfigCompositionException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from hydra.plugins.config_source import ConfigResult
 from hydra.version import setbase
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
-from yaml.reader import ReaderError
 
 from rlhf_exp.config import ROOT
-
-WHOLE = "# @package _global_"
-"""The first line of an experiment's file, which sets keys of several groups."""
 
 
 class CheckedFiles(FileConfigSource):
@@ -76,14 +71,7 @@ def open_hydra(config_dir: str | None = None, conf: str | None = None) -> Iterat
 def describe_yaml(error: Exception, file: Path) -> str:
     """The file, with the place in it if that is known, and what is wrong, for an error of reading YAML."""
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
-        problem, began = error.problem or error.context or "", error.context_mark
-        if error.problem and began and began.line != mark.line:
-            problem += f", {error.context} that begins in line {began.line + 1}"
-        return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
-    if isinstance(error, ReaderError):
-        return f"{file}: holds a control character (the {error.position + 1}th)"
-    if isinstance(error, UnicodeDecodeError):
-        return f"{file}: not UTF-8 (byte {error.object[error.start]:#x}); save it as UTF-8"
+        return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}"
     reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
     return f"{file}: {reason or type(error).__name__}"
 
@@ -92,14 +80,4 @@ def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
     if not isinstance(found.config, DictConfig):
         yield "holds a list; must hold keys with their values, such as seed: 1"
     if config_path.startswith("experiment/") and found.header.get("package") != "_global_":
-        yield f"an experiment; its first line must be {WHOLE} (no letter or mark before it)"
-    for key in _list_keys(OmegaConf.to_container(found.config)):
-        if not isinstance(key, str):
-            yield f"the key {key} is no text; put quotes around it"
-
-
-def _list_keys(value: Any) -> Iterator[Any]:
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        if isinstance(value, dict):
-            yield key
-        yield from _list_keys(item)
+        yield "an experiment; its first line must be # @package _global_ (no letter or mark before it)"

@@ -21,16 +21,16 @@ def refuse(command_line, tmp_path):
 
 PLACED = {
     "algo:\n\targs:\n    beta: 0.1\n": "3, column 1: found character '\\t' that cannot start any token",
-    "run:\n  tags: [a, b\nseed: 1\n": "4, column 5: expected ',' or ']', but got ':', while parsing a flow sequence"
-    " that begins in line 3",
+    "run:\n  tags: [a, b\nseed: 1\n": "4, column 5: expected ',' or ']', but got ':'",
     "seed: 1\nseed: 2\n": "3, column 1: found duplicate key seed", "? [a]\n: 2\n": "2, column 3: found unhashable key",
     "seed:1\nmax_tokens: 4\n": "3, column 11: mapping values", "run:\n  name: *abc\n": "3, column 9: found undefined",
     "run:\n  name: !!python/object:os.system x\n": "3, column 9: could not determine a constructor",
     "seed: 1\n---\nseed: 2\n": "3, column 1: but found another document",
 }  # fmt: skip
 WHOLE = {
-    f"{HEAD}run:\n  name: \x1b[31m\n": "holds a control char", f"{HEAD}run:\n  name: caf\xe9\n": "not UTF-8",
-    f"{HEAD}- seed: 1\n": "holds a list; must hold keys", f"{HEAD}1: 2\n": "the key 1 is no text", "": "an experi",
+    f"{HEAD}run:\n  name: \x1b[31m\n": "unacceptable character #x001b",
+    f"{HEAD}run:\n  name: caf\xe9\n": "'utf-8' codec can't decode byte 0xe9",
+    f"{HEAD}- seed: 1\n": "holds a list; must hold keys", "": "an experi",
     f"{HEAD}seed: ${{nope\n": "no viable alternative", "# @package algo args\n": "Too many components",
 }  # fmt: skip
 DEFAULTS = {
@@ -43,6 +43,7 @@ DEFAULTS = {
     ("content", "line"),
     [*((HEAD + content, f"own/experiment/mine.yaml, line {line}") for content, line in PLACED.items()),
      *((content, f"own/experiment/mine.yaml: {line}") for content, line in WHOLE.items()),
+     (f"{HEAD}1: 2\n", "1=2: no such key"),
      *((f"{HEAD}defaults:\n  - {name}\n", line) for name, line in DEFAULTS.items())],
 )  # fmt: skip
 def test_a_mistake_in_a_file_is_one_line_with_its_place(content, line, refuse):

@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import get_type_hints
 
 from rlhf_exp.config import hub
 from rlhf_exp.config.model_shape import find_shape
@@ -68,14 +66,10 @@ def check_reward(cfg: Config) -> Iterator[str]:
             yield Problem(key, "conflict", hint=f"no such reward; {one_of(name, (*REWARDS, *functions))}")
         elif not REWARDS[name].is_readable(cfg.task):
             yield Problem(key, "conflict", hint=_explain_task(REWARDS[name], cfg.task))
-        elif getattr(cfg.reward, name, "") is None:
-            own = get_type_hints(type(cfg.reward))[name]
-            keys = ", ".join(f"reward.{name}.{item.name}" for item in fields(own))
-            yield Problem(key, "conflict", hint=f"needs its keys: {keys}")
     if cfg.algo.row.online and not rewards:
         yield conflict(cfg, "algo", f"needs a reward; {_list_ways(cfg.task)}")
-    for name, reward in REWARDS.items():
-        if reward.check is not None and getattr(cfg.reward, name, "") is not None:
+    for reward in REWARDS.values():
+        if reward.check is not None:
             yield from reward.check(cfg)
     for name, where in functions.items():
         key = f"reward.functions.{name}"
