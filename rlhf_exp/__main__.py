@@ -17,8 +17,7 @@ from omegaconf import DictConfig
 
 from rlhf_exp import processes
 from rlhf_exp.config.compose import compose_files, register_resolvers
-from rlhf_exp.config.overrides import check_overrides
-from rlhf_exp.config.reading import open_hydra
+from rlhf_exp.config.reading import check_overrides, open_hydra
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import format_help, prepare_arguments
 from rlhf_exp.launch.explain import explaining

@@ -20,8 +20,7 @@ from rlhf_exp.config import device
 from rlhf_exp.config.checks import build, check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
-from rlhf_exp.config.overrides import check_overrides
-from rlhf_exp.config.reading import open_hydra
+from rlhf_exp.config.reading import check_overrides, open_hydra
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algorithm import find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name

@@ -175,7 +175,8 @@ def _most_rows(of: Settings) -> Default:
 def _start_completions(of: Settings) -> Default:
     k = of.cfg.eval.completions
     least = START_COMPLETIONS if of.has_many_rows else 1
-    return Default(k * -(-least // k), f"at least {START_COMPLETIONS} of a small model on {MANY_ROWS} drawn rows or more")
+    reason = f"at least {START_COMPLETIONS} for a small model on {MANY_ROWS} drawn rows or more"
+    return Default(k * -(-least // k), reason)
 
 
 def _baselines(of: Settings) -> Default:

@@ -13,10 +13,9 @@ import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.ranges import list_bounds
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import list_names, nearest
+from rlhf_exp.config.values import list_bounds, list_names, nearest
 
 # Other words for the last part of a key; of several keys with one word the first that the algorithm has.
 SYNONYMS = {

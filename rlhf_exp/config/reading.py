@@ -1,14 +1,17 @@
-"""Opens Hydra with the shipped configs, and reads config files so that a mistake in one is a line with its place.
+"""Opens Hydra with the shipped configs; reads config files so that a mistake in one is a line with its place; and
+refuses overrides before Hydra reads them: secrets, and those that Hydra accepts without any effect.
 
     with open_hydra("own") as hydra:      # `own`: a folder of further configs, as the flag -cd names
         hydra.compose_config("config", ["experiment=mine"], RunMode.RUN)
     # own/experiment/mine.yaml, line 3, column 1: found character '\\t' that cannot start any token
+    check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without the value
 
 Hydra itself says what is wrong with a file without its name, or with a traceback of PyYAML.
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +29,11 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from rlhf_exp.config import ROOT
+from rlhf_exp.errors import Problem, is_secret
+
+_NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
+_EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
+_OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
 
 
 class CheckedFiles(FileConfigSource):
@@ -76,8 +84,39 @@ def describe_yaml(error: Exception, file: Path) -> str:
     return f"{file}: {reason or type(error).__name__}"
 
 
+def name_key(override: str) -> str:
+    """max_tokens of `+max_tokens=8`"""
+    return override.partition("=")[0].strip().lstrip("+~")
+
+
+def check_overrides(overrides: Sequence[str]) -> list[str]:
+    """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
+    problems: list[str] = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
+    for text in overrides:
+        if found := _EMPTY.fullmatch(text):
+            why = "changes nothing, for a mapping is merged into what is there"
+            problems.append(f"{text}: {why}; take its entries out one by one, ~{found[1]}.NAME")
+        if found := _OPTION.fullmatch(text):  # the other keys of the group would contradict the name
+            choice = {"task.of": "task@task.of"}.get(found[1], found[1])
+            problems.append(f"{text}: does not choose; use {choice}={found[2]}")
+    return problems
+
+
+def explain_secret(key: str) -> Problem:
+    """The problem of a secret; it does not hold the value."""
+    why = "a secret would be saved in the run's files; use the environment variable HF_TOKEN"
+    return Problem(key, "secret", hint=why)
+
+
 def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
     if not isinstance(found.config, DictConfig):
         yield "holds a list; must hold keys with their values, such as seed: 1"
     if config_path.startswith("experiment/") and found.header.get("package") != "_global_":
         yield "an experiment; its first line must be # @package _global_ (no letter or mark before it)"
+
+
+def _list_keys(text: str) -> list[str]:
+    """The key of an override, and the keys in its value if that is a mapping; other values are the user's texts."""
+    key, value = name_key(text), text.partition("=")[2]
+    inside = _NAMED.findall(value) if value.lstrip().startswith(("{", "[")) else []
+    return [key] * bool(value) + [f"{key}.{name}" for name in inside]

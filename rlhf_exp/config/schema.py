@@ -8,7 +8,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS, Algorithm
-from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
+from rlhf_exp.config.values import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
 from rlhf_exp.errors import Problem
 from rlhf_exp.tasks.schema import GradedKeys, find_keys, list_tasks
 

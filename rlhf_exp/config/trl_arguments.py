@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.ranges import RATE, SEED
+from rlhf_exp.config.values import RATE, SEED
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
 

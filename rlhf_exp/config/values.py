@@ -13,11 +13,18 @@ import types
 import typing
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher, get_close_matches
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from rlhf_exp.errors import Problem, assign, is_secret, show
 
 __all__ = ["assign", "is_secret", "show"]
+
+# Upper bounds are far above any value in use, so that a value beyond them is a typing mistake.
+SEED = ">= 0, <= 4294967295"  # the range that numpy accepts
+TOKENS, ROWS, BATCH, STEPS = ">= 1, <= 1000000", ">= 1, <= 10000000", ">= 1, <= 65536", ">= 0, <= 10000000"
+COMPLETIONS, PRICE, RATE = ">= 1, <= 1024", ">= 0, <= 1000", ">= 1e-12, <= 1"
+"""Of a rate: with a smaller one no float32 weight of a usual size ever changes."""
 
 MANY = 12  # the most valid names in a message
 
@@ -33,9 +40,23 @@ _WORDS = {
 _OTHER_WORDS = {"none": "null", "nil": "null", "yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
+class Within(NamedTuple):
+    """The range of a key of ours, as `Annotated[int, Within(">= 1")]`; of a list or mapping, that of each number."""
+
+    bounds: str
+
+
+@cache
+def list_bounds(schema: type) -> dict[str, str]:
+    """The bounds of those keys of a dataclass that have some."""
+    hints: dict[str, Any] = typing.get_type_hints(schema, include_extras=True)
+    parts = [(name, part) for name, hint in hints.items() for part in getattr(hint, "__metadata__", ())]
+    return {name: part.bounds for name, part in parts if isinstance(part, Within)}
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of `names`, compared by their last dotted part, in upper or lower case; of equally near names the
-    one in the most similar place.
+    """The most similar of `names`, compared by their last dotted part, in upper or lower case, of equally near
+    ones that in the most similar place.
 
     >>> nearest("BTA", ["seed", "algo.args.beta"])
     'algo.args.beta'

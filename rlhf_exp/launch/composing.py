@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.overrides import name_key
+from rlhf_exp.config.reading import name_key
 from rlhf_exp.config.rules.experiment import BY_SIZE
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError

@@ -1,4 +1,4 @@
-"""What docs/write_*.py write: docs/configuration.md as the command writes it, with every key, and something said of each."""
+"""What docs/write_*.py write: docs/configuration.md, with every key and something said of each, and TRL's arguments."""
 
 import re
 import sys

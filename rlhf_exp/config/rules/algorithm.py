@@ -14,16 +14,11 @@ from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem, show
 from rlhf_exp.rewards.table import REWARDS
 
-NOT_WITH_PPO = {
-    "loss_type": "PPO has one loss; leave it out",
-    "beta": "PPO has its KL in the reward; use algo.init_kl_coef",
-    "scale_rewards": "PPO compares no group; use algo.whiten_advantages",
-    "mask_truncated_completions": "PPO learns from every completion; use algo.missing_eos_penalty",
-    "importance_sampling_level": "PPO's ratios are of single tokens; leave it out",
-    "multi_objective_aggregation": "PPO adds the weighted rewards up; leave it out",
-    "sync_ref_model": "PPO's reference is the start model; leave it out",
-}
-"""Arguments of GRPOConfig that PPO does not read, and what to use instead."""
+NOT_WITH_PPO = (
+    *("loss_type", "beta", "scale_rewards", "mask_truncated_completions", "importance_sampling_level"),
+    *("multi_objective_aggregation", "sync_ref_model"),
+)
+"""Arguments of GRPOConfig that PPO does not read."""
 
 NEUTRAL = ("min_p", None, 0), ("repetition_penalty", None, 1), ("generation_kwargs", None, {})
 """Other sampling arguments, with the two values that leave the distribution to temperature, top_p and top_k alone."""
@@ -127,7 +122,8 @@ def check_ppo(cfg: Config) -> Iterator[Problem]:
         return
     algo, args = cfg.algo, cfg.algo.args
     for name in [name for name in NOT_WITH_PPO if name in args]:
-        yield conflict(cfg, f"algo.args.{name}", f"not with algo=ppo; {NOT_WITH_PPO[name]}")
+        own = "algo.init_kl_coef, algo.whiten_advantages and algo.missing_eos_penalty"
+        yield conflict(cfg, f"algo.args.{name}", f"not read with algo=ppo, which has {own}; leave it out")
     if algo.target_kl is not None:
         if algo.init_kl_coef == 0:
             yield conflict(cfg, "algo.init_kl_coef", "must be > 0 with algo.target_kl, which steers it by factors")

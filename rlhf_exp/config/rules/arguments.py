@@ -1,4 +1,4 @@
-"""Refuses TRL's arguments that would do nothing here, contradict another key of the config, or make resuming inexact."""
+"""Refuses TRL's arguments that would do nothing here, contradict another key, or make resuming inexact."""
 
 from collections.abc import Iterator
 from typing import Any

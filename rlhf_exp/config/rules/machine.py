@@ -28,8 +28,9 @@ BY_SCALE = {"fsdp": ("fsdp2",), "fsdp_config": ("fsdp2",), "deepspeed": DEEPSPEE
 BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false").lower() == "true")
 """What `accelerate launch` has set before anything else could: an engine that is chosen here sets the same."""
 
+
 def check_machine(cfg: Config) -> Iterator[Problem]:
-    """Whether the GPU for this config is present, and trackers and attention are ones that it can have."""
+    """Whether the GPU for this config is present, and trackers, attention and vLLM are ones that it can have."""
     elsewhere = targets_other_hardware(cfg)
     if cfg.device.name == "cuda" and not elsewhere and not device.cuda_major():
         yield conflict(cfg, "device", "no usable GPU, or a CPU build of torch; use device=cpu", "missing")
@@ -40,6 +41,8 @@ def check_machine(cfg: Config) -> Iterator[Problem]:
         if lacks_gpu or cfg.model.dtype == "float32":
             why = "needs a GPU of Ampere or newer, and model.dtype=bfloat16; use model.attn_implementation=sdpa"
             yield conflict(cfg, "model.attn_implementation", why, "missing" if lacks_gpu else "conflict")
+    if cfg.algo.args.get("use_vllm"):
+        yield from _check_vllm(cfg)
 
 
 def check_hardware(cfg: Config) -> Iterator[Problem]:
@@ -59,11 +62,9 @@ def check_hardware(cfg: Config) -> Iterator[Problem]:
         yield conflict(cfg, "hardware", f"is for {hardware.gpus} processes, and here are {n}; {way}")
 
 
-def check_vllm(cfg: Config) -> Iterator[Problem]:
+def _check_vllm(cfg: Config) -> Iterator[Problem]:
     """Whether vLLM can sample for this config; of several problems the first decides."""
     args, method, key = cfg.algo.args, cfg.generation.method, _name_vllm(cfg)
-    if not args.get("use_vllm"):
-        return
     mode, on_cpu = args.get("vllm_mode", "colocate"), cfg.device.use_cpu and not targets_other_hardware(cfg)
     if method == "compact" or method.startswith("vllm") and method != f"vllm_{mode}":
         yield conflict(cfg, "generation", f"not with algo.args.use_vllm=true; use generation=vllm_{mode}")
@@ -74,8 +75,6 @@ def check_vllm(cfg: Config) -> Iterator[Problem]:
     elif on_cpu and mode == "server":
         why = "needs a GPU, since TRL hands weights to a server by NCCL; use generation=vllm_colocate"
         yield conflict(cfg, key, why, "missing")
-    elif on_cpu and args.get("vllm_enable_sleep_mode"):
-        yield conflict(cfg, "algo.args.vllm_enable_sleep_mode", "needs a GPU; leave it out", "missing")
     elif on_cpu and not (device.find_version("vllm") or "+cpu").endswith("+cpu"):
         way = "install vLLM's build for CPUs (docs/vllm.md), or use generation=trl"
         yield conflict(cfg, key, f"on a CPU, and the installed vLLM is built for GPUs; {way}", "missing")
@@ -170,7 +169,8 @@ def _check_sharded(cfg: Config) -> Iterator[Problem]:
             yield conflict(cfg, "generation", f"{why}; use generation=compact")
         keys += [f"algo.args.{name}" for name in TRL_SAMPLING]
     if isinstance(cfg.algo, Ppo):  # its KL is exact
-        keys += ["algo.target_kl", *(f"algo.args.{name}" for name in ("top_p", "top_k") if args.get(name) not in (0, 1))]
+        keys += ["algo.target_kl"]
+        keys += [f"algo.args.{name}" for name in ("top_p", "top_k") if args.get(name) not in (0, 1)]
     for key in keys:
         if find_value(cfg, key) not in (None, False):
             yield conflict(cfg, key, f"{why}; leave it out, or use scale=ddp")
