@@ -8,10 +8,10 @@ from pathlib import Path
 from rlhf_exp.config import hub
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.rules.files import check_function, find_missing_models
-from rlhf_exp.config.schema import TASKS, Config, conflict
+from rlhf_exp.config.schema import Config, conflict
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem
-from rlhf_exp.rewards.table import REWARDS, Reward
+from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.tasks.schema import TaskKeys
 
 INIT = {"architecture": ("gpt2", "qwen2", "qwen3"), "tokenizer": ("words", "bytes")}
@@ -65,7 +65,8 @@ def check_reward(cfg: Config) -> Iterator[str]:
         if name not in REWARDS:
             yield Problem(key, "conflict", hint=f"no such reward; {one_of(name, (*REWARDS, *functions))}")
         elif not REWARDS[name].is_readable(cfg.task):
-            yield Problem(key, "conflict", hint=_explain_task(REWARDS[name], cfg.task))
+            why = f"reads {' and '.join(REWARDS[name].needs)}, which task={cfg.task.name} does not have"
+            yield Problem(key, "conflict", hint=f"{why}; {_list_ways(cfg.task)}")
     if cfg.algo.row.online and not rewards:
         yield conflict(cfg, "algo", f"needs a reward; {_list_ways(cfg.task)}")
     for reward in REWARDS.values():
@@ -79,14 +80,6 @@ def check_reward(cfg: Config) -> Iterator[str]:
             yield Problem(key, "conflict", where, f"has no weight; add +reward.weights.{name}=1.0")
         else:
             yield from check_function(key, where)
-
-
-def _explain_task(reward: Reward, task: TaskKeys) -> str:
-    """Why the task has not what a reward reads."""
-    if "grade" in reward.needs and not task.graded:
-        return f"task={task.name} has no right answers to grade; {_list_ways(task)}"
-    fitting = " or ".join(f"task={name}" for name, keys in TASKS.items() if reward.is_readable(keys))
-    return f"not with task={task.name}, only with {fitting}; {_list_ways(task)}"
 
 
 def _list_ways(task: TaskKeys) -> str:
@@ -104,8 +97,6 @@ def check_eval(cfg: Config) -> Iterator[Problem]:
         yield conflict(cfg, "eval.start_completions", f"must be a multiple of eval.completions={k}")
     if wanted.every is not None and (row.scores or not row.trains):
         yield conflict(cfg, "eval.every", f"measures completions; algo={cfg.algo.name} trains no policy")
-    if wanted.engine == "vllm" and row.scores:
-        yield conflict(cfg, "eval.engine", f"samples completions; algo={cfg.algo.name} is measured without any")
     if wanted.engine == "vllm" and cfg.peft.quantization:
         why = "vLLM would measure the base's weights as they were before they were rounded to 4 bits"
         yield conflict(cfg, "eval.engine", f"{why}; use eval.engine=transformers")
