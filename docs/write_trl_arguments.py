@@ -13,7 +13,10 @@ from dataclasses import MISSING, fields
 from typing import Any, Literal, get_type_hints
 
 from rlhf_exp.algorithms import ALGORITHMS, load_object
-from rlhf_exp.config.trl_arguments import FILE, RENAMED
+from rlhf_exp.config.trl_arguments import FILE
+
+# transformers 5 silently ignores the old name if the new one is set too, and the configs set the new one.
+RENAMED = ("gradient_checkpointing", "gradient_checkpointing_kwargs")
 
 # Closed choices that TRL annotates as plain text and checks only during training. For losses see algorithms.py.
 CHOICES = {

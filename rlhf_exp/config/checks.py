@@ -18,7 +18,7 @@ from rlhf_exp.config.reading import explain_secret
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import RENAMED, load_arguments
+from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import find_problems, is_secret, list_bounds, list_names
 from rlhf_exp.errors import Problem
 
@@ -110,8 +110,6 @@ def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterat
 def _explain_argument(name: str, algo: str, own: Collection[str]) -> str:
     if name in own and name in load_arguments(algo):
         return f"not TRL's; use algo.{name}"
-    if name in RENAMED:
-        return f"renamed; use algo.args.{RENAMED[name]}"
     return explain_key(f"algo.args.{name}", algo)
 
 

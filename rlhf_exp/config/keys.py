@@ -30,6 +30,7 @@ SYNONYMS = {
     "algo.init_kl_coef": ("kl_coef",),
     "algo.args.beta": ("kl_coef",),
     "algo.args.epsilon": ("clip_range", "cliprange"),
+    "algo.args.activation_checkpointing": ("gradient_checkpointing",),
     "max_tokens": ("max_length", "max_len", "max_seq_length", "max_new_tokens"),
     "peft.lora.r": ("rank", "lora_r"),
     "model.dtype": ("precision",),

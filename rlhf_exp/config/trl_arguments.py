@@ -14,18 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.values import RATE, SEED
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
 
 FILE = Path(__file__).parent.parent / "assets" / "trl_arguments.json"
-
-# transformers 5 silently ignores the old name if the new one is set too, and the configs set the new one.
-RENAMED = {
-    "gradient_checkpointing": "activation_checkpointing",
-    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
-}
 
 _BY_RANGE = {
     RATE: ("learning_rate",),
@@ -46,17 +39,15 @@ _BY_RANGE = {
     ),
     ">= -1000, <= 1000": ("reward_weights", "reward_clip_range"),
     "> -100, < 100": ("f_alpha_divergence_coef",),
-    ">= -1, <= 65536": ("local_rank",),
     ">= 1, <= 65536": (
         *("per_device_train_batch_size", "per_device_eval_batch_size", "precompute_ref_batch_size", "num_iterations"),
         *("gradient_accumulation_steps", "eval_accumulation_steps", "steps_per_generation", "num_generations_eval"),
         *("pad_to_multiple_of", "max_tool_calling_iterations", "vllm_tensor_parallel_size", "vllm_group_port"),
-        *("vllm_server_port", "dataloader_prefetch_factor", "dataset_num_proc"),
+        *("vllm_server_port", "dataloader_prefetch_factor", "dataset_num_proc", "num_generations"),
     ),
-    ">= 2, <= 65536": ("num_generations",),
     ">= 0, <= 10000000": (
         *("warmup_steps", "top_k", "eval_delay", "max_grad_norm", "vllm_importance_sampling_clip_min"),
-        "dataloader_num_workers",
+        *("dataloader_num_workers", "local_rank"),
     ),
     ">= 1, <= 100000000": (
         *("max_completion_length", "max_length", "ref_model_sync_steps", "vllm_max_model_length", "save_total_limit"),
@@ -92,9 +83,7 @@ def load_arguments(algo: str) -> dict[str, Argument]:
     recorded = _read_file()[algo]
     spelled = type("Spelled", (), {"__annotations__": {name: item["type"] for name, item in recorded.items()}})
     hints = get_type_hints(spelled, localns={"Any": Any, "Literal": Literal, "Other": Other})
-    alone = {} if ALGORITHMS[algo].compares_groups else {"num_generations": RANGES["steps_per_generation"]}
-    bounds = RANGES | alone
-    return {name: Argument(hints[name], item["default"], bounds.get(name)) for name, item in recorded.items()}
+    return {name: Argument(hints[name], item["default"], RANGES.get(name)) for name, item in recorded.items()}
 
 
 @cache

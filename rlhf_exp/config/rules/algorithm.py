@@ -88,8 +88,8 @@ def check_groups(cfg: Config) -> Iterator[Problem]:
     if args["generation_batch_size"]:
         key, repeats = "generation_batch_size", 1
     group, total = args["num_generations"], args[key] * repeats
-    if group is None:
-        yield Problem("algo.args.num_generations", "range", None, "a whole number >= 2")
+    if group is None or group < 2:
+        yield Problem("algo.args.num_generations", "range", group, "a whole number >= 2")
     elif total % group:
         why = f"makes {total} completions per step, not a multiple of algo.args.num_generations={group}"
         yield Problem(f"algo.args.{key}", "conflict", args[key], why)

@@ -100,12 +100,10 @@ def check_eval(cfg: Config) -> Iterator[Problem]:
     if wanted.engine == "vllm" and cfg.peft.quantization:
         why = "vLLM would measure the base's weights as they were before they were rounded to 4 bits"
         yield conflict(cfg, "eval.engine", f"{why}; use eval.engine=transformers")
-    if wanted.best and (wanted.every is None or wanted.split == "validation"):
-        why = "chooses among the measurements of eval.every, on the validation rows; set that, and eval.split=test"
-        yield conflict(cfg, "eval.best", why)
-    if wanted.best and not (cfg.task.graded or cfg.reward.weights):
-        why = f"task={cfg.task.name} has no grader, and reward=none no reward to choose by"
-        yield conflict(cfg, "eval.best", why)
+    can_choose = cfg.task.graded or cfg.reward.weights
+    if wanted.best and not (wanted.every and wanted.split == "test" and can_choose):
+        why = "chooses among the measurements of eval.every, on the validation rows, by the task's grader or a reward"
+        yield conflict(cfg, "eval.best", f"{why}; set eval.every and eval.split=test")
 
 
 def is_folder_name(name: object) -> bool:
