@@ -20,7 +20,7 @@ NOT_WITH_PPO = (
 )
 """Arguments of GRPOConfig that PPO does not read."""
 
-NEUTRAL = ("min_p", None, 0), ("repetition_penalty", None, 1), ("generation_kwargs", None, {})
+NEUTRAL: tuple[tuple, ...] = ("min_p", None, 0), ("repetition_penalty", None, 1), ("generation_kwargs", None, {})
 """Other sampling arguments, with the two values that leave the distribution to temperature, top_p and top_k alone."""
 
 

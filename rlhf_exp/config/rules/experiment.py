@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from rlhf_exp.config import hub
 from rlhf_exp.config.model_shape import find_shape
@@ -30,8 +31,9 @@ def check_model(cfg: Config) -> Iterator[Problem]:
         yield conflict(cfg, "model.path", f"not with model={model.name}, which starts from random weights")
     elif model.path is None and model.init is None and model.name != "tiny":
         yield conflict(cfg, "model.path", f"model={model.name} needs a hub id or a folder")
-    for key, known in INIT.items() if model.init is not None else ():
-        if (value := model.init.get(key)) not in known:
+    init: Any = model.init
+    for key, known in INIT.items() if init is not None else ():
+        if (value := init.get(key)) not in known:
             yield Problem(f"model.init.{key}", "conflict", value, one_of(value, known))
 
 
