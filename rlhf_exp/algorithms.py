@@ -3,7 +3,7 @@
     cfg.algo.row.form        # the form of the rows that it learns from (forms.py)
     cfg.algo.row.rates       # learning rates by the model's size, each with its source
 
-A new algorithm is a row here and a file in conf/algo; `python -m rlhf_exp.config.trl_arguments` then records its
+A new algorithm is a row here and a file in conf/algo; `python docs/write_trl_arguments.py` then records its
 arguments. Other modules read a property of the row, and never compare names. A trainer of the user's own takes the
 place of that of a row (algo.trainer, examples/own_algorithm).
 """

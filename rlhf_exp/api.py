@@ -50,7 +50,7 @@ def compose(
     of_study = ["hydra.mode=RUN"] if name is not None and "hydra.mode=RUN" not in overrides else []
     with explaining(overrides):
         cfg, settings = compose_files([*of_study, *overrides], name, folder)
-    config = check_job(cfg, settings.overrides.task, alone=True)
+    config = check_job(cfg, settings.overrides.task)
     if problems := [] if is_named_by_time(cfg) else check_run_folder(config):
         raise ConfigError(problems)
     typed = [f"--{flag}={value}" for flag, value in found.items() if value is not None]

@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
 LAYERS = (
-    ("errors", "processes", "stats", "forms", "algorithms", "config.ranges", "config.values"),
+    ("errors", "processes", "stats", "forms", "algorithms", "config.values"),
     ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "tasks", "rewards.countdown", "rewards.table"),  # a config is of the keys of tasks and rewards
     ("runs",),

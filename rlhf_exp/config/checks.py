@@ -14,13 +14,12 @@ from omegaconf import OmegaConf
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.keys import explain_key, schemas
-from rlhf_exp.config.overrides import explain_secret
-from rlhf_exp.config.ranges import list_bounds
+from rlhf_exp.config.reading import explain_secret
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import RENAMED, are_losses, load_arguments
-from rlhf_exp.config.values import find_problems, is_secret, list_names
+from rlhf_exp.config.trl_arguments import load_arguments
+from rlhf_exp.config.values import find_problems, is_secret, list_bounds, list_names
 from rlhf_exp.errors import Problem
 
 _hints = cache(get_type_hints)
@@ -54,7 +53,7 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
         return
     hints, known = _hints(schema), {item.name for item in fields(schema)}
     for name in [name for name in values if name not in known]:
-        yield Problem(path + name, "unknown", values[name], explain_key(path + name, algo))
+        yield Problem(f"{path}{name}", "unknown", values[name], explain_key(f"{path}{name}", algo))
     for item in fields(schema):
         key, hint, value = path + item.name, hints[item.name], values.get(item.name)
         if item.name not in values:
@@ -93,26 +92,25 @@ def _choose(options: list[type], value: Any, key: str = "") -> type | Problem:
 
 def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterator[Problem]:
     """Problems of TRL's arguments; `own` are the algorithm's keys beside `args`."""
-    known = load_arguments(algo)
-    has_own_loss = are_losses(algo, args.get("loss_type"))  # another's file may set arguments of that algorithm
+    known, losses, chosen = load_arguments(algo), ALGORITHMS[algo].losses, args.get("loss_type", [])
+    has_own_loss = not losses or {*(chosen if isinstance(chosen, list) else [chosen])} <= {*losses}
     for name, value in args.items():
         key = f"algo.args.{name}"
+        if _is_reference(value):
+            continue
         if name in known and name not in own and not is_secret(name):
             if name != "loss_type" or has_own_loss:  # rules/algorithm.py refuses the others
                 yield from find_problems(key, value, known[name].annotation, known[name].bounds)
-        elif has_own_loss:
-            yield _explain_argument(key, value, algo, own)
+        elif is_secret(name):
+            yield explain_secret(key)
+        elif has_own_loss:  # another's file may set arguments of that algorithm
+            yield Problem(key, "unknown", value, _explain_argument(name, algo, own))
 
 
-def _explain_argument(key: str, value: Any, algo: str, own: Collection[str]) -> Problem:
-    name = key.rpartition(".")[2]
-    if is_secret(name):
-        return explain_secret(key)
+def _explain_argument(name: str, algo: str, own: Collection[str]) -> str:
     if name in own and name in load_arguments(algo):
-        return Problem(key, "unknown", value, f"not TRL's; use algo.{name}")
-    if name in RENAMED:
-        return Problem(key, "unknown", value, f"renamed; use algo.args.{RENAMED[name]}")
-    return Problem(key, "unknown", value, explain_key(key, algo))
+        return f"not TRL's; use algo.{name}"
+    return explain_key(f"algo.args.{name}", algo)
 
 
 def build(schema: Any, values: dict[str, Any]) -> Any:
@@ -145,13 +143,5 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
     key, _, value = override.lstrip("+").partition("=")
     copies = [copy for copy, original in COPIES.items() if original == key and copy in config["algo"]["args"]]
     changes = [f"{place}={value}" for place in (key, *(f"algo.args.{copy}" for copy in copies))]
-    return _merge(config, OmegaConf.to_container(OmegaConf.from_dotlist(changes)))
-
-
-def _merge(values: dict[str, Any], changes: Any) -> dict[str, Any]:
-    """What OmegaConf.merge gives on plain dicts, of which it copies only what changes: hundreds may be tried."""
-    merged = values | changes
-    for key, item in changes.items():
-        if isinstance(item, dict) and isinstance(values.get(key), dict):
-            merged[key] = _merge(values[key], item)
-    return merged
+    changed: Any = OmegaConf.to_container(OmegaConf.merge(config, OmegaConf.from_dotlist(changes)))
+    return changed

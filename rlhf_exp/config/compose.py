@@ -6,10 +6,8 @@
 schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo.args`, without importing TRL.
 """
 
-import errno
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from typing import Any, get_type_hints
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.types import RunMode
@@ -22,17 +20,15 @@ from rlhf_exp.config import device
 from rlhf_exp.config.checks import build, check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
-from rlhf_exp.config.overrides import check_overrides, find_unread_rates
-from rlhf_exp.config.reading import open_hydra
+from rlhf_exp.config.reading import check_overrides, open_hydra
 from rlhf_exp.config.rules import find_conflicts
-from rlhf_exp.config.rules.algorithm import find_idle_arguments, find_other_losses
+from rlhf_exp.config.rules.algorithm import find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name
 from rlhf_exp.config.rules.files import find_missing_files
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError, Problem
+from rlhf_exp.errors import ConfigError, Problem, show
 
 Check = Callable[[Config], Iterable[str]]
-_hints = cache(get_type_hints)
 
 
 def compose_config(
@@ -105,12 +101,9 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         ConfigError: unknown keys, then wrong types, then values out of range; if there are none, values that cannot be
             combined, then files that are missing or cannot be written, then what `further` finds.
     """
-    if wrong := find_idle_arguments(str(OmegaConf.select(cfg, "algo.name")), typed):
-        raise ConfigError(wrong)  # before they are checked as those of another algorithm
     # Typed values first: values derived from a wrong one would only repeat the problem, or fail to resolve.
-    derived = _list_derived(cfg)
     unresolved: Any = OmegaConf.to_container(cfg, resolve=False)
-    if wrong := check_types(unresolved, derived):
+    if wrong := check_types(unresolved):
         raise ConfigError(wrong)
     try:
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
@@ -118,23 +111,16 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         line = str(error).splitlines()[0].removeprefix("ValueError raised while resolving interpolation: ")
         raise ConfigError([Problem(error.full_key or "config", "conflict", hint=line)]) from None
     # A default that is not known is null; find_conflicts then says why.
-    if wrong := check_types(values, [name for name in derived if values["algo"]["args"][name] is None]):
+    args, unset = unresolved["algo"]["args"], [name for name, value in values["algo"]["args"].items() if value is None]
+    if wrong := check_types(values, [name for name in unset if args[name] is not None]):
         raise ConfigError(wrong)
     config = build(Config, values)
-    found = [*find_unread_rates(cfg, typed), *find_other_losses(config, typed)]
+    found: list[str] = [*find_other_losses(config, typed)]
     try:
         found += find_conflicts(config)
         found += [problem for check in (find_missing_files, *further) for problem in check(config)]
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        found.append(Problem(f"{str(error.filename)[:40]}...", "missing", hint=str(error.strerror)))
+        found.append(Problem(show(error.filename, 40), "missing", hint=str(error.strerror)))
     if found:
         raise ConfigError(dict.fromkeys(found))
     return config
-
-
-def _list_derived(cfg: DictConfig) -> list[str]:
-    """TRL's arguments whose values the config derives from other keys."""
-    args = OmegaConf.select(cfg, "algo.args")
-    return [str(k) for k in args if OmegaConf.is_interpolation(args, str(k))] if isinstance(args, DictConfig) else []

@@ -60,6 +60,11 @@ class Settings(NamedTuple):
         return self.shape.parameters is not None and self.shape.parameters < SMALL
 
     @property
+    def has_many_rows(self) -> bool:
+        """Whether a small model is measured on many drawn rows, so that more measurements take little."""
+        return self.is_small and self.drawn_held_out and (self.cfg.eval.rows or self.cfg.eval.most_rows) >= MANY_ROWS
+
+    @property
     def size(self) -> str:
         """The number of parameters in words."""
         size = self.shape.parameters
@@ -69,8 +74,7 @@ class Settings(NamedTuple):
 def read_settings(cfg: Any) -> Settings:
     """From a composed or a checked config."""
     model, task = cfg.model, cfg.task
-    init: Any = OmegaConf.to_container(model.init, resolve=True) if isinstance(model.init, DictConfig) else model.init
-    shape = find_shape(model.path, model.base, init, model.name)
+    shape = find_shape(model.path, model.base, model.init, model.name)
     if model.parameters is not None:
         shape = shape._replace(parameters=int(model.parameters), source=f"model.parameters={model.parameters:g}")
     prompts = task.of if task.source == "task" else task
@@ -133,9 +137,8 @@ def _rows(of: Settings) -> Default:
         return Default(None, of.shape.source)
     batch = max(1, of.row.batch // of.processes)
     rows = min(batch, (_up_to(ROWS_AT_ONCE, of.shape.parameters) or batch) * of.cfg.hardware.batch_factor)
-    whole = "a whole step at once" if rows == batch else "a part of a step at once"
     shared = f", in {of.processes} processes" if of.processes > 1 else ""
-    return Default(rows, f"{of.size}: {whole}{shared}")
+    return Default(rows, f"{of.size}: of {batch} rows in a step{shared}")
 
 
 def _accumulation(of: Settings) -> Default:
@@ -150,14 +153,12 @@ def _accumulation(of: Settings) -> Default:
 
 def _rollout(of: Settings) -> Default:
     steps = _read_argument(of, "gradient_accumulation_steps")
-    minibatches = of.row.minibatches
-    return Default(steps and minibatches * steps, f"a rollout has {minibatches} minibatches")
+    return Default(steps and of.row.minibatches * steps, f"a rollout has {of.row.minibatches} minibatches")
 
 
 def _checkpointing(of: Settings) -> Default:
     large = (of.shape.parameters or LARGE) >= LARGE
-    why = f"from {LARGE:,} parameters on activations fill a {'computer' if _is_on_cpu(of) else 'GPU'} before weights do"
-    return Default(large, why if large else f"below {LARGE:,} parameters it costs a forward pass and saves little")
+    return Default(large, f"true from {LARGE:,} parameters on, where activations fill the memory before weights do")
 
 
 def _eval_batch(of: Settings) -> Default:
@@ -173,40 +174,24 @@ def _most_rows(of: Settings) -> Default:
 
 def _start_completions(of: Settings) -> Default:
     k = of.cfg.eval.completions
-    if not (of.is_small and _has_many_rows(of)):
-        return Default(k, f"as eval.completions; more with a small model on {MANY_ROWS} drawn rows")
-    reason = f"{of.size}: the start model's error is in every gain, and the cache keeps what was sampled"
-    return Default(k * -(-START_COMPLETIONS // k), reason)
-
-
-def _has_many_rows(of: Settings) -> bool:
-    return of.drawn_held_out and (of.cfg.eval.rows or of.cfg.eval.most_rows) >= MANY_ROWS
+    least = START_COMPLETIONS if of.has_many_rows else 1
+    reason = f"at least {START_COMPLETIONS} for a small model on {MANY_ROWS} drawn rows or more"
+    return Default(k * -(-least // k), reason)
 
 
 def _baselines(of: Settings) -> Default:
-    if not of.is_small:
-        return Default(False, f"{of.size}: sampling held-out rows in other ways would take long")
-    if not _has_many_rows(of):
-        return Default(False, f"on fewer than {MANY_ROWS} drawn held-out rows they would tell little")
-    return Default(True, f"{of.size}: they take about half a minute, and the next run has them from the cache")
+    return Default(of.has_many_rows, f"true for a small model on {MANY_ROWS} drawn rows or more: half a minute")
 
 
 def _outcome(of: Settings) -> Default:
-    name, graded_by = of.cfg.task.name, TASKS[of.cfg.task.name].graded_by
-    if of.graded or not graded_by:  # else it is refused, with the other rewards that do not fit
-        return Default(1.0, f"task={name} has right answers")
-    return Default(None, f"task={name} has right answers only with {' or '.join(graded_by)}")
-
-
-def _is_on_cpu(of: Settings) -> bool:
-    return bool(of.cfg.device.use_cpu) and not of.elsewhere
+    task = TASKS[of.cfg.task.name]
+    known = of.graded or not task.graded_by  # else it is refused, with the other rewards that do not fit
+    return Default(1.0 if known else None, "null for a task without right answers")
 
 
 def _bf16(of: Settings) -> Default:
-    if not of.elsewhere and (_is_on_cpu(of) or not device.has_bf16()):
-        return Default(False, "a CPU" if _is_on_cpu(of) else "the GPU is older than Ampere")
-    small = of.is_small
-    return Default(not small, "a model this small gains nothing" if small else "a GPU of Ampere or newer")
+    can = of.elsewhere or not of.cfg.device.use_cpu and device.has_bf16()
+    return Default(can and not of.is_small, "true on a GPU of Ampere or newer, except for a small model")
 
 
 def _lora_dtype(of: Settings) -> Default:
@@ -218,15 +203,16 @@ def _lora_dtype(of: Settings) -> Default:
 def _sft_steps(of: Settings) -> Default:
     if of.finite_rows:
         return Default(-1, f"the rows {EPOCHS} times, transformers' num_train_epochs")
+    if of.is_small:
+        return Default(SMALL_DRAWN_STEPS, "rows are drawn as steps need them, as for model=tiny")
     rows = f"{DRAWN_STEPS * of.row.batch:,} drawn rows in steps of {of.row.batch}"
-    large = Default(DRAWN_STEPS, f"{rows}, about {EPOCHS} times GSM8K's 7,473")
-    return Default(SMALL_DRAWN_STEPS, "rows are drawn as steps need them, as for model=tiny") if of.is_small else large
+    return Default(DRAWN_STEPS, f"{rows}, about {EPOCHS} times GSM8K's 7,473")
 
 
-def _choose_share(of: Settings, steps: int, share: float, source: str) -> Default:
+def _choose_share(of: Settings, steps: int, share: float) -> Default:
     """Steps of sft for a small model on drawn rows, else a share of all steps."""
     small = of.is_small and not of.finite_rows
-    return Default(steps, "as for model=tiny") if small else Default(share, f"a share of all steps{source}")
+    return Default(steps, "as for model=tiny") if small else Default(share, "a share of all steps")
 
 
 DEFAULTS: dict[str, Callable[[Settings], Default]] = {
@@ -236,8 +222,8 @@ DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "algo.args.gradient_accumulation_steps": _accumulation,
     "algo.args.steps_per_generation": _rollout,
     "algo.args.max_steps": _sft_steps,
-    "algo.args.warmup_steps": lambda of: _choose_share(of, 100, 0.03, ", as Tulu 3"),
-    "algo.args.save_steps": lambda of: _choose_share(of, 1_000, 0.25, ""),
+    "algo.args.warmup_steps": lambda of: _choose_share(of, 100, 0.03),  # the share is Tulu 3's
+    "algo.args.save_steps": lambda of: _choose_share(of, 1_000, 0.25),
     "algo.args.activation_checkpointing": _checkpointing,
     "device.bf16": _bf16,
     "peft.dtype": _lora_dtype,

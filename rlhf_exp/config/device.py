@@ -53,14 +53,10 @@ def has_bf16() -> bool:
     return cuda_major() >= _AMPERE
 
 
-def has_flash_attention() -> bool:
-    """Whether flash_attention_2 can run: its package, and a GPU of Ampere or newer."""
-    return find_spec("flash_attn") is not None and has_bf16()
-
-
 def choose_attention(dtype: str, use_cpu: bool) -> str:
-    """flash_attention_2 if it can run, which also needs half precision; else sdpa."""
-    return "flash_attention_2" if not use_cpu and dtype != "float32" and has_flash_attention() else "sdpa"
+    """flash_attention_2 if it can run: its package, a GPU of Ampere or newer, half precision; else sdpa."""
+    can = not use_cpu and dtype != "float32" and find_spec("flash_attn") is not None and has_bf16()
+    return "flash_attention_2" if can else "sdpa"
 
 
 def count_processes(cfg: Any) -> int:
@@ -84,9 +80,7 @@ def count_rows(at_once: int, step: int, cfg: Any) -> int:
     """
     n = count_processes(cfg)
     if step % n:
-        able = [str(k) for k in range(1, step + 1) if step % k == 0]
-        way = "set hardware.gpus to one of" if cfg.hardware.gpus else "start"
-        raise ValueError(f"a step of {step} rows cannot be divided among {n} processes; {way} {', '.join(able)}")
+        raise ValueError(f"a step of {step} rows cannot be divided among {n} processes")
     most = at_once * cfg.hardware.batch_factor
     return max(rows for rows in range(1, most + 1) if step // n % rows == 0)
 

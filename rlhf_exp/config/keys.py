@@ -7,17 +7,15 @@ explain_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=ql
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
-from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.ranges import list_bounds
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import is_slip, list_names, nearest
+from rlhf_exp.config.values import list_bounds, list_names, nearest
 
 # Other words for the last part of a key; of several keys with one word the first that the algorithm has.
 SYNONYMS = {
@@ -27,8 +25,6 @@ SYNONYMS = {
     "algo.args.per_device_train_batch_size": ("batch_size", "bs"),
     "algo.args.gradient_accumulation_steps": ("grad_accum", "accumulation_steps"),
     "algo.args.warmup_steps": ("warmup", "warmup_ratio"),
-    "algo.args.train_sampling_strategy": ("group_by_length",),
-    "algo.args.lr_scheduler_type": ("scheduler",),
     "algo.args.max_length": ("max_length", "max_len", "max_seq_length"),
     "algo.args.num_generations": ("group_size",),
     "algo.init_kl_coef": ("kl_coef",),
@@ -37,20 +33,13 @@ SYNONYMS = {
     "algo.args.activation_checkpointing": ("gradient_checkpointing",),
     "max_tokens": ("max_length", "max_len", "max_seq_length", "max_new_tokens"),
     "peft.lora.r": ("rank", "lora_r"),
-    "peft": ("lora", "quantization"),
     "model.dtype": ("precision",),
     "task": ("dataset",),
-    "algo": ("algorithm",),
     "loss_type": ("loss",),
-    "logging": ("wandb", "report_to"),
     "run.name": ("run_name", "wandb_name", "name"),
-    "run.tags": ("tags", "wandb_tags"),
     "device": ("gpu",),
     "hub.push": ("push_to_hub",),
-    "hub.repo": ("repo_id", "hub_model_id", "hub_repo"),
-    "hub.private": ("hub_private_repo",),
     "resume": ("checkpoint",),
-    "output_dir": ("out", "save_dir", "logging_dir"),
 }
 
 
@@ -78,25 +67,20 @@ def schemas(hint: Any) -> list[type]:
     return [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
 
 
+@cache
 def known_keys(algo: str = "grpo") -> list[str]:
     """Every dotted key that the command line can override with this `algo=`, and the groups without their own keys."""
-    of_algo = _list_option("algo", algo) or ("algo.name", "algo.args")
-    keys = [key for key in _list_names() if not key.startswith("algo.") or key in of_algo]
-    at = keys.index("algo.args") + 1
+    of_algo = _list_option("algo", algo)
+    keys = [key.name for key in list_keys() if not key.name.startswith("algo.") or key.name in of_algo]
     args = [f"algo.args.{name}" for name in load_arguments(algo)]
     options = [key for group, option in _list_options() if group != "algo" for key in _list_option(group, option)]
-    return list(dict.fromkeys([*keys[:at], *args, *keys[at:], "loss_type", "experiment", *options]))
-
-
-@cache
-def _list_names() -> list[str]:
-    return list(dict.fromkeys(key.name for key in list_keys()))
+    return list(dict.fromkeys([*args, *keys, "loss_type", "experiment", *options]))
 
 
 def takes_text(name: str) -> bool:
     """Whether the value of a key of ours may be any text."""
-    hints = [key.hint for key in list_keys() if key.name == name]
-    return any(hint is str or get_origin(hint) in (Union, UnionType) and str in get_args(hint) for hint in hints)
+    hints = [key.hint for key in list_keys() if key.name == name and get_origin(key.hint) not in (list, dict)]
+    return any(str in (hint, *get_args(hint)) for hint in hints)
 
 
 def explain_key(key: str, algo: str = "grpo") -> str:
@@ -107,10 +91,11 @@ def explain_key(key: str, algo: str = "grpo") -> str:
         group = owners[0].partition("=")[0]
         return f"a key of {' and '.join(owners)} alone; use {'task@' if '.' in group else ''}{owners[0]}"
     known = known_keys(algo if algo in ALGORITHMS else "grpo")
-    neighbours = [name for name in known if name.rpartition(".")[0] == place]
-    slips = [name for name in neighbours if name == key or place and is_slip(end, name.rpartition(".")[2])]
+    same = key if key in known else None
     meant = next((name for name, words in SYNONYMS.items() if end in words and name in known), None)
-    near = nearest(key, slips) or meant or nearest(key, neighbours if place else known) or nearest(key, known)
+    alike = [name for name in known if name.rpartition(".")[2] == end]
+    neighbours = [name for name in known if name.rpartition(".")[0] == place]
+    near = same or meant or nearest(key, alike) or nearest(key, neighbours) or nearest(key, known)
     note = ", of which a value below 1 is a share of all steps" if end == "warmup_ratio" else ""
     return f"no such key{f'; did you mean {near}{note}?' if near else ''}"
 
@@ -119,12 +104,10 @@ def _list_owners(key: str) -> list[str]:
     """`group=option` for each option that has the key; the task inside another task is chosen as task@task.of."""
     if key.startswith("algo.args."):
         return [f"algo={algo}" for algo in ALGORITHMS if key.removeprefix("algo.args.") in load_arguments(algo)]
-    choice, rest = (
-        ("task.of", key[8:]) if key.startswith("task.of.") else key.split(".", 1) if "." in key else (key, "")
-    )
-    group = choice.partition(".")[0]
+    choice = "task.of" if key.startswith("task.of.") else key.partition(".")[0]
+    group, rest = choice.partition(".")[0], key.removeprefix(choice)
     options = [option for name, option in _list_options() if name == group]
-    return [f"{choice}={option}" for option in options if f"{group}.{rest}" in _list_option(group, option)]
+    return [f"{choice}={option}" for option in options if f"{group}{rest}" in _list_option(group, option)]
 
 
 @cache
@@ -135,16 +118,12 @@ def _list_options() -> list[tuple[str, str]]:
 
 @cache
 def _list_option(group: str, option: str) -> tuple[str, ...]:
-    """The keys that conf/<group>/<option>.yaml sets, and those of the mappings that hold them; none if the option is a
-    file of the user's, or one that cannot be read."""
-    try:
-        text = (ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8")
-        values = {key: value for key, value in yaml.safe_load(text).items() if key != "defaults"}
-    except (OSError, ValueError, AttributeError, yaml.YAMLError):
-        return ()
+    """The keys that conf/<group>/<option>.yaml sets, and those of the mappings that hold them."""
+    text = (ROOT / "conf" / group / f"{option}.yaml").read_text(encoding="utf-8")
+    values = yaml.safe_load(text) or {}
     if text.startswith("# @package _global_"):  # it sets keys of other groups too
         values = values.get(group, {})
-    return tuple(_flatten(values, f"{group}."))
+    return tuple(_flatten({key: value for key, value in values.items() if key != "defaults"}, f"{group}."))
 
 
 def _flatten(values: dict[str, Any], path: str) -> Iterator[str]:

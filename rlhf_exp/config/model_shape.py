@@ -9,7 +9,6 @@ magnitude.
 """
 
 import json
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,14 +27,9 @@ GPT2_NAMES = {
     "intermediate_size": "n_inner",
     "max_position_embeddings": "n_positions",
 }
-_LLAMAS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens", "lm_head")
-MODULES: dict[str | None, tuple[str, ...]] = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), _LLAMAS)
-MODULES["gpt2"] = ("c_attn", "c_proj", "c_fc", "wte", "wpe", "lm_head")
-"""The modules of these types that an adapter can be added to, by the last part of their names."""
 ASSETS = Path(__file__).parent.parent / "assets"
 KNOWN = ASSETS / "shapes.json"
-MOST_HEADER = 100_000_000
-"""Bytes of a header of safetensors, as its format allows."""
+MOST_HEADER = 100_000_000  # bytes, as the format allows
 _FLOATS = ("F64", "F32", "F16", "BF16")
 
 
@@ -65,7 +59,7 @@ def find_shape(path: str | None, base: str | None, init: dict | None, name: str 
         return _read(folder / "config.json", f"model={name}" if path is None else path)
     if (cached := hub.find_cached(path, "config.json")) is not None:
         return _read(cached, path)
-    if (known := dict(_load(KNOWN).get(path, {}))) != {}:
+    if known := _load(KNOWN).get(path):
         parameters, source = known.pop("parameters"), f"the shape of {path} that ships with the package"
         return _measure(known, source)._replace(parameters=parameters, source=source)
     if (fetched := hub.fetch(path, "config.json")) is not None:
@@ -79,20 +73,13 @@ def count_weights(folder: Path) -> int | None:
 
     A tied head is stored once or not at all; packed weights (4 and 8 bits) have fewer values than parameters.
     """
-    counts = [_count_file(str(file), file.stat().st_mtime_ns) for file in sorted(folder.glob("model*.safetensors"))]
-    known = [count for count in counts if count is not None]
-    return sum(known) if counts and len(known) == len(counts) else None
-
-
-@cache
-def _count_file(file: str, changed: int) -> int | None:
-    """The count for one file; `changed` makes the cache forget an older version. Its header is read as JSON, since the
-    package safetensors imports numpy."""
-    try:
-        with open(file, "rb") as weights:
-            length = int.from_bytes(weights.read(8), "little")
-            header = json.loads(weights.read(min(length, MOST_HEADER)))
-        tensors = [header[name] for name in header if name != "__metadata__"]
+    tensors: list[dict[str, Any]] = []
+    try:  # by hand, since the package safetensors imports numpy
+        for file in folder.glob("model*.safetensors"):
+            with open(file, "rb") as weights:
+                length = int.from_bytes(weights.read(8), "little")
+                header = json.loads(weights.read(min(length, MOST_HEADER)))
+            tensors += [header[name] for name in header if name != "__metadata__"]
         packed = any(tensor["dtype"] not in _FLOATS for tensor in tensors)
         return None if packed or not tensors else sum(prod(tensor["shape"]) for tensor in tensors)
     except (OSError, ValueError, TypeError, KeyError):
@@ -124,7 +111,7 @@ def find_local_base(adapter: Path, recorded: str) -> str | None:
     if place.parent.parts[-2:] == (ASSETS.parent.name, ASSETS.name) and not place.is_dir():
         return str(ASSETS / place.name)
     for folder in runs:
-        config = _load_yaml(folder / ".hydra" / "config.yaml")
+        config = _load(folder / ".hydra" / "config.yaml")
         model = config.get("model") or {}
         start = Path(model.get("path") or ASSETS / str(model.get("name"))).expanduser()
         if (config.get("hub") or {}).get("base_model") == recorded and start.is_dir():
@@ -149,22 +136,10 @@ def _measure(config: dict[str, Any], source: str) -> Shape:
     return Shape(parameters, context, about, values)
 
 
-def _load_yaml(path: Path) -> dict[str, Any]:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-
-
 def _load(path: Path) -> dict[str, Any]:
-    return _parse(str(path), path.stat().st_mtime_ns)
-
-
-@cache
-def _parse(path: str, changed: int) -> dict[str, Any]:
-    """The JSON of the file, cached until it changes, since every default of a run asks for it."""
+    """The mapping in a file of JSON, or of YAML; empty if it is none."""
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        value = (yaml.safe_load if path.suffix == ".yaml" else json.loads)(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
         return {}
     return value if isinstance(value, dict) else {}

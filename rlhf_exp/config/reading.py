@@ -1,17 +1,19 @@
-"""Opens Hydra with the shipped configs, and reads config files so that a mistake in one is a line with its place.
+"""Opens Hydra with the shipped configs; reads config files so that a mistake in one is a line with its place; and
+refuses overrides before Hydra reads them: secrets, and those that Hydra accepts without any effect.
 
     with open_hydra("own") as hydra:      # `own`: a folder of further configs, as the flag -cd names
         hydra.compose_config("config", ["experiment=mine"], RunMode.RUN)
     # own/experiment/mine.yaml, line 3, column 1: found character '\\t' that cannot start any token
+    check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without the value
 
 Hydra itself says what is wrong with a file without its name, or with a traceback of PyYAML.
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
@@ -22,15 +24,16 @@ from hydra.errors import ConfigCompositionException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from hydra.plugins.config_source import ConfigResult
 from hydra.version import setbase
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
-from yaml.reader import ReaderError
 
 from rlhf_exp.config import ROOT
+from rlhf_exp.errors import Problem, is_secret
 
-WHOLE = "# @package _global_"
-"""The first line of an experiment's file, which sets keys of several groups."""
+_NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
+_EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
+_OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
 
 
 class CheckedFiles(FileConfigSource):
@@ -76,30 +79,44 @@ def open_hydra(config_dir: str | None = None, conf: str | None = None) -> Iterat
 def describe_yaml(error: Exception, file: Path) -> str:
     """The file, with the place in it if that is known, and what is wrong, for an error of reading YAML."""
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
-        problem, began = error.problem or error.context or "", error.context_mark
-        if error.problem and began and began.line != mark.line:
-            problem += f", {error.context} that begins in line {began.line + 1}"
-        return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
-    if isinstance(error, ReaderError):
-        return f"{file}: holds a control character (the {error.position + 1}th)"
-    if isinstance(error, UnicodeDecodeError):
-        return f"{file}: not UTF-8 (byte {error.object[error.start]:#x}); save it as UTF-8"
+        return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}"
     reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
     return f"{file}: {reason or type(error).__name__}"
+
+
+def name_key(override: str) -> str:
+    """max_tokens of `+max_tokens=8`"""
+    return override.partition("=")[0].strip().lstrip("+~")
+
+
+def check_overrides(overrides: Sequence[str]) -> list[str]:
+    """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
+    problems: list[str] = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
+    for text in overrides:
+        if found := _EMPTY.fullmatch(text):
+            why = "changes nothing, for a mapping is merged into what is there"
+            problems.append(f"{text}: {why}; take its entries out one by one, ~{found[1]}.NAME")
+        if found := _OPTION.fullmatch(text):  # the other keys of the group would contradict the name
+            choice = {"task.of": "task@task.of"}.get(found[1], found[1])
+            problems.append(f"{text}: does not choose; use {choice}={found[2]}")
+    return problems
+
+
+def explain_secret(key: str) -> Problem:
+    """The problem of a secret; it does not hold the value."""
+    why = "a secret would be saved in the run's files; use the environment variable HF_TOKEN"
+    return Problem(key, "secret", hint=why)
 
 
 def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
     if not isinstance(found.config, DictConfig):
         yield "holds a list; must hold keys with their values, such as seed: 1"
     if config_path.startswith("experiment/") and found.header.get("package") != "_global_":
-        yield f"an experiment; its first line must be {WHOLE} (no letter or mark before it)"
-    for key in _list_keys(OmegaConf.to_container(found.config)):
-        if not isinstance(key, str):
-            yield f"the key {key} is no text; put quotes around it"
+        yield "an experiment; its first line must be # @package _global_ (no letter or mark before it)"
 
 
-def _list_keys(value: Any) -> Iterator[Any]:
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        if isinstance(value, dict):
-            yield key
-        yield from _list_keys(item)
+def _list_keys(text: str) -> list[str]:
+    """The key of an override, and the keys in its value if that is a mapping; other values are the user's texts."""
+    key, value = name_key(text), text.partition("=")[2]
+    inside = _NAMED.findall(value) if value.lstrip().startswith(("{", "[")) else []
+    return [key] * bool(value) + [f"{key}.{name}" for name in inside]

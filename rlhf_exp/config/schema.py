@@ -8,15 +8,12 @@ from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS, Algorithm
-from rlhf_exp.config.ranges import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
+from rlhf_exp.config.values import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
 from rlhf_exp.errors import Problem
 from rlhf_exp.tasks.schema import GradedKeys, find_keys, list_tasks
 
 TASKS = {name: find_keys(name) for name in list_tasks()}
 """The keys of each task, in the task's own module."""
-
-IF_WEIGHED: Any = None
-"""The default of keys that a reward needs if it has a weight."""
 
 if TYPE_CHECKING:  # a type checker cannot read tables: to it every task is a graded one
     AnyTask = GradedKeys
@@ -163,11 +160,11 @@ class Reward:
     path: str | None
     normalize: bool
     batch_size: Annotated[int, Within(BATCH)]
-    constant: Constant = IF_WEIGHED
-    length_efficiency: LengthEfficiency = IF_WEIGHED
-    overlong: Overlong = IF_WEIGHED
-    random: Random = IF_WEIGHED
-    repetition: Repetition = IF_WEIGHED
+    constant: Constant
+    length_efficiency: LengthEfficiency
+    overlong: Overlong
+    random: Random
+    repetition: Repetition
 
     def __post_init__(self) -> None:
         weighed = {name: weight for name, weight in self.weights.items() if weight is not None}

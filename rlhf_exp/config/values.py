@@ -13,11 +13,18 @@ import types
 import typing
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher, get_close_matches
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from rlhf_exp.errors import Problem, assign, is_secret, show
 
 __all__ = ["assign", "is_secret", "show"]
+
+# Upper bounds are far above any value in use, so that a value beyond them is a typing mistake.
+SEED = ">= 0, <= 4294967295"  # the range that numpy accepts
+TOKENS, ROWS, BATCH, STEPS = ">= 1, <= 1000000", ">= 1, <= 10000000", ">= 1, <= 65536", ">= 0, <= 10000000"
+COMPLETIONS, PRICE, RATE = ">= 1, <= 1024", ">= 0, <= 1000", ">= 1e-12, <= 1"
+"""Of a rate: with a smaller one no float32 weight of a usual size ever changes."""
 
 MANY = 12  # the most valid names in a message
 
@@ -33,40 +40,33 @@ _WORDS = {
 _OTHER_WORDS = {"none": "null", "nil": "null", "yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
+class Within(NamedTuple):
+    """The range of a key of ours, as `Annotated[int, Within(">= 1")]`; of a list or mapping, that of each number."""
+
+    bounds: str
+
+
+@cache
+def list_bounds(schema: type) -> dict[str, str]:
+    """The bounds of those keys of a dataclass that have some."""
+    hints: dict[str, Any] = typing.get_type_hints(schema, include_extras=True)
+    parts = [(name, part) for name, hint in hints.items() for part in getattr(hint, "__metadata__", ())]
+    return {name: part.bounds for name, part in parts if isinstance(part, Within)}
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of `names`, compared by their last dotted part, in upper or lower case.
+    """The most similar of `names`, compared by their last dotted part, in upper or lower case, of equally near
+    ones that in the most similar place.
 
     >>> nearest("BTA", ["seed", "algo.args.beta"])
     'algo.args.beta'
-
-    A name with one typing mistake is preferred to one with the same beginning, and that to one with a similar spelling;
-    of equally near names the one in the most similar place, if none is typed in the outermost, then the first.
     """
     ends: dict[str, list[str]] = {}
     for known in names:
         ends.setdefault(known.rpartition(".")[2].casefold(), []).append(known)
     place, _, end = name.casefold().rpartition(".")
-    # The same letters in another order or number are nearer than another letter: pf16 is fp16 rather than bf16.
-    slips = sorted(
-        (known for known in ends if is_slip(end, known)),
-        key=lambda known: len(known) == len(end) and sorted(known) != sorted(end),
-    )
-    begun = [known for known in ends if len(end) > 2 and known.startswith(end)]
-    near = [end] if end in ends else slips or begun[:1] or get_close_matches(end, ends, n=1, cutoff=0.7)
-    found = [known for last in near for known in ends[last]]
+    found = [known for last in get_close_matches(end, ends, n=1, cutoff=0.65) for known in ends[last]]
     return max(found, key=lambda known: SequenceMatcher(None, place, known.rpartition(".")[0]).ratio(), default=None)
-
-
-def is_slip(typed: str, meant: str) -> bool:
-    """Whether one letter is added, missing or wrong, or two neighbouring letters are swapped."""
-    if typed == meant or len(typed) == len(meant) < 3 and sorted(typed) != sorted(meant):
-        return False
-    for i in range(len(typed) + 1):
-        begin, end = typed[:i], typed[i:]
-        dropped, swapped = begin + end[1:], begin + end[1:2] + end[:1] + end[2:]
-        if meant in (dropped, swapped) or meant.startswith(begin) and meant[i + 1 :] in (end, end[1:]):
-            return True
-    return False
 
 
 def suggest(name: Any, names: Iterable[str]) -> str:
@@ -93,10 +93,7 @@ def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = No
     kind = "range" if fits(value, annotation) else "type"
     if kind == "range" and (bounds is None or all(in_range(number, bounds) for number in _list_numbers(value))):
         return []
-    empty = value == "" or isinstance(value, list) and "" in value
-    more = (
-        ", and not empty" if empty else "" if isinstance(value, float) or _is_finite(value) else ", of finite numbers"
-    )
+    more = ", and not empty" if value == "" or isinstance(value, list) and "" in value else ""
     texts = choices(annotation, words=True)
     near = suggest(value, texts) or suggest(_OTHER_WORDS.get(str(value).casefold()), texts)
     return [Problem(key, kind, value, f"{describe(annotation, bounds)}{more}{near}")]
@@ -181,9 +178,8 @@ def in_range(number: float, bounds: str) -> bool:
 
 def _is_finite(value: Any) -> bool:
     """Whether no number in it, at any depth, is NaN or infinite."""
-    items = value.values() if isinstance(value, dict) else value
     if isinstance(value, dict | list):
-        return all(map(_is_finite, items))
+        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, float) or math.isfinite(value)
 
 

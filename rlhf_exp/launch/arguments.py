@@ -18,8 +18,7 @@ from omegaconf import open_dict
 from rlhf_exp import processes
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config, compose_files, register_resolvers
-from rlhf_exp.config.overrides import check_overrides, name_key
-from rlhf_exp.config.reading import open_hydra
+from rlhf_exp.config.reading import check_overrides, name_key, open_hydra
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError

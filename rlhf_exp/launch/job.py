@@ -16,7 +16,6 @@ from rlhf_exp import processes
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
-from rlhf_exp.config.rules.unread import find_unread
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.launch.subcommand import claim, guard
@@ -44,21 +43,19 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
         cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
         print(f"\n{name}" if settings.job.num else name, flush=True)
         where = f"{name}: "
-    return guard(lambda: run_checked(check_job(cfg, typed, alone=jobs is None), cfg, settings)[0], where=where)
+    return guard(lambda: run_checked(check_job(cfg, typed), cfg, settings)[0], where=where)
 
 
-def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Config:
+def check_job(cfg: DictConfig, typed: Sequence[str]) -> Config:
     """The checked config of an experiment; its folder is checked later (`plan_run`).
 
     Args:
         typed: the overrides that the config was composed with.
-        alone: it is no job of a sweep, in which another job may read a key that this one does not.
 
     Raises:
         ConfigError: all that can be found without an import of torch, and without a look into the run folder.
     """
-    unread = [lambda config: find_unread(config, typed)] if alone else []
-    return parse(cfg, typed, [find_missing_weights, find_damaged_models, *unread])
+    return parse(cfg, typed, [find_missing_weights, find_damaged_models])
 
 
 def is_named_by_time(cfg: DictConfig) -> bool:

@@ -26,7 +26,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlhf_exp import processes
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.config.rules.unread import find_unread
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.launch.explain import set_text
@@ -144,10 +143,6 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]])
                 found.setdefault(problem, []).append(number)
 
     configs = [check(n, _check_job, jobs, job, n, listed[n], places) for n, job in enumerate(composed)]
-    if not found and not jobs.tuned:  # else values that are chosen later may read a key that these do not
-        unread = [find_unread(config, overrides) for config, overrides in zip(configs, listed, strict=True)]
-        shared = set.intersection(*({problem.key for problem in problems} for problems in unread))
-        found = {problem: list(range(len(listed))) for problem in unread[0] if problem.key in shared}
     if not found and not configs[0].dry_run:
         connect(configs[0])
         from rlhf_exp.config.trl_args import build_args

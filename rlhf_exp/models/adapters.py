@@ -42,9 +42,7 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
 
 @contextmanager
 def explaining_targets(cfg: Config) -> Iterator[None]:
-    """Inside the `with`, an adapter for modules that the model does not have is the user's mistake. What the config
-    alone shows is refused before (config/rules/experiment.py): this remains for regular expressions and numbers of
-    layers.
+    """Inside the `with`, an adapter for modules that the model does not have is the user's mistake.
 
     Raises:
         ConfigError: instead of peft's error.

@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rlhf_exp.config.ranges import Within
+from rlhf_exp.config.values import Within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import Form
 from rlhf_exp.graders import Grade

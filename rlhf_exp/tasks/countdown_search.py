@@ -21,7 +21,7 @@ from itertools import permutations
 from random import Random
 from typing import Annotated, NamedTuple
 
-from rlhf_exp.config.ranges import TOKENS, Within
+from rlhf_exp.config.values import TOKENS, Within
 
 OPERATIONS = "+-*/"
 

@@ -34,7 +34,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from rlhf_exp.config.ranges import Within
+from rlhf_exp.config.values import Within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.tasks.schema import TaskKeys

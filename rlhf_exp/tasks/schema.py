@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.ranges import COMPLETIONS, ROWS, SEED, Within
+from rlhf_exp.config.values import COMPLETIONS, ROWS, SEED, Within
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 
 if TYPE_CHECKING:

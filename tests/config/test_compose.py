@@ -40,7 +40,7 @@ def test_every_algorithm_has_its_loss_and_refuses_anothers(algo, refuse):
     unnamed = [name for name in ALGORITHMS if not ALGORITHMS[name].losses]
     for other in (name for name in ALGORITHMS if name != algo and (row.losses or name in unnamed)):
         [problem] = refuse(f"algo={algo}", f"loss_type={other}")
-        assert (problem.key, problem.kind) == ("loss_type", "conflict" if row.trains else "idle")
+        assert (problem.key, problem.kind) == ("loss_type", "conflict")
 
 
 def test_what_trl_receives_follows_our_own_keys():

@@ -1,24 +1,35 @@
-"""docs/configuration.md: as the command writes it, with every key, and something said of each."""
+"""What docs/write_*.py write: docs/configuration.md, with every key and something said of each, and TRL's arguments."""
 
 import re
+import sys
 
 import pytest
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.document import write
 from rlhf_exp.config.keys import known_keys, list_keys, schemas
+from rlhf_exp.config.trl_arguments import FILE
+
+if not (ROOT / "docs").is_dir():
+    pytest.skip("docs are not installed with the package", allow_module_level=True)
+sys.path.insert(0, str(ROOT / "docs"))
+
+import write_configuration  # noqa: E402
+import write_trl_arguments  # noqa: E402
 
 PAGE = ROOT / "docs" / "configuration.md"
 
 
 @pytest.fixture(scope="module")
 def page():
-    return write()
+    return write_configuration.write()
 
 
-@pytest.mark.skipif(not PAGE.is_file(), reason="docs are not installed with the package")
 def test_the_page_is_as_it_would_be_written_now(page):
-    assert PAGE.read_text() == page, "python -m rlhf_exp.config.document > docs/configuration.md"
+    assert PAGE.read_text() == page, "python docs/write_configuration.py > docs/configuration.md"
+
+
+def test_the_recorded_arguments_are_those_of_the_installed_trl():
+    assert FILE.read_text() == write_trl_arguments.write(), "python docs/write_trl_arguments.py"
 
 
 def test_the_page_has_every_key_of_the_package(page):

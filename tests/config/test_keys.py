@@ -12,6 +12,14 @@ def test_every_key_is_named_for_its_upper_case(algo):
                 assert explain_key(typed, algo) == f"no such key; did you mean {key}?"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("modle", "model"), ("num_generations", "algo.args.num_generations"), ("lr", "algo.args.learning_rate")],
+)
+def test_an_unknown_key_has_the_nearest_key_or_the_fields_word_for_it(typed, meant):
+    assert explain_key(typed) == f"no such key; did you mean {meant}?"
+
+
 def test_a_key_of_one_option_is_still_told_by_its_owner():
     assert explain_key("peft.lora.r") == "a key of peft=lora and peft=qlora alone; use peft=lora"
 

@@ -36,7 +36,6 @@ model=tiny_gpt2 model.init.architecture=gpt3  ->  model.init.architecture confli
 'task.traces.patience=[96,24]'  ->  task.traces.patience *
 'task.traces.novice.operations=[1,2,3]'  ->  task.traces.novice.operations type
 task.traces.skilled.temperature=0  ->  task.traces.skilled.temperature *
-'task.numbers=[]'  ->  task.numbers *
 model=tiny_untrained model.path=gpt2  ->  model.path conflict
 model=gpt2 model.path=null  ->  model.path conflict
 model.path=./nope  ->  model.path missing
@@ -44,85 +43,48 @@ generation=compact +args.use_vllm=true  ->  generation conflict
 'args.reward_weights=[3.0]'  ->  args.reward_weights owned
 args.max_completion_length=8  ->  args.max_completion_length owned
 args.seed=3  ->  args.seed owned
-args.trust_remote_code=true  ->  args.trust_remote_code owned
 'args.report_to=[nonsense]'  ->  args.report_to owned
-args.use_cpu=false  ->  args.use_cpu owned
-args.bf16=true  ->  args.bf16 owned
 args.model_init_kwargs.dtype=int8  ->  args.model_init_kwargs.dtype owned
-args.model_init_kwargs.attn_implementation=eager  ->  args.model_init_kwargs.attn_implementation owned
 output_dir=there args.output_dir=here  ->  args.output_dir owned
 '~args.seed'  ->  args.seed owned
 +args.model_init_kwargs.revision=main  ->  args.model_init_kwargs.revision unknown
 peft=lora peft.lora=null  ->  peft.lora conflict
 'reward.weights={}'  ->  reward.weights *
 +args.num_train_epochs=2  ->  args.num_train_epochs idle
-+args.vllm_mode=server  ->  args.vllm_mode idle
-+args.vespo_k_pos=1.5  ->  args.vespo_k_pos idle
 algo=ppo args.steps_per_generation=abc  ->  args.steps_per_generation type
-+args.train_sampling_strategy=group_by_length  ->  args.train_sampling_strategy idle
-algo=dpo +args.train_sampling_strategy=group_by_length  ->  args.train_sampling_strategy conflict
 reward.weights.outcome=inf  ->  reward.weights.outcome type
-args.temperature=nan  ->  args.temperature type
-+args.run_name=x  ->  args.run_name idle
++args.run_name=x  ->  args.run_name conflict
 +args.logging_strategy=no  ->  args.logging_strategy conflict
-args.beta=0 +args.sync_ref_model=true  ->  args.sync_ref_model conflict
-peft=lora +args.sync_ref_model=true  ->  args.sync_ref_model conflict
-algo=dpo peft=lora +args.sync_ref_model=true  ->  args.sync_ref_model conflict
-experiment=gsm8k_grpo model.learning_rate.grpo=1e-6  ->  model.learning_rate.grpo *
 'output_dir='"'"''"'"''  ->  output_dir type
 output_dir=/  ->  output_dir conflict
 +args.hub_token=hf_abc  ->  args.hub_token secret
 '+args.model_init_kwargs={token: hf_abc}'  ->  args.model_init_kwargs.token secret
 +my_api_key=hf_abc  ->  my_api_key secret
-'+x=[{token: hf_abc}]'  ->  x.token secret
 algo=grpo +args.lr=1e-4  ->  args.lr unknown
 algo=sft +args.warmup_ratio=0.1  ->  args.warmup_ratio unknown
-algo=sft +args.group_by_length=true  ->  args.group_by_length unknown
 +args.save_only_model=true  ->  args.save_only_model conflict
-+args.ignore_data_skip=true  ->  args.ignore_data_skip conflict
 algo=ppo algo.target_kl=6 +args.min_p=0.1 generation.method=trl  ->  args.min_p conflict
 algo=ppo algo.target_kl=6 generation=trl '+args.generation_kwargs={typical_p: 0.9}'  ->  args.generation_kwargs conflict
-algo=none args.learning_rate=1e-3  ->  args.learning_rate idle
-algo=none train_tokens=100  ->  train_tokens idle
 algo=none eval.every=5  ->  eval.every conflict
 algo=dpo args.beta=0  ->  args.beta conflict
-algo=kto args.beta=0.0  ->  args.beta conflict
-algo=dpo args.beta=0 'args.loss_type=[sft,ipo]'  ->  args.beta conflict
-algo=kto args.desirable_weight=0 args.undesirable_weight=0  ->  args.desirable_weight conflict
-algo=dpo '+args.loss_weights=[0]'  ->  args.loss_weights conflict
-algo=rloo '+args.reward_clip_range=[1,-1]'  ->  args.reward_clip_range conflict
 max_tokens=1  ->  max_tokens conflict
 args.learning_rate=1e-300  ->  args.learning_rate range
-algo=ppo algo.critic_learning_rate=1e-300  ->  algo.critic_learning_rate range
 '+args.generation_kwargs={max_new_tokens: 5}'  ->  args.generation_kwargs.max_new_tokens owned
 +args.fsdp=true  ->  args.fsdp owned
-+args.optim_args=x  ->  args.optim_args type
-'+args.optim_args='"'"'momentum=0.9'"'"''  ->  args.optim_args idle
-+args.optim=galore_adamw  ->  args.optim missing
 task.path=rows.csv  ->  task.path *
 task=brevity task.of.path=rows.csv  ->  task.of.path *
-peft=lora model=tiny 'peft.lora.target_modules=[nope]'  ->  peft.lora.target_modules conflict
-peft=lora model=tiny peft.lora.target_modules=q_proj  ->  peft.lora.target_modules conflict
-peft=lora model=tiny 'peft.lora.target_modules='"'"'(q'"'"''  ->  peft.lora.target_modules conflict
-peft=lora model=tiny 'peft.lora.target_modules=[]'  ->  peft.lora.target_modules conflict
 eval.best=true  ->  eval.best conflict
 eval.every=5 eval.best=true eval.split=validation  ->  eval.best conflict
 algo=reward_model eval.every=5  ->  eval.every conflict
 algo=dpo task=hh_rlhf eval.every=5 eval.best=true  ->  eval.best conflict
 eval.completions=4 eval.start_completions=2  ->  eval.start_completions conflict
 eval.engine=vllm peft=qlora  ->  eval.engine conflict
-eval.engine=vllm algo=reward_model  ->  eval.engine conflict
 eval.engine=vlm  ->  eval.engine type
-eval.every=0  ->  eval.every range
 +args.leraning_rate=1  ->  args.leraning_rate unknown
 algo=sft +args.num_iteration=1  ->  args.num_iteration unknown
 args.learning_rate=-1  ->  args.learning_rate range
-args.learning_rate=abc  ->  args.learning_rate type
 'args.learning_rate='"'"'1e-3'"'"''  ->  args.learning_rate type
-args.max_steps=0  ->  args.max_steps range
-args.temperature=0  ->  args.temperature range
 +args.scale_rewards=nope  ->  args.scale_rewards type
-+args.importance_sampling_level=sequense  ->  args.importance_sampling_level type
 args.save_strategy=false  ->  args.save_strategy type
 args.per_device_train_batch_size=250  ->  args.per_device_train_batch_size conflict
 +args.generation_batch_size=100  ->  args.generation_batch_size conflict
@@ -131,18 +93,11 @@ args.num_generations=null  ->  args.num_generations range
 args.num_generations=1  ->  args.num_generations range
 loss_type=hybrid algo.hybrid.alpha=2  ->  algo.hybrid.alpha range
 algo.hybrid.alpha=0.5 loss_type=dr_grpo  ->  algo.hybrid.alpha conflict
-algo.advantage_clip=0  ->  algo.advantage_clip range
 'algo.curriculum.budgets=[64,32,96]' 'algo.curriculum.from_steps=[0,20,40]'  ->  algo.curriculum.budgets conflict
-'algo.curriculum.budgets=[32,32]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets conflict
-'algo.curriculum.budgets=[32,64,96]' 'algo.curriculum.from_steps=[0,40,20]'  ->  algo.curriculum.from_steps conflict
-'algo.curriculum.budgets=[32,64,96]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.from_steps conflict
-'algo.curriculum.budgets=[]' 'algo.curriculum.from_steps=[0]'  ->  algo.curriculum.from_steps conflict
 'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[5,20]'  ->  algo.curriculum.from_steps conflict
 'algo.curriculum.budgets=[32,128]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets conflict
 'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[0,110]'  ->  algo.curriculum.from_steps conflict
 'algo.curriculum.budgets=[0,64]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets range
-'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[0,1.5]'  ->  algo.curriculum.from_steps type
-algo=ppo algo.target_kl=0  ->  algo.target_kl range
 algo=ppo algo.critic=both  ->  algo.critic type
 algo=ppo algo.init_kl_coef=0 algo.target_kl=1  ->  algo.init_kl_coef conflict
 algo=ppo reward=none  ->  algo conflict
@@ -153,13 +108,10 @@ algo=ppo algo.critic_warmup_steps=320  ->  algo.critic_warmup_steps conflict
 algo=ppo algo.critic=separate peft=qlora model=tiny_gpt2 task=gsm8k task.source=generated  ->  algo.critic conflict
 algo=ppo +args.critic=separate  ->  args.critic unknown
 algo=grpo +algo.critic=shared  ->  algo.critic unknown
-algo=kto args.per_device_train_batch_size=1  ->  args.per_device_train_batch_size conflict
-algo=kto +args.train_sampling_strategy=random  ->  args.train_sampling_strategy conflict
 hardware=gpu_24gb  ->  hardware conflict
 device=auto device.use_cpu=false hardware=gpus_8x80gb scale=none  ->  hardware conflict
 hardware=gpu_24gb dry_run=true  ->  device conflict
 device=auto hardware=gpu_24gb scale=ddp dry_run=true  ->  scale conflict
-device=auto hardware=gpus_8x80gb scale=none dry_run=true  ->  scale conflict
 device=auto hardware.gpus=2 scale=ddp dry_run=true  ->  hardware conflict
 device=auto hardware.memory_gb=48 dry_run=true  ->  hardware conflict
 device=auto hardware=gpus_8x80gb dry_run=true algo=ppo scale=zero3  ->  scale conflict
@@ -173,8 +125,6 @@ max_tokens=7 seed=3 model=gpt2 output_dir=outputs/x
 args.learning_rate=1e-3
 peft=none seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
 peft=lora seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
-model.learning_rate.grpo=1e-6
-model.learning_rate.sft=1e-6 args.learning_rate=1e-5
 +args.num_train_epochs=2 args.max_steps=-1
 algo=sft +args.eos_token=x
 eval.rows=7
@@ -184,18 +134,10 @@ algo=grpo '~loss_type'
 algo=grpo args.beta=0
 algo=dpo args.beta=0 'args.loss_type=[sft]'
 algo=dpo args.beta=0 'args.loss_type=[sigmoid,sft]'
-algo=kto args.desirable_weight=0
-algo=dpo 'args.loss_type=[sigmoid,sft]' '+args.loss_weights=[1,0]'
-algo=rloo '+args.reward_clip_range=[-1,1]'
 algo=grpo reward=constant
 algo=grpo reward=random max_tokens=1
 algo=sft max_tokens=1
 '+args.generation_kwargs={typical_p: 0.9}'
-+args.optim=sgd '+args.optim_args='"'"'momentum=0.9,nesterov=true'"'"''
-peft=lora 'peft.lora.target_modules=[q_proj]'
-peft=lora 'peft.lora.target_modules=[model.layers.0.self_attn.q_proj]'
-peft=lora 'peft.lora.target_modules=[lm_head]'
-peft=lora 'peft.lora.target_modules='"'"'.*[qv]_proj'"'"''
 eval.every=5 eval.best=true
 algo=dpo eval.every=5 eval.best=true
 algo=sft model=tiny_untrained
@@ -207,8 +149,6 @@ algo.curriculum=null
 'algo.curriculum.budgets=[]' 'algo.curriculum.from_steps=[]'
 'algo.curriculum.budgets=[32,96]' 'algo.curriculum.from_steps=[0,500]' args.max_steps=-1
 loss_type=hybrid algo.hybrid.alpha=0 algo.advantage_clip=0.5
-algo=kto args.per_device_train_batch_size=1 args.loss_type=apo_zero_unpaired
-algo=kto +args.train_sampling_strategy=random args.loss_type=apo_zero_unpaired
 '+args.generation_kwargs={suppress_tokens: [1]}'
 args.max_steps=-1
 """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlhf_exp.config.overrides import check_overrides
+from rlhf_exp.config.reading import check_overrides
 from rlhf_exp.errors import HIDDEN, ConfigError, assign
 from rlhf_exp.tasks.sources import read_lines
 

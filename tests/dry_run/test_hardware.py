@@ -43,7 +43,7 @@ def test_a_step_that_cannot_be_divided_is_refused():
     with pytest.raises(ConfigError) as caught:
         compose("brevity_lr_1e-5", "gpus_8x80gb")
     [line] = caught.value.problems
-    assert line.startswith(f"{key}: a step of 4 rows") and line.endswith("set hardware.gpus to one of 1, 2, 4")
+    assert line.startswith(f"{key}: a step of 4 rows")
     with pytest.raises(ConfigError, match="^algo.args.gradient_accumulation_steps: 48 rows at once do not divide "):
         compose("gsm8k_grpo", "here", f"{key}=48")
     both = compose("gsm8k_grpo", "here", f"{key}=48", "algo.args.gradient_accumulation_steps=2").algo.args

@@ -266,16 +266,11 @@ def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swep
         ("task.system_prompt=a/b,a//b skip_finished=true", "task.system_prompt-a_b: is that of job 1"),
         ("seed=0,1,0", "has the settings of job 1"), ("algo.args.beta=0.1,0.2,0.10", "has the settings of job 1"),
         ("seed=0,1,0 dry_run=true", "has the settings of job 1"),
-        ("algo=grpo,rloo task.sampling.rows=8", "all 2 jobs: task.sampling.rows=8: has no effect"),
     ],
 )  # fmt: skip
 def test_jobs_that_do_not_go_together_are_refused(command, runs, swept, line):
     status, lines = command("-m", *swept.split(), "output_dir=there")
     assert (status, runs) == (2, []) and line in lines[0]
-
-
-def test_a_key_that_one_job_reads_may_be_typed_for_all(command, runs):
-    assert command("-m", "algo=grpo,dpo", "task.sampling.rows=8", "output_dir=there") == (0, [])
 
 
 def test_latest_is_the_last_run_for_every_command_that_reads_one(command):

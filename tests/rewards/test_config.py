@@ -18,7 +18,7 @@ from rlhf_exp.errors import ConfigError
         ("reward.repetition.max_penalty=1", "reward.repetition.max_penalty", "range"),
         ("reward.constant.value=much", "reward.constant.value", "type"),
         ("reward.weights.outcome=much", "reward.weights.outcome", "type"),
-        ("~reward.random +reward.weights.random=1", "reward.weights.random", "conflict"),
+        ("~reward.random", "reward.random", "missing"),
         ("+reward.overlong.cahe=1", "reward.overlong.cahe", "unknown"),
     ],
 )  # fmt: skip

@@ -124,8 +124,8 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
     [
         (MINE, ["task.module=nowhere.py"], "task.module=nowhere.py:read: no such file as nowhere.py"),
         (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
-        (MINE.replace("def read", "def raed"), [], "no read; its functions are raed, prompt, grade"),
-        (MINE + "(", [], "is not Python, '(' was never closed in line"),
+        (MINE.replace("def read", "def raed"), [], "no read; did you mean raed?"),
+        (MINE + "(", [], "is not Python, '(' was never closed (mine.py, line"),
         (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a function grade"),
         (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a function demonstration(row) in the file"),
         (MINE, ["task.options=3"], "task.options=3: must be a mapping"),

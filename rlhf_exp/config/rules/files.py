@@ -13,8 +13,8 @@ from pathlib import Path
 from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config, conflict
-from rlhf_exp.config.values import MANY, suggest
-from rlhf_exp.errors import Problem
+from rlhf_exp.config.values import suggest
+from rlhf_exp.errors import Problem, show
 
 
 def find_missing_files(cfg: Config) -> list[str]:
@@ -61,10 +61,9 @@ def find_missing_models(cfg: Config) -> Iterator[Problem]:
     path = cfg.reward.path
     if path is not None and not is_hub_id(path):
         folder = Path(path).expanduser()
-        if not folder.is_dir():
-            why = "no such folder; must be the folder of a run of algo=reward_model"
-            yield conflict(cfg, "reward.path", why, "missing")
-        elif why := explain_pickle(folder / "model" if (folder / "model").is_dir() else folder):
+        whole = folder / "model" if (folder / "model").is_dir() else folder
+        missing = "no such folder; must be the folder of a run of algo=reward_model"
+        if why := explain_pickle(whole) if folder.is_dir() else missing:
             yield conflict(cfg, "reward.path", why, "missing")
 
 
@@ -106,7 +105,7 @@ def check_function(key: str, where: str, ready: tuple[str, ...] = ()) -> Iterato
     elif path.exists() and not path.is_file():
         yield Problem(key, "missing", where, f"{file} is not a regular file")
     elif not path.is_file():
-        yield Problem(key, "missing", where, f"no such file as {file}{_suggest_file(path, '*.py')}")
+        yield Problem(key, "missing", where, f"no such file as {file}{_suggest_file(path)}")
     elif why := _explain_function(path, function):
         yield Problem(key, "missing", where, why)
 
@@ -116,28 +115,17 @@ def _explain_function(path: Path, function: str) -> str | None:
     try:
         symbols = symtable.symtable(source, str(path), "exec").get_symbols()  # type: ignore[arg-type]  # bytes too
     except (SyntaxError, ValueError) as error:  # which of them, for null bytes, depends on Python's version
-        line = getattr(error, "lineno", None)
-        return f"is not Python, {getattr(error, 'msg', error)}{f' in line {line}' if line else ''}"
+        return f"is not Python, {error}"
     names = [symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()]
     if function in names or b"import *" in source:  # what a star brings, only running it can tell
         return None
-    own = [symbol.get_name() for symbol in symbols if symbol.is_namespace()]
-    there = f"its functions are {_list_some(own)}" if own else "it has no function"
-    return f"{path.name} has no {function}; {there}{suggest(function, names)}"
+    return f"{path.name} has no {function}{suggest(function, names) or f'; it has {show(names)}'}"
 
 
-def _suggest_file(path: Path, pattern: str) -> str:
-    """The name in the folder that is most similar to that of a missing file, or else some of those of the pattern."""
-    if not path.parent.is_dir():
-        return f"; there is no folder {path.parent}"
-    names = sorted(file.name for file in path.parent.glob(pattern))
-    if near := get_close_matches(path.name, names, n=1):
-        return f"; did you mean {near[0]}?"
-    return f"; beside it {'is' if len(names) == 1 else 'are'} {_list_some(names)}" if names and pattern != "*" else ""
-
-
-def _list_some(names: list[str]) -> str:
-    return ", ".join([*names[:MANY], *(["..."] if len(names) > MANY else [])])
+def _suggest_file(path: Path) -> str:
+    """The file beside a missing one whose name is the most similar."""
+    near = get_close_matches(path.name, [file.name for file in path.parent.glob("*")], n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _check_task(cfg: Config) -> Iterator[str]:
@@ -145,7 +133,7 @@ def _check_task(cfg: Config) -> Iterator[str]:
         if task.source == "file" and task.path is not None:
             path = Path(task.path)
             if not path.exists():
-                yield conflict(cfg, f"{key}.path", f"no such file{_suggest_file(path, '*')}", "missing")
+                yield conflict(cfg, f"{key}.path", f"no such file{_suggest_file(path)}", "missing")
             elif not path.is_file() and not (task.reads_folder and path.is_dir()):
                 yield conflict(cfg, f"{key}.path", f"not a regular file; must be {task.file}", "missing")
             elif task.first_look:

@@ -7,7 +7,6 @@ find_missing(cfg)       # ["logging=wandb: wandb is not installed; pip install w
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import islice
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import TRL_SAMPLING
@@ -29,78 +28,54 @@ BY_SCALE = {"fsdp": ("fsdp2",), "fsdp_config": ("fsdp2",), "deepspeed": DEEPSPEE
 BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false").lower() == "true")
 """What `accelerate launch` has set before anything else could: an engine that is chosen here sets the same."""
 
-OPTIMIZERS = {
-    "galore": ("galore_torch", "galore-torch"),
-    "apollo": ("apollo_torch", "apollo-torch"),
-    "lomo": ("lomo_optim", "lomo-optim"),
-    "grokadamw": ("grokadamw", "grokadamw"),
-    "stable_adamw": ("optimi", "torch-optimi"),
-    "schedule_free": ("schedulefree", "schedulefree"),
-    "adamw_torch_8bit": ("torchao", "torchao"),
-    "adamw_torch_4bit": ("torchao", "torchao"),
-}
-"""Parts of the names of optimizers, with the module and the package that each needs."""
-
 
 def check_machine(cfg: Config) -> Iterator[Problem]:
-    """Whether the hardware for this config is present, and what depends on it fits together."""
+    """Whether the GPU for this config is present, and trackers, attention and vLLM are ones that it can have."""
     elsewhere = targets_other_hardware(cfg)
     if cfg.device.name == "cuda" and not elsewhere and not device.cuda_major():
-        yield conflict(
-            cfg, "device", "no usable GPU, or a CPU build of torch; use device=cpu or device=auto", "missing"
-        )
+        yield conflict(cfg, "device", "no usable GPU, or a CPU build of torch; use device=cpu", "missing")
     for name in [name for name in cfg.logging.report_to if name not in TRACKERS]:
         yield Problem("logging.report_to", "conflict", name, one_of(name, TRACKERS))
-    yield from _check_hardware(cfg)
     if cfg.model.attn_implementation == "flash_attention_2":
-        key, way = "model.attn_implementation", "use model.attn_implementation=sdpa"
-        if not elsewhere and (cfg.device.use_cpu or not device.has_bf16()):
-            yield conflict(cfg, key, f"needs a GPU of Ampere or newer; {way}", "missing")
-        elif cfg.model.dtype == "float32":
-            yield conflict(cfg, key, f"needs half precision; add model.dtype=bfloat16, or {way}")
+        lacks_gpu = not elsewhere and (cfg.device.use_cpu or not device.has_bf16())
+        if lacks_gpu or cfg.model.dtype == "float32":
+            why = "needs a GPU of Ampere or newer, and model.dtype=bfloat16; use model.attn_implementation=sdpa"
+            yield conflict(cfg, "model.attn_implementation", why, "missing" if lacks_gpu else "conflict")
     if cfg.algo.args.get("use_vllm"):
-        yield from islice(_check_vllm(cfg), 1)  # of several, the first decides
+        yield from _check_vllm(cfg)
 
 
-def _check_hardware(cfg: Config) -> Iterator[Problem]:
+def check_hardware(cfg: Config) -> Iterator[Problem]:
     """A run is on the hardware it was divided for; a dry run may be about any."""
     hardware, n = cfg.hardware, processes.count()
-    needed = ("gpus", "memory_gb", "tflops", "bandwidth_gbs")
-    given = [name for name in needed if getattr(hardware, name) is not None]
-    if not given:
+    given = [hardware.gpus, hardware.memory_gb, hardware.tflops, hardware.bandwidth_gbs]
+    if given == [None] * 4:
         return
-    if missing := [name for name in needed if name not in given]:
-        yield conflict(cfg, "hardware", f"hardware.{missing[0]} is not set, which goes with hardware.{given[0]}")
+    if None in given:
+        yield conflict(cfg, "hardware", "needs gpus, memory_gb, tflops and bandwidth_gbs together")
     elif cfg.dry_run and cfg.device.name == "cpu":
-        why = f"not with hardware={hardware.name}, which has GPUs; leave one of the two out"
-        yield conflict(cfg, "device", why)
+        yield conflict(cfg, "device", f"not with hardware={hardware.name}, which has GPUs; leave one of the two out")
     elif not cfg.dry_run and cfg.device.use_cpu:
         yield conflict(cfg, "hardware", "needs a GPU, and this run is on a CPU; leave it out, or add dry_run=true")
-    elif not cfg.dry_run and hardware.gpus is not None and hardware.gpus != n:
-        several = f"with torchrun --nproc_per_node {hardware.gpus}"
-        way = f"start {several if hardware.gpus > 1 else 'without torchrun'}, or leave it out"
+    elif not cfg.dry_run and hardware.gpus != n:
+        way = f"start with torchrun --nproc_per_node {hardware.gpus}, or leave it out"
         yield conflict(cfg, "hardware", f"is for {hardware.gpus} processes, and here are {n}; {way}")
 
 
 def _check_vllm(cfg: Config) -> Iterator[Problem]:
+    """Whether vLLM can sample for this config; of several problems the first decides."""
     args, method, key = cfg.algo.args, cfg.generation.method, _name_vllm(cfg)
-    mode = args.get("vllm_mode", "colocate")
-    if method == "compact":
+    mode, on_cpu = args.get("vllm_mode", "colocate"), cfg.device.use_cpu and not targets_other_hardware(cfg)
+    if method == "compact" or method.startswith("vllm") and method != f"vllm_{mode}":
         yield conflict(cfg, "generation", f"not with algo.args.use_vllm=true; use generation=vllm_{mode}")
-    elif method.startswith("vllm") and method != f"vllm_{mode}":
-        yield conflict(cfg, "generation", f"not with algo.args.vllm_mode={mode}; use generation=vllm_{mode}")
-    if cfg.peft.quantization:
+    elif cfg.peft.quantization:
         # Measured: 22% of their size after 20 rollouts, with an adapter of deviation 0.01 (docs/vllm.md).
         why = "TRL merges the adapter into the 4-bit weights and out again at each rollout, which changes them"
         yield conflict(cfg, key, f"not with peft={cfg.peft.name}: {why}; use peft=lora, or generation=trl")
-    if not cfg.device.use_cpu or targets_other_hardware(cfg):
-        return
-    if mode == "server":
+    elif on_cpu and mode == "server":
         why = "needs a GPU, since TRL hands weights to a server by NCCL; use generation=vllm_colocate"
         yield conflict(cfg, key, why, "missing")
-    if args.get("vllm_enable_sleep_mode"):
-        yield conflict(cfg, "algo.args.vllm_enable_sleep_mode", "needs a GPU; leave it out", "missing")
-    if not (device.find_version("vllm") or "+cpu").endswith("+cpu"):
+    elif on_cpu and not (device.find_version("vllm") or "+cpu").endswith("+cpu"):
         way = "install vLLM's build for CPUs (docs/vllm.md), or use generation=trl"
         yield conflict(cfg, key, f"on a CPU, and the installed vLLM is built for GPUs; {way}", "missing")
 
@@ -135,9 +110,6 @@ def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
         yield "vllm", _name_vllm(cfg), "vLLM", f"{way}, or generation=trl"
     if cfg.eval.engine == "vllm":
         yield "vllm", "eval.engine", "vLLM", f"{way}, or eval.engine=auto"
-    optimizer = str(cfg.algo.args.get("optim", ""))
-    for module, package in (needed for part, needed in OPTIMIZERS.items() if part in optimizer):
-        yield module, "algo.args.optim", package, f"pip install {package}, or leave it out"
     if cfg.scale.name in DEEPSPEED:
         yield "deepspeed", "scale", "deepspeed", "pip install deepspeed, or use scale=fsdp2"
 
@@ -145,29 +117,28 @@ def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
 def check_scale(cfg: Config) -> Iterator[Problem]:
     """Whether the engine fits the number of processes, the machine and the algorithm."""
     name, n, elsewhere = cfg.scale.name, count_processes(cfg), targets_other_hardware(cfg)
-    has = f"hardware={cfg.hardware.name} has {n} GPU{'s' * (n > 1)}"
+    here = f"hardware={cfg.hardware.name} has {n} GPUs" if elsewhere else f"here are {n} processes"
     others = [key for key, scales in BY_SCALE.items() if cfg.algo.args.get(key) and name not in scales]
     for key in others:
         yield conflict(cfg, f"algo.args.{key}", f"; use scale={' or '.join(BY_SCALE[key])}", "owned")
     if others:
         return
     if name == "none" and n > 1:
-        yield conflict(cfg, "scale", f"is for one process, and {has if elsewhere else f'here are {n}'}; use scale=ddp")
+        yield conflict(cfg, "scale", f"is for one process, and {here}; use scale=ddp")
         return
     for switch in BY_ACCELERATE:  # `accelerate launch` with an engine of its own would set another one than the config
-        yield conflict(
-            cfg, "scale", f"{switch} is set, by `accelerate launch`; leave its engine out, and choose by scale="
-        )
+        why = f"{switch} is set, by `accelerate launch`; leave its engine out, and choose by scale="
+        yield conflict(cfg, "scale", why)
     if name == "none":
         return
     if n == 1 and (elsewhere or not cfg.dry_run):
-        way = f"and {has}; " if elsewhere else "start with torchrun --nproc_per_node N, or "
-        yield conflict(cfg, "scale", f"needs several processes{', ' if elsewhere else '; '}{way}use scale=none")
+        way = "use scale=none, or start with torchrun --nproc_per_node N"
+        yield conflict(cfg, "scale", f"needs several processes, and {here}; {way}")
     if name not in ON_CPU and cfg.device.use_cpu and not elsewhere:
         yield conflict(cfg, "scale", "not on a CPU, where accelerate silently trains with DDP instead; use scale=ddp")
     if name in DEEPSPEED and isinstance(cfg.algo, Ppo):
-        way = "DeepSpeed clips the gradients of policy and critic together; use scale=fsdp2 or scale=ddp"
-        yield conflict(cfg, "scale", f"not with algo=ppo, since {way}")
+        why = "not with algo=ppo, since DeepSpeed clips the gradients of policy and critic together"
+        yield conflict(cfg, "scale", f"{why}; use scale=fsdp2 or scale=ddp")
     if name in SHARDED:
         yield from _check_sharded(cfg)
 
@@ -189,18 +160,17 @@ def check_span(cfg: Config) -> Iterator[Problem]:
 
 def _check_sharded(cfg: Config) -> Iterator[Problem]:
     args = cfg.algo.args
-    partial = f"not with scale={cfg.scale.name}, which leaves each process a part of the weights"
+    why = f"not with scale={cfg.scale.name}, which leaves each process a part of the weights"
     if cfg.peft.quantization:
-        yield conflict(cfg, "peft", f"{partial}, and 4-bit ones cannot be divided; use peft=lora or scale=ddp")
+        yield conflict(cfg, "peft", f"{why}, and 4-bit ones cannot be divided; use peft=lora or scale=ddp")
+    keys = ["algo.args.sync_ref_model"]
     if not args.get("use_vllm"):
         if cfg.generation.method == "trl":
-            yield conflict(cfg, "generation", f"{partial}; use generation=compact")
-        for name in [name for name in TRL_SAMPLING if args.get(name) is not None]:
-            why = f"is read by generation=trl alone, {partial}; leave it out, or use scale=ddp"
-            yield conflict(cfg, f"algo.args.{name}", why)
-    if args.get("sync_ref_model"):
-        yield conflict(cfg, "algo.args.sync_ref_model", f"{partial}; leave it out, or use scale=ddp")
-    if isinstance(cfg.algo, Ppo):
-        for key in ("algo.args.top_p", "algo.args.top_k", "algo.target_kl"):
-            if find_value(cfg, key) not in ((None,) if key == "algo.target_kl" else (None, 1, 0)):
-                yield conflict(cfg, key, f"takes the exact KL, {partial}; use scale=ddp")
+            yield conflict(cfg, "generation", f"{why}; use generation=compact")
+        keys += [f"algo.args.{name}" for name in TRL_SAMPLING]
+    if isinstance(cfg.algo, Ppo):  # its KL is exact
+        keys += ["algo.target_kl"]
+        keys += [f"algo.args.{name}" for name in ("top_p", "top_k") if args.get(name) not in (0, 1)]
+    for key in keys:
+        if find_value(cfg, key) not in (None, False):
+            yield conflict(cfg, key, f"{why}; leave it out, or use scale=ddp")
