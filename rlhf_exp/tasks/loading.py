@@ -18,7 +18,7 @@ from rlhf_exp.config.device import count_completions, count_processes
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import ASK, PAIR, Form
 from rlhf_exp.graders import Grade, user_code
-from rlhf_exp.tasks.fitting import Selection, list_shortages, take_fitting, try_grader, write_notes
+from rlhf_exp.tasks.fitting import Selection, require_rows, take_fitting, try_grader, write_notes
 from rlhf_exp.tasks.schema import TaskKeys, find_task, name_source
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Row, add_system_prompt, as_completion
@@ -83,8 +83,7 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 def load_validation(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
     """At most `n` prompts of the validation split, whatever the algorithm learns from."""
     rows, _, taken = Loader.open(cfg, tokenizer).hold_out(ASK, "validation", n, required=False)
-    if problems := list_shortages(cfg, taken, "validation", "eval.rows", None):
-        raise ConfigError(problems)
+    require_rows(cfg, [(taken, "validation", "eval.rows", None)])
     return rows
 
 
@@ -98,8 +97,7 @@ def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) ->
     if loader.source is not None and loader.source.sampled is not None:
         loader = replace(loader, source=replace(loader.source, splits={"train": loader.source.sampled}))
     taken = loader.take(ASK, "train", n, cfg.task.data_seed, cfg.max_tokens, distinct=True)
-    if problems := list_shortages(cfg, taken, "train", "task.sampling.rows", n):
-        raise ConfigError(problems)
+    require_rows(cfg, [(taken, "train", "task.sampling.rows", n)])
     return taken.rows
 
 
@@ -203,61 +201,46 @@ class Loader:
 def _load(loader: Loader) -> Task:
     """The rows to train on, unless they will be made of samples, and the held-out rows."""
     cfg, keys, algo, source = loader.cfg, loader.cfg.task, loader.cfg.algo.row, loader.source
-    sampled = cfg.learns_from_samples
+    sampled, split = cfg.learns_from_samples, cfg.eval.split
     form = ASK if sampled else algo.form if algo.trains else PAIR if keys.of_pairs else ASK
     n, used = loader.task.count_rows(cfg) if source is None else (keys.train_rows, 0)
     room = 0 if form.answers else cfg.max_tokens
     whole = PAIR if keys.of_pairs and form.answers else form  # what people judged
     train = Selection([]) if sampled else loader.take(whole, "train", n, keys.data_seed, room)
-    prompts, answers, held_out = loader.hold_out(form, cfg.eval.split, cfg.eval.limit, cfg.eval.rows is not None)
-    sides: dict[str, Selection] = {cfg.eval.split: held_out} if sampled else {"train": train, cfg.eval.split: held_out}
-    _check_sides(cfg, sides, answers if keys.answers_apart else {})
+    prompts, answers, held_out = loader.hold_out(form, split, cfg.eval.limit, cfg.eval.rows is not None)
+    sides: dict[str, Selection] = {split: held_out} if sampled else {"train": train, split: held_out}
+    keys_of = {"train": ("task.train_rows", keys.train_rows), split: ("eval.rows", cfg.eval.rows)}
+    require_rows(cfg, [(taken, name, *keys_of[name]) for name, taken in sides.items()])
+    if keys.answers_apart and not all(answers.values()):
+        raise ConfigError([f"{name_source(keys)}: no row of its {split} split fits into the context with its answers"])
     grade = find_grader(keys, source)
     notes, facts, validation = list[str](), dict[str, Any](), list[Row]()
     if source is not None:
-        notes, facts = list(source.notes) if keys.functions or cfg.reward.functions else [], _count(keys, source, sides)
+        facts = _count(keys, source, sides)
         if grade and keys.functions:
             items = [item for rows in source.splits.values() for item in rows]
             try_grader(grade, [row for _, row in loader.write(items, ASK, 0)])
-        notes += write_notes(source, sides)
+        notes = write_notes(source, sides)
     elif n is not None and n < used:
         notes.append(f"training uses {used:,} rows: {n:,} are drawn, and then come again")
     if cfg.eval.every is not None:
         validation, _, taken = loader.hold_out(ASK, "validation", cfg.eval.every_rows, required=True)
-        if problems := list_shortages(cfg, taken, "validation", "eval.every_rows", cfg.eval.every_rows):
-            raise ConfigError(problems)
+        require_rows(cfg, [(taken, "validation", "eval.every_rows", cfg.eval.every_rows)])
     rows = train.rows if whole is form else [row for _, row in loader.write(train.items, form, 0)]
     return Task(keys.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts)
 
 
-def _check_sides(cfg: "Config", sides: dict[str, Selection], answers: dict[str, list[Row]]) -> None:
-    """Refuse fewer rows than the config asks for.
-
-    Raises:
-        ConfigError: too few, one line per split.
-    """
-    wanted = {"train": ("task.train_rows", cfg.task.train_rows), cfg.eval.split: ("eval.rows", cfg.eval.rows)}
-    if problems := [
-        line for split, taken in sides.items() for line in list_shortages(cfg, taken, split, *wanted[split])
-    ]:
-        raise ConfigError(problems)
-    if not all(answers.values()):
-        none = f"none of the rows of its {cfg.eval.split} split fits into the context with its answers"
-        raise ConfigError([f"{name_source(cfg.task)}: {none}"])
-
-
 def _count(keys: TaskKeys, source: Source, sides: dict[str, Selection]) -> dict[str, Any]:
     """What was read and taken, for data.json."""
-    facts = source.facts
     if keys.of_pairs:
         counts = [
             {"repeated_prompts": taken.repeated, "looked_at": len(taken.rows) + taken.over_long,
              "over_long": taken.over_long, "rows": len(taken.rows)} for taken in sides.values()
         ]  # fmt: skip
         limit = next(iter(sides.values())).limit
-        return facts | {"limit_tokens": limit} | dict(zip(("train", "held_out"), counts, strict=True))
+        return source.facts | {"limit_tokens": limit} | dict(zip(("train", "held_out"), counts, strict=True))
     rows = {"train": 0} | {split: len(taken.rows) for split, taken in sides.items()}
-    return facts | {"over_long": {split: taken.over_long for split, taken in sides.items()}, "rows": rows}
+    return source.facts | {"over_long": {split: taken.over_long for split, taken in sides.items()}, "rows": rows}
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
@@ -279,17 +262,12 @@ def check_system_prompt(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> 
     """
     if cfg.task.system_prompt is None or not wants_chat(cfg, tokenizer):
         return
-    from jinja2.exceptions import TemplateError
+    from rlhf_exp.tasks.tokens import render
 
     messages: Any = add_system_prompt([{"role": "user", "content": "?"}], cfg.task.system_prompt)
-    try:
-        if messages[0]["content"].strip() in tokenizer.apply_chat_template(messages, tokenize=False):
-            return
-        reason = ""
-    except TemplateError as error:
-        reason = f" ({error})"
-    line = f"model={cfg.model.name} has a chat template without a message of the system{reason}"
-    raise ConfigError([f"task.system_prompt: {line}; put the text into the prompts, or use task.prompt=plain"])
+    if messages[0]["content"].strip() not in render(tokenizer, [messages])[0]:
+        line = f"model={cfg.model.name} has a chat template that leaves out a message of the system"
+        raise ConfigError([f"task.system_prompt: {line}; put the text into the prompts, or use task.prompt=plain"])
 
 
 def prompts_per_rollout(cfg: "Config") -> int:
