@@ -84,7 +84,7 @@ def _describe(loader: Loader, item: Item, row: Row, subset: str, split: str) -> 
     if hasattr(loader.task, "turns"):
         texts = loader.task.turns(item)
         return Example(subset, split, len(texts) + 1, sum(map(count_words, texts)), row["prompt"], answers)
-    prompt = loader.task.prompt(item, loader.chat)
+    prompt = loader.write_prompt(item)
     turns = 1 if isinstance(prompt, str) else len(prompt)
     return Example(subset, split, turns + 1, count_words(prompt), row["prompt"], answers)
 

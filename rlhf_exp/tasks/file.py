@@ -33,7 +33,7 @@ from rlhf_exp.tasks.file_rows import Fields, FileRow, check_columns
 from rlhf_exp.tasks.schema import GradedKeys, name_source
 from rlhf_exp.tasks.sources import CSV, READERS, Item, OddKind, Source, read_hub, read_table
 from rlhf_exp.tasks.splits import SHARES
-from rlhf_exp.tasks.texts import Text, shape_prompt
+from rlhf_exp.tasks.texts import Text
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -201,7 +201,7 @@ def read(keys: Keys) -> Source:
 
 
 def prompt(item: Item, chat: bool) -> Text:
-    return shape_prompt(item.content.prompt, item.content.where, chat)
+    return item.content.prompt
 
 
 def demonstration(item: Item, keys: Keys, seed: str) -> str | None:

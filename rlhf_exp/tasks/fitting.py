@@ -1,12 +1,11 @@
-"""Takes the rows that fit into a number of tokens, and reports what was left out and why there are too few.
+"""The rows that fit into a number of tokens: what was left out, why there are too few, and a user's grader on them.
 
-    taken = take_fitting(tokenizer, written, 512, limit=1024, room=256, answers=("completion",))
+    taken = loader.take(ASK, "train", 512, seed=0, room=256)
     taken.rows, taken.over_long
 
 A row has the tokens of its prompt plus those of its longest answer with the end token, or `room` for a completion.
 """
 
-import math
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,12 +17,9 @@ from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Row
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from rlhf_exp.config.schema import Config
 
 NO_LIMIT = 10**15  # what a tokenizer has whose model's context is not known
-BATCH = 1024  # rows that are tokenized together
 
 TRIAL_S = 5.0
 """The most time for which a user's grader is tried, since it can be slow."""
@@ -46,36 +42,6 @@ class Selection(NamedTuple):
     @property
     def items(self) -> list[Item]:
         return [item for item, _ in self.written]
-
-
-def take_fitting(
-    tokenizer: "PreTrainedTokenizerBase",
-    written: list[tuple[Item, Row]],
-    n: int | None,
-    limit: int,
-    room: int,
-    answers: tuple[str, ...],
-) -> Selection:
-    """The first `n` rows (None: all) of at most `limit` tokens. Only as many as needed are tokenized."""
-    from tqdm.auto import tqdm
-
-    from rlhf_exp.tasks.tokens import measure
-
-    taken, looked_at, shortest = list[tuple[Item, Row]](), 0, math.inf
-    with tqdm(total=n or len(written), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
-        while looked_at < len(written) and (n is None or len(taken) < n):
-            batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
-            prompts = [row["prompt"] for _, row in batch]
-            counts = measure(tokenizer, prompts, [tuple(row[key] for key in answers) for _, row in batch])
-            for pair, tokens in zip(batch, counts, strict=True):
-                whole = tokens.prompt + max(tokens.answers, default=0)
-                needed = max(tokens.prompt + room, whole)
-                shortest = min(shortest, needed)
-                if needed <= limit:
-                    taken.append(pair)
-            looked_at += len(batch)
-            bar.update(len(batch))
-    return Selection(taken, looked_at - len(taken), limit, shortest)
 
 
 def require_rows(cfg: "Config", wanted: list[tuple[Selection, str, str, int | None]]) -> None:

@@ -225,7 +225,7 @@ def read_raw(task: Keys) -> Iterator[RawPair]:
         ConfigError: a file, a line or a subset that cannot be read.
     """
     if task.source == "generated":
-        from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs  # which reads a file
+        from rlhf_exp.tasks.synthetic import generate_pairs  # which reads a file
 
         for number, (subset, chosen, rejected) in enumerate(generate_pairs(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
             if subset in task.subsets:

@@ -8,6 +8,7 @@ the algorithm learns from.
 The tasks give their rows by the functions of tasks/__init__.py.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -18,10 +19,10 @@ from rlhf_exp.config.device import count_completions, count_processes
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import ASK, PAIR, Form
 from rlhf_exp.graders import Grade, user_code
-from rlhf_exp.tasks.fitting import Selection, require_rows, take_fitting, try_grader, write_notes
+from rlhf_exp.tasks.fitting import Selection, require_rows, try_grader, write_notes
 from rlhf_exp.tasks.schema import TaskKeys, find_task, name_source
 from rlhf_exp.tasks.sources import Item, Source
-from rlhf_exp.tasks.texts import Row, add_system_prompt, as_completion
+from rlhf_exp.tasks.texts import Row, Text, add_system_prompt, as_completion, shape_prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 Grader = Callable[[str, Row], Grade]
+
+BATCH = 1024  # rows that are tokenized together
 
 
 @dataclass(frozen=True)
@@ -155,17 +158,38 @@ class Loader:
         Random(seed).shuffle(items)
         found = len(items)
         if distinct or not form.answers:
-            items = list({str(self.task.prompt(item, self.chat)): item for item in reversed(items)}.values())[::-1]
+            items = list({str(self.write_prompt(item)): item for item in reversed(items)}.values())[::-1]
         return self.fit(items, form, n, room, seed)._replace(repeated=found - len(items))
 
     def fit(self, items: list[Item], form: Form, n: int | None, room: int, seed: Any) -> Selection:
-        """The first `n` of the items (None: all) that fit the model's context, or task.max_length."""
-        written = self.write(items, form, seed)
+        """The first `n` of the items (None: all) that fit the model's context, or task.max_length. Only as many as
+        needed are tokenized."""
+        written, taken, looked_at, shortest = self.write(items, form, seed), list[tuple[Item, Row]](), 0, math.inf
         if self.cfg.task.draws_rows:  # which are all of about the same length
             return Selection(written[:n])
+        from tqdm.auto import tqdm
+
+        from rlhf_exp.tasks.tokens import measure
+
         context = self.tokenizer.model_max_length
         limit = min(getattr(self.cfg.task, "max_length", None) or context, context)
-        return take_fitting(self.tokenizer, written, n, limit, room, form.answers)
+        with tqdm(total=n or len(written), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
+            while looked_at < len(written) and (n is None or len(taken) < n):
+                batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
+                answers = [tuple(row[key] for key in form.answers) for _, row in batch]
+                counts = measure(self.tokenizer, [row["prompt"] for _, row in batch], answers)
+                for pair, tokens in zip(batch, counts, strict=True):
+                    needed = tokens.prompt + max(room, *tokens.answers, 0)
+                    shortest = min(shortest, needed)
+                    if needed <= limit:
+                        taken.append(pair)
+                looked_at += len(batch)
+                bar.update(len(batch))
+        return Selection(taken, looked_at - len(taken), limit, shortest)
+
+    def write_prompt(self, item: Item) -> Text:
+        """The prompt in the form of the model, without that of the system."""
+        return shape_prompt(self.task.prompt(item, self.chat), self.chat)
 
     def write(self, items: list[Item], form: Form, seed: Any) -> list[tuple[Item, Row]]:
         """Each item with its row in the form, those left out that have no such answers. Answers that are drawn depend
@@ -174,7 +198,7 @@ class Loader:
         for item in items:
             texts = form.write(self.task, item, self.cfg.task, f"{seed} {len(written)}")
             if texts is not None:
-                prompt = add_system_prompt(self.task.prompt(item, self.chat), self.cfg.task.system_prompt)
+                prompt = add_system_prompt(self.write_prompt(item), self.cfg.task.system_prompt)
                 answers = tuple(as_completion(text, self.chat) for text in texts)
                 written.append((item, form.build(item, prompt, answers)))
         return written

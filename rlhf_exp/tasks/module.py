@@ -27,7 +27,7 @@ from rlhf_exp.graders.user_code import describe_error, import_file
 from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.splits import SHARES
-from rlhf_exp.tasks.texts import Text, shape_prompt, validate_characters, validate_prompt
+from rlhf_exp.tasks.texts import Text, validate_characters, validate_prompt
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def read(keys: Keys) -> Source:
 
 
 def prompt(item: Item, chat: bool) -> Text:
-    return shape_prompt(item.content["prompt"], item.content["place"], chat)
+    return item.content["prompt"]
 
 
 def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
@@ -140,7 +140,7 @@ def _make_items(file: ModuleType, rows: Any, split: str, where: str) -> list[Ite
             raise ConfigError([f"{place}: its id must be a text of its own, got {show(row.get('id'), 40)}"])
         ids.add(row["id"])
         names = [name for name in ("prompt", "demonstration", "pair") if name in vars(file)]
-        content = {"place": place, "prompt": row.get("prompt")} | {name: _call(file, name, row) for name in names}
+        content = {"prompt": row.get("prompt")} | {name: _call(file, name, row) for name in names}
         validate_prompt(content["prompt"], place)
         _validate_texts([content.get("demonstration", "")], 1, f"{place}: demonstration")
         _validate_texts(content.get("pair", ("", "")), 2, f"{place}: pair")

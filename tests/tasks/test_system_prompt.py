@@ -8,7 +8,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.examples import read_examples
-from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
+from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import encode_prompts, measure
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"

@@ -5,8 +5,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from rlhf_exp.config import ROOT
 from rlhf_exp.tasks import as_completion, hh_rlhf
 from rlhf_exp.tasks.hh_rlhf import RawPair, parse_pair
-from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
 from rlhf_exp.tasks.sources import Item
+from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import measure, render
 
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"

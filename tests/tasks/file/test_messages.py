@@ -82,7 +82,7 @@ def test_one_message_is_its_text_for_a_model_without_a_chat_template(make):
     assert texts.train == task.train and texts.eval[0]["id"] == task.eval[0]["id"]
     whole = [{"messages": ask(n, say(f"It is {n}."))} for n in range(N)]
     line = refuse(make, whole, *SFT, chat=False)
-    assert line.endswith("plain text here; use task.prompt=chat and a model with a chat template")
+    assert line.endswith("plain text; use task.prompt=chat and a model with a chat template")
 
 
 def test_a_prompt_that_goes_on_in_the_answer_is_all_that_is_before_it(make):

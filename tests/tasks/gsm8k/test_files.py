@@ -7,8 +7,8 @@ import pytest
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import gsm8k
-from rlhf_exp.tasks.gsm8k_synthetic import generate_problems
 from rlhf_exp.tasks.splits import SHARES, split_of
+from rlhf_exp.tasks.synthetic import generate_problems
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
 PROBLEMS = [{"question": question, "answer": answer} for question, answer in generate_problems(300, seed=5)]

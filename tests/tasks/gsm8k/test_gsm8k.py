@@ -9,7 +9,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.gsm8k import grade
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import draw_prompts, gsm8k, load_task
-from rlhf_exp.tasks.gsm8k_synthetic import generate_problems
+from rlhf_exp.tasks.synthetic import generate_problems
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
 TEMPLATE = (

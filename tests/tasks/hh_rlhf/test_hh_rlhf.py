@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
+from rlhf_exp.tasks.synthetic import generate_pairs
 
 SHARED = ROOT.parent / "shared" / "data"
 TEMPLATE = (
