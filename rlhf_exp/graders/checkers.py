@@ -72,15 +72,12 @@ def build_checker(task: Any, read: AsRead | None = None) -> Checker:
 
 def find_answer_problem(task: Any, answer: Any) -> str | None:
     """Why a ready checker cannot compare with this answer; None if it can."""
-    if task.ready_checker and isinstance(answer, list | dict | bytes):
-        return "must hold one text or number (for more than one write a checker, task.checker=FILE.py:FUNCTION)"
-    if task.ready_checker and isinstance(answer, bool):
-        return 'must hold a text or a number (true and false as the texts "true" and "false")'
-    read, problem = ANSWERS.get(task.ready_checker, (str, ""))
+    if task.ready_checker and isinstance(answer, list | dict | bytes | bool):
+        return "must hold one text or number (for anything else write a checker, task.checker=FILE.py:FUNCTION)"
     try:
-        read(answer)
-    except ValueError:
-        return problem
+        GOLDS.get(task.ready_checker, str)(answer)
+    except ValueError as error:
+        return f"cannot be compared by the checker, {error}"
     return None
 
 
@@ -123,19 +120,16 @@ def _read_choice(answer: Any) -> str:
     if text.isascii() and text.isdigit() and int(text) < 26:
         return chr(ord("A") + int(text))
     if len(text) != 1 or not "A" <= text <= "Z":
-        raise ValueError
+        raise ValueError("not a letter from A to Z, or its place from 0 on")
     return text
 
 
-ANSWERS: dict[str | None, tuple[Callable[[Any], object], str]] = {
-    "numeric": (lambda answer: gsm8k.read_gold(str(answer)), "must hold a number"),
-    "math": (
-        expressions.read_gold,
-        "must hold a number or an expression that math-verify can read (limits: docs/own_task.md)",
-    ),
-    "choice": (_read_choice, "must hold a letter from A to Z, or its place from 0 on"),
+GOLDS: dict[str | None, Callable[[Any], object]] = {
+    "numeric": lambda answer: gsm8k.read_gold(str(answer)),
+    "math": expressions.read_gold,
+    "choice": _read_choice,
 }
-"""How a checker reads an answer, which raises ValueError, and what an answer must be."""
+"""How a checker reads an answer, which raises ValueError."""
 
 
 def guard(function: Callable[..., Any], key: str, file: str, read: AsRead | None = None) -> Checker:

@@ -147,8 +147,6 @@ class Keys(GradedKeys):
                 return []
             except ConfigError as error:
                 problems = error.problems
-            except OSError as error:
-                problems = [f"task.path={self.path}: cannot be read, {error.strerror}"]
         return problems
 
     def find_lacking(self, need: str) -> str | None:
@@ -181,7 +179,7 @@ def read(keys: Keys) -> Source:
     prompts, repeated = set(), set()
     for row, columns in zip(distinct, table, strict=True):
         if name is not None and (problem := find_answer_problem(keys, columns[name])):
-            raise ConfigError([f'{row.where}: "{name}" {problem} for the checker, got {str(columns[name])[:40]!r}'])
+            raise ConfigError([f'{row.where}: "{name}" {problem}, got {show(columns[name], 40)}'])
         repeated |= {row.id} if row.prompt_key in prompts else set()
         prompts.add(row.prompt_key)
         splits[row.split].append(Item(row.id, columns, row))

@@ -137,6 +137,8 @@ def _decode(path: Path) -> Iterator[str]:
     except (EOFError, zlib.error, gzip.BadGzipFile):
         cut = f"not a whole gzip file, broken or cut off after line {number}"
         raise ConfigError([f"{path}: {cut}; fetch it again"]) from None
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read, {error.strerror}"]) from None
 
 
 Reader = Callable[[Path], Iterator[tuple[str, Any]]]

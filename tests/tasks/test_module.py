@@ -95,10 +95,8 @@ def test_the_shipped_example(tmp_path):
     ("change", "line"),
     [
         (('return {"train": train', 'return 3 or {"train": train'), "read returned 3 .int.; must be the rows of each"),
-        (('return {"train": train', 'return {"trian": train'), "must be the rows of each split"),
         (('return {"train": train', 'return {"train": None'), "returned null .NoneType. for train; must be a list of"),
         (('return {"train": train', 'return {"train": [3]'), "for train; must be a list of rows, each a dict"),
-        (('{"id": f"t{n}"', '{"ids": f"t{n}"'), "row 1 of train: its id must be a text of its own, got null"),
         (('{"id": f"t{n}"', '{"id": "x"'), "row 2 of train: its id must be a text of its own, got x"),
         (('return f"What', 'return 3 or f"What'), "row 1 of train: its prompt must be a text, or messages"),
         (("100 + n", "n"), "returned a prompt in two splits, What is 0 . 1."),
@@ -106,7 +104,6 @@ def test_the_shipped_example(tmp_path):
         (("    train = [", "    raise ConfigError(['no'])\n    train = ["), "^no$"),
         (("def grade(completion, row)", "def grade(completion)"), "grade: takes .completion., too many"),
         (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
-        (("def read(keys)", "def read()"), "read raised TypeError: read.. takes 0 positional arguments"),
         (("import ConfigError", "import ConfgError"), "cannot be imported, ImportError in line"),
         (("range(20)", "range(0)"), "has 0 rows in its test split"),
         (("def prompt", ANSWERS.replace(', "0"', "") + "\n\ndef prompt"), "pair returned .*; must be 2 texts"),
@@ -122,7 +119,6 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
 @pytest.mark.parametrize(
     ("source", "overrides", "line"),
     [
-        (MINE, ["task.module=nowhere.py"], "task.module=nowhere.py:read: no such file as nowhere.py"),
         (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
         (MINE.replace("def read", "def raed"), [], "no read; its functions are raed, prompt, grade"),
         (MINE + "(", [], "is not Python, '(' was never closed in line"),

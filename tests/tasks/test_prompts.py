@@ -55,7 +55,5 @@ def test_fewer_prompts_than_a_rollout_takes_are_refused():
     ):
         with pytest.raises(ConfigError) as error:
             check_rows(compose_config(overrides), Task("countdown", rows[:31], rows, None))
-        assert error.value.problems == [
-            f"{given}, and a rollout of {overrides[0]} takes {needed}; allowed is at least {needed}, or a smaller"
-            " algo.args.per_device_train_batch_size"
-        ]
+        [line] = error.value.problems
+        assert line.startswith(f"{given}, and a rollout of {overrides[0]} takes {needed}")

