@@ -23,7 +23,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 from numbers import Real
 from typing import Any
 
@@ -34,6 +33,7 @@ from rlhf_exp.graders.user_code import RewardError, call, import_function
 
 Checker = Callable[..., Grade]
 """A function of (completion, row)."""
+
 SAID = re.compile(
     r"(?i:\b(?:answer|option|choice)(?:[ ]+(?:is|should be|would be|must be)\b|[ ]*+[:=]))[ ]*+"
     r"(?i:(?:the )?(?:option|choice)[ ])?[*_ ]*+(?:\\boxed\{)?(?:\\text(?:bf|rm)?\{)?[*(\[]?"
@@ -41,7 +41,6 @@ SAID = re.compile(
 )
 BOXED = re.compile(r"\\boxed\{[ ]*+(?:\\text(?:bf|rm)?\{)?[ ]*+[(\[]?([A-Z])(?![A-Za-z'])(?![ ]*+,[ ]*+[A-Z]\b)")
 BEGINS = re.compile(r"^[ \t]*+[*(\[]*+([A-Z])(?:[)\].:*]|[ \t]*+$)", re.MULTILINE)
-
 
 AsRead = Mapping[str, tuple[str, dict[str, Any]]]
 """Rows by id as they stood in their file, before a table gave each column one type and every row all columns: each with
@@ -52,21 +51,13 @@ def build_checker(task: Any, read: AsRead | None = None) -> Checker:
     """The grader of `task`, the keys of task=file. A function of the user's sees the rows in `read`.
 
     Raises:
-        ConfigError: a file or function that cannot be used; math without math-verify.
+        ConfigError: a file or function that cannot be used.
     """
     if task.ready_checker is None:
         key, where = f"task.checker={task.checker}", task.checker or ""
         return guard(import_function(where, key), key, where.rpartition(":")[0], read)
-    if task.ready_checker == "math" and find_spec("math_verify") is None:
-        raise ConfigError(["task.checker=math: math-verify is not installed; pip install 'math-verify>=0.9,<0.10'"])
-    checks: dict[str, Checker] = {
-        "exact": check_exact,
-        "numeric": check_numeric,
-        "math": expressions.grade,
-        "choice": check_choice,
-        "regex": partial(check_regex, pattern=re.compile(task.pattern or "")),
-    }
-    check, column = checks[task.ready_checker], task.answer_column or ""
+    (check, _), column = CHECKS[task.ready_checker], task.answer_column or ""
+    check = partial(check, pattern=re.compile(task.pattern)) if task.pattern else check
     return lambda completion, row: check(keep_end(completion), row[column])
 
 
@@ -75,7 +66,7 @@ def find_answer_problem(task: Any, answer: Any) -> str | None:
     if task.ready_checker and isinstance(answer, list | dict | bytes | bool):
         return "must hold one text or number (for anything else write a checker, task.checker=FILE.py:FUNCTION)"
     try:
-        GOLDS.get(task.ready_checker, str)(answer)
+        CHECKS.get(task.ready_checker, (None, str))[1](answer)
     except ValueError as error:
         return f"cannot be compared by the checker, {error}"
     return None
@@ -124,12 +115,14 @@ def _read_choice(answer: Any) -> str:
     return text
 
 
-GOLDS: dict[str | None, Callable[[Any], object]] = {
-    "numeric": lambda answer: gsm8k.read_gold(str(answer)),
-    "math": expressions.read_gold,
-    "choice": _read_choice,
+CHECKS: dict[str, tuple[Checker, Callable[[Any], object]]] = {
+    "exact": (check_exact, str),
+    "numeric": (check_numeric, lambda answer: gsm8k.read_gold(str(answer))),
+    "math": (expressions.grade, expressions.read_gold),
+    "choice": (check_choice, _read_choice),
+    "regex": (check_regex, str),
 }
-"""How a checker reads an answer, which raises ValueError."""
+"""Each ready checker, a function of (completion, answer), and how it reads an answer, which raises ValueError."""
 
 
 def guard(function: Callable[..., Any], key: str, file: str, read: AsRead | None = None) -> Checker:

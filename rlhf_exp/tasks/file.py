@@ -19,6 +19,7 @@ none. No prompt is in two splits.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from string import Formatter
@@ -128,6 +129,8 @@ class Keys(GradedKeys):
             problems.append(f"{key}.chosen_column and {key}.rejected_column: must both be set, or neither")
         if self.ready_checker and self.answer_column is None:
             problems.append(f"{key}.checker={self.checker}: needs {key}.answer_column, the column with the answer")
+        if self.ready_checker == "math" and find_spec("math_verify") is None:
+            problems.append(f"{key}.checker=math: needs math-verify; pip install 'math-verify>=0.9,<0.10'")
         if (self.ready_checker == "regex") != (self.pattern is not None):
             problems.append(f"{key}.pattern: belongs to {key}.checker=regex, which needs one, such as 'Answer: (.*)'")
         elif self.pattern is not None and (problem := find_pattern_problem(self.pattern)):

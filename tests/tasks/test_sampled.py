@@ -6,8 +6,8 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.countdown import grade
-from rlhf_exp.tasks import Task, draw_prompts, load_task
-from rlhf_exp.tasks.sampled import count_samples, learn_from
+from rlhf_exp.tasks import draw_prompts, load_task
+from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.tasks.splits import split_of
 
 PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
@@ -155,20 +155,8 @@ def test_chat_samples_give_messages(tmp_path):
     assert row["rejected"] == [{"role": "assistant", "content": WRONG[0]}]
 
 
-def test_counting_agrees_with_a_slow_loop(tmp_path):
-    rows = {
-        f"row {i}": [t for j, t in enumerate(RIGHT + WRONG + [f"{NONE}..."]) if (i >> j) & 1] for i in range(1, 256)
-    }
-    folder = write_folder(tmp_path / "s", rows)
-    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
-    counts = count_samples(samples)
-    assert counts["with_pairs"] == sum(bool(set(t) & set(RIGHT)) and bool(set(t) & set(WRONG)) for t in rows.values())
-    kinds = ("with_pairs", "all_correct", "all_wrong", "none_ended")
-    assert sum(counts[kind] for kind in kinds) == counts["prompts"] == 255
-
-
 @pytest.mark.parametrize("name", [".hydra/config.yaml", "evaluation.json", "samples.jsonl"])
-@pytest.mark.parametrize("content", ["a: [", "[]", "7", "{}"])
+@pytest.mark.parametrize("content", ["a: [", "7", "{}"])
 def test_a_folder_with_a_damaged_file_is_refused(tmp_path, name, content):
     folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]})
     (folder / name).write_text(content)
@@ -193,10 +181,3 @@ BOTH = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)}
 def test_samples_that_do_not_fit_are_refused(tmp_path, overrides, folder, line):
     made = write_folder(tmp_path / "s", folder.pop("rows"), **folder)
     assert refuse(made, *overrides.split()).startswith(f"task.samples=DIR: {line}")
-
-
-def test_samples_that_a_run_makes_itself_are_called_self(tmp_path):
-    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0]]})
-    cfg = compose_config(["algo=dpo", "eval.rows=4"])
-    with pytest.raises(ConfigError, match="^task.samples=self: no pairs to train on, "):
-        learn_from(cfg, Task("countdown", [], load_task(cfg, PLAIN).eval, None), folder)

@@ -63,18 +63,12 @@ def test_a_lone_file_needs_no_other_subset_but_its_own(tmp_path):
     assert refuse(path, ["helpful-base"]).endswith("use task.subsets=[harmless-base]")
 
 
-def test_a_gzip_file_that_breaks_off_is_refused(tmp_path):
-    path = write(tmp_path / "pairs.jsonl.gz", f"{LINE}\n" * 3)
-    path.write_bytes(path.read_bytes()[:-12])
-    line = refuse(path)
-    assert line.startswith(f"{path}: not a whole gzip file, broken or cut off after line ")
-    assert line.endswith("; fetch it again")
-
-
-@pytest.mark.parametrize("content", [b"plain text", b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20])
-def test_what_is_no_gzip_file_is_refused(tmp_path, content):
+@pytest.mark.parametrize(
+    "content", [b"plain text", b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20, gzip.compress(LINE.encode() * 3)[:-12]]
+)
+def test_what_is_no_gzip_file_or_breaks_off_is_refused(tmp_path, content):
     (tmp_path / "pairs.jsonl.gz").write_bytes(content)
-    assert "not a whole gzip file, broken or cut off after line 0" in refuse(tmp_path / "pairs.jsonl.gz")
+    assert "not a whole gzip file, broken or cut off after line " in refuse(tmp_path / "pairs.jsonl.gz")
 
 
 @pytest.mark.parametrize(
