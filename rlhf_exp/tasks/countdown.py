@@ -112,15 +112,13 @@ def read(keys: Keys) -> Source:
 
 
 def draw(keys: Keys, form: Form, split: str, n: int, seed: int, distinct: bool, fewer: bool) -> list[Item]:
-    """`n` problems of the split; those of demonstrations have as many numbers as traces have."""
+    """`n` problems of the split; those of demonstrations have as many numbers as traces have, and are trained on of
+    `sft`."""
     if not form.answers:
         return [_make_item(*p) for p in draw_problems(keys, keys.numbers, split, n, seed, distinct, fewer)]
-    items = [_make_item(*p) for p in draw_problems(keys, keys.traces.numbers, SHOWN.get(split, split), n, seed)]
+    shown = draw_problems(keys, keys.traces.numbers, "sft" if split == "train" else split, n, seed)
+    items = [_make_item(*problem) for problem in shown]
     return list({item.id: item for item in items}.values()) if distinct else items
-
-
-SHOWN = {"train": "sft"}
-"""The split of demonstrations, if it is another than that of prompts."""
 
 
 def count_rows(cfg: "Config") -> tuple[int, int]:
@@ -184,25 +182,21 @@ def draw_problems(
     Raises:
         ConfigError: the ranges leave too few problems in the split, or none.
     """
-    from tqdm.auto import tqdm
-
     rng, problems, misses, seen = Random(f"{split} {seed}"), list[Problem](), 0, set[str]()
     listed = distinct and _can_list(task, counts)
     most_misses = RARE_HITS if listed else 10_000
-    with tqdm(total=n, desc="drawing problems", unit="problem", leave=False, delay=2) as bar:
-        while len(problems) < n and misses < most_misses:
-            numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
-            reached = sorted(reachable(numbers) - {*numbers})
-            targets = [target for target in reached if task.target_low <= target <= task.target_high]
-            target = rng.choice(targets) if targets else 0
-            name = problem_id(numbers, target)
-            if target and split_of(numbers, target) == split and name not in seen:
-                problems.append((numbers, target))
-                bar.update()
-                seen.update([name] if distinct else [])
-                misses = 0
-            else:
-                misses += 1
+    while len(problems) < n and misses < most_misses:
+        numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
+        reached = sorted(reachable(numbers) - {*numbers})
+        targets = [target for target in reached if task.target_low <= target <= task.target_high]
+        target = rng.choice(targets) if targets else 0
+        name = problem_id(numbers, target)
+        if target and split_of(numbers, target) == split and name not in seen:
+            problems.append((numbers, target))
+            seen.update([name] if distinct else [])
+            misses = 0
+        else:
+            misses += 1
     if len(problems) < n and listed:
         rest = [problem for problem in _list_problems(task, counts, split) if problem_id(*problem) not in seen]
         rng.shuffle(rest)
@@ -218,7 +212,7 @@ def _list_excess(task: Keys, key: str, n: int, split: str) -> list[str]:
     """Why there are not `n` different problems in the split, if that is known without drawing them; empty if not."""
     counted = n > COUNTED_FROM and _can_list(task, task.numbers)
     most = min(MOST_DRAWN, len(_list_problems(task, task.numbers, split)) if counted else MOST_DRAWN)
-    return [f"{key}={n}: allowed is 1 to {most:,}, the problems of the {split} split"] if n > most else []
+    return [f"{key}={n}: allowed is 1 to {most:,}"] if n > most else []
 
 
 def _can_list(task: Keys, counts: list[int]) -> bool:

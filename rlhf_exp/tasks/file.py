@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from string import Formatter
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from rlhf_exp.config.values import find_pattern_problem, show
 from rlhf_exp.errors import ConfigError
@@ -37,7 +37,6 @@ from rlhf_exp.tasks.splits import SHARES
 from rlhf_exp.tasks.texts import Text
 
 Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 
 READY = ("exact", "numeric", "math", "choice", "regex")
 """Checkers of the package (graders/checkers.py)."""
@@ -100,15 +99,15 @@ class Keys(GradedKeys):
         return (*([] if self.completion_column is None else [self.completion_column]), *self.pair)
 
     @property
-    def named_splits(self) -> dict[str, str]:
-        """What the source calls each split."""
-        named: dict[str, str] = {name: str(self.splits[name]) for name in SPLITS if self.splits.get(name) is not None}
-        return named or dict(zip(SPLITS, SPLITS, strict=True))
-
-    @property
     def names_splits(self) -> bool:
         """Whether `splits` names any, so that others are left out."""
         return any(name is not None for name in self.splits.values())
+
+    @property
+    def named_splits(self) -> dict[str, str]:
+        """What the source calls each split."""
+        named: dict[Any, Any] = dict(self.splits) if self.names_splits else {split: split for split in SHARES}
+        return {split: str(named[split]) for split in SHARES if named.get(split) is not None}
 
     @property
     def ready_checker(self) -> str | None:

@@ -130,11 +130,9 @@ def read(keys: Keys) -> Source:
     Raises:
         ConfigError: a file, a line or a subset that cannot be read, or a text without a Human turn.
     """
-    from tqdm.auto import tqdm
-
     pairs, counts, seen = [], Counter[str](), set()
     odd: dict[str, Counter[str]] = {kind: Counter() for kind in (*DROPPED, *KEPT)}
-    for raw in tqdm(read_raw(keys), desc="reading pairs", unit="pair", leave=False, delay=2):
+    for raw in read_raw(keys):
         counts[raw.subset] += 1
         pair, kinds = parse_pair(raw)
         if pair is not None:
