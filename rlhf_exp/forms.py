@@ -27,7 +27,6 @@ class Form:
         answers: the columns of a task's row with texts to learn from.
         held_out: the field of Task with the held-out rows of this form.
         made: the rows that samples give, in words.
-        measures_pairs: whether pairs are made of held-out samples too, and rows to train on of the train split alone.
     """
 
     needs = PROMPTS
@@ -35,7 +34,6 @@ class Form:
     answers: tuple[str, ...] = ()
     held_out = "eval"
     made = "prompts"
-    measures_pairs = False
 
     def write(self, task: Any, item: Any, keys: Any, seed: str) -> tuple[str, ...] | None:
         """The texts of `answers` of an item of the task; None if it has none."""
@@ -79,7 +77,6 @@ class Pairs(Form):
     answers = ("chosen", "rejected")
     held_out = "pairs"
     made = "pairs"
-    measures_pairs = True
 
     def write(self, task: Any, item: Any, keys: Any, seed: str) -> tuple[str, ...] | None:
         return task.pair(item, keys)

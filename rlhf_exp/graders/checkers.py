@@ -21,11 +21,10 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 from numbers import Real
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
@@ -34,6 +33,7 @@ from rlhf_exp.graders.user_code import RewardError, call, import_function
 
 Checker = Callable[..., Grade]
 """A function of (completion, row)."""
+
 SAID = re.compile(
     r"(?i:\b(?:answer|option|choice)(?:[ ]+(?:is|should be|would be|must be)\b|[ ]*+[:=]))[ ]*+"
     r"(?i:(?:the )?(?:option|choice)[ ])?[*_ ]*+(?:\\boxed\{)?(?:\\text(?:bf|rm)?\{)?[*(\[]?"
@@ -42,55 +42,33 @@ SAID = re.compile(
 BOXED = re.compile(r"\\boxed\{[ ]*+(?:\\text(?:bf|rm)?\{)?[ ]*+[(\[]?([A-Z])(?![A-Za-z'])(?![ ]*+,[ ]*+[A-Z]\b)")
 BEGINS = re.compile(r"^[ \t]*+[*(\[]*+([A-Z])(?:[)\].:*]|[ \t]*+$)", re.MULTILINE)
 
-
-class AsRead(NamedTuple):
-    """A row as it stood in its file, at `where`, before a table gave it all columns and each column one type."""
-
-    where: str
-    columns: dict[str, Any]
+AsRead = Mapping[str, tuple[str, dict[str, Any]]]
+"""Rows by id as they stood in their file, before a table gave each column one type and every row all columns: each with
+its place."""
 
 
-NOT_READ: Mapping[str, AsRead] = MappingProxyType({})
-
-
-def build_checker(task: Any, read: Mapping[str, AsRead] = NOT_READ) -> Checker:
-    """The grader of `task`, the keys of task=file. It sees rows whose ids are in `read` as they stood in their file.
+def build_checker(task: Any, read: AsRead | None = None) -> Checker:
+    """The grader of `task`, the keys of task=file. A function of the user's sees the rows in `read`.
 
     Raises:
-        ConfigError: a file or function that cannot be used; math without math-verify.
+        ConfigError: a file or function that cannot be used.
     """
     if task.ready_checker is None:
         key, where = f"task.checker={task.checker}", task.checker or ""
         return guard(import_function(where, key), key, where.rpartition(":")[0], read)
-    if task.ready_checker == "math" and find_spec("math_verify") is None:
-        raise ConfigError(["task.checker=math: math-verify is not installed; pip install 'math-verify>=0.9,<0.10'"])
-    checks: dict[str, Checker] = {
-        "exact": check_exact,
-        "numeric": check_numeric,
-        "math": expressions.grade,
-        "choice": check_choice,
-        "regex": partial(check_regex, pattern=re.compile(task.pattern or "")),
-    }
-    check, column = checks[task.ready_checker], task.answer_column or ""
-    return lambda completion, row: check(keep_end(completion), _restore(row, read)[column])
-
-
-def _restore(row: dict[str, Any], read: Mapping[str, AsRead]) -> dict[str, Any]:
-    found = read.get(row.get("id", ""))
-    return row if found is None else {name: row[name] for name in ("id", "prompt") if name in row} | found.columns
+    (check, _), column = CHECKS[task.ready_checker], task.answer_column or ""
+    check = partial(check, pattern=re.compile(task.pattern)) if task.pattern else check
+    return lambda completion, row: check(keep_end(completion), row[column])
 
 
 def find_answer_problem(task: Any, answer: Any) -> str | None:
     """Why a ready checker cannot compare with this answer; None if it can."""
-    if task.ready_checker and isinstance(answer, list | dict | bytes):
-        return "must hold one text or number (for more than one write a checker, task.checker=FILE.py:FUNCTION)"
-    if task.ready_checker and isinstance(answer, bool):
-        return 'must hold a text or a number (true and false as the texts "true" and "false")'
-    read, problem = ANSWERS.get(task.ready_checker, (str, ""))
+    if task.ready_checker and isinstance(answer, list | dict | bytes | bool):
+        return "must hold one text or number (for anything else write a checker, task.checker=FILE.py:FUNCTION)"
     try:
-        read(answer)
-    except ValueError:
-        return problem
+        CHECKS.get(task.ready_checker, (None, str))[1](answer)
+    except ValueError as error:
+        return f"cannot be compared by the checker, {error}"
     return None
 
 
@@ -133,42 +111,47 @@ def _read_choice(answer: Any) -> str:
     if text.isascii() and text.isdigit() and int(text) < 26:
         return chr(ord("A") + int(text))
     if len(text) != 1 or not "A" <= text <= "Z":
-        raise ValueError
+        raise ValueError("not a letter from A to Z, or its place from 0 on")
     return text
 
 
-ANSWERS: dict[str | None, tuple[Callable[[Any], object], str]] = {
-    "numeric": (lambda answer: gsm8k.read_gold(str(answer)), "must hold a number"),
-    "math": (
-        expressions.read_gold,
-        "must hold a number or an expression that math-verify can read (limits: docs/own_task.md)",
-    ),
-    "choice": (_read_choice, "must hold a letter from A to Z, or its place from 0 on"),
+CHECKS: dict[str, tuple[Checker, Callable[[Any], object]]] = {
+    "exact": (check_exact, str),
+    "numeric": (check_numeric, lambda answer: gsm8k.read_gold(str(answer))),
+    "math": (expressions.grade, expressions.read_gold),
+    "choice": (check_choice, _read_choice),
+    "regex": (check_regex, str),
 }
-"""How a checker reads an answer, which raises ValueError, and what an answer must be."""
+"""Each ready checker, a function of (completion, answer), and how it reads an answer, which raises ValueError."""
 
 
-def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, AsRead] = NOT_READ) -> Checker:
+def guard(function: Callable[..., Any], key: str, file: str, read: AsRead | None = None) -> Checker:
     """The user's function, of that file, with its result as a Grade. A problem in the first call, before training, is
     refused in one line; later problems fail the run, whose folder is kept."""
-    try:
-        inspect.signature(function).bind("", {})
-    except TypeError as error:
-        taken = inspect.signature(function)
-        raise ConfigError([f"{key}: takes {taken}, {error}; must be a function of (completion, row)"]) from None
-    except ValueError:  # some functions written in C have none
-        pass
-    returned_well = False
+    read, returned_well = read or {}, False
+    with suppress(ValueError):  # some functions written in C have no signature
+        signature = inspect.signature(function)
+        try:
+            signature.bind("", {})
+        except TypeError as error:
+            line = f"{key}: takes {signature}, {error}; must be a function of (completion, row)"
+            raise ConfigError([line]) from None
 
     def grade(completion: str, row: dict[str, Any]) -> Grade:
         nonlocal returned_well
-        seen = {name: value for name, value in _restore(row, read).items() if name not in PASSED}
-        place = f" ({read[row['id']].where})" if row.get("id") in read else ""
-        where = f"on row {row.get('id')}{place} with completion {completion[:60]!r}"
+        own, place = row.get("id", ""), ""
+        if own in read:
+            place, columns = f" ({read[own][0]})", read[own][1]
+            row = {name: row[name] for name in ("id", "prompt") if name in row} | columns
+        seen = {name: value for name, value in row.items() if name not in PASSED}
+        where = f"on row {own}{place} with completion {completion[:60]!r}"
         try:
             result = call(lambda: _read_result(function(completion, copy.deepcopy(seen))), f"{key}, {where},", file)
         except RewardError as error:
-            line = f"{key}: {error}, {where}{_explain(error.__cause__, seen, read)}"
+            line = f"{key}: {error}, {where}"
+            name = next(iter(error.__cause__.args), None) if isinstance(error.__cause__, KeyError) else None
+            if isinstance(name, str) and name not in seen:
+                line += f"; its columns are {', '.join(map(str, seen))}{suggest(name, seen)}"
             if returned_well:
                 raise RewardError(line) from error.__cause__
             raise ConfigError([line]) from None
@@ -176,16 +159,6 @@ def guard(function: Callable[..., Any], key: str, file: str, read: Mapping[str, 
         return result
 
     return grade
-
-
-def _explain(error: BaseException | None, row: dict[str, Any], read: Mapping[str, AsRead]) -> str:
-    """Of a KeyError: what a row has, and how many others have not the column that it lacks."""
-    name, lacking = error.args[0] if isinstance(error, KeyError) and error.args else None, ""
-    if not isinstance(name, str) or name in row:
-        return ""
-    if (count := sum(name not in found.columns for found in read.values())) < len(read):
-        lacking = f"; {count:,} of {len(read):,} rows hold no {name}"
-    return f"{lacking}; its columns are {', '.join(map(str, row))}{'' if lacking else suggest(name, row)}"
 
 
 def _read_result(found: Any) -> Grade:

@@ -26,7 +26,7 @@ from typing import Any, Literal, Union
 from rlhf_exp.tasks.schema import TaskKeys, find_keys, list_tasks
 from rlhf_exp.tasks.sources import Item, OddKind, Source, read_lines
 from rlhf_exp.tasks.splits import SHARES, split_of
-from rlhf_exp.tasks.texts import Text, shape_prompt, validate_prompt
+from rlhf_exp.tasks.texts import Text, validate_prompt
 
 OTHERS = tuple(find_keys(name) for name in list_tasks() if name != "brevity")
 
@@ -48,7 +48,7 @@ class Keys(TaskKeys):
 
 
 def read(keys: Keys) -> Source:
-    """The rows of `task.path`, each prompt once; their content is the prompt with its place.
+    """The rows of `task.path`, each prompt once; their content is the prompt.
 
     Raises:
         ConfigError: a row that cannot be read.
@@ -58,7 +58,7 @@ def read(keys: Keys) -> Source:
         prompt = row.get("prompt") if isinstance(row, dict) else None
         validate_prompt(prompt, where)
         own = blake2b(json.dumps(prompt).encode(), digest_size=8).hexdigest()
-        distinct[own] = Item(own, {}, (prompt, where))
+        distinct[own] = Item(own, {}, prompt)
     items = [distinct[own] for own in sorted(distinct)]
     splits = {name: [item for item in items if split_of(item.id) == name] for name in SHARES}
     repeated = count - len(items)
@@ -69,4 +69,4 @@ def read(keys: Keys) -> Source:
 
 
 def prompt(item: Item, chat: bool) -> Text:
-    return shape_prompt(item.content[0], item.content[1], chat)
+    return item.content

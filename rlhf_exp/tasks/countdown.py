@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations_with_replacement
 from math import comb
 from pathlib import Path
@@ -64,8 +63,6 @@ numbers."""
 RARE_HITS = 300
 """Draws in a row without a new problem after which the rest is taken from the list of all."""
 
-INSTEAD = "task.source=generated, or task.source=file task.path=FILE.jsonl"
-
 
 @dataclass(frozen=True)
 class Keys(GradedKeys):
@@ -87,21 +84,16 @@ class Keys(GradedKeys):
     budget = (512, "the middle one of the budgets that Countdown is studied with, 256, 512 and 1,024")
 
     def find_problems(self, key: str) -> list[str]:
+        lowest, most = self.traces.patience or (0, 0)
+        bounds = (("low", self.low, self.high), ("target_low", self.target_low, self.target_high))
         problems = [
-            f"{key}.{low}={getattr(self, low)}: must be at most {key}.{high}={getattr(self, high)}"
-            for low, high in (("low", "high"), ("target_low", "target_high"))
-            if getattr(self, low) > getattr(self, high)
+            f"{key}.{name}={low}: must be at most {high}, the upper bound"
+            for name, low, high in (*bounds, ("traces.patience", lowest, most))
+            if low > high
         ]
         for name, counts in (("numbers", self.numbers), ("traces.numbers", self.traces.numbers)):
             if not counts:
                 problems.append(f"{key}.{name}=[]: must hold how many numbers a problem has, such as [3]")
-        for name in ("skilled", "novice"):
-            if getattr(self.traces, name).temperature == 0:
-                line = "must not be 0; 0.1 orders attempts by their distance"
-                problems.append(f"{key}.traces.{name}.temperature=0.0: {line}")
-        if self.traces.patience is not None and self.traces.patience[0] > self.traces.patience[1]:
-            low, high = self.traces.patience
-            problems.append(f"{key}.traces.patience=[{low}, {high}]: must hold the lower bound first: [{high}, {low}]")
         return problems + super().find_problems(key)
 
 
@@ -110,7 +102,7 @@ def read(keys: Keys) -> Source:
     learn from are not sampled."""
     distinct: dict[str, Problem] = {}
     of_hub, count = keys.source == "hub", 0
-    rows = read_hub(keys.hub_id, parts=("train",), remedy=INSTEAD) if of_hub else read_lines(Path(keys.path or ""))
+    rows = read_hub(keys.hub_id, parts=("train",)) if of_hub else read_lines(Path(keys.path or ""))
     for count, (*_, where, row) in enumerate(rows, 1):  # noqa: B007
         problem = _check_row(row, where)
         distinct.setdefault(problem_id(*problem), problem)
@@ -120,15 +112,13 @@ def read(keys: Keys) -> Source:
 
 
 def draw(keys: Keys, form: Form, split: str, n: int, seed: int, distinct: bool, fewer: bool) -> list[Item]:
-    """`n` problems of the split; those of demonstrations have as many numbers as traces have."""
+    """`n` problems of the split; those of demonstrations have as many numbers as traces have, and are trained on of
+    `sft`."""
     if not form.answers:
         return [_make_item(*p) for p in draw_problems(keys, keys.numbers, split, n, seed, distinct, fewer)]
-    items = [_make_item(*p) for p in draw_problems(keys, keys.traces.numbers, SHOWN.get(split, split), n, seed)]
+    shown = draw_problems(keys, keys.traces.numbers, "sft" if split == "train" else split, n, seed)
+    items = [_make_item(*problem) for problem in shown]
     return list({item.id: item for item in items}.values()) if distinct else items
-
-
-SHOWN = {"train": "sft"}
-"""The split of demonstrations, if it is another than that of prompts."""
 
 
 def count_rows(cfg: "Config") -> tuple[int, int]:
@@ -192,27 +182,23 @@ def draw_problems(
     Raises:
         ConfigError: the ranges leave too few problems in the split, or none.
     """
-    from tqdm.auto import tqdm
-
     rng, problems, misses, seen = Random(f"{split} {seed}"), list[Problem](), 0, set[str]()
     listed = distinct and _can_list(task, counts)
     most_misses = RARE_HITS if listed else 10_000
-    with tqdm(total=n, desc="drawing problems", unit="problem", leave=False, delay=2) as bar:
-        while len(problems) < n and misses < most_misses:
-            numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
-            reached = sorted(reachable(numbers) - {*numbers})
-            targets = [target for target in reached if task.target_low <= target <= task.target_high]
-            target = rng.choice(targets) if targets else 0
-            name = problem_id(numbers, target)
-            if target and split_of(numbers, target) == split and name not in seen:
-                problems.append((numbers, target))
-                bar.update()
-                seen.update([name] if distinct else [])
-                misses = 0
-            else:
-                misses += 1
+    while len(problems) < n and misses < most_misses:
+        numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
+        reached = sorted(reachable(numbers) - {*numbers})
+        targets = [target for target in reached if task.target_low <= target <= task.target_high]
+        target = rng.choice(targets) if targets else 0
+        name = problem_id(numbers, target)
+        if target and split_of(numbers, target) == split and name not in seen:
+            problems.append((numbers, target))
+            seen.update([name] if distinct else [])
+            misses = 0
+        else:
+            misses += 1
     if len(problems) < n and listed:
-        rest = [problem for problem in _list_problems(*_facts(task, counts), split) if problem_id(*problem) not in seen]
+        rest = [problem for problem in _list_problems(task, counts, split) if problem_id(*problem) not in seen]
         rng.shuffle(rest)
         problems += [(rng.sample(numbers, len(numbers)), target) for numbers, target in rest[: n - len(problems)]]
     if len(problems) < n and not (fewer and problems):
@@ -224,34 +210,26 @@ def draw_problems(
 
 def _list_excess(task: Keys, key: str, n: int, split: str) -> list[str]:
     """Why there are not `n` different problems in the split, if that is known without drawing them; empty if not."""
-    most, what = MOST_DRAWN, ""
-    if n > COUNTED_FROM and _can_list(task, task.numbers):
-        there_are = len(_list_problems(*_facts(task, task.numbers), split))
-        if there_are < most:
-            most, what = there_are, f", the problems of the {split} split"
-    return [f"{key}={n}: allowed is 1 to {most:,}{what}"] if n > most else []
+    counted = n > COUNTED_FROM and _can_list(task, task.numbers)
+    most = min(MOST_DRAWN, len(_list_problems(task, task.numbers, split)) if counted else MOST_DRAWN)
+    return [f"{key}={n}: allowed is 1 to {most:,}"] if n > most else []
 
 
 def _can_list(task: Keys, counts: list[int]) -> bool:
     return max(counts) <= 3 and sum(comb(task.high - task.low + k, k) for k in counts) <= MOST_LISTED
 
 
-def _facts(task: Keys, counts: list[int]) -> tuple[tuple[int, ...], int, int, int, int]:
-    return tuple(counts), task.low, task.high, task.target_low, task.target_high
-
-
-@cache
-def _list_problems(
-    counts: tuple[int, ...], low: int, high: int, target_low: int, target_high: int, split: str
-) -> tuple[tuple[tuple[int, ...], int], ...]:
+def _list_problems(task: Keys, counts: list[int], split: str) -> list[Problem]:
     """All problems of the split, each once."""
-    return tuple(
-        (numbers, target)
+    return [
+        (list(numbers), target)
         for k in sorted(set(counts))
-        for numbers in combinations_with_replacement(range(low, high + 1), k)
+        for numbers in combinations_with_replacement(range(task.low, task.high + 1), k)
         for target in sorted(reachable(numbers))
-        if target_low <= target <= target_high and target not in numbers and split_of(numbers, target) == split
-    )
+        if task.target_low <= target <= task.target_high
+        and target not in numbers
+        and split_of(numbers, target) == split
+    ]
 
 
 def problem_id(numbers: Sequence[int], target: int) -> str:

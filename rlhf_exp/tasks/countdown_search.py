@@ -35,7 +35,7 @@ class Searcher:
     temperature), null for no such weight, and by the weights of its operations, which are those of + - * / in turn.
     With a negative temperature what is far from the target comes first."""
 
-    temperature: Annotated[float | None, Within(">= -1000000, <= 1000000")]
+    temperature: Annotated[float | None, Within(">= -1000000, < 0 or > 0, <= 1000000")]
     operations: Annotated[tuple[float, float, float, float], Within("> 0, <= 1000000")]
 
 

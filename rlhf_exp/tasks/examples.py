@@ -5,14 +5,13 @@ data.examples[0].prompt, data.examples[0].answers      # as the model reads them
 data.odd[0].kind, data.odd[0].rule, data.odd[0].counts
 """
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
-from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR, Form
+from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR
 from rlhf_exp.tasks.loading import Loader
 from rlhf_exp.tasks.schema import name_source
 from rlhf_exp.tasks.sources import Item, OddKind
@@ -54,30 +53,28 @@ def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
     loader = Loader.open(replace(cfg, task=keys), tokenizer)
     form = ASK if keys is not cfg.task else PAIR if keys.gives_pairs else DEMONSTRATE
     form = form if form is not DEMONSTRATE or hasattr(loader.task, "demonstration") else ASK
+    written: dict[str, list[tuple[Item, Row]]] = {}
+    odd: tuple[OddKind, ...] = ()
     if loader.source is None:
-        n, seed, examples = keys.train_rows or DRAWN, keys.data_seed, []
-        parts = {"demonstrations": loader.take(form, "train", n, seed, 0)} if form.answers else {}
-        parts["train"] = loader.take(ASK, "train", n, seed, 0)
-        limit, fewer = cfg.eval.limit, cfg.eval.rows is None
-        parts[cfg.eval.split] = loader.take(ASK, cfg.eval.split, limit, cfg.eval.seed, 0, distinct=True, fewer=fewer)
-        for part, taken in parts.items():
-            examples += [_describe(loader, item, row, part, part) for item, row in taken.written]
-        return Data(
-            name_source(keys), _name_answers(form, examples), examples, dict(Counter(e.subset for e in examples)), ()
-        )
-    examples = []
-    for split, items in loader.source.splits.items():
-        answered = {item.id: row for item, row in loader.write(items, form, 0)}
-        for item, asked in loader.write(items, ASK, 0):
-            subset = item.subset if keys.of_pairs else split
-            examples.append(_describe(loader, item, answered.get(item.id, asked), subset, split))
-    return Data(name_source(keys), _name_answers(form, examples), examples, loader.source.read, loader.source.odd)
-
-
-def _name_answers(form: Form, examples: list[Example]) -> tuple[str, ...]:
-    if not any(example.answers for example in examples):
-        return ()
-    return form.answers if form is PAIR else ("answer",)
+        n, seed, limit, fewer = keys.train_rows or DRAWN, keys.data_seed, cfg.eval.limit, cfg.eval.rows is None
+        written = {"demonstrations": loader.take(form, "train", n, seed, 0).written} if form.answers else {}
+        written["train"] = loader.take(ASK, "train", n, seed, 0).written
+        held_out = loader.take(ASK, cfg.eval.split, limit, cfg.eval.seed, 0, distinct=True, fewer=fewer)
+        written[cfg.eval.split] = held_out.written
+        read = {part: len(rows) for part, rows in written.items()}
+    else:
+        for split, items in loader.source.splits.items():
+            answered = {item.id: row for item, row in loader.write(items, form, 0)}
+            written[split] = [(item, answered.get(item.id, row)) for item, row in loader.write(items, ASK, 0)]
+        read, odd = loader.source.read, loader.source.odd
+    examples = [
+        _describe(loader, item, row, item.subset if keys.of_pairs else split, split)
+        for split, rows in written.items()
+        for item, row in rows
+    ]
+    names = form.answers if form is PAIR else ("answer",)
+    answers = names if any(example.answers for example in examples) else ()
+    return Data(name_source(keys), answers, examples, read, odd)
 
 
 def _describe(loader: Loader, item: Item, row: Row, subset: str, split: str) -> Example:
@@ -85,6 +82,6 @@ def _describe(loader: Loader, item: Item, row: Row, subset: str, split: str) -> 
     if hasattr(loader.task, "turns"):
         turns = len(loader.task.turns(item))
     else:
-        prompt = loader.task.prompt(item, loader.chat)
+        prompt = loader.write_prompt(item)
         turns = 1 if isinstance(prompt, str) else len(prompt)
     return Example(subset, split, turns + 1, row["prompt"], answers)

@@ -8,28 +8,52 @@ A row as it is read, with prompt_template="Question: {question}", and as prompt,
     {"id": ..., "subset": "all", "prompt": ..., "chosen": " It is 4.", "rejected": " It is 5."}
 
 Rows for which the model's context is too short are dropped and counted: prompts together with max_tokens, and whole
-demonstrations and pairs. Only as many rows as needed are tokenized, so the count covers only these. file_rows.py reads
-the rows.
+demonstrations and pairs. Only as many rows as needed are tokenized, so the count covers only these.
+
+A row's split is that of the column `split_column`, of its file's name in a folder, or of the hub's data set, by the
+names in `task.splits`; without any of them a hash of what the prompt is made of decides (tasks/splits.py), so that
+another template moves no row. The same hash makes validation rows, or test rows, of the train part where there are
+none. No prompt is in two splits.
 """
 
-import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from string import Formatter
+from typing import Any, ClassVar, Literal
 
-from rlhf_exp.config.values import find_pattern_problem
-from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.config.values import find_pattern_problem, show
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.forms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.graders import PASSED
-from rlhf_exp.graders.checkers import Checker, build_checker, find_answer_problem
-from rlhf_exp.tasks.file_rows import read_source
-from rlhf_exp.tasks.schema import GradedKeys
-from rlhf_exp.tasks.sources import Item, Source
-from rlhf_exp.tasks.texts import Text, shape_prompt
+from rlhf_exp.tasks import file_rows
+from rlhf_exp.tasks.file_rows import Fields, FileRow, check_columns
+from rlhf_exp.tasks.schema import GradedKeys, name_source
+from rlhf_exp.tasks.sources import CSV, READERS, Item, OddKind, Source, read_hub, read_table
+from rlhf_exp.tasks.splits import SHARES
+from rlhf_exp.tasks.texts import Text
 
 Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 
 READY = ("exact", "numeric", "math", "choice", "regex")
-"""Checkers of the package (rewards/checkers.py)."""
+"""Checkers of the package (graders/checkers.py)."""
+
+DROPPED = {
+    "repeated": "the row was read before",
+    "repeated with other columns": "its prompt, and what is learned from it, were read before; other columns differ",
+    "with equal answers": "the chosen and the rejected answer are the same",
+    "with different histories": "the messages before the chosen and before the rejected answer differ",
+}
+"""Kinds of rows that are dropped, each with its rule."""
+
+COLUMNS = ("answer_column", "completion_column", "chosen_column", "rejected_column", "split_column")
+"""Keys that name a column which every row must have."""
+
+FIRST = 100
+"""Rows that are looked at before torch is imported."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +77,6 @@ class Keys(GradedKeys):
     file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
     reads_folder = True
     answers_apart = True
-    first_look = "rlhf_exp.tasks.file_rows:look_at_columns"
     provided_by: ClassVar[dict[str, str]] = {
         DEMONSTRATIONS: "task.completion_column (or a checker, with task.samples=self)",
         PAIRS: "task.chosen_column and task.rejected_column (or a checker, to make them of samples)",
@@ -63,29 +86,28 @@ class Keys(GradedKeys):
 
     def __post_init__(self) -> None:
         graded = self.checker is not None or self.answer_column is not None
-        paired = self.chosen_column is not None
-        provides = [PROMPTS]
-        provides += [DEMONSTRATIONS] if graded or self.completion_column is not None else []
-        provides += [PAIRS] if graded or paired else []
-        for name, value in {"graded": graded, "gives_pairs": paired, "provides": tuple(provides)}.items():
-            object.__setattr__(self, name, value)  # the class says what such a task may have, an instance what it has
+        self.provide(graded, self.completion_column is not None, self.chosen_column is not None)
+
+    @property
+    def pair(self) -> tuple[str, ...]:
+        """The columns of a pair, the better answer first."""
+        return tuple(name for name in (self.chosen_column, self.rejected_column) if name is not None)
 
     @property
     def answers(self) -> tuple[str, ...]:
         """The columns with demonstrations and pairs."""
-        named = (self.completion_column, self.chosen_column, self.rejected_column)
-        return tuple(name for name in named if name is not None)
-
-    @property
-    def named_splits(self) -> dict[str, str]:
-        """What the source calls each split."""
-        named: dict[str, str] = {name: str(self.splits[name]) for name in SPLITS if self.splits.get(name) is not None}
-        return named or dict(zip(SPLITS, SPLITS, strict=True))
+        return (*([] if self.completion_column is None else [self.completion_column]), *self.pair)
 
     @property
     def names_splits(self) -> bool:
         """Whether `splits` names any, so that others are left out."""
         return any(name is not None for name in self.splits.values())
+
+    @property
+    def named_splits(self) -> dict[str, str]:
+        """What the source calls each split."""
+        named: dict[Any, Any] = dict(self.splits) if self.names_splits else {split: split for split in SHARES}
+        return {split: str(named[split]) for split in SHARES if named.get(split) is not None}
 
     @property
     def ready_checker(self) -> str | None:
@@ -97,28 +119,36 @@ class Keys(GradedKeys):
         return {"checker": self.checker} if self.checker not in (None, *READY) else {}
 
     def find_problems(self, key: str) -> list[str]:
-        other = f"{key}.source=hub, since {key}.hub_id={self.hub_id}" if self.hub_id else None
-        other = other or f"{key}.hub_id, a data set on the hub"
-        problems = [f"{line}; or {other}" for line in super().find_problems(key)]
+        problems = super().find_problems(key)
         if self.source == "hub" and self.hub_id is None:
             problems.append(f"{key}.source=hub: needs {key}.hub_id, a data set such as openai/gsm8k")
-        if "train" not in self.named_splits:
-            problems.append(f"{key}.splits: names no train, the rows to learn from; such as {{train: a, test: b}}")
-        elif len(set(self.named_splits.values())) < len(self.named_splits):
-            problems.append(f"{key}.splits: has one name for two splits; leave one out, and a hash makes it of train")
-        if (self.chosen_column is None) != (self.rejected_column is None):
+        if "train" not in self.named_splits or len(set(self.named_splits.values())) < len(self.named_splits):
+            problems.append(f"{key}.splits: must name train, and no name twice; without one of test a hash makes it")
+        if len(self.pair) == 1:
             problems.append(f"{key}.chosen_column and {key}.rejected_column: must both be set, or neither")
         if self.ready_checker and self.answer_column is None:
             problems.append(f"{key}.checker={self.checker}: needs {key}.answer_column, the column with the answer")
+        if self.ready_checker == "math" and find_spec("math_verify") is None:
+            problems.append(f"{key}.checker=math: needs math-verify; pip install 'math-verify>=0.9,<0.10'")
         if (self.ready_checker == "regex") != (self.pattern is not None):
             problems.append(f"{key}.pattern: belongs to {key}.checker=regex, which needs one, such as 'Answer: (.*)'")
-        elif self.pattern is not None and (problem := _find_pattern_problem(self.pattern)):
+        elif self.pattern is not None and (problem := find_pattern_problem(self.pattern)):
             problems.append(f"{key}.pattern={self.pattern}: {problem}")
-        if self.graded and self.answer_column in ("prompt", *PASSED):
+        if self.answer_column in ("prompt", *PASSED):
             problems.append(f"{key}.answer_column={self.answer_column}: training has another meaning for it; rename it")
-        if self.samples is not None and not self.graded:
-            needed = " or ".join(self.graded_by)
-            problems.append(f"{key}.samples={self.samples}: samples must be graded to be learned from; set {needed}")
+        return problems
+
+    def find_row_problems(self) -> list[str]:
+        """All rows are read only before a mistake is told, since a later row may have the column."""
+        problems = []
+        for most in (FIRST, None):
+            try:
+                rows = list(islice(_read_rows(self), most))
+                _parse_template(self)
+                check_columns(rows, _name_columns(self, rows), every=False)
+                return []
+            except ConfigError as error:
+                problems = error.problems
         return problems
 
     def find_lacking(self, need: str) -> str | None:
@@ -127,38 +157,146 @@ class Keys(GradedKeys):
         return "needs task.completion_column, or task.samples=self for its own correct samples"
 
 
-def _find_pattern_problem(pattern: str) -> str | None:
-    if problem := find_pattern_problem(pattern):
-        return problem
-    groups = re.compile(pattern).groups
-    return None if groups <= 1 else f"has {groups} groups; must have one, or none"
-
-
 def read(keys: Keys) -> Source:
-    """The rows that the keys name. The content of each is its FileRow (file_rows.py), with its prompt and answers.
+    """The rows that the keys name. The content of each is its FileRow, with its prompt and answers.
 
     Raises:
         ConfigError: a file or row that cannot be read, a column that is missing, a prompt in two splits, or an answer
             that the checker cannot read.
     """
-    return read_source(keys, lambda answer: find_answer_problem(keys, answer))
+    from rlhf_exp.graders.checkers import find_answer_problem
+
+    fields, where, name = _parse_template(keys), name_source(keys), keys.answer_column
+    rows, left_out = _keep_named_splits(keys, list(_read_rows(keys)))
+    check_columns(rows, _name_columns(keys, rows))
+    made = [row for row in rows if file_rows.fill_in(row, fields, keys.answers)]
+    texts = {"id", "prompt", *keys.answers, keys.split_column or "id", keys.ready_checker and name or "id"}
+    numbers = file_rows.read_numbers(rows, texts)
+    counts = dict.fromkeys(DROPPED, 0) | {"with different histories": len(rows) - len(made)}
+    file_rows.divide(made)
+    distinct = file_rows.drop_repeated(made, keys.pair, counts)
+    file_rows.name_rows(distinct)
+    table, gaps = file_rows.tabulate(distinct, where)
+    splits: dict[str, list[Item]] = {split: [] for split in SHARES}
+    prompts, repeated = set(), set()
+    for row, columns in zip(distinct, table, strict=True):
+        if name is not None and (problem := find_answer_problem(keys, columns[name])):
+            raise ConfigError([f'{row.where}: "{name}" {problem}, got {show(columns[name], 40)}'])
+        repeated |= {row.id} if row.prompt_key in prompts else set()
+        prompts.add(row.prompt_key)
+        splits[row.split].append(Item(row.id, columns, row))
+    for items in splits.values():
+        items.sort(key=lambda item: item.id)
+    counted = dict(sorted(Counter(row.part or "all" for row in rows).items()))
+    facts = {
+        "read": counted,
+        "of other splits": left_out,
+        "dropped": counts,
+        "splits": {split: len(items) for split, items in splits.items()},
+        **({"without a value": gaps} if gaps else {}),
+        **({"read as numbers": ", ".join(numbers)} if numbers else {}),
+    }
+    odd = tuple(OddKind(kind, rule, False, {"all": counts[kind]}) for kind, rule in DROPPED.items())
+    return Source(splits, counted, "rows", odd, facts, frozenset(repeated))
 
 
 def prompt(item: Item, chat: bool) -> Text:
-    return shape_prompt(item.content.prompt, item.content.where, chat)
+    return item.content.prompt
 
 
 def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
     """The answer to learn from; without one, to describe the data, the right answer."""
-    name = keys.completion_column
-    if name is not None:
-        return item.content.answers[name]
+    if keys.completion_column is not None:
+        return item.content.answers[keys.completion_column]
     return None if keys.answer_column is None else str(item.columns[keys.answer_column])
 
 
-def pair(item: Item, keys: Keys) -> tuple[str, str]:
-    return item.content.answers[keys.chosen_column], item.content.answers[keys.rejected_column]
+def pair(item: Item, keys: Keys) -> tuple[str, ...]:
+    return tuple(item.content.answers[name] for name in keys.pair)
 
 
-def build_grader(keys: Keys, source: Source | None) -> Checker:
-    return build_checker(keys, source.originals if source else {})
+def build_grader(keys: Keys, source: Source | None) -> Any:
+    """A ready checker; or the user's function, which sees a row as it stood in its file."""
+    from rlhf_exp.graders.checkers import build_checker
+
+    items = [item for split in source.splits.values() for item in split] if source else []
+    read = {item.id: (item.content.where, file_rows.leave_out(item.content.columns)) for item in items}
+    return build_checker(keys, read)
+
+
+def _read_rows(keys: Keys) -> Iterator[FileRow]:
+    """Every row of the splits that `task.splits` names, or of all.
+
+    Raises:
+        ConfigError: a split that is not there; the line names those that are.
+    """
+    divided, path = keys.split_column is None, Path(keys.path or "")
+    if keys.source == "hub":
+        named = tuple(keys.named_splits.values()) if divided and keys.names_splits else None
+        yield from (FileRow(*row) for row in read_hub(keys.hub_id or "", keys.hub_config, parts=named))
+        return
+    if not path.is_dir() and divided and keys.names_splits:
+        raise ConfigError([f"task.splits: task.path={path} is one file; needs task.split_column, or a folder"])
+    for part, file in _list_files(keys, path) if path.is_dir() else [(None, path)]:
+        yield from (FileRow(part, *row, untyped=file.name.endswith(tuple(CSV))) for row in read_table(file))
+
+
+def _list_files(keys: Keys, folder: Path) -> Iterator[tuple[str, Path]]:
+    for part, name in keys.named_splits.items():
+        files = [file for suffix in READERS if (file := folder / f"{name}{suffix}").is_file()]
+        if not files and (part == "train" or keys.names_splits):
+            there = show(", ".join(sorted(file.name for file in folder.iterdir())), 100)
+            line = f"task.path={folder}: must hold {name}.jsonl, .csv or .parquet, and holds {there}; see task.splits"
+            raise ConfigError([line])
+        yield from ((name, file) for file in files)
+
+
+def _keep_named_splits(keys: Keys, rows: list[FileRow]) -> tuple[list[FileRow], int]:
+    """The rows with `part` as train, validation or test, or None if there are no parts; and how many have a split that
+    `task.splits` leaves out."""
+    if keys.split_column is not None:
+        check_columns(rows, {keys.split_column: f"task.split_column={keys.split_column}"})
+        for row in rows:
+            row.part = str(row.columns[keys.split_column])
+    parts: dict[str | None, str | None] = {None: None} | {name: part for part, name in keys.named_splits.items()}
+    found = dict.fromkeys(row.part for row in rows)
+    unknown = [name for name in found if name not in parts]
+    absent = [name for name in keys.named_splits.values() if name not in found and keys.split_column is not None]
+    if absent if keys.names_splits else unknown:
+        which = "say which is which, such as task.splits={train: a, test: b}"
+        raise ConfigError([f"{name_source(keys)}: its splits are {', '.join(map(str, found))}; {which}"])
+    kept = [row for row in rows if row.part in parts]
+    for row in kept:
+        row.part = parts[row.part]
+    seen = {row.part for row in kept}
+    if seen == {"train"} and keys.split_column is None:
+        for row in kept:  # a data set with a train split alone
+            row.part = None
+    elif seen != {None} and "train" not in seen:
+        raise ConfigError([f"{name_source(keys)}: has no rows of train"])
+    return kept, len(rows) - len(kept)
+
+
+def _name_columns(keys: Keys, rows: list[FileRow]) -> dict[str, str]:
+    """The columns that every row must have, each with the key that names it."""
+    fields = _parse_template(keys)
+    named = {name: "task.prompt_template" for _, name in fields if name}
+    if not fields and not any(isinstance(rows[0].columns.get(name), list) for name in keys.answers if rows):
+        named["prompt"] = 'task.prompt_template=null (to name columns: "Question: {question}")'
+    settings = {getattr(keys, key): f"task.{key}" for key in COLUMNS}
+    return named | {name: key for name, key in settings.items() if name is not None}
+
+
+def _parse_template(keys: Keys) -> Fields:
+    """The fields of the template; [] for the column `prompt` as it is, or for the messages before the answers."""
+    if keys.prompt_template is None:
+        return []
+    key = f"task.prompt_template={keys.prompt_template!r}"
+    try:
+        parsed = list(Formatter().parse(keys.prompt_template.replace("\\n", "\n")))
+    except ValueError as error:
+        raise ConfigError([f"{key}: {error}; a brace of the text is written twice, {{{{ or }}}}"]) from None
+    names = [(name, spec, conversion) for _, name, spec, conversion in parsed if name is not None]
+    if not names or any(spec or conversion or not name for name, spec, conversion in names):
+        raise ConfigError([f"{key}: must name columns in braces, which hold nothing else, such as {{question}}"])
+    return [(text, name) for text, name, *_ in parsed]

@@ -1,15 +1,15 @@
-"""Takes the rows that fit into a number of tokens, and reports what was left out and why there are too few.
+"""The rows that fit into a number of tokens: what was left out, why there are too few, and a user's grader on them.
 
-    taken = take_fitting(tokenizer, written, 512, limit=1024, room=256, answers=("completion",))
+    taken = loader.take(ASK, "train", 512, seed=0, room=256)
     taken.rows, taken.over_long
 
 A row has the tokens of its prompt plus those of its longest answer with the end token, or `room` for a completion.
 """
 
-import math
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.tasks.schema import name_source
@@ -17,12 +17,9 @@ from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Row
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from rlhf_exp.config.schema import Config
 
 NO_LIMIT = 10**15  # what a tokenizer has whose model's context is not known
-BATCH = 1024  # rows that are tokenized together
 
 TRIAL_S = 5.0
 """The most time for which a user's grader is tried, since it can be slow."""
@@ -47,49 +44,24 @@ class Selection(NamedTuple):
         return [item for item, _ in self.written]
 
 
-def take_fitting(
-    tokenizer: "PreTrainedTokenizerBase",
-    written: list[tuple[Item, Row]],
-    n: int | None,
-    limit: int,
-    room: int,
-    answers: tuple[str, ...],
-) -> Selection:
-    """The first `n` rows (None: all) of at most `limit` tokens. Only as many as needed are tokenized."""
-    from tqdm.auto import tqdm
+def require_rows(cfg: "Config", wanted: list[tuple[Selection, str, str, int | None]]) -> None:
+    """Refuse splits that are empty, or have fewer rows than a key asks for.
 
-    from rlhf_exp.tasks.tokens import measure
+    Args:
+        wanted: what was taken, of which split, and the key with the number that it asks for (None: at least one).
 
-    taken, looked_at, shortest = list[tuple[Item, Row]](), 0, math.inf
-    with tqdm(total=n or len(written), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
-        while looked_at < len(written) and (n is None or len(taken) < n):
-            batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
-            prompts = [row["prompt"] for _, row in batch]
-            counts = measure(tokenizer, prompts, [tuple(row[key] for key in answers) for _, row in batch])
-            for pair, tokens in zip(batch, counts, strict=True):
-                whole = tokens.prompt + max(tokens.answers, default=0)
-                needed = max(tokens.prompt + room, whole)
-                shortest = min(shortest, needed)
-                if needed <= limit:
-                    taken.append(pair)
-            looked_at += len(batch)
-            bar.update(len(batch))
-    return Selection(taken, looked_at - len(taken), limit, shortest)
-
-
-def list_shortages(cfg: "Config", taken: Selection, split: str, key: str, wanted: int | None) -> list[str]:
-    """The line for a split that is empty, or has fewer rows than `key` asks for; empty if it has enough."""
-    have, source = len(taken.written), name_source(cfg.task)
-    if not have and not taken.over_long:
-        return [f"{source}: its {split} split is empty"]
-    if not have:
-        none = f"{source}: none of the {taken.over_long} rows of its {split} split fits into {taken.limit} tokens"
-        ways = "lower max_tokens, raise task.max_length" if hasattr(cfg.task, "max_length") else "lower max_tokens"
-        return [f"{none}, the shortest needs {taken.shortest}; {ways}, or take a model with a longer context"]
-    if wanted is not None and have < wanted:
-        fit = f" that fit into {taken.limit} tokens" if taken.over_long else ""
-        return [f"{key}={wanted}: {source} has {have} rows in its {split} split{fit}; allowed is 1 to {have}"]
-    return []
+    Raises:
+        ConfigError: a line for each.
+    """
+    problems = []
+    for taken, split, key, number in wanted:
+        if (have := len(taken.written)) < (number or 1):
+            fit = f" of at most {taken.limit} tokens" if taken.over_long else ""
+            line = f"{key}={show(number)}: {name_source(cfg.task)} has {have} rows{fit} in its {split} split"
+            long = f"{taken.over_long} are longer, the shortest needs {taken.shortest}: lower max_tokens"
+            problems.append(f"{line}; {long}, or take a longer context" if taken.over_long else line)
+    if problems:
+        raise ConfigError(problems)
 
 
 def write_notes(source: Source, sides: dict[str, Selection]) -> list[str]:
@@ -98,17 +70,15 @@ def write_notes(source: Source, sides: dict[str, Selection]) -> list[str]:
     def list_counts(counts: dict[str, int]) -> str:
         return ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n) or "none"
 
-    ways = {
-        "dropped": {odd.kind: sum(odd.counts.values()) for odd in source.odd if not odd.kept},
-        "odd but kept": {odd.kind: sum(odd.counts.values()) for odd in source.odd if odd.kept},
-        "splits": {name: len(items) for name, items in source.splits.items()},
-    }
-    parts = [f"{way}: {list_counts(counts)}" for way, counts in ways.items() if counts]
+    read = f"{sum(source.read.values()):,} {source.what} read"
+    for kept, name in enumerate(("dropped", "odd but kept")):
+        if counts := {odd.kind: sum(odd.counts.values()) for odd in source.odd if odd.kept is bool(kept)}:
+            read += f"; {name}: {list_counts(counts)}".replace("_", " ")
+    read += f"; splits: {list_counts({name: len(items) for name, items in source.splits.items()})}"
     taken = list_counts({f"of {split}": len(side.written) for split, side in sides.items()})
     long = list_counts({f"of {split}": side.over_long for split, side in sides.items()})
     limit = next(iter(sides.values())).limit
     left_out = f"; longer than {limit:,} tokens and left out: {long}" if limit < NO_LIMIT else ""
-    read = f"{sum(source.read.values()):,} {source.what} read; {'; '.join(parts)}".replace("_", " ")
     return [read, f"rows: {taken}{left_out}"]
 
 

@@ -93,10 +93,6 @@ class Keys(TaskKeys):
     of_pairs = True
     budget = (128, "half of the 256 tokens that experiment=hh_rlhf_gpt2_* allows a prompt with its answer")
 
-    def find_problems(self, key: str) -> list[str]:
-        empty = f"{key}.subsets=[]: must hold one of harmless-base, helpful-base, ...; see --help"
-        return [*([] if self.subsets else [empty]), *super().find_problems(key)]
-
 
 class RawPair(NamedTuple):
     """One row. `part` is the source's own split, train or test, or None; `where` is for error lines."""
@@ -134,11 +130,9 @@ def read(keys: Keys) -> Source:
     Raises:
         ConfigError: a file, a line or a subset that cannot be read, or a text without a Human turn.
     """
-    from tqdm.auto import tqdm
-
     pairs, counts, seen = [], Counter[str](), set()
     odd: dict[str, Counter[str]] = {kind: Counter() for kind in (*DROPPED, *KEPT)}
-    for raw in tqdm(read_raw(keys), desc="reading pairs", unit="pair", leave=False, delay=2):
+    for raw in read_raw(keys):
         counts[raw.subset] += 1
         pair, kinds = parse_pair(raw)
         if pair is not None:
@@ -152,15 +146,14 @@ def read(keys: Keys) -> Source:
         if pair is not None:
             pairs.append(pair)
     splits, odd["prompt_in_test"] = _split_pairs(sorted(pairs, key=lambda pair: pair.id))
-    by_kind = {kind: dict(found) for kind, found in odd.items()}
     facts = {
         "read": dict(counts),
-        "dropped": {kind: by_kind[kind] for kind in DROPPED},
-        "kept": {kind: by_kind[kind] for kind in KEPT},
+        "dropped": {kind: dict(odd[kind]) for kind in DROPPED},
+        "kept": {kind: dict(odd[kind]) for kind in KEPT},
         "splits": {name: dict(Counter(pair.subset for pair in members)) for name, members in splits.items()},
     }
     items = {name: [Item(pair.id, {}, pair, pair.subset) for pair in members] for name, members in splits.items()}
-    rules = tuple(OddKind(kind, rule, kind in KEPT, by_kind[kind]) for kind, rule in {**DROPPED, **KEPT}.items())
+    rules = tuple(OddKind(kind, rule, kind in KEPT, dict(odd[kind])) for kind, rule in {**DROPPED, **KEPT}.items())
     return Source(items, dict(counts), "pairs", rules, facts)
 
 
@@ -230,11 +223,8 @@ def read_raw(task: Keys) -> Iterator[RawPair]:
         ConfigError: a file, a line or a subset that cannot be read.
     """
     if task.source == "generated":
-        from rlhf_exp.tasks.hh_rlhf_synthetic import SYNTHETIC_SUBSETS, generate_pairs  # which reads a file
+        from rlhf_exp.tasks.synthetic import generate_pairs  # which reads a file
 
-        if not {*task.subsets} & {*SYNTHETIC_SUBSETS}:
-            has = ", ".join(SYNTHETIC_SUBSETS)
-            raise ConfigError([f"task.subsets={task.subsets}: task.source=generated has {has}"])
         for number, (subset, chosen, rejected) in enumerate(generate_pairs(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
             if subset in task.subsets:
                 yield RawPair(f"generated pair {number}", subset, None, chosen, rejected)
@@ -254,23 +244,20 @@ def find_pair_files(path: Path, subsets: Sequence[str]) -> list[tuple[Path, str,
     Raises:
         ConfigError: a subset that is asked for but missing.
     """
-    if path.is_file():
-        subset = _subset_of(path) or "file"
-        if subset not in (*subsets, "file"):
-            raise ConfigError([f"task.subsets={subsets}: {path} is {subset}; use task.subsets=[{subset}]"])
-        return [(path, subset, _part_of(path))]
-    files = sorted(file for file in path.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
-    found = sorted({own for file in files if (own := _subset_of(file))})
-    if missing := [subset for subset in subsets if subset not in found]:
-        has = f"it holds {', '.join(found)}: use task.subsets=[{','.join(found)}]" if found else "it holds none of them"
-        endings = " or ".join(ENDINGS)
-        raise ConfigError([f"task.subsets: no {endings} file of {', '.join(missing)} in task.path={path}; {has}"])
-    return [(file, own, _part_of(file)) for file in files if (own := _subset_of(file)) and own in subsets]
+    named = path.rglob("*") if path.is_dir() else [path]
+    files = sorted(file for file in named if file == path or file.name.endswith(ENDINGS) and file.is_file())
+    found = [(file, _subset_of(file) or ("file" if file == path else ""), _part_of(file)) for file in files]
+    kept = [(file, subset, part) for file, subset, part in found if subset in (*subsets, "file")]
+    there = {subset for _, subset, _ in found if subset}
+    if not kept or path.is_dir() and not {*subsets} <= there:
+        use = f"use task.subsets=[{','.join(sorted(there))}]" if there else f"must hold {' or '.join(ENDINGS)} files"
+        raise ConfigError([f"task.subsets={subsets}: not all of them are in task.path={path}; {use}"])
+    return kept
 
 
 def _subset_of(file: Path) -> str | None:
-    named = (subset for subset in SUBSETS if subset in file.name or subset == file.absolute().parent.name)
-    return next(named, None)
+    folder = file.absolute().parent.name
+    return next((subset for subset in SUBSETS if subset in file.name or subset == folder), None)
 
 
 def _part_of(file: Path) -> str | None:

@@ -8,6 +8,7 @@ the algorithm learns from.
 The tasks give their rows by the functions of tasks/__init__.py.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -18,10 +19,10 @@ from rlhf_exp.config.device import count_completions, count_processes
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import ASK, PAIR, Form
 from rlhf_exp.graders import Grade, user_code
-from rlhf_exp.tasks.fitting import Selection, list_shortages, take_fitting, try_grader, write_notes
+from rlhf_exp.tasks.fitting import Selection, require_rows, try_grader, write_notes
 from rlhf_exp.tasks.schema import TaskKeys, find_task, name_source
 from rlhf_exp.tasks.sources import Item, Source
-from rlhf_exp.tasks.texts import Row, add_system_prompt, as_completion
+from rlhf_exp.tasks.texts import Row, Text, add_system_prompt, as_completion, shape_prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
 
 Grader = Callable[[str, Row], Grade]
+
+BATCH = 1024  # rows that are tokenized together
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,7 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 def load_validation(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
     """At most `n` prompts of the validation split, whatever the algorithm learns from."""
     rows, _, taken = Loader.open(cfg, tokenizer).hold_out(ASK, "validation", n, required=False)
-    if problems := list_shortages(cfg, taken, "validation", "eval.rows", None):
-        raise ConfigError(problems)
+    require_rows(cfg, [(taken, "validation", "eval.rows", None)])
     return rows
 
 
@@ -98,8 +100,7 @@ def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) ->
     if loader.source is not None and loader.source.sampled is not None:
         loader = replace(loader, source=replace(loader.source, splits={"train": loader.source.sampled}))
     taken = loader.take(ASK, "train", n, cfg.task.data_seed, cfg.max_tokens, distinct=True)
-    if problems := list_shortages(cfg, taken, "train", "task.sampling.rows", n):
-        raise ConfigError(problems)
+    require_rows(cfg, [(taken, "train", "task.sampling.rows", n)])
     return taken.rows
 
 
@@ -157,17 +158,38 @@ class Loader:
         Random(seed).shuffle(items)
         found = len(items)
         if distinct or not form.answers:
-            items = list({str(self.task.prompt(item, self.chat)): item for item in reversed(items)}.values())[::-1]
+            items = list({str(self.write_prompt(item)): item for item in reversed(items)}.values())[::-1]
         return self.fit(items, form, n, room, seed)._replace(repeated=found - len(items))
 
     def fit(self, items: list[Item], form: Form, n: int | None, room: int, seed: Any) -> Selection:
-        """The first `n` of the items (None: all) that fit the model's context, or task.max_length."""
-        written = self.write(items, form, seed)
+        """The first `n` of the items (None: all) that fit the model's context, or task.max_length. Only as many as
+        needed are tokenized."""
+        written, taken, looked_at, shortest = self.write(items, form, seed), list[tuple[Item, Row]](), 0, math.inf
         if self.cfg.task.draws_rows:  # which are all of about the same length
             return Selection(written[:n])
+        from tqdm.auto import tqdm
+
+        from rlhf_exp.tasks.tokens import measure
+
         context = self.tokenizer.model_max_length
         limit = min(getattr(self.cfg.task, "max_length", None) or context, context)
-        return take_fitting(self.tokenizer, written, n, limit, room, form.answers)
+        with tqdm(total=n or len(written), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
+            while looked_at < len(written) and (n is None or len(taken) < n):
+                batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
+                answers = [tuple(row[key] for key in form.answers) for _, row in batch]
+                counts = measure(self.tokenizer, [row["prompt"] for _, row in batch], answers)
+                for pair, tokens in zip(batch, counts, strict=True):
+                    needed = tokens.prompt + max(room, *tokens.answers, 0)
+                    shortest = min(shortest, needed)
+                    if needed <= limit:
+                        taken.append(pair)
+                looked_at += len(batch)
+                bar.update(len(batch))
+        return Selection(taken, looked_at - len(taken), limit, shortest)
+
+    def write_prompt(self, item: Item) -> Text:
+        """The prompt in the form of the model, without that of the system."""
+        return shape_prompt(self.task.prompt(item, self.chat), self.chat)
 
     def write(self, items: list[Item], form: Form, seed: Any) -> list[tuple[Item, Row]]:
         """Each item with its row in the form, those left out that have no such answers. Answers that are drawn depend
@@ -176,7 +198,7 @@ class Loader:
         for item in items:
             texts = form.write(self.task, item, self.cfg.task, f"{seed} {len(written)}")
             if texts is not None:
-                prompt = add_system_prompt(self.task.prompt(item, self.chat), self.cfg.task.system_prompt)
+                prompt = add_system_prompt(self.write_prompt(item), self.cfg.task.system_prompt)
                 answers = tuple(as_completion(text, self.chat) for text in texts)
                 written.append((item, form.build(item, prompt, answers)))
         return written
@@ -203,61 +225,46 @@ class Loader:
 def _load(loader: Loader) -> Task:
     """The rows to train on, unless they will be made of samples, and the held-out rows."""
     cfg, keys, algo, source = loader.cfg, loader.cfg.task, loader.cfg.algo.row, loader.source
-    sampled = cfg.learns_from_samples
+    sampled, split = cfg.learns_from_samples, cfg.eval.split
     form = ASK if sampled else algo.form if algo.trains else PAIR if keys.of_pairs else ASK
     n, used = loader.task.count_rows(cfg) if source is None else (keys.train_rows, 0)
     room = 0 if form.answers else cfg.max_tokens
     whole = PAIR if keys.of_pairs and form.answers else form  # what people judged
     train = Selection([]) if sampled else loader.take(whole, "train", n, keys.data_seed, room)
-    prompts, answers, held_out = loader.hold_out(form, cfg.eval.split, cfg.eval.limit, cfg.eval.rows is not None)
-    sides: dict[str, Selection] = {cfg.eval.split: held_out} if sampled else {"train": train, cfg.eval.split: held_out}
-    _check_sides(cfg, sides, answers if keys.answers_apart else {})
+    prompts, answers, held_out = loader.hold_out(form, split, cfg.eval.limit, cfg.eval.rows is not None)
+    sides: dict[str, Selection] = {split: held_out} if sampled else {"train": train, split: held_out}
+    keys_of = {"train": ("task.train_rows", keys.train_rows), split: ("eval.rows", cfg.eval.rows)}
+    require_rows(cfg, [(taken, name, *keys_of[name]) for name, taken in sides.items()])
+    if keys.answers_apart and not all(answers.values()):
+        raise ConfigError([f"{name_source(keys)}: no row of its {split} split fits into the context with its answers"])
     grade = find_grader(keys, source)
     notes, facts, validation = list[str](), dict[str, Any](), list[Row]()
     if source is not None:
-        notes, facts = list(source.notes) if keys.functions or cfg.reward.functions else [], _count(keys, source, sides)
+        facts = _count(keys, source, sides)
         if grade and keys.functions:
             items = [item for rows in source.splits.values() for item in rows]
             try_grader(grade, [row for _, row in loader.write(items, ASK, 0)])
-        notes += write_notes(source, sides)
+        notes = write_notes(source, sides)
     elif n is not None and n < used:
         notes.append(f"training uses {used:,} rows: {n:,} are drawn, and then come again")
     if cfg.eval.every is not None:
         validation, _, taken = loader.hold_out(ASK, "validation", cfg.eval.every_rows, required=True)
-        if problems := list_shortages(cfg, taken, "validation", "eval.every_rows", cfg.eval.every_rows):
-            raise ConfigError(problems)
+        require_rows(cfg, [(taken, "validation", "eval.every_rows", cfg.eval.every_rows)])
     rows = train.rows if whole is form else [row for _, row in loader.write(train.items, form, 0)]
     return Task(keys.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts)
 
 
-def _check_sides(cfg: "Config", sides: dict[str, Selection], answers: dict[str, list[Row]]) -> None:
-    """Refuse fewer rows than the config asks for.
-
-    Raises:
-        ConfigError: too few, one line per split.
-    """
-    wanted = {"train": ("task.train_rows", cfg.task.train_rows), cfg.eval.split: ("eval.rows", cfg.eval.rows)}
-    if problems := [
-        line for split, taken in sides.items() for line in list_shortages(cfg, taken, split, *wanted[split])
-    ]:
-        raise ConfigError(problems)
-    if not all(answers.values()):
-        none = f"none of the rows of its {cfg.eval.split} split fits into the context with its answers"
-        raise ConfigError([f"{name_source(cfg.task)}: {none}"])
-
-
 def _count(keys: TaskKeys, source: Source, sides: dict[str, Selection]) -> dict[str, Any]:
     """What was read and taken, for data.json."""
-    facts = source.facts
     if keys.of_pairs:
         counts = [
             {"repeated_prompts": taken.repeated, "looked_at": len(taken.rows) + taken.over_long,
              "over_long": taken.over_long, "rows": len(taken.rows)} for taken in sides.values()
         ]  # fmt: skip
         limit = next(iter(sides.values())).limit
-        return facts | {"limit_tokens": limit} | dict(zip(("train", "held_out"), counts, strict=True))
+        return source.facts | {"limit_tokens": limit} | dict(zip(("train", "held_out"), counts, strict=True))
     rows = {"train": 0} | {split: len(taken.rows) for split, taken in sides.items()}
-    return facts | {"over_long": {split: taken.over_long for split, taken in sides.items()}, "rows": rows}
+    return source.facts | {"over_long": {split: taken.over_long for split, taken in sides.items()}, "rows": rows}
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
@@ -279,17 +286,12 @@ def check_system_prompt(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> 
     """
     if cfg.task.system_prompt is None or not wants_chat(cfg, tokenizer):
         return
-    from jinja2.exceptions import TemplateError
+    from rlhf_exp.tasks.tokens import render
 
     messages: Any = add_system_prompt([{"role": "user", "content": "?"}], cfg.task.system_prompt)
-    try:
-        if messages[0]["content"].strip() in tokenizer.apply_chat_template(messages, tokenize=False):
-            return
-        reason = ""
-    except TemplateError as error:
-        reason = f" ({error})"
-    line = f"model={cfg.model.name} has a chat template without a message of the system{reason}"
-    raise ConfigError([f"task.system_prompt: {line}; put the text into the prompts, or use task.prompt=plain"])
+    if messages[0]["content"].strip() not in render(tokenizer, [messages])[0]:
+        line = f"model={cfg.model.name} has a chat template that leaves out a message of the system"
+        raise ConfigError([f"task.system_prompt: {line}; put the text into the prompts, or use task.prompt=plain"])
 
 
 def prompts_per_rollout(cfg: "Config") -> int:

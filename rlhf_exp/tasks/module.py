@@ -11,6 +11,8 @@ model they become messages. A row passes its columns on to graders and rewards.
 """
 
 import symtable
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,17 +21,13 @@ from typing import Any, ClassVar, Literal
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
+from rlhf_exp.forms import DEMONSTRATIONS
 from rlhf_exp.graders import PASSED
-from rlhf_exp.graders.checkers import Checker, guard
 from rlhf_exp.graders.user_code import describe_error, import_file
 from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.splits import SHARES
-from rlhf_exp.tasks.texts import Text, shape_prompt, validate_characters, validate_prompt
-
-ANSWERS = {"demonstration": "a text", "pair": "two texts, the better answer and the worse one"}
-"""Functions of the file that give answers, and what they must return."""
+from rlhf_exp.tasks.texts import Text, validate_characters, validate_prompt
 
 
 @dataclass(frozen=True)
@@ -52,13 +50,8 @@ class Keys(GradedKeys):
 
     def __post_init__(self) -> None:
         names = self._list_names()
-        graded, paired = "grade" in names or not names, "pair" in names
-        provides = [PROMPTS]
-        provides += [DEMONSTRATIONS] if graded or "demonstration" in names else []
-        provides += [PAIRS] if graded or paired else []
-        found = {"graded": graded, "gives_pairs": paired, "provides": tuple(provides), "names": names}
-        for name, value in found.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "names", names)
+        self.provide("grade" in names or not names, "demonstration" in names, "pair" in names)
 
     @property
     def functions(self) -> dict[str, str]:
@@ -68,11 +61,6 @@ class Keys(GradedKeys):
         problems = super().find_problems(key)
         if not self.functions:
             problems.append(f"{key}.module={show(self.module)}: must be a Python file, such as {key}.module=mine.py")
-        if {"load", "read"} & self.names == {"load"}:
-            now = "must now have read(keys), which returns rows by split, and prompt(row), grade(completion, row)"
-            problems.append(f"{key}.module={self.module}: has load(cfg, tokenizer); {now}, ...: docs/own_task.md")
-        if self.samples is not None and not self.graded:
-            problems.append(f"{key}.samples={self.samples}: {self.module} has no grade to grade samples with")
         return problems
 
     def find_lacking(self, need: str) -> str | None:
@@ -82,15 +70,13 @@ class Keys(GradedKeys):
 
     def _list_names(self) -> frozenset[str]:
         """The names at the top of the file, of which nothing is run; none if it cannot be read, which is told
-        elsewhere (config/rules/paths.py)."""
-        try:
-            file = Path(self.module or "").expanduser()
-            if not file.is_file():  # a pipe would be waited for
-                return frozenset()
-            symbols = symtable.symtable(file.read_bytes(), "", "exec").get_symbols()  # type: ignore[arg-type]  # bytes too
-            return frozenset(symbol.get_name() for symbol in symbols)
-        except (OSError, SyntaxError, ValueError):
-            return frozenset()
+        elsewhere (config/rules/files.py)."""
+        file = Path(self.module or "").expanduser()
+        with suppress(OSError, SyntaxError, ValueError):
+            if file.is_file():  # a pipe would be waited for
+                text: Any = file.read_bytes()
+                return frozenset(symbol.get_name() for symbol in symtable.symtable(text, "", "exec").get_symbols())
+        return frozenset()
 
 
 def read(keys: Keys) -> Source:
@@ -99,8 +85,7 @@ def read(keys: Keys) -> Source:
     Raises:
         ConfigError: the file cannot be imported, raises an error, or returns something else than rows.
     """
-    file = _open(keys)
-    where = f"task.module={keys.module}: read"
+    file, where = _open(keys), f"task.module={keys.module}: read"
     found = _call(file, "read", keys)
     if not isinstance(found, dict) or not {"train"} <= {*found} <= {*SHARES}:
         allowed = "must be the rows of each split, {'train': [...], 'test': [...]}, or 'validation' too"
@@ -117,7 +102,7 @@ def read(keys: Keys) -> Source:
 
 
 def prompt(item: Item, chat: bool) -> Text:
-    return shape_prompt(item.content["prompt"], item.content["place"], chat)
+    return item.content["prompt"]
 
 
 def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
@@ -128,7 +113,9 @@ def pair(item: Item, keys: Keys) -> tuple[str, str]:
     return item.content["pair"]
 
 
-def build_grader(keys: Keys, source: Source | None) -> Checker:
+def build_grader(keys: Keys, source: Source | None) -> Any:
+    from rlhf_exp.graders.checkers import guard
+
     return guard(_open(keys).grade, f"task.module={keys.module}: grade", keys.module or "")
 
 
@@ -152,35 +139,36 @@ def _make_items(file: ModuleType, rows: Any, split: str, where: str) -> list[Ite
         if not isinstance(row.get("id"), str) or row["id"] in ids:
             raise ConfigError([f"{place}: its id must be a text of its own, got {show(row.get('id'), 40)}"])
         ids.add(row["id"])
-        given = {name: _call(file, name, row) for name in ("prompt", *ANSWERS) if name in vars(file)}
-        content = {"place": place, "prompt": row.get("prompt")} | given
+        names = [name for name in ("prompt", "demonstration", "pair") if name in vars(file)]
+        content = {"prompt": row.get("prompt")} | {name: _call(file, name, row) for name in names}
         validate_prompt(content["prompt"], place)
-        for name, form in ANSWERS.items():
-            texts = [given[name]] if name == "demonstration" and name in given else given.get(name, ())
-            if name in given and [type(text) for text in texts] != [str] * (1 + (name == "pair")):
-                raise ConfigError([f"{place}: {name} returned {_describe(given[name])}; must be {form}"])
-            for text in texts:
-                validate_characters(text, f"{place}: {name}")
+        _validate_texts([content.get("demonstration", "")], 1, f"{place}: demonstration")
+        _validate_texts(content.get("pair", ("", "")), 2, f"{place}: pair")
         columns = {name: value for name, value in row.items() if name not in ("id", "prompt", *PASSED)}
         items.append(Item(row["id"], columns, content))
     return items
 
 
-def _call(file: ModuleType, name: str, *args: Any) -> Any:
+def _validate_texts(texts: Sequence[Any], count: int, place: str) -> None:
+    if not isinstance(texts, list | tuple) or [type(text) for text in texts] != [str] * count:
+        raise ConfigError([f"{place} returned {_describe(texts)}; must be {count} text{'s' * (count > 1)}"])
+    for text in texts:
+        validate_characters(text, place)
+
+
+def _call(file: ModuleType, name: str, argument: Any) -> Any:
     """What the file's function returns.
 
     Raises:
         ConfigError: its own, or in one line with its place in the file whatever else it raises.
     """
-    where = f"task.module={file.__file__}"
-    if not callable(getattr(file, name, None)):
-        raise ConfigError([f"{where}: has no function {name}"])
     try:
-        return getattr(file, name)(*args)
+        return getattr(file, name)(argument)
     except (ConfigError, KeyboardInterrupt):
         raise
     except BaseException as error:  # the file can raise anything
-        raise ConfigError([f"{where}: {name} raised {describe_error(error, str(file.__file__))}"]) from error
+        path = str(file.__file__)
+        raise ConfigError([f"task.module={path}: {name} raised {describe_error(error, path)}"]) from error
 
 
 def _describe(value: Any) -> str:

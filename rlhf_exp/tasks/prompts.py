@@ -76,10 +76,5 @@ def _check_max_length(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: lis
     most, kept_whole = args.get("max_length"), args.get("completion_only_loss") is False
     if not rows or most is None or kept_whole or args.get("truncation_mode") == "keep_end":
         return
-    lengths = []
-    for row in rows:
-        lengths.append(len(encode_prompts(tokenizer, [row])[0]))
-        if lengths[-1] < most:
-            return
-    none = f"leaves no answer of the {len(rows)} rows to train on, for the shortest of their prompts has {min(lengths)}"
-    raise ConfigError([f"algo.args.max_length={most}: {none} tokens; allowed is null or at least {min(lengths) + 1}"])
+    if all(len(encode_prompts(tokenizer, [row])[0]) >= most for row in rows):
+        raise ConfigError([f"algo.args.max_length={most}: every prompt of the {len(rows)} rows fills it; raise it"])

@@ -18,15 +18,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
-
-from omegaconf import OmegaConf
+from typing import Any
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import PAIR, Form
-from rlhf_exp.runs.load import refusing_damage
+from rlhf_exp.runs.load import read_config, read_json, refusing_damage
 from rlhf_exp.tasks.loading import Task
 from rlhf_exp.tasks.splits import split_of
 from rlhf_exp.tasks.texts import Row, as_completion
@@ -38,13 +36,9 @@ ALIKE = (
 """Keys of a task by which samples were drawn, split and graded: those of a run must be the same."""
 
 Sample = dict[str, Any]
-
-
-class Sides(NamedTuple):
-    """The completions of one prompt that the budget did not cut off: each text once, in the order of sampling."""
-
-    correct: list[Sample]
-    wrong: list[Sample]
+Prompts = dict[str, tuple[list[Sample], list[Sample]]]
+"""The correct and the wrong completions of each prompt, by the row's id: those that the budget did not cut off, each
+text once, in the order of sampling."""
 
 
 def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
@@ -59,15 +53,15 @@ def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
         samples = _read_samples(cfg, task, folder, where)
         prompts, facts = sort_samples(samples), count_samples(samples)
     form, per_prompt, held_out = cfg.algo.row.form, cfg.task.sampling.per_prompt, []
-    if form.measures_pairs:
+    if form.held_out == "pairs":
         train = _list_rows(prompts, form, per_prompt, "train")
         held_out = _list_rows(prompts, PAIR, 1, cfg.eval.split)  # one per prompt, so that they are independent
-        kind = "pair" if form is PAIR else "completion"
-        _require(train, f"{where}: no {kind} in the train split", facts)
-        _require(held_out, f"{where}: no pair in the {cfg.eval.split} split", facts)
     else:
         train = _list_rows(prompts, form, per_prompt)
-        _require(train, f"{where}: no completion to learn from", facts)
+    if not train or form.held_out == "pairs" and not held_out:
+        lacks = f"no pairs of the {cfg.eval.split} split" if train else f"no {form.made} to train on"
+        more = "sample more with task.sampling.rows, task.sampling.completions or max_tokens"
+        raise ConfigError([f"{where}: {lacks}, of {describe_counts(facts)}; {more}"])
     Random(cfg.task.data_seed).shuffle(train)
     train = train[: cfg.task.train_rows]
     facts[f"{form.made.replace(' ', '_')}_train"] = len(train)
@@ -79,15 +73,13 @@ def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
     return replace(task, train=train, pairs=held_out, demonstrations=[], notes=notes, facts=whole)
 
 
-def sort_samples(samples: list[Sample]) -> dict[str, Sides]:
-    """The correct and the wrong completions of each prompt, by the row's id."""
-    prompts: dict[str, Sides] = {sample["id"]: Sides([], []) for sample in samples}
+def sort_samples(samples: list[Sample]) -> Prompts:
+    prompts: Prompts = {sample["id"]: ([], []) for sample in samples}
     seen = set()
     for sample in samples:
         if not sample["truncated"] and (text := (sample["id"], sample["completion"].strip())) not in seen:
             seen.add(text)
-            sides = prompts[sample["id"]]
-            (sides.correct if sample["outcome"] == "correct" else sides.wrong).append(sample)
+            prompts[sample["id"]][sample["outcome"] != "correct"].append(sample)
     return prompts
 
 
@@ -95,7 +87,7 @@ def count_samples(samples: list[Sample]) -> dict[str, int]:
     """Counts of prompts and completions. Each prompt is one of with_pairs, all_correct, all_wrong and none_ended, by
     its completions that were not cut off; `truncated` counts those that were."""
     prompts = sort_samples(samples).values()
-    kinds = Counter((bool(p.correct), bool(p.wrong)) for p in prompts)
+    kinds = Counter((bool(correct), bool(wrong)) for correct, wrong in prompts)
     return {
         "prompts": len(prompts),
         "with_pairs": kinds[True, True],
@@ -117,48 +109,35 @@ def describe_counts(counts: dict[str, int]) -> str:
 
 def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sample]:
     """The completions in the folder, after checking that this task may learn from them."""
-    make = f"python -m rlhf_exp sample task={task.name}"
-    try:
-        config = OmegaConf.load(folder / ".hydra" / "config.yaml")
-        evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        lines = (folder / "samples.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")  # U+2028 ends no line
-    except FileNotFoundError as error:
-        lacks = Path(error.filename).relative_to(folder)
-        raise ConfigError([f"{where}: has no {lacks}; make a folder that has: {make}"]) from None
-    if config.task.name != task.name:
-        raise ConfigError([f"{where}: holds samples of task={config.task.name}, not of task={task.name}"])
-    for key in ALIKE:
-        found, wanted = OmegaConf.select(config, f"task.{key}"), getattr(cfg.task, key, None)
-        if key in config.task and found != wanted:
+    config, baseline = read_config(folder)["task"], read_json(folder / "evaluation.json")["baseline"]
+    lines = (folder / "samples.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")  # U+2028 ends no line
+    samples = [json.loads(line) for line in lines]
+    for key in ("name", *ALIKE):
+        found, wanted = config.get(key), getattr(cfg.task, key, None)
+        if key in config and found != wanted:
             raise ConfigError([f"{where}: was sampled with task.{key}={show(found)}, and here it is {show(wanted)}"])
-    if evaluation["baseline"].get("split") != "train":
-        held_out = f"its prompts are held out (eval.split={config.eval.split}), not to be learned from"
-        raise ConfigError([f"{where}: {held_out}; make others: {make}"])
-    samples, chat = [json.loads(line) for line in lines], not isinstance(task.eval[0]["prompt"], str)
-    found, wanted = ("chat messages" if form else "plain text" for form in ("messages" in samples[0], chat))
+    if baseline.get("split") != "train":
+        make = f"make others: python -m rlhf_exp sample task={task.name}"
+        raise ConfigError([f"{where}: its prompts are held out, not to be learned from; {make}"])
+    found, wanted = "messages" in samples[0], not isinstance(task.eval[0]["prompt"], str)
     if found != wanted:
-        raise ConfigError([f"{where}: its prompts are {found}, those of this run {wanted}; see task.prompt"])
+        chat = "chat messages" if found else "plain text"
+        raise ConfigError([f"{where}: its prompts are {chat}, and those of this run are not; see task.prompt"])
     return samples
 
 
-def _list_rows(prompts: dict[str, Sides], form: Form, most: int, split: str | None = None) -> list[Row]:
+def _list_rows(prompts: Prompts, form: Form, most: int, split: str | None = None) -> list[Row]:
     """What the form makes of the completions of each prompt in `split` (None: of every prompt), at most `most` times.
     In place of each sample stands its text, in the form of the prompt."""
     rows = []
-    for name, sides in prompts.items():
+    for name, (correct, wrong) in prompts.items():
         # Not by the id alone: Countdown's rows are split by its hash already, which would put every pair into train.
         if split not in (None, split_of(f"pairs of {name}")):
             continue
-        for i, made in enumerate(form.learn(sides.correct, sides.wrong, most), 1):
+        for i, made in enumerate(form.learn(correct, wrong, most), 1):
             of = next(value for value in made.values() if isinstance(value, dict))
             row: Row = {"id": f"{name} #{i}", "prompt": of.get("messages", of["prompt"])}
             for key, value in made.items():
                 row[key] = as_completion(value["completion"], "messages" in of) if isinstance(value, dict) else value
             rows.append(row)
     return rows
-
-
-def _require(rows: list[Row], problem: str, facts: dict[str, int]) -> None:
-    if not rows:
-        more = "sample more with task.sampling.rows, task.sampling.completions or max_tokens"
-        raise ConfigError([f"{problem}, of {describe_counts(facts)}; {more}"])

@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.values import COMPLETIONS, ROWS, SEED, Within
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -63,9 +60,6 @@ class TaskKeys:
     """Whether `path` is read with source=file alone."""
     reads_folder = False
     """Whether `path` may be a folder."""
-    first_look: ClassVar[str | None] = None
-    """The function, `module:function`, from these keys to a line for each mistake that the rows at `path` show before
-    torch is imported."""
     own_policies: ClassVar[str | None] = None
     """The function, `module:function`, from a tokenizer to sampling baselines of its own (task.baselines), those of a
     family together (models/generation.py)."""
@@ -89,6 +83,10 @@ class TaskKeys:
                 f"{key}.path={self.path}: has no effect with {key}.source={self.source}; add {key}.source=file, which"
                 f" reads {self.file}{'' if self.name == 'file' else '; for any other rows use task=file'}"
             ]
+        return []
+
+    def find_row_problems(self) -> list[str]:
+        """A line for each mistake that the rows at `path` show before torch is imported."""
         return []
 
     def find_lacking(self, need: str) -> str | None:
@@ -121,6 +119,20 @@ class GradedKeys(TaskKeys):
 
     provides = (PROMPTS, DEMONSTRATIONS, PAIRS)
     graded = True
+
+    def provide(self, graded: bool, demonstrations: bool, pairs: bool) -> None:
+        """Say what a task whose keys decide it provides: the class says what it may have, an instance what it has."""
+        has = {PROMPTS: True, DEMONSTRATIONS: graded or demonstrations, PAIRS: graded or pairs}
+        provides = tuple(name for name, there in has.items() if there)
+        for name, value in {"graded": graded, "gives_pairs": pairs, "provides": provides}.items():
+            object.__setattr__(self, name, value)
+
+    def find_problems(self, key: str) -> list[str]:
+        problems = super().find_problems(key)
+        if self.samples is not None and not self.graded:
+            needed = " or ".join(self.graded_by)
+            problems.append(f"{key}.samples={self.samples}: samples must be graded to be learned from; set {needed}")
+        return problems
 
 
 def list_tasks() -> list[str]:

@@ -1,7 +1,7 @@
 """Reads rows of a file or of a data set on the hub, each with its place; a problem is one line with that place.
 
 for where, row in read_lines(Path("train.jsonl.gz")): ...           # "train.jsonl.gz, line 1", {...}
-for where, row in read_table(Path("train.csv")): ...        # also .csv.gz, .parquet and the above
+for where, row in read_table(Path("train.csv")): ...        # any of READERS
 for part, where, row in read_hub("openai/gsm8k", name="main"): ...  # "train", "openai/gsm8k, train, row 1", {...}
 question, answer = read_texts(row, where, "question", "answer")
 """
@@ -10,18 +10,14 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlhf_exp.config.values import suggest
+from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.texts import validate_characters
-
-UNTYPED = (".csv", ".csv.gz")
-SUFFIXES = (".jsonl", ".jsonl.gz", *UNTYPED, ".parquet")
-"""Of the files that `read_table` reads; in those of UNTYPED all values are texts."""
 
 
 class Unavailable(ConfigError):
@@ -56,10 +52,8 @@ class Source:
         read: how many rows were read, by part of the source.
         what: the rows, in a word.
         facts: what was counted, for data.json in the run folder.
-        notes: what a user of the rows' columns should know, one line each.
         repeated: ids of rows whose prompt an earlier row has: they are not sampled on.
         sampled: the rows on which completions to learn from are sampled, if not all of train.
-        originals: rows as they stood in their file, by id, for the user's own grader.
     """
 
     splits: dict[str, list[Item]]
@@ -67,10 +61,8 @@ class Source:
     what: str = "rows"
     odd: tuple[OddKind, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
     repeated: frozenset[str] = frozenset()
     sampled: list[Item] | None = None
-    originals: dict[str, Any] = field(default_factory=dict)
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -79,40 +71,45 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
     Raises:
         ConfigError: not UTF-8, not JSON, or a broken or incomplete gzip file.
     """
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as lines:
-        number = 0
-        try:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"{path}, line {number}", json.loads(line.decode("utf-8-sig"))
-        except UnicodeDecodeError as error:
-            raise ConfigError([f"{path}, line {number}: not UTF-8 (byte {error.start + 1} of the line)"]) from None
-        except ValueError as error:
-            raise ConfigError([f"{path}, line {number}: not JSON ({error})"]) from None
-        except RecursionError:
-            raise ConfigError([f"{path}, line {number}: nested too deep to be read"]) from None
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            cut = f"not a whole gzip file, broken or cut off after line {number}"
-            raise ConfigError([f"{path}: {cut}; fetch it again"]) from None
+    for number, line in enumerate(_decode(path), 1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ConfigError([f"{where}: not JSON ({error})"]) from None
+            yield where, value
 
 
 def read_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a file with one of SUFFIXES as {column: value}, each with its place.
+    """The rows of a file with a suffix of READERS as {column: value}, each with its place.
 
     Raises:
         ConfigError: another suffix, a broken file, or a row that is none.
     """
-    suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
-    if suffix is None:
-        raise ConfigError([f"{path}: must end with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"])
-    if suffix == ".parquet":
-        rows = _read_parquet(path)
-    else:
-        rows = _read_csv(path) if suffix.startswith(".csv") else read_lines(path)
-    for where, row in rows:
+    read = next((read for suffix, read in READERS.items() if path.name.endswith(suffix)), None)
+    if read is None:
+        raise ConfigError([f"{path}: must end with one of {', '.join(READERS)}"])
+    for where, row in read(path):
         if not isinstance(row, dict):
-            raise ConfigError([f'{where}: expected an object such as {{"question": "..."}}, got {str(row)[:40]}'])
+            raise ConfigError([f'{where}: expected an object such as {{"question": "..."}}, got {show(row, 40)}'])
         yield where, row
+
+
+def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
+    """By the columns of the first line; all values are texts."""
+    reader = csv.reader(_decode(path), strict=True)
+    try:
+        header = next(reader, [])
+        if not all(header) or not 0 < len(set(header)) == len(header):
+            raise ConfigError([f"{path}: its first line must name the columns, each once, got {header}"])
+        for fields in filter(None, reader):
+            where = f"{path}, line {reader.line_num}"
+            if len(fields) != len(header):
+                raise ConfigError([f"{where}: has {len(fields)} fields, and the first line {len(header)}"])
+            yield where, dict(zip(header, fields, strict=True))
+    except csv.Error as error:
+        raise ConfigError([f"{path}, line {reader.line_num}: not CSV ({error})"]) from None
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
@@ -128,42 +125,36 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
         raise ConfigError([f"{path}: not a parquet file ({str(error).splitlines()[0]})"]) from None
 
 
-def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
-    """By the columns of the first line; all values are texts."""
-    opened = gzip.open(path, "rt", encoding="utf-8-sig", newline="") if path.name.endswith(".gz") else None
-    with opened or path.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.reader(lines, strict=True)
-        try:
-            header = next(reader, None)
-            if not header or len(set(header)) < len(header) or not all(header):
-                raise ConfigError([f"{path}: its first line must name the columns, each once, got {header}"])
-            for fields in reader:
-                if not fields:
-                    continue
-                where = f"{path}, line {reader.line_num}"
-                if len(fields) != len(header):
-                    raise ConfigError([f"{where}: has {len(fields)} fields, and the first line {len(header)}"])
-                yield where, dict(zip(header, fields, strict=True))
-        except UnicodeDecodeError as error:
-            raise ConfigError([f"{path}: not UTF-8 ({error.reason})"]) from None
-        except csv.Error as error:
-            raise ConfigError([f"{path}, line {reader.line_num}: not CSV ({error})"]) from None
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise ConfigError([f"{path}: not a whole gzip file, broken or cut off; fetch it again"]) from None
+def _decode(path: Path) -> Iterator[str]:
+    """The lines of a text, which may be compressed."""
+    number = 0
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):  # noqa: B007
+                yield line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}, line {number}: not UTF-8 (byte {error.start + 1} of the line)"]) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        cut = f"not a whole gzip file, broken or cut off after line {number}"
+        raise ConfigError([f"{path}: {cut}; fetch it again"]) from None
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read, {error.strerror}"]) from None
+
+
+Reader = Callable[[Path], Iterator[tuple[str, Any]]]
+CSV: dict[str, Reader] = {".csv": _read_csv, ".csv.gz": _read_csv}
+"""In these files all values are texts."""
+READERS: dict[str, Reader] = {".jsonl": read_lines, ".jsonl.gz": read_lines, **CSV, ".parquet": _read_parquet}
+"""By the suffix of a file."""
 
 
 def read_hub(
-    hub_id: str,
-    name: str | None = None,
-    data_dir: str | None = None,
-    parts: tuple[str, ...] | None = None,
-    remedy: str = "task.source=generated, or task.source=file task.path=FOLDER",
+    hub_id: str, name: str | None = None, data_dir: str | None = None, parts: tuple[str, ...] | None = None
 ) -> Iterator[tuple[str, str, Any]]:
     """Every row of `parts` (None: of all parts), each with its part and its place.
 
     Args:
         hub_id, name, data_dir: the data set, its configuration and its folder, as datasets.load_dataset takes them.
-        remedy: what to use instead, for the message.
 
     Raises:
         Unavailable: the rows cannot be loaded; the message names the local options.
@@ -171,13 +162,12 @@ def read_hub(
     """
     from datasets import load_dataset
 
+    place = f"{hub_id}, {data_dir}" if data_dir else hub_id
     try:
         dataset = load_dataset(hub_id, name=name, data_dir=data_dir)
     except Exception as error:  # the hub's errors have no common base class; each means that the rows are not available
-        what = f"{data_dir} cannot" if data_dir else "cannot"
-        instead = f"without a network use {remedy}"
-        raise Unavailable([f"task.hub_id={hub_id}: {what} be loaded ({type(error).__name__}); {instead}"]) from None
-    place = f"{hub_id}, {data_dir}" if data_dir else hub_id
+        instead = "without a network use task.source=file with task.path, or task.source=generated if the task has it"
+        raise Unavailable([f"task.hub_id={place}: cannot be loaded ({type(error).__name__}); {instead}"]) from None
     if missing := [part for part in parts or () if part not in dataset]:
         there = f"its splits are {', '.join(dataset)}{suggest(missing[0], dataset)}"
         raise ConfigError([f"task.hub_id={place}: has no split {missing[0]}; {there}"])
@@ -192,13 +182,9 @@ def read_texts(row: Any, where: str, *keys: str) -> list[str]:
     Raises:
         ConfigError: it is not an object, or a key is missing or holds no text.
     """
-    form = "expected {" + ", ".join(f'"{key}": text' for key in keys) + "}"
-    if not isinstance(row, dict):
-        raise ConfigError([f"{where}: {form}, got {str(row)[:40]}"])
+    if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in keys):
+        form = ", ".join(f'"{key}": text' for key in keys)
+        raise ConfigError([f"{where}: expected {{{form}}}, got {show(row, 60)}"])
     for key in keys:
-        if key not in row:
-            raise ConfigError([f'{where}: has no "{key}"; {form}'])
-        if not isinstance(row[key], str):
-            raise ConfigError([f'{where}: "{key}" is a {type(row[key]).__name__}; {form}'])
         validate_characters(row[key], f'{where}: "{key}"')
     return [row[key] for key in keys]

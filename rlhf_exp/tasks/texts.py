@@ -56,7 +56,7 @@ def validate_characters(text: str, place: str) -> None:
         raise ConfigError([f"{place} holds half a character (a lone surrogate), which is no text"])
 
 
-def shape_prompt(prompt: Text, where: str, chat: bool) -> Text:
+def shape_prompt(prompt: Text, chat: bool) -> Text:
     """The prompt in the model's form: for a chat model a text becomes a message of the user.
 
     Raises:
@@ -64,7 +64,7 @@ def shape_prompt(prompt: Text, where: str, chat: bool) -> Text:
     """
     if not chat and not isinstance(prompt, str):
         remedy = "use task.prompt=chat and a model with a chat template"
-        raise ConfigError([f"{where}: holds messages, and prompts are plain text here; {remedy}"])
+        raise ConfigError([f"task.prompt: the prompts are messages, and the model reads plain text; {remedy}"])
     return as_messages(prompt) if chat else prompt
 
 

@@ -106,13 +106,11 @@ def _count(tokenizer: "PreTrainedTokenizerBase", texts: list[str], special: bool
     """The number of tokens of each text; `special` says whether the tokenizer adds its special tokens."""
     counts: dict[str, int] = {}
     unique = list(dict.fromkeys(texts))
-    with tqdm(total=len(unique), desc="tokenizing", unit="text", leave=False, delay=2) as bar:
-        for start in range(0, len(unique), BATCH):
-            batch = unique[start : start + BATCH]
-            # verbose=False: texts longer than the model's context are counted here, and need no warning.
-            encoded = tokenizer(batch, add_special_tokens=special, return_attention_mask=False, verbose=False)
-            counts |= {text: len(ids) for text, ids in zip(batch, encoded["input_ids"], strict=True)}
-            bar.update(len(batch))
+    for start in tqdm(range(0, len(unique), BATCH), desc="tokenizing", unit="batch", leave=False, delay=2):
+        batch = unique[start : start + BATCH]
+        # verbose=False: texts longer than the model's context are counted here, and need no warning.
+        encoded = tokenizer(batch, add_special_tokens=special, return_attention_mask=False, verbose=False)
+        counts |= {text: len(ids) for text, ids in zip(batch, encoded["input_ids"], strict=True)}
     return counts
 
 

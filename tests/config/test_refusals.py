@@ -35,7 +35,7 @@ task=hh_rlhf algo=dpo 'task.subsets=[harmless]'  ->  task.subsets type
 model=tiny_gpt2 model.init.architecture=gpt3  ->  model.init.architecture conflict
 'task.traces.patience=[96,24]'  ->  task.traces.patience *
 'task.traces.novice.operations=[1,2,3]'  ->  task.traces.novice.operations type
-task.traces.skilled.temperature=0  ->  task.traces.skilled.temperature *
+task.traces.skilled.temperature=0  ->  task.traces.skilled.temperature range
 model=tiny_untrained model.path=gpt2  ->  model.path conflict
 model=gpt2 model.path=null  ->  model.path conflict
 model.path=./nope  ->  model.path missing

@@ -95,10 +95,8 @@ def test_the_shipped_example(tmp_path):
     ("change", "line"),
     [
         (('return {"train": train', 'return 3 or {"train": train'), "read returned 3 .int.; must be the rows of each"),
-        (('return {"train": train', 'return {"trian": train'), "must be the rows of each split"),
         (('return {"train": train', 'return {"train": None'), "returned null .NoneType. for train; must be a list of"),
         (('return {"train": train', 'return {"train": [3]'), "for train; must be a list of rows, each a dict"),
-        (('{"id": f"t{n}"', '{"ids": f"t{n}"'), "row 1 of train: its id must be a text of its own, got null"),
         (('{"id": f"t{n}"', '{"id": "x"'), "row 2 of train: its id must be a text of its own, got x"),
         (('return f"What', 'return 3 or f"What'), "row 1 of train: its prompt must be a text, or messages"),
         (("100 + n", "n"), "returned a prompt in two splits, What is 0 . 1."),
@@ -106,10 +104,9 @@ def test_the_shipped_example(tmp_path):
         (("    train = [", "    raise ConfigError(['no'])\n    train = ["), "^no$"),
         (("def grade(completion, row)", "def grade(completion)"), "grade: takes .completion., too many"),
         (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
-        (("def read(keys)", "def read()"), "read raised TypeError: read.. takes 0 positional arguments"),
         (("import ConfigError", "import ConfgError"), "cannot be imported, ImportError in line"),
-        (("range(20)", "range(0)"), "its test split is empty"),
-        (("def prompt", ANSWERS.replace(', "0"', "") + "\n\ndef prompt"), "pair returned .*; must be two texts"),
+        (("range(20)", "range(0)"), "has 0 rows in its test split"),
+        (("def prompt", ANSWERS.replace(', "0"', "") + "\n\ndef prompt"), "pair returned .*; must be 2 texts"),
     ],
 )  # fmt: skip
 def test_what_is_no_task_is_refused_in_one_line(load, change, line):
@@ -122,7 +119,6 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
 @pytest.mark.parametrize(
     ("source", "overrides", "line"),
     [
-        (MINE, ["task.module=nowhere.py"], "task.module=nowhere.py:read: no such file as nowhere.py"),
         (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
         (MINE.replace("def read", "def raed"), [], "no read; did you mean raed?"),
         (MINE + "(", [], "is not Python, '(' was never closed (mine.py, line"),
@@ -135,13 +131,6 @@ def test_a_file_that_cannot_be_a_task_is_refused_before_anything_loads(prepare, 
     with pytest.raises(ConfigError) as refused:
         prepare(source, *overrides)
     assert len(refused.value.problems) == 1 and line in refused.value.problems[0], refused.value.problems
-
-
-def test_a_file_of_the_contract_before_is_refused_with_what_to_change(prepare):
-    with pytest.raises(ConfigError) as refused:
-        prepare("def load(cfg, tokenizer):\n    pass\n", "reward=brevity")
-    (line,) = (line for line in refused.value.problems if "has load(cfg, tokenizer)" in line)
-    assert "must now have read(keys)" in line and line.endswith("docs/own_task.md")
 
 
 def test_without_a_grader_there_is_a_reward_of_its_own(load):

@@ -38,10 +38,7 @@ def test_a_length_that_every_prompt_to_train_on_fills_is_refused(overrides, rows
     check_context(compose_config([*overrides, "algo.args.max_length=7"]), tokenizer, task)  # the second prompt has 6
     with pytest.raises(ConfigError) as error:
         check_context(compose_config([*overrides, "algo.args.max_length=6"]), tokenizer, task)
-    assert error.value.problems == [
-        "algo.args.max_length=6: leaves no answer of the 2 rows to train on, for the shortest of their prompts has 6"
-        " tokens; allowed is null or at least 7"
-    ]
+    assert error.value.problems == ["algo.args.max_length=6: every prompt of the 2 rows fills it; raise it"]
 
 
 def test_fewer_prompts_than_a_rollout_takes_are_refused():
@@ -58,7 +55,5 @@ def test_fewer_prompts_than_a_rollout_takes_are_refused():
     ):
         with pytest.raises(ConfigError) as error:
             check_rows(compose_config(overrides), Task("countdown", rows[:31], rows, None))
-        assert error.value.problems == [
-            f"{given}, and a rollout of {overrides[0]} takes {needed}; allowed is at least {needed}, or a smaller"
-            " algo.args.per_device_train_batch_size"
-        ]
+        [line] = error.value.problems
+        assert line.startswith(f"{given}, and a rollout of {overrides[0]} takes {needed}")

@@ -8,7 +8,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.examples import read_examples
-from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
+from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import encode_prompts, measure
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -65,7 +65,7 @@ def test_describe_counts_it(prepare, task):
 
 @pytest.mark.parametrize(
     ("template", "reason"),
-    [(NO_SYSTEM, " (System role not supported)"), (FORGETFUL, "")],
+    [(NO_SYSTEM, "(System role not supported)"), (FORGETFUL, "task.system_prompt: ")],
     ids=["refuses", "leaves out"],
 )
 def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(prepare, template, reason):
@@ -74,7 +74,7 @@ def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(prepa
         with pytest.raises(ConfigError) as refused:
             call(cfg, tokenizer)
         [line] = refused.value.problems
-        assert line.startswith("task.system_prompt: ") and f"without a message of the system{reason};" in line
+        assert reason in line
     cfg, tokenizer = prepare("gsm8k", "task.system_prompt=Hello", "task.prompt=plain", template=template)
     assert load_task(cfg, tokenizer).train
 

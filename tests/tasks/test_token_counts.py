@@ -1,12 +1,11 @@
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.tasks import as_completion, hh_rlhf
 from rlhf_exp.tasks.hh_rlhf import RawPair, parse_pair
-from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
 from rlhf_exp.tasks.sources import Item
+from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import measure, render
 
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"
@@ -15,13 +14,6 @@ CHATML = (
     "{% if add_generation_prompt %}<assistant>THINK{% endif %}"
 )
 PAIRS = [parse_pair(RawPair("", subset, None, *texts))[0] for subset, *texts in generate_pairs(60, seed=0)]
-
-
-def build_byte_tokenizer(chat_template=None):
-    vocab = {symbol: i for i, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=chat_template, model_max_length=512)
 
 
 def list_texts(chat):
@@ -36,15 +28,15 @@ def render_all(tokenizer, prompts, answers):
     return render(tokenizer, prompts, ask=True), [render(tokenizer, several) for several in wholes]
 
 
-def test_a_plain_answer_counts_with_its_end_token():
-    for pair, (prompt, answers) in zip(PAIRS, measure(build_byte_tokenizer(), *list_texts(chat=False)), strict=True):
+def test_a_plain_answer_counts_with_its_end_token(small_tokenizer):
+    for pair, (prompt, answers) in zip(PAIRS, measure(small_tokenizer(), *list_texts(chat=False)), strict=True):
         assert prompt == len(pair.prompt)
         assert answers == tuple(1 + len(text) + 1 for text in (pair.chosen, pair.rejected))
 
 
 @pytest.mark.parametrize("think", ["", "(hm)"])  # with a thought the whole dialogue does not begin with the prompt
-def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(think):
-    tokenizer, texts = build_byte_tokenizer(CHATML.replace("THINK", think)), list_texts(chat=True)
+def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(small_tokenizer, think):
+    tokenizer, texts = small_tokenizer(CHATML.replace("THINK", think)), list_texts(chat=True)
     prompts, wholes = render_all(tokenizer, *texts)
     question = PAIRS[0].history[0][1]
     assert prompts[0] == f"<user>{question}</s><assistant>{think}"
@@ -55,8 +47,8 @@ def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(think)
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_rows_without_answers_keep_their_place(chat):
-    tokenizer, (prompts, answers) = build_byte_tokenizer(CHATML), list_texts(chat)
+def test_rows_without_answers_keep_their_place(small_tokenizer, chat):
+    tokenizer, (prompts, answers) = small_tokenizer(CHATML), list_texts(chat)
     full = measure(tokenizer, prompts, answers)
     some = measure(tokenizer, prompts, [texts if i % 2 else () for i, texts in enumerate(answers)])
     assert some == [counts if i % 2 else (counts.prompt, ()) for i, counts in enumerate(full)]

@@ -10,7 +10,6 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
-from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config, conflict
 from rlhf_exp.config.values import suggest
@@ -136,8 +135,8 @@ def _check_task(cfg: Config) -> Iterator[str]:
                 yield conflict(cfg, f"{key}.path", f"no such file{_suggest_file(path)}", "missing")
             elif not path.is_file() and not (task.reads_folder and path.is_dir()):
                 yield conflict(cfg, f"{key}.path", f"not a regular file; must be {task.file}", "missing")
-            elif task.first_look:
-                yield from load_object(task.first_look)(task)
+            else:
+                yield from task.find_row_problems()
         for name, where in task.functions.items():
             yield from check_function(f"{key}.{name}", where, task.ready_functions)
     samples = getattr(cfg.task, "samples", None)

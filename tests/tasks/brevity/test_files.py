@@ -43,7 +43,6 @@ def test_texts_and_messages_become_chat_where_the_model_chats(tmp_path, tokenize
     ("row", "problem"),
     [({"question": "Hi"}, "its prompt must be a text, or messages"), ("nope", "not JSON ("),
      ({"prompt": [{"role": "user"}]}, "its prompt must be a text, or messages"),
-     ({"prompt": MESSAGES}, "holds messages, and prompts are plain text here"),
      ('{"prompt": "\\ud800"}', "its prompt holds half a character")],
 )  # fmt: skip
 def test_a_broken_row_is_refused_with_its_place(tmp_path, tokenizer, row, problem):
@@ -51,3 +50,5 @@ def test_a_broken_row_is_refused_with_its_place(tmp_path, tokenizer, row, proble
         load(tmp_path, [*write(40), row], tokenizer)
     [line] = caught.value.problems
     assert line.startswith(f"{tmp_path}/prompts.jsonl, line 41: {problem}")
+    with pytest.raises(ConfigError, match="^task.prompt: the prompts are messages"):
+        load(tmp_path, [*write(40), {"prompt": MESSAGES}], tokenizer)

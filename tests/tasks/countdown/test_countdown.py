@@ -49,36 +49,24 @@ def test_a_problem_has_one_split_whatever_the_order_of_its_numbers():
         assert shares[name] / total == pytest.approx(len(buckets) / 100, abs=0.02)
 
 
-@pytest.mark.parametrize("algo", ["grpo", "sft"])
-def test_training_rows_and_held_out_rows_share_no_problem(algo):
-    task = load(f"algo={algo}", "task.train_rows=2000" if algo == "grpo" else "task.train_rows=500", "eval.rows=null")
-    plain = {row["prompt"] for row in task.eval}
-    assert not plain & {row["prompt"] for row in task.train}
-    assert len({row["id"] for row in task.eval}) == len(task.eval) == 1398
-
-
-def test_the_shipped_models_problems_are_disjoint_from_prompts_and_from_held_out_rows():
-    shown = {row["prompt"] for row in load("algo=sft", "task.train_rows=1000").train}
-    ids = {problem_id(list(map(int, words[1:-3])), int(words[-2])) for words in (p.split() for p in shown)}
-    grpo = load("task.train_rows=2000", "eval.rows=null")
-    assert not ids & {row["id"] for row in grpo.train}
-    assert not ids & {row["id"] for row in grpo.eval}
+def test_demonstrations_prompts_and_held_out_rows_share_no_problem():
+    grpo, sft = load("task.train_rows=2000", "eval.rows=null"), load("algo=sft", "task.train_rows=1000")
+    shown = {read_prompt(row["prompt"])["id"] for row in sft.train}
+    asked, held_out = ({row["id"] for row in rows} for rows in (grpo.train, grpo.eval))
+    assert not shown & asked and not shown & held_out and not asked & held_out
+    assert len(held_out) == len(grpo.eval) == 1398
 
 
 def test_chat_models_get_messages_with_the_tags_spelled_out():
     row = load("eval.rows=1", tokenizer=CHAT).eval[0]
     assert [message["role"] for message in row["prompt"]] == ["user"]
-    text = row["prompt"][0]["content"]
+    text, trace = (
+        row["prompt"][0]["content"],
+        load("algo=sft", "task.train_rows=1", tokenizer=CHAT).train[0]["completion"],
+    )
+    assert trace[0]["role"] == "assistant" and trace[0]["content"].startswith("<think>")
     assert str(row["target"]) in text and "<think>" in text and "<answer>" in text
     assert isinstance(load("eval.rows=1", "task.prompt=plain", tokenizer=CHAT).eval[0]["prompt"], str)
-
-
-def test_chat_models_are_shown_traces_as_messages():
-    row = load("algo=sft", "task.train_rows=1", tokenizer=CHAT).train[0]
-    (message,) = row["completion"]
-    assert message["role"] == "assistant" and message["content"].startswith("<think>")
-    plain = load("algo=sft", "task.train_rows=1").train[0]
-    assert plain["completion"] == f" {message['content']}"
 
 
 def test_a_trace_depends_on_the_seed_and_its_row_alone():

@@ -94,9 +94,9 @@ def test_splits_are_found_by_the_names_that_the_source_has_for_them(load, tmp_pa
     assert {row["part"] for row in task.eval} == {"dev"} and {row["part"] for row in task.train} == {"0"}
     assert len(task.eval) == 12 and task.facts["splits"]["validation"] > 0
     for names, line in (
-        ("{train: 0, test: deb}", "deb.*(dev|0, dev, x)"),
-        ("{train: 0, test: 0}", "task.splits: has one name for two splits"),
-        ("{test: dev}", "task.splits: names no train"),
+        ("{train: 0, test: deb}", "deb|dev"),
+        ("{train: 0, test: 0}", "task.splits: must name train, and no name twice"),
+        ("{test: dev}", "task.splits: must name train"),
         ("{train: 0, test: [dev]}", "task.splits.test=.dev.: must be text or a whole number or true or false"),
         ("{train: null}", "dev|train"),
     ):
@@ -209,25 +209,22 @@ def test_a_line_break_can_be_typed(load, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "overrides", "line"),
     [
-        (ROWS, ["task.prompt_template='{qestion}'"], "no column qestion in .*; did you mean question?"),
-        (ROWS, [TEMPLATE, "task.answer_column=anser"], "task.answer_column=anser: there is no column anser in"),
+        (ROWS, ["task.prompt_template='{qestion}'"], "holds no qestion .*; did you mean question?"),
+        (ROWS, [TEMPLATE, "task.answer_column=anser"], "task.answer_column: .*holds no anser"),
         (ROWS, ["task.prompt_template='{question'"], "task.prompt_template='{question': expected '}'"),
-        (ROWS, ["task.prompt_template=Why"], "names no column"),
-        (ROWS, [], "task.prompt_template: null, and there is no column prompt"),
+        (ROWS, ["task.prompt_template=Why"], "must name columns in braces"),
+        (ROWS, [], "task.prompt_template=null"),
         ([*ROWS, {**ROWS[0], "split": "train"}], [TEMPLATE, "task.split_column=split"],
-         "1 rows have a prompt of another split, the first are .*line 61 .train. and .*line 1 .test."),
-        ([{**ROWS[0], "split": "dev"}], [TEMPLATE, "task.split_column=split"], "line 1: \"split\" is 'dev'; must be"),
-        ([*ROWS, {"question": "Why?"}], [TEMPLATE, "task.answer_column=answer"], "line 61: holds no answer, the"),
-        ([*ROWS, {"answer": "4"}], [TEMPLATE], "line 61: holds no question, a column of task.prompt_template"),
+         "line 1 .test. and .*line 61 .train. have one prompt"),
+        ([{**ROWS[0], "split": "dev"}], [TEMPLATE, "task.split_column=split"], "its splits are dev; say which"),
+        ([*ROWS, {"question": "Why?"}], [TEMPLATE, "task.answer_column=answer"], "line 61 holds no answer"),
+        ([*ROWS, {"answer": "4"}], [TEMPLATE], "task.prompt_template: .*line 61 holds no question"),
         ([*ROWS, {**ROWS[0], "question": "Why?", "answer": "so"}],
-         [TEMPLATE, "task.answer_column=answer", "task.checker=numeric"], "line 61: \"answer\" must hold a number"),
+         [TEMPLATE, "task.answer_column=answer", "task.checker=numeric"], "line 61: \"answer\" cannot be compared"),
         ([{**row, "level": "b" if row is ROWS[9] else 1} for row in ROWS], [TEMPLATE],
          "rows.jsonl: the column level cannot be held by a table"),
         ([{**row, "answer": ["3", "4"]} for row in ROWS], [TEMPLATE, "task.answer_column=answer"],
-         "line 1: \"answer\" must hold one text or number .for more than one write a checker, task.checker=FILE.py"),
-        ([{**row, "answer": True} for row in ROWS], [TEMPLATE, "task.answer_column=answer"],
-         "line 1: \"answer\" must hold a text or a number .true and false as the texts .* got 'True'"),
-        ([{**row, "answer": ""} for row in ROWS], [TEMPLATE, "task.answer_column=answer"], "line 1: holds no answer"),
+         "line 1: \"answer\" must hold one text or number"),
         ([{**row, "id": 1} for row in ROWS], [TEMPLATE], "has the id 1 of"),
     ],
 )  # fmt: skip
@@ -243,14 +240,12 @@ def test_bad_rows_are_refused_in_one_line_with_their_place(load, tmp_path, rows,
     ("typed", "line"),
     [
         ("task.path=ROWS task.answer_column=answer task.checker=numerc", "task.checker=numerc"),
-        ("task.path=ROWS task.checker=nowhere.py:grade", "task.checker=nowhere.py:grade: no such file"),
         ("task.path=ROWS task.checker=numeric", "task.checker=numeric: needs task.answer_column"),
         ("task.path=ROWS task.answer_column=answer task.checker=regex", "task.pattern: belongs to task.checker=regex"),
         ("task.path=ROWS task.chosen_column=good", "task.chosen_column and task.rejected_column: must both be set"),
         ("task.path=ROWS task.source=hub", "task.source=hub: needs task.hub_id"),
         ("task.path=ROWS algo=dpo reward=none", "algo=dpo: needs"), ("task.path=ROWS", "algo=grpo: needs a reward"),
         ("reward=brevity", "task.source=file: needs task.path"),
-        ("reward=brevity task.source=file task.hub_id=me/mine", "task.source=file: needs task.path"),
     ],
 )  # fmt: skip
 def test_keys_that_do_not_fit_are_refused(tmp_path, typed, line):
@@ -260,9 +255,8 @@ def test_keys_that_do_not_fit_are_refused(tmp_path, typed, line):
     assert any(problem.startswith(line) for problem in refused.value.problems), refused.value.problems
 
 
-@pytest.mark.parametrize(
-    ("given", "source"), [("task.hub_id=me/mine", "hub"), ("task.hub_id=me/mine task.path=ROWS", "file")]
-)
-def test_the_source_is_what_is_named(tmp_path, given, source):
-    given = given.replace("ROWS", str(write(tmp_path / "rows.jsonl"))).split()
-    assert compose_config([*SMALL, TEMPLATE, "reward=brevity", *given]).task.source == source
+def test_the_source_is_what_is_named(tmp_path):
+    path = write(tmp_path / "rows.jsonl")
+    for given, source in (([], "hub"), ([f"task.path={path}"], "file")):
+        cfg = compose_config([*SMALL, TEMPLATE, "reward=brevity", "task.hub_id=me/mine", *given])
+        assert cfg.task.source == source

@@ -7,8 +7,8 @@ import pytest
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import gsm8k
-from rlhf_exp.tasks.gsm8k_synthetic import generate_problems
 from rlhf_exp.tasks.splits import SHARES, split_of
+from rlhf_exp.tasks.synthetic import generate_problems
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
 PROBLEMS = [{"question": question, "answer": answer} for question, answer in generate_problems(300, seed=5)]
@@ -77,9 +77,8 @@ def test_repeated_questions_and_those_of_the_test_part_are_dropped_and_counted(t
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b'{"question": 1', "not JSON ("), (b"[1, 2]", "expected {"), (b'{"question": "a"}', 'has no "answer"'),
-        (b'{"question": " ", "answer": "#### 1"}', '"question" is empty'),
-        (b'{"question": "a", "answer": 18}', '"answer" is a int'),
+        (b'{"question": 1', "not JSON ("), (b"[1, 2]", "expected {"), (b'{"question": "a"}', "expected {"),
+        (b'{"question": "a", "answer": 18}', "expected {"),
         (b'{"question": "a", "answer": "#### 18\\nI think"}', 'the answer must end with "#### number", got '),
         (b'{"question": "a", "answer": "#### 1/0"}', 'the answer must end with "#### number", got '),
         (b'{"question": "\\ud800", "answer": "#### 1"}', '"question" holds half a character'),
@@ -94,7 +93,7 @@ def test_a_broken_row_is_refused_with_its_file_and_line(tmp_path, line, problem)
 
 def test_a_folder_without_a_part_is_refused(tmp_path):
     write(tmp_path / "train.jsonl", PROBLEMS[:3])
-    assert refuse(tmp_path).startswith(f"task.path={tmp_path}: holds no test.jsonl")
+    assert refuse(tmp_path) == f"{tmp_path}/test.jsonl: cannot be read, No such file or directory"
 
 
 def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):

@@ -4,13 +4,13 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
+from rlhf_exp.tasks.synthetic import generate_pairs
 
 SHARED = ROOT.parent / "shared" / "data"
 TEMPLATE = (
@@ -19,14 +19,13 @@ TEMPLATE = (
 )
 
 
-def build_byte_tokenizer(chat_template=None, context=512):
-    vocab = {symbol: i for i, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=chat_template, model_max_length=context)
+def build_tokenizer(chat_template=None, context=512):
+    tokenizer = build_byte_tokenizer()
+    tokenizer.chat_template, tokenizer.model_max_length = chat_template, context
+    return tokenizer
 
 
-PLAIN, CHAT = build_byte_tokenizer(), build_byte_tokenizer(TEMPLATE)
+PLAIN, CHAT = build_tokenizer(), build_tokenizer(TEMPLATE)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +123,7 @@ def test_nothing_longer_than_the_limit_is_left(config):
 @pytest.mark.parametrize(("max_length", "context", "limit"), [(None, 300, 300), (250, 300, 250), (400, 300, 300)])
 def test_the_limit_is_the_smaller_of_max_length_and_context(config, max_length, context, limit):
     cfg = config("dpo", {"task.max_length": max_length, "task.train_rows": 5})
-    assert load_task(cfg, build_byte_tokenizer(context=context)).facts["limit_tokens"] == limit
+    assert load_task(cfg, build_tokenizer(context=context)).facts["limit_tokens"] == limit
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"no real data at {SHARED}")

@@ -37,15 +37,12 @@ def test_the_prompt_is_the_shared_history_with_the_last_assistant_mark():
     assert pair.prompt == "\n\nHuman: Hi!\n\nAssistant: Hello.\n\nHuman: And\n\nnow?\n\nAssistant:"
     assert pair.history == (("Human", "Hi!"), ("Assistant", "Hello."), ("Human", "And\n\nnow?"))
     assert (pair.chosen, pair.rejected) == ("Now this.", "That.")
+    assert parse("Human: Hi!\n\nAssistant: A", "Human: Hi!\n\nAssistant: B")[0].prompt == ASK
     assert hh_rlhf.prompt(Item(pair.id, {}, pair), chat=True) == [
         {"role": "user", "content": "Hi!"},
         {"role": "assistant", "content": "Hello."},
         {"role": "user", "content": "And\n\nnow?"},
     ]
-
-
-def test_a_dialogue_may_begin_without_the_blank_lines():
-    assert parse("Human: Hi!\n\nAssistant: A", "Human: Hi!\n\nAssistant: B")[0].prompt == ASK
 
 
 @pytest.mark.parametrize(
@@ -128,18 +125,13 @@ def test_a_test_part_stays_the_test_split_and_its_prompts_leave_the_others():
     assert 20 <= len(splits["validation"]) <= 60
 
 
-def test_a_validation_part_beside_a_test_part_does_not_reach_the_test_split():
-    parts = {name: [make_pair(f"{name} {i}", part=name) for i in range(60)] for name in ("train", "validation", "test")}
-    splits, _ = split_pairs([pair for pairs in parts.values() for pair in pairs])
-    assert splits["test"] == parts["test"]
-
-
 def test_no_prompt_is_in_two_splits_where_only_one_subset_has_a_test_part():
-    divided = [make_pair(f"prompt {i}", "helpful-base", "test" if i % 5 == 0 else "train") for i in range(600)]
+    part_of = {0: "test", 1: "validation"}  # of the source; one of validation does not reach the test split
+    divided = [make_pair(f"prompt {i}", "helpful-base", part_of.get(i % 5, "train")) for i in range(600)]
     hashed = [make_pair(f"prompt {i}", "harmless-base", "train") for i in range(300, 900)]
     splits, in_test = split_pairs([*divided, *hashed])
     prompts = {name: {pair.prompt for pair in rows} for name, rows in splits.items()}
-    assert all(prompts.values())
+    assert all(prompts.values()) and {pair.part for pair in splits["test"] if pair.subset == "helpful-base"} == {"test"}
     assert not prompts["train"] & prompts["test"]
     assert not prompts["validation"] & prompts["test"]
     assert not prompts["train"] & prompts["validation"]

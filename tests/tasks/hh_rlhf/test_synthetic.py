@@ -2,7 +2,7 @@ import json
 from hashlib import sha256
 
 from rlhf_exp.tasks.hh_rlhf import RawPair, parse_pair
-from rlhf_exp.tasks.hh_rlhf_synthetic import generate_pairs
+from rlhf_exp.tasks.synthetic import generate_pairs
 
 N = 4000
 ROWS = list(generate_pairs(N, seed=0))
