@@ -32,8 +32,7 @@ class MetricsWriter(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the lines up to the checkpoint's step, and continues their `time_s`."""
-        logged = {int(row["step"]) for row in state.log_history if "train_runtime" not in row}
-        kept = keep_rows(self._path, state.global_step, logged)
+        kept = keep_rows(self._path, state.global_step)
         self._start = time.perf_counter() - (kept[-1]["time_s"] if kept else 0.0)
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:

@@ -75,7 +75,7 @@ class Validate(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does."""
-        keep_rows(self._run_dir / ROWS, state.global_step, range(0, state.global_step + 1, self._every))
+        keep_rows(self._run_dir / ROWS, state.global_step)
         if self._best is not None and state.global_step:
             self._best.resume()
 

@@ -18,7 +18,8 @@ from rlhf_exp.config.device import count_completions, count_processes, targets_o
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.memory import OPTIMIZER_STATES, count_weight_bytes, keeps_reference
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.listing import list_runs
+from rlhf_exp.runs.folder import read_record
+from rlhf_exp.runs.listing import list_runs, read_key
 from rlhf_exp.runs.settings import flatten
 
 MEMORY, OUTPUTS = Path("/proc/meminfo"), Path("outputs")
@@ -118,10 +119,10 @@ def _estimate_by_run(cfg: Config, steps: int) -> tuple[float, str] | None:
         return None
     wanted = flatten(asdict(cfg))
     for run in reversed(runs):
-        alike = run.info.get("task") == cfg.task.name and run.status == "finished" and run.info.get("steps")
-        if alike and all(run.config.get(key) == wanted.get(key) for key in LIKE):
-            each = run.info["seconds"]["train"] / run.info["steps"]
-            return steps * each, f"{steps} steps x {each:.2g} s, as in {run.path}"
+        is_done = run["task"] == cfg.task.name and run["status"] == "finished" and run["steps"]
+        if is_done and all(read_key(run, key) == wanted.get(key) for key in LIKE):
+            each = read_record(Path(run["run"]))["seconds"]["train"] / run["steps"]
+            return steps * each, f"{steps} steps x {each:.2g} s, as in {run['run']}"
     return None
 
 
