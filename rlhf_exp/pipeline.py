@@ -26,7 +26,6 @@ from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_star
 from rlhf_exp.push import push, push_command
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.runs.checkpoints import check_newest
 from rlhf_exp.runs.folder import RESERVE, RunFolder, read_record, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
@@ -51,7 +50,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         ConfigError: a user's mistake that shows only with the data or the model loaded.
         BaseException: any other error, which is already recorded in run.json.
     """
-    facts = processes.on_main(lambda: _check_and_list_facts(cfg, run_dir))
+    facts = processes.on_main(lambda: _check_and_list_facts(cfg))
     folder = RunFolder.create(run_dir, facts)
     with StopSignals() as signals:
         try:
@@ -198,8 +197,8 @@ def _load_rows(cfg: Config, folder: RunFolder, model: ModelSource, tokenizer: Pr
     return task
 
 
-def _check_and_list_facts(cfg: Config, run_dir: Path) -> dict[str, Any]:
-    if problems := check_server(cfg) or (check_newest(run_dir, cfg) if cfg.resume else []):
+def _check_and_list_facts(cfg: Config) -> dict[str, Any]:
+    if problems := check_server(cfg):
         raise ConfigError(problems)
     device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {

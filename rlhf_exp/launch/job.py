@@ -22,7 +22,6 @@ from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.launch.subcommand import claim, guard
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.lock import point_latest
-from rlhf_exp.runs.manifest import find_damaged_models
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete, plan_job, start_anew
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def check_job(cfg: DictConfig, typed: Sequence[str], alone: bool = False) -> Con
         ConfigError: all that can be found without an import of torch, and without a look into the run folder.
     """
     unread = [lambda config: find_unread(config, typed)] if alone else []
-    return parse(cfg, typed, [find_missing_weights, find_damaged_models, *unread])
+    return parse(cfg, typed, [find_missing_weights, *unread])
 
 
 def is_named_by_time(cfg: DictConfig) -> bool:

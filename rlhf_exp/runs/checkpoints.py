@@ -2,7 +2,6 @@
 library.
 
     find_checkpoint(run_dir)         # (path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
-    check_newest(run_dir, cfg)       # ["resume=outputs/x: checkpoint-40 cannot be resumed: optimizer.pt is missing"]
     rotate(run_dir / "checkpoints", keep=1)
     find_best(run_dir)               # (path=.../best-40, step=40, metric="validation/accuracy", value=0.45)
     explain_lost(run_dir)            # "best-40: model.safetensors is damaged: ..."; None if it is whole
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlhf_exp import processes
-from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import BEST
 from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken, explain_damage
@@ -27,9 +25,6 @@ from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken, explain_da
 FOLDER, UNUSABLE = "checkpoints", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
 PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
-
-SAVED_BY = {"fsdp2": ("optimizer.bin", "pytorch_model_fsdp.bin"), "zero2": ("latest",), "zero3": ("latest",)}
-"""What an engine saves instead of optimizer.pt."""
 
 LEAST = float("-inf")
 """The value of a best policy whose figure is not a number; null in JSON."""
@@ -98,32 +93,6 @@ def clear_unfinished(folder: Path, newest: Path | None) -> None:
             aside = folder / f"{UNUSABLE}{path.name}"
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
-
-
-def list_needed(cfg: Config) -> list[tuple[str, ...]]:
-    """What a resumed run reads from a checkpoint; of several names in one entry, any will do."""
-    weights = ("model.safetensors", "model.safetensors.index.json")
-    n = processes.count()
-    names = [*SAVED_BY.get(cfg.scale.name, ("optimizer.pt",)), "scheduler.pt", "trainer_state.json", PROGRESS, WORK]
-    names += ["rng_state.pth"] if n == 1 else [f"rng_state_{rank}.pth" for rank in range(n)]
-    names += cfg.algo.row.checkpoint_files
-    names += ["entropy_ctrl_state.json"] if cfg.algo.args.get("use_adaptive_entropy") else []
-    names += [REFERENCE] if cfg.algo.args.get("sync_ref_model") else []
-    return [weights if cfg.peft.lora is None else ("adapter_model.safetensors",), *((name,) for name in names)]
-
-
-def find_lacking(checkpoint: Path, cfg: Config) -> str | None:
-    """The first file that is missing, without which training would silently resume as another run."""
-    lacking = (names[0] for names in list_needed(cfg) if not any((checkpoint / name).is_file() for name in names))
-    return next(lacking, None)
-
-
-def check_newest(run_dir: Path, cfg: Config) -> list[str]:
-    """A line if the checkpoint that a run would resume from is not fit for it."""
-    newest = find_checkpoint(run_dir).path
-    if newest is None or (lacking := find_lacking(newest, cfg)) is None:
-        return []
-    return [f"resume={run_dir}: {newest.name} cannot be resumed: {lacking} is missing"]
 
 
 def find_best(run_dir: Path) -> BestPolicy | None:

@@ -95,13 +95,11 @@ def point_latest(folder: Path) -> Iterator[None]:
         yield
         return
     before = os.readlink(latest) if latest.is_symlink() else None
-    here = os.path.relpath(folder.resolve(), OUTPUTS.resolve())
-    _link(latest, here)
+    _link(latest, os.path.relpath(folder.resolve(), OUTPUTS.resolve()))
     try:
         yield
     except ConfigError:
-        if latest.is_symlink() and os.readlink(latest) == here:  # no other run has begun meanwhile
-            _link(latest, before)
+        _link(latest, before)
         raise
 
 
@@ -119,14 +117,12 @@ def follow_link(folder: str) -> str:
 def _link(latest: Path, target: str | None) -> None:
     """Make the link atomically, or remove it; skipped if links are impossible."""
     temporary = latest.with_name(f".{LATEST}.{os.getpid()}")
-    try:
+    with suppress(OSError):
         if target is None:
             latest.unlink()
-            return
-        temporary.symlink_to(target)
-        temporary.replace(latest)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+        else:
+            temporary.symlink_to(target)
+            temporary.replace(latest)
 
 
 def _find_lock(folder: Path) -> "FileLock":

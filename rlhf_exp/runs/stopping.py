@@ -101,9 +101,6 @@ def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
         return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {resume}"
     if newest is not None:
         return f"Stopped by {stop.name} without saving; the last checkpoint is of step {read_step(newest)}. {resume}"
-    if (run_dir / "model").exists():  # which must not be written over
-        trained = f"{run_dir}/model is trained, and there is no checkpoint"
-        return f"Stopped by {stop.name}; {trained}. Start anew with another output_dir: {read_command()}"
     return f"Stopped by {stop.name}; there is no checkpoint yet. Start anew with: {read_command()}"
 
 

@@ -3,8 +3,6 @@ import json
 import os
 import shutil
 import stat
-from dataclasses import replace
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,19 +10,11 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import WORK, clear_unfinished, find_checkpoint, find_lacking, list_needed, rotate
+from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint, rotate
 from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import check_run_folder
 
 FILES = ("model.safetensors", "optimizer.pt", "critic/model.safetensors")
-CASES = {
-    "grpo": [],
-    "lora": ["peft=lora"],
-    "adaptive entropy": ["+algo.args.use_adaptive_entropy=true"],
-    "a reference that follows": ["+algo.args.sync_ref_model=true"],
-    "ppo": ["algo=ppo"],
-    "sft": ["algo=sft"],
-}
 
 
 def save(run_dir, step):
@@ -35,20 +25,6 @@ def save(run_dir, step):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"weights" * step)
     return folder / f"checkpoint-{step}"
-
-
-@cache
-def configure(*overrides):
-    return compose_config(["device=cpu", *overrides])
-
-
-def fill(folder, cfg):
-    """A checkpoint of empty files."""
-    for names in list_needed(cfg):
-        path = folder / names[-1]
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    return folder
 
 
 def names(run_dir):
@@ -152,30 +128,3 @@ def test_a_run_without_a_whole_checkpoint_cannot_be_resumed_and_the_line_says_wh
         compose_config([f"resume={tmp_path}"], [check_run_folder])
     [line] = caught.value.problems
     assert line.startswith(f"resume={tmp_path}: ") and "(checkpoint-6: optimizer.pt is missing)" in line
-
-
-# That real checkpoints hold these files: tests/trainers/test_resuming.py.
-@pytest.mark.parametrize("case", CASES)
-def test_each_file_that_a_resumed_run_reads_is_asked_for(tmp_path, case):
-    cfg = configure(*CASES[case])
-    fill(tmp_path, cfg)
-    assert find_lacking(tmp_path, cfg) is None
-    asked = {names[0] for names in list_needed(cfg)}
-    assert {"optimizer.pt", "scheduler.pt", "rng_state.pth", "progress.json", WORK} <= asked
-    for names in list_needed(cfg):
-        (tmp_path / names[-1]).rename(tmp_path / "aside")
-        assert find_lacking(tmp_path, cfg) == names[0]
-        (tmp_path / "aside").rename(tmp_path / names[-1])
-
-
-def test_a_run_without_its_optimizer_is_refused_before_anything_of_it_changes(tmp_path):
-    from rlhf_exp.pipeline import run
-
-    cfg = configure()
-    with staged(tmp_path / "checkpoints", "checkpoint-4") as staging:
-        (staging / "checkpoint-4").mkdir()
-        (fill(staging / "checkpoint-4", cfg) / "optimizer.pt").unlink()
-    with pytest.raises(ConfigError) as caught:
-        run(replace(cfg, resume=str(tmp_path)), tmp_path, None)
-    assert caught.value.problems == [f"resume={tmp_path}: checkpoint-4 cannot be resumed: optimizer.pt is missing"]
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]

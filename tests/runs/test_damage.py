@@ -67,7 +67,7 @@ def test_going_on_after_training_keeps_the_best_model(begin, launch, how):
         kill_in_evaluate(folder)
     again = [*SMALL, "skip_finished=true", f"output_dir={folder}"] if "skip" in how else [f"resume={folder}"]
     done = launch(*again)
-    assert done.returncode == 0 and "rows up to step" not in done.stderr
+    assert done.returncode == 0
     assert read_weights(folder / "model") == best
     assert json.loads((folder / "run.json").read_text())["best"]["step"] == 0
     assert "Kept: the policy of step 0, the best of 4 measurements" in (folder / "report.md").read_text()
@@ -116,7 +116,6 @@ def test_a_damaged_model_is_neither_trained_from_nor_chatted_with_and_resuming_s
     said = f"{folder}/model: model.safetensors is damaged"
     done = launch(*SMALL, f"model.path={folder}/model", f"output_dir={folder}-next")
     assert done.returncode == 2 and done.stderr.startswith(f"rlhf_exp: model.path={said}")
-    assert not folder.with_name(f"{folder.name}-next").exists()
     assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 2
     assert capsys.readouterr().err.startswith(f"rlhf_exp chat: {said}")
     assert launch(f"resume={folder}").returncode == 0
@@ -135,13 +134,3 @@ def test_a_damaged_base_of_an_adapter_is_refused_too(begin, workplace, capsys):
     assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert f"of its base {base}/model, model.safetensors is damaged" in line
-
-
-def test_rows_of_earlier_steps_that_were_deleted_are_said_on_resuming(begin, launch):
-    folder = begin()
-    (folder / "metrics.jsonl").unlink()
-    (folder / "validation.jsonl").write_text((folder / "validation.jsonl").read_text().split("\n", 1)[1])
-    done = launch(f"resume={folder}")
-    assert done.returncode == 0
-    assert f"{folder}/metrics.jsonl: 4 of the 4 rows up to step 6," in done.stderr
-    assert f"{folder}/validation.jsonl: 1 of the 4 rows up to step 6," in done.stderr

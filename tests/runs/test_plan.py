@@ -1,5 +1,4 @@
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,8 +8,7 @@ from omegaconf import OmegaConf
 from rlhf_exp.callbacks.tracking import ID_FILE
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.folder import say_once
-from rlhf_exp.runs.manifest import seal, staged
+from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import Plan, check_run_folder, plan_job, start_anew
 
 
@@ -46,43 +44,12 @@ def test_a_folder_without_a_run_is_started_and_a_finished_one_of_the_same_settin
     assert plan("seed=1", "algo.args.learning_rate=0.00003", "logging=tensorboard") == Plan.SKIP
 
 
-@pytest.mark.parametrize("left", ["nothing", "a card", "half the weights"])
-def test_a_finished_run_without_its_weights_is_resumed_or_refused_and_not_skipped(place, capsys, left):
-    folder = place("finished", checkpoint=True)
-    file = folder / "model" / "model.safetensors"
-    file.write_text("weights")
-    seal(folder / "model")
-    assert plan() == Plan.SKIP
-    if left == "half the weights":
-        file.write_text("wei")
-    else:
-        file.unlink()
-        (folder / "model" / "manifest.json").unlink()
-    if left == "nothing":
-        (folder / "model").rmdir()
-    why = {"half the weights": "model.safetensors has 3 bytes in place of 7"}.get(left, "model/ holds none")
-    said = f"there: has finished, but its weights are gone ({why})"
-    say_once.cache_clear()
-    assert plan() == Plan.RESUME
-    assert capsys.readouterr().err.startswith(f"rlhf_exp: {said}; ")
-    shutil.rmtree(folder / "checkpoints")
-    with pytest.raises(ConfigError) as caught:
-        plan()
-    [line] = caught.value.problems
-    assert line.startswith(f"output_dir={said}, and there is no whole checkpoint; ")
-
-
-def test_a_run_that_trains_nothing_needs_no_weights_to_have_finished(place):
-    shutil.rmtree(place("finished", "algo=none") / "model")
-    assert plan("algo=none") == Plan.SKIP
-
-
 def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
     folder = place("finished", "seed=1")
     with pytest.raises(ConfigError) as caught:
         plan("seed=2", "eval.rows=500")
     [line] = caught.value.problems
-    assert line.startswith("output_dir=there: holds a run of other settings (seed=1, here 2, ")
+    assert line.startswith("output_dir=there: is a run of other settings (seed=1, here 2, ")
     assert "eval.rows=None, here 500)" in line
     assert (folder / "run.json").exists()
 

@@ -169,8 +169,7 @@ def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
 
     monkeypatch.setattr(pipeline, "_run_stages", stop_after_training)
     assert start("seed=3", "device=cpu", "output_dir=there") == "seed=3 device=cpu output_dir=there"
-    held = "output_dir=there: holds a trained model and no checkpoint"
-    for way, line in {"output_dir=there": held, "skip_finished=true": held, "resume=there": "resume=there: "}.items():
+    for way, line in {"output_dir=there": "output_dir=there: already holds", "resume=there": "resume=there: "}.items():
         with pytest.raises(ConfigError, match=f"^{line}"):
             compose_config(["seed=3", "device=cpu", "output_dir=there", way], [check_run_folder])
 
