@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
 
-from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
-from rlhf_exp.callbacks.probe import Probe
+from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models import scoring
 from rlhf_exp.models.kl import token_kl
