@@ -17,9 +17,8 @@ from statistics import fmean
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.dry_run.memory import estimate_memory
-from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
-from rlhf_exp.dry_run.rows import load_rows, measure_lengths
+from rlhf_exp.dry_run.cost import estimate_memory
+from rlhf_exp.dry_run.load import build_on_meta, find_tokenizer, load_rows, load_shape, measure_lengths
 
 SHORT = ["device=cpu", "device.threads=2", "eval.rows=16", "eval.cache_dir=null", "algo.args.save_strategy=no",
          "monitor.every_steps=100"]  # fmt: skip
