@@ -26,7 +26,7 @@ from rlhf_exp.models.source import ModelSource, locate_reward_model, locate_star
 from rlhf_exp.push import push, push_command
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.runs.folder import RESERVE, RunFolder, read_record, write_json
+from rlhf_exp.runs.folder import RunFolder, read_record, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import Stop, StopSignals, describe_stop
@@ -105,7 +105,6 @@ def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
     line = f"process {processes.rank()}: {name_error(error)}"
     log = folder.path / f"error-{processes.rank()}.log"
     with suppress(OSError):
-        (folder.path / RESERVE).unlink(missing_ok=True)  # the disk may be full
         log.write_text(f"{line}\n{''.join(traceback.format_exception(error))}", encoding="utf-8")
         write_json(folder.path / "run.json", folder.record | {"status": "failed", "error": line}, any_rank=True)
 
@@ -142,7 +141,6 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
 
 
 def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals: StopSignals) -> None:
-    folder.check_is_shared()
     set_up_libraries(cfg)
     experiment = _load(cfg, folder, args)
     evaluator = (ScorerEvaluator if cfg.algo.row.scores else PolicyEvaluator)(experiment)

@@ -3,7 +3,6 @@ them, counted, and measured in tokens."""
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -27,19 +26,11 @@ from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.rewards.functions import load_function
-from rlhf_exp.tasks import Task, find_task, load_task, prompts_per_rollout
+from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sources import Unavailable
 
 SAMPLE_ROWS = 256
-
-
-class Rows(NamedTuple):
-    """The task, with only a sample of its rows if they are generated, and the numbers of training and held-out rows."""
-
-    task: Task
-    train: int
-    held_out: int | str
 
 
 class Lengths(NamedTuple):
@@ -101,23 +92,14 @@ def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedMode
     return model, trained
 
 
-def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
-    """The rows, checked as a run checks them; only a sample of generated rows, which all have the same form. None, and
-    a line in `unchecked`, if they are only available from the network."""
+def load_checked_task(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Task | None:
+    """The task with its rows, checked as a run checks them. None, and a line in `unchecked`, if they are only available
+    from the network."""
     if tokenizer is None:
         unchecked.append(f"task={cfg.task.name}: its rows, which are counted in tokens")
         return None
-    _, task_cfg = cfg.task.list_sources()[-1]
-    few, drawn = cfg, None
-    if task_cfg.draws_rows and task_cfg.source == "generated":
-        drawn, _ = find_task(task_cfg.name).count_rows(replace(cfg, task=task_cfg))
-        enough = max(SAMPLE_ROWS, prompts_per_rollout(cfg) if cfg.algo.row.online else 0)
-        part = replace(task_cfg, train_rows=min(drawn, enough) or None)
-        outer: Any = cfg.task  # of a task inside another
-        own = part if task_cfg is cfg.task else replace(outer, of=part, train_rows=part.train_rows)
-        few = replace(cfg, task=own, eval=replace(cfg.eval, rows=None, most_rows=min(cfg.eval.limit, SAMPLE_ROWS)))
     try:
-        task = load_task(few, tokenizer)
+        task = load_task(cfg, tokenizer)
     except Unavailable as error:
         if not is_offline():
             raise
@@ -131,16 +113,13 @@ def load_rows(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Rows | None:
     else:  # without the weights of a reward model
         for name, where in cfg.reward.functions.items():
             load_function(name, where, task)
-    held_out: int | str = len(task.pairs) if cfg.algo.row.scores else len(task.eval)
-    if drawn is not None and len(task.eval) == SAMPLE_ROWS and cfg.eval.limit > SAMPLE_ROWS:
-        held_out = cfg.eval.rows or f"at most {cfg.eval.limit:,}"
-    return Rows(task, len(task.train) if drawn is None else drawn, held_out)
+    return task
 
 
-def measure_lengths(cfg: Config, tokenizer: Any, rows: Rows | None) -> Lengths:
+def measure_lengths(cfg: Config, tokenizer: Any, task: Task | None) -> Lengths:
     """The lengths in a sample of the rows."""
     columns = [name for name in cfg.algo.row.form.columns if name not in ("prompt", "label")]
-    sample = [] if rows is None else (rows.task.train or rows.task.eval)[:SAMPLE_ROWS]
+    sample = [] if task is None else (task.train or task.eval)[:SAMPLE_ROWS]
     prompts = [_count_tokens(tokenizer, row["prompt"]) for row in sample]
     if not columns or not sample or columns[0] not in sample[0]:
         answers = [float(cfg.max_tokens)] * max(1, len(columns))

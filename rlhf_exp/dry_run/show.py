@@ -15,7 +15,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
 from rlhf_exp.dry_run.cost import estimate_memory, estimate_time, warn_of_memory
-from rlhf_exp.dry_run.load import Lengths, Rows, build_on_meta, find_tokenizer, load_rows, load_shape, measure_lengths
+from rlhf_exp.dry_run.load import Lengths, build_on_meta, find_tokenizer, load_checked_task, load_shape, measure_lengths
 from rlhf_exp.errors import printable
 from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.settings import flatten
@@ -35,17 +35,17 @@ def print_dry_run(cfg: Config) -> None:
     args = build_args(cfg)
     unchecked = [problem.partition("; ")[0] for problem in find_missing(cfg)] if targets_other_hardware(cfg) else []
     shape, tokenizer = load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
-    rows = load_rows(cfg, tokenizer, unchecked)
+    task = load_checked_task(cfg, tokenizer, unchecked)
     model, trained = build_on_meta(cfg, shape) if shape is not None else (None, 0)
     lines = [_describe_setting(cfg)]
     if model is not None:
         part = ", all trained" if trained >= model.num_parameters() else f", {trained:,} of them trained"
         lines.append(f"parameters: {model.num_parameters():,}{part if cfg.algo.row.trains else ''}")
-    lines += [] if rows is None else [_describe_rows(cfg, rows)]
-    lines += _describe_run(cfg, args, rows, measure_lengths(cfg, tokenizer, rows), model, trained)
+    lines += [] if task is None else [_describe_rows(cfg, task)]
+    lines += _describe_run(cfg, args, task, measure_lengths(cfg, tokenizer, task), model, trained)
     lines += ["chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
-    if rows is not None and tokenizer is not None:
-        lines += ["the first prompt, as the model reads it:", *_render_prompt(tokenizer, rows.task), *rows.task.notes]
+    if task is not None and tokenizer is not None:
+        lines += ["the first prompt, as the model reads it:", *_render_prompt(tokenizer, task), *task.notes]
     lines += [f"not checked here: {line}" for line in unchecked]
     lines.append("the whole config: the same command with --cfg job --resolve")
     lines.append("all other checks passed" if unchecked else "all checks passed")
@@ -74,21 +74,23 @@ def _describe_setting(cfg: Config) -> str:
     return f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"
 
 
-def _describe_rows(cfg: Config, rows: Rows) -> str:
+def _describe_rows(cfg: Config, task: Task) -> str:
+    made, held_out = str(len(task.train)), len(task.pairs if cfg.algo.row.scores else task.eval)
     samples = cfg.learns_from_samples and cfg.task.samples in (None, "self")
-    made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions" if samples else rows.train
-    held_out = "a share of them" if samples and cfg.algo.row.scores else rows.held_out or "a share of them"
-    return f"rows: {made if cfg.algo.row.trains else 'none'} to train on, {held_out} held out ({cfg.eval.split})"
+    if samples:
+        made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
+    kept = "a share of them" if samples and cfg.algo.row.scores else held_out or "a share of them"
+    return f"rows: {made if cfg.algo.row.trains else 'none'} to train on, {kept} held out ({cfg.eval.split})"
 
 
 def _describe_run(
-    cfg: Config, args: TrainingArguments, rows: Rows | None, lengths: Lengths, model: Any, trained: int
+    cfg: Config, args: TrainingArguments, task: Task | None, lengths: Lengths, model: Any, trained: int
 ) -> list[str]:
     """Lines on steps and tokens, and the estimated cost."""
     lines, row, steps = [], cfg.algo.row, args.max_steps
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * count_processes(cfg)
-    if steps < 1 and rows is not None and rows.train:
-        steps = max(1, round(args.num_train_epochs * rows.train / batch))
+    if steps < 1 and task is not None and task.train:
+        steps = max(1, round(args.num_train_epochs * len(task.train) / batch))
     if row.trains:
         lines += [f"steps: {steps if steps > 0 else f'{args.num_train_epochs:g} times the rows'}"]
         lines += [_describe_tokens(lengths, batch)]

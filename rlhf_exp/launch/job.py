@@ -20,9 +20,9 @@ from rlhf_exp.config.rules.unread import find_unread
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.launch.subcommand import claim, guard
-from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.lock import point_latest
-from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete, plan_job, start_anew
+from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
 
 if TYPE_CHECKING:
     from rlhf_exp.launch.workers import Jobs
@@ -139,11 +139,10 @@ def plan_run(config: Config, numbered: bool, what: str) -> Plan:
     if config.resume:
         for note in check_resume(config):
             print(printable(note), flush=True)
-        if is_complete(config, folder := Path(config.resume)):
-            report = folder / "report.html"
-            print(f"finished already, nothing is left to do: {folder}; its report: {report}", flush=True)
-            return Plan.SKIP
-        return Plan.START
+        if read_record(Path(config.resume)).get("status") != "finished":
+            return Plan.START
+        print(f"finished already, nothing is left to do: {config.resume}", flush=True)
+        return Plan.SKIP
     plan = plan_job(config) if config.skip_finished else Plan.START
     if plan != Plan.START:
         done = "finished already" if plan == Plan.SKIP else "resuming"
@@ -166,7 +165,7 @@ def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folde
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
     try:
         if config.resume is None:
-            start_anew(folder, config)
+            start_anew(folder)
         for log in folder.glob("error-*.log"):
             log.unlink()
         (folder / ".hydra").mkdir(exist_ok=True)

@@ -4,7 +4,6 @@ library.
     find_checkpoint(run_dir)         # (path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
     rotate(run_dir / "checkpoints", keep=1)
     find_best(run_dir)               # (path=.../best-40, step=40, metric="validation/accuracy", value=0.45)
-    explain_lost(run_dir)            # "best-40: model.safetensors is damaged: ..."; None if it is whole
 
 Checkpoints are written by manifest.staged. A process may be killed, or a machine lose its power, between any two lines:
 an earlier whole checkpoint is then still there. best.json lies beside a best policy's weights, first in best-STEP/,
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 from rlhf_exp import processes
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import BEST
-from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken, explain_damage
+from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken
 
 FOLDER, UNUSABLE = "checkpoints", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
@@ -106,14 +105,6 @@ def find_best(run_dir: Path) -> BestPolicy | None:
     recorded = read_record(run_dir).get("best") or {}
     folders = [run_dir / f"best-{recorded['step']}", run_dir / "model"] if recorded else []
     return next((_parse_best(folder, recorded) for folder in folders if folder.is_dir()), None)
-
-
-def explain_lost(run_dir: Path) -> str | None:
-    """Why the best policy of a run that has been measured is not there any more; None if it is."""
-    if (best := find_best(run_dir)) is None:
-        return "its best policy so far is gone"
-    reason = explain_damage(best.path)
-    return reason and f"its best policy so far is damaged ({best.path.name}/{reason})"
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
-from rlhf_exp.errors import ConfigError, say
+from rlhf_exp.errors import say
 from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 
 STAGES = {
@@ -36,11 +36,6 @@ STAGES = {
 COUNTED = {"steps": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": {},
            "peak_memory_mb": 0.0, "phase_memory_mb": {}, "best": None}  # fmt: skip
 """What a new run counts from; a resumed run counts on from its record."""
-
-# Freed when the run ends, so that run.json and error.log can be written even if the disk is full.
-RESERVE, RESERVE_BYTES = ".reserve", 2**16
-SEEN_S = 60.0
-"""How long a machine may take to see what another has written: NFS looks anew that often."""
 
 
 def write_text(path: Path, text: str, any_rank: bool = False) -> None:
@@ -131,15 +126,8 @@ class RunFolder:
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
         """Open `path` with the status running. A resumed run keeps the seconds that it has already spent. Of several
         processes each has the record, and rank 0 writes it."""
-        record, before = processes.on_main(lambda: cls._open(path, facts))
-        return cls(path, record, before)
-
-    @classmethod
-    def _open(cls, path: Path, facts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begin the record on rank 0; returns it and the one before."""
-        path.mkdir(parents=True, exist_ok=True)
-        before = read_record(path)
-        if before.get("status") == "broken":
+        before = processes.on_main(lambda: read_record(path))
+        if before.get("status") == "broken" and processes.is_main():
             say(f"{path}/run.json is torn; its seconds and counts begin anew")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         record = {
@@ -154,25 +142,12 @@ class RunFolder:
             "started": before.get("started") or now,
             "finished": None,
             "baseline_cached": False,
+            "memory_of": "run" if reset_peak_memory() else "process",
         }
+        path.mkdir(parents=True, exist_ok=True)
         folder = cls(path, record, before)
-        (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random, since a file system may compress zeros
-        folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
-        return record, before
-
-    def check_is_shared(self) -> None:
-        """Whether every process sees what rank 0 has written.
-
-        Raises:
-            ConfigError: one does not, since its machine has a file system of its own.
-        """
-        until = time.monotonic() + SEEN_S
-        while not (is_seen := (self.path / RESERVE).exists()) and time.monotonic() < until:
-            time.sleep(0.2)
-        if blind := [f"process {rank}" for rank, is_there in enumerate(processes.gather(is_seen)) if not is_there]:
-            way = "several machines need a file system that they share, with this folder at the same path"
-            raise ConfigError([f"output_dir={self.path}: not seen by {', '.join(blind)}; {way}"])
+        return folder
 
     def save(self) -> None:
         """Write `run.json`, with the peak memory up to now."""
@@ -198,19 +173,13 @@ class RunFolder:
 
     def finish(self, status: str, error: str | None = None) -> None:
         """Close the record: status is finished, failed, stopped or refused."""
-        self._free_reserve()
         self.record.update(status=status, error=error, finished=datetime.now(UTC).isoformat(timespec="seconds"))
         self.save()
 
     def restore_record(self) -> None:
         """Write the record of the run that was to be resumed, as it was before."""
-        self._free_reserve()
         self.record = self.before
         write_json(self.path / "run.json", self.record)
-
-    def _free_reserve(self) -> None:
-        if processes.is_main():
-            (self.path / RESERVE).unlink(missing_ok=True)
 
     def give_up(self, status: str, error: str) -> None:
         """`finish` after an error, which a further error here must not hide."""

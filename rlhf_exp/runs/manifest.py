@@ -112,4 +112,4 @@ def explain_damage(model: Path) -> str | None:
 
 def remedy(model: Path) -> str:
     """What to do about a damaged model."""
-    return f"resume its run, which saves it again, or where you changed it yourself delete {model / MANIFEST}"
+    return f"copy it again, or where you changed it yourself delete {model / MANIFEST}"

@@ -12,21 +12,19 @@ from pathlib import Path
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import explain_lost, find_checkpoint
+from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.environment import list_versions
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
 from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.lock import find_owner
-from rlhf_exp.runs.manifest import explain_damage
 from rlhf_exp.runs.settings import find_differences
 
-# What a run leaves in its folder, and the part of it that depends only on the settings. checkpoints.py renames
-# incomplete checkpoints, among them all of older versions, which wrote no manifest.
+# What a run leaves in its folder. checkpoints.py renames incomplete checkpoints, also those of older versions, which
+# wrote no manifest.
 WRITTEN = ("run.json", "metrics.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl", "policies.jsonl",
            "preferences.jsonl", "errors.json", "data.json", "diagnosis.json", "error.log", "report.md", "report.html",
-           "plots", "model", "rows", "wandb_id", "tensorboard")  # fmt: skip
-DRAWN = ("start_model", "samples")
+           "plots", "model", "rows", "start_model", "samples", "wandb_id", "tensorboard")  # fmt: skip
 SHOWN = 3  # settings in a message
 ANOTHER = "use another output_dir"
 
@@ -42,7 +40,7 @@ def check_run_folder(cfg: Config) -> list[str]:
     key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
     if owner := find_owner(Path(folder)):
         return [f"{key}={folder}: a run is going on in it ({owner})"]
-    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder), cfg)
+    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
 
 
 def plan_job(cfg: Config) -> Plan:
@@ -60,7 +58,7 @@ def plan_job(cfg: Config) -> Plan:
         _require_same(folder, cfg, f"output_dir={folder}")
         if status == "finished":
             return Plan.SKIP
-        if find_checkpoint(folder).path is None or _explain_lost(folder, cfg):
+        if find_checkpoint(folder).path is None:
             return Plan.START
         _require_same_processes(folder, cfg, f"output_dir={folder}")
         return Plan.RESUME
@@ -85,46 +83,25 @@ def check_resume(cfg: Config) -> list[str]:
         return [f"resume={folder}: {note}" for note in notes]
 
 
-def is_complete(cfg: Config, folder: Path) -> bool:
-    """Whether a run has finished and its folder holds all that it should leave, so that nothing is left to do."""
-    record, model = read_record(folder), folder / "model"
-    pages = all((folder / name).is_file() for name in ("evaluation.json", "report.md", "report.html"))
-    pushed = not cfg.hub.push or record.get("pushed")
-    saved = not cfg.algo.row.trains or (any(model.glob("*.safetensors")) and explain_damage(model) is None)
-    return bool(record.get("status") == "finished" and pages and pushed and saved)
-
-
-def start_anew(folder: Path, cfg: Config) -> None:
-    """Remove what a run that is not resumed has left in `folder`, if there is one. Its start model and its samples are
-    kept if they are the same as this run's."""
-    record = read_record(folder)
-    if not record:
+def start_anew(folder: Path) -> None:
+    """Remove what a run that is not resumed has left in `folder`, if there is one."""
+    if not read_record(folder):
         return
-    try:
-        same = not find_differences(folder, cfg) and not list_changes(record.get("inputs", {}), hash_inputs(cfg))
-    except ValueError:  # its settings cannot be read
-        same = False
-    for path in (*(folder / name for name in (WRITTEN if same else (*WRITTEN, *DRAWN))), *folder.glob("best-*")):
+    for path in (*(folder / name for name in WRITTEN), *folder.glob("best-*")):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
 
-def _explain_lost(folder: Path, cfg: Config) -> str | None:
-    return explain_lost(folder) if cfg.eval.best else None
-
-
-def _check_resume(folder: Path, cfg: Config) -> list[str]:
+def _check_resume(folder: Path) -> list[str]:
     if not (folder / "run.json").is_file():
         return [f"resume={folder}: not a run's folder, it has no run.json"]
-    if is_complete(cfg, folder):
+    newest = find_checkpoint(folder)
+    if newest.path is not None or read_record(folder).get("status") == "finished":
         return []
-    newest, anew = find_checkpoint(folder), "start anew with its overrides and another output_dir"
-    if newest.path is None:
-        broken = f" that is whole ({', '.join(newest.broken)})" if newest.broken else " yet"
-        return [f"resume={folder}: has no checkpoint{broken}; {anew}"]
-    return [f"resume={folder}: {lost}; {anew}"] if (lost := _explain_lost(folder, cfg)) else []
+    broken = f" that is whole ({', '.join(newest.broken)})" if newest.broken else " yet"
+    return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and another output_dir"]
 
 
 def _check_output(folder: Path, skip_finished: bool) -> list[str]:

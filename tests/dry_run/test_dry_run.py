@@ -13,7 +13,6 @@ from rlhf_exp.dry_run.cost import warn_of_memory
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
-from rlhf_exp.tasks import countdown
 
 SMALL = ["device=cpu", "task.train_rows=64", "eval.rows=16"]
 
@@ -136,16 +135,6 @@ def test_a_chat_prompt_is_shown_as_the_model_reads_it(no_weights, capsys, tmp_pa
     print_dry_run(compose_config([*SMALL, f"model.path={tmp_path}", "task.prompt=chat"]))
     text = capsys.readouterr().out
     assert "  | <|user|>\n  | Using the numbers [" in text and "...\n  | <|assistant|>\n" in text
-
-
-def test_very_many_steps_are_answered_at_once(no_weights, capsys, monkeypatch):
-    drawn = []
-    draw = countdown.draw_problems
-    monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kw: drawn.append(args[3]) or draw(*args, **kw))
-    print_dry_run(compose_config(["device=cpu", "algo.args.max_steps=10000000"]))
-    text = capsys.readouterr().out
-    assert max(drawn) <= 256
-    assert "rows: 200000 to train on, at most 1,400 held out (test)\nsteps: 10000000\n" in text
 
 
 @pytest.mark.parametrize("targets", [".*nope", "[model.layers.99.self_attn.q_proj]"])

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from rlhf_exp.runs.checkpoints import explain_lost, find_best
+from rlhf_exp.runs.checkpoints import find_best
 from rlhf_exp.runs.inputs import hash_weights
 from rlhf_exp.runs.manifest import explain_broken, explain_damage, replace_folder, seal
 
@@ -113,16 +113,3 @@ def test_the_best_policy_of_an_older_version_is_the_one_that_run_json_names(tmp_
     assert find_best(tmp_path) is None
     (tmp_path / place).mkdir()
     assert (find_best(tmp_path).path, find_best(tmp_path).facts) == (tmp_path / place, best)
-    assert explain_lost(tmp_path) is None
-
-
-def test_a_best_policy_that_is_gone_or_damaged_is_said(tmp_path):
-    assert explain_lost(tmp_path) == "its best policy so far is gone"
-    best = mark(tmp_path / "best-4", 4, 0.3)
-    (best / WEIGHTS).write_text("weights")
-    seal(best)
-    assert explain_lost(tmp_path) is None
-    flip(best / "best.json", (best / "best.json").read_text().index("0.3") + 2)
-    assert find_best(tmp_path).value == 0.2
-    reason = "best-4/best.json is damaged: its hash is not that in manifest.json"
-    assert explain_lost(tmp_path) == f"its best policy so far is damaged ({reason})"

@@ -61,8 +61,7 @@ def test_an_unfinished_run_resumes_and_what_may_differ_on_resume_may_differ_in_a
     assert plan("device.threads=1", "algo.args.save_steps=7", "monitor.every_steps=3") == wanted
 
 
-@pytest.mark.parametrize(("overrides", "kept"), [([], ["samples", "start_model"]), (["seed=2"], [])])
-def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settings_alone(place, overrides, kept):
+def test_a_run_started_anew_leaves_nothing_of_the_one_before(place):
     folder = place("failed")
     for name in ("samples", "start_model", "plots", "tensorboard", "best-4"):
         (folder / name).mkdir()
@@ -70,15 +69,15 @@ def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settin
     (folder / ID_FILE).write_text("abc")
     (folder / "mine.txt").write_text("")
     assert plan() == Plan.START
-    start_anew(folder, compose_config(["output_dir=there", *overrides]))
-    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "mine.txt", *kept]
+    start_anew(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "mine.txt"]
 
 
 def test_an_unfinished_run_whose_checkpoint_is_not_whole_starts_anew_and_loses_none(place):
     folder = place("failed", checkpoint=True)
     (folder / "checkpoints" / "checkpoint-40" / "manifest.json").unlink()
     assert plan() == Plan.START
-    start_anew(folder, compose_config(["output_dir=there"]))
+    start_anew(folder)
     assert (folder / "checkpoints" / "checkpoint-40").is_dir()
 
 
