@@ -42,8 +42,6 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if "tensorboard" in cfg.logging.report_to:
-            _attempt("TensorBoard: the results are missing", partial(_write_scalars, run_dir))
         if "wandb" in cfg.logging.report_to and _find_run() is not None:
             _attempt("W&B: the results are missing", partial(_close_wandb, run_dir))
 
@@ -122,16 +120,6 @@ def _find_run() -> Any:
     """The open W&B run; None if W&B was not imported or the run was not opened."""
     wandb = sys.modules.get("wandb")
     return wandb.run if wandb is not None else None
-
-
-def _write_scalars(run_dir: Path) -> None:
-    from torch.utils.tensorboard import SummaryWriter
-
-    run = load_run(run_dir)
-    with SummaryWriter(str(run_dir / "tensorboard")) as writer:
-        for name, value in list_results(run).items():
-            if isinstance(value, int | float):
-                writer.add_scalar(f"held_out/{name}", value, run.info.get("steps", 0))
 
 
 def _attempt(problem: str, act: Callable[[], object]) -> None:

@@ -66,12 +66,11 @@ def estimate_memory(
         held["the reference"] = weights
     if getattr(cfg.algo, "critic", None) == "separate":
         held["the critic"] = model.num_parameters() * width * (2 + OPTIMIZER_STATES)
-    phases = {}
+    phases, (kept, cached) = {}, _count_token_bytes(args, model, width)
     if of_algo.trains:
         copies = (1 + (cfg.scale.name == "ddp")) / parts  # DDP has a second copy, to be summed
-        kept = args.per_device_train_batch_size * row * _count_kept_bytes(args, model, width)
-        phases["training"] = held | {"gradients": copies * trained * width, "activations": kept}
-    cached = _count_cached_bytes(args, model, width)
+        activations = args.per_device_train_batch_size * row * kept
+        phases["training"] = held | {"gradients": copies * trained * width, "activations": activations}
     if of_algo.online:
         phases["sampling"] = held | {"keys and values": count_completions(cfg) * row * cached}
     if not of_algo.scores:
@@ -182,33 +181,18 @@ def keeps_reference(cfg: Config, args: Any) -> bool:
     return args.beta > 0
 
 
-def _count_kept_bytes(args: TrainingArguments, model: PreTrainedModel, width: int) -> float:
-    """What a forward pass keeps of a token for the backward pass."""
+def _count_token_bytes(args: TrainingArguments, model: PreTrainedModel, width: int) -> tuple[float, int]:
+    """What a forward pass keeps of a token for the backward pass, and its keys and values while sampling, of all
+    layers."""
     shape = model.config.get_text_config()
-    queries, keys, size = _read_heads(shape)
+    mixed = 2 if args.bf16 or args.fp16 else width  # of a value that autocast makes
+    queries = getattr(shape, "num_attention_heads", None) or 1  # an upper bound for a model without attention
+    keys = getattr(shape, "num_key_value_heads", None) or queries
+    size = getattr(shape, "head_dim", None) or shape.hidden_size // queries
     inner = getattr(shape, "intermediate_size", None) or getattr(shape, "n_inner", None) or 4 * shape.hidden_size
     # Keys and values count as one of the two (see KEPT_INNER).
-    layer = KEPT_HIDDEN * shape.hidden_size * 4 + KEPT_INNER * (inner + (queries + keys) * size) * _mixed(args, width)
+    layer = KEPT_HIDDEN * shape.hidden_size * 4 + KEPT_INNER * (inner + (queries + keys) * size) * mixed
+    kept = shape.num_hidden_layers * layer
     if args.activation_checkpointing:  # the inputs of each layer, and one whole layer
-        return shape.num_hidden_layers * shape.hidden_size * 4 + layer
-    return shape.num_hidden_layers * layer
-
-
-def _count_cached_bytes(args: TrainingArguments, model: PreTrainedModel, width: int) -> int:
-    """The keys and values of a token that sampling keeps, of all layers."""
-    shape = model.config.get_text_config()
-    _, keys, size = _read_heads(shape)
-    return 2 * shape.num_hidden_layers * keys * size * _mixed(args, width)
-
-
-def _mixed(args: TrainingArguments, width: int) -> int:
-    """Bytes of a value that autocast makes."""
-    return 2 if args.bf16 or args.fp16 else width
-
-
-def _read_heads(shape: Any) -> tuple[int, int, int]:
-    """Heads of the queries, heads of the keys and values, and the values of each; one head for a model without
-    attention, an upper bound."""
-    queries = getattr(shape, "num_attention_heads", None) or 1
-    keys = getattr(shape, "num_key_value_heads", None) or queries
-    return queries, keys, getattr(shape, "head_dim", None) or shape.hidden_size // queries
+        kept = shape.num_hidden_layers * shape.hidden_size * 4 + layer
+    return kept, 2 * shape.num_hidden_layers * keys * size * mixed

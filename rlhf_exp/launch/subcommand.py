@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError, name_error, printable, say
-from rlhf_exp.runs.lock import FolderTaken, claim_folder
+from rlhf_exp.runs.lock import claim_folder
 from rlhf_exp.runs.stopping import Stop
 
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in ("chat", "describe", "report", "runs", "sample")}
@@ -113,8 +113,6 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(claim_folder(Path(output_dir), numbered))
-        except FolderTaken as error:
-            raise ConfigError([f"output_dir={output_dir}: {error}"]) from None
         except OSError as error:
             raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
         try:

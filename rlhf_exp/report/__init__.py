@@ -17,7 +17,7 @@ from rlhf_exp.report.groups import UnknownSetting
 from rlhf_exp.report.page import to_text, write_page
 from rlhf_exp.report.single import describe_run
 from rlhf_exp.report.summary import terminal_table
-from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, reading
+from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, refusing_damage
 
 __all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_report"]
 
@@ -60,11 +60,11 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
 def _naming_damaged(runs: list[Run]) -> Iterator[None]:
     """Raise NotARun for a damaged run, with its folder: of several that of the first which has no report alone."""
     try:
-        with reading(", ".join(str(run.path) for run in runs)):
+        with refusing_damage(", ".join(str(run.path) for run in runs)):
             yield
     except NotARun:
         with TemporaryDirectory() as folder:
             for run in runs:
-                with reading(run.path):
+                with refusing_damage(run.path):
                     write_page(describe_run(run), Path(folder))
         raise

@@ -5,7 +5,7 @@ Lists the runs below folders (outputs), the newest last, and compares those that
 
 import json
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,9 @@ from rlhf_exp.runs.figures import percent, points, write_name
 from rlhf_exp.runs.listing import KEYS, filter_runs, list_runs, sort_runs
 from rlhf_exp.runs.lock import OUTPUTS
 
-EPILOG = f"""\
-KEY is one of {", ".join(KEYS)},
-or any key of a run's config, such as eval.rows or algo.args.beta.
-
-Examples:
-  python -m rlhf_exp runs --filter status=finished --filter tag=ablation
-  python -m rlhf_exp runs outputs/countdown --filter 'algo.args.beta>0' --sort gain
-  python -m rlhf_exp runs --filter 'name=abl*' --compare --out comparison
-"""
-
-PARSER = ArgumentParser(prog="python -m rlhf_exp runs", description=__doc__.splitlines()[2], allow_abbrev=False,
-                        epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
+EPILOG = f"KEY is one of {', '.join(KEYS)}, or any key of a run's config, such as algo.args.beta."
+PARSER = ArgumentParser(prog="python -m rlhf_exp runs", description=__doc__.splitlines()[2], epilog=EPILOG,
+                        allow_abbrev=False)  # fmt: skip
 PARSER.add_argument(
     "dirs", nargs="*", type=Path, default=[OUTPUTS], metavar="DIR", help="a run, or a folder of runs (outputs)"
 )

@@ -3,30 +3,28 @@ library.
 
     find_checkpoint(run_dir)         # (path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
     rotate(run_dir / "checkpoints", keep=1)
-    find_best(run_dir)               # (path=.../best-40, step=40, metric="validation/accuracy", value=0.45)
+    find_best(run_dir)               # (path=.../best-40, facts={"step": 40, "metric": "validation/accuracy", ...})
 
 Checkpoints are written by manifest.staged. A process may be killed, or a machine lose its power, between any two lines:
 an earlier whole checkpoint is then still there. best.json lies beside a best policy's weights, first in best-STEP/,
 then in model/.
 """
 
-import json
 import re
 import shutil
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlhf_exp import processes
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import BEST
+from rlhf_exp.runs.load import read_json
 from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken
 
 FOLDER, UNUSABLE = "checkpoints", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
 PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
-
-LEAST = float("-inf")
-"""The value of a best policy whose figure is not a number; null in JSON."""
 
 
 class NewestCheckpoint(NamedTuple):
@@ -40,14 +38,14 @@ class BestPolicy(NamedTuple):
     """A policy that was the best when it was measured."""
 
     path: Path
-    step: int
-    metric: str
-    value: float
+    facts: dict[str, Any]
+    """Its step, metric and value, as best.json and run.json hold them."""
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What best.json and run.json hold of it."""
-        return {"step": self.step, "metric": self.metric, "value": self.value}
+    def value(self) -> float:
+        """The lowest of all if its figure is not a number, which is null in JSON."""
+        value = self.facts["value"]
+        return float("-inf") if value is None or isnan(value) else value
 
 
 def find_checkpoint(run_dir: Path, by_size: bool = False) -> NewestCheckpoint:
@@ -99,26 +97,14 @@ def find_best(run_dir: Path) -> BestPolicy | None:
 
     Where no folder has a best.json, which older versions did not write, run.json says which it is.
     """
-    found = [best for path in (*run_dir.glob("best-*"), run_dir / "model") if (best := _read_best(path))]
-    if found:
-        return max(found, key=lambda best: (best.value, -best.step))
+    folders = [*run_dir.glob("best-*"), run_dir / "model"]
+    if found := [BestPolicy(folder, facts) for folder in folders if (facts := read_json(folder / BEST))]:
+        return max(found, key=lambda best: (best.value, -best.facts["step"]))
     recorded = read_record(run_dir).get("best") or {}
     folders = [run_dir / f"best-{recorded['step']}", run_dir / "model"] if recorded else []
-    return next((_parse_best(folder, recorded) for folder in folders if folder.is_dir()), None)
+    return next((BestPolicy(folder, recorded) for folder in folders if folder.is_dir()), None)
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:
     """Folders named checkpoint-STEP, by step."""
     return sorted((path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)), key=read_step)
-
-
-def _read_best(folder: Path) -> BestPolicy | None:
-    try:
-        return _parse_best(folder, json.loads((folder / BEST).read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _parse_best(folder: Path, facts: dict[str, Any]) -> BestPolicy:
-    value = LEAST if facts["value"] is None else float(facts["value"])
-    return BestPolicy(folder, int(facts["step"]), str(facts["metric"]), value)

@@ -34,12 +34,15 @@ DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, R
 """What reading a damaged file raises. OmegaConf raises an OSError without a number for a file that holds 7."""
 
 
-class NotARun(ValueError):
+class NotARun(ConfigError):
     """A path from which no run can be read; the message is one line for the user."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__([line])
 
 
 @contextmanager
-def reading(what: object) -> Iterator[None]:
+def refusing_damage(what: object) -> Iterator[None]:
     """Raise NotARun for what a damaged or foreign file of `what` leads to: a value that is missing, or of another type.
     The line names the place in this package that has read it."""
     try:
@@ -52,16 +55,6 @@ def reading(what: object) -> Iterator[None]:
         place = f"{Path(step.filename).name}, line {step.lineno}"
         line = "a file in it is damaged, or was written by another program"
         raise NotARun(f"{what}: {line} ({name_error(error)}; {place})") from error
-
-
-@contextmanager
-def refusing_damage(what: object) -> Iterator[None]:
-    """`reading` for a folder that the user names: the same line, or that of a NotARun inside, as a ConfigError."""
-    try:
-        with reading(what):
-            yield
-    except NotARun as error:
-        raise ConfigError([str(error)]) from None
 
 
 @dataclass(frozen=True)
@@ -161,7 +154,7 @@ def load_run(path: Path) -> Run:
     Raises:
         NotARun: run.json is missing, or another file cannot be read.
     """
-    with reading(path):
+    with refusing_damage(path):
         info = read_json(path / "run.json")
         if "status" not in info:
             raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")

@@ -26,7 +26,6 @@ WRITTEN = ("run.json", "metrics.jsonl", "validation.jsonl", "evaluation.json", "
            "preferences.jsonl", "errors.json", "data.json", "diagnosis.json", "error.log", "report.md", "report.html",
            "plots", "model", "rows", "start_model", "samples", "wandb_id", "tensorboard")  # fmt: skip
 SHOWN = 3  # settings in a message
-ANOTHER = "use another output_dir"
 
 
 class Plan(Enum):
@@ -55,13 +54,9 @@ def plan_job(cfg: Config) -> Plan:
         status = read_record(folder).get("status")
         if status in (None, "refused"):
             return Plan.START
-        _require_same(folder, cfg, f"output_dir={folder}")
-        if status == "finished":
-            return Plan.SKIP
-        if find_checkpoint(folder).path is None:
-            return Plan.START
-        _require_same_processes(folder, cfg, f"output_dir={folder}")
-        return Plan.RESUME
+        resumes = status != "finished" and find_checkpoint(folder).path is not None
+        _require_same(folder, cfg, f"output_dir={folder}", resumes)
+        return Plan.SKIP if status == "finished" else Plan.RESUME if resumes else Plan.START
 
 
 def check_resume(cfg: Config) -> list[str]:
@@ -73,8 +68,7 @@ def check_resume(cfg: Config) -> list[str]:
     """
     folder = Path(str(cfg.resume))
     with refusing_damage(folder):
-        _require_same_processes(folder, cfg, f"resume={folder}")
-        _require_same(folder, cfg, f"resume={folder}")
+        _require_same(folder, cfg, f"resume={folder}", resumes=True)
         record, now = read_record(folder), list_versions()
         versions = record.get("versions", {}).items()
         notes = [f"{name} {old}, here {now.get(name, 'none')}" for name, old in versions if old != now.get(name)]
@@ -117,29 +111,21 @@ def _check_output(folder: Path, skip_finished: bool) -> list[str]:
     return [f"output_dir={folder}: already holds a run; use another folder{way}"]
 
 
-def _require_same(folder: Path, cfg: Config, where: str) -> None:
-    """Refuse other settings than those of the run in `folder`, but for settings.MAY_DIFFER, and other inputs.
+def _require_same(folder: Path, cfg: Config, where: str, resumes: bool) -> None:
+    """Refuse other settings than those of the run in `folder`, but for settings.MAY_DIFFER, and other inputs; where it
+    `resumes` also other processes, since a checkpoint holds a random state for each and what an engine saves.
 
     Raises:
         ConfigError: the line begins with `where`.
     """
-    before, inputs = read_record(folder).get("inputs") or {}, hash_inputs(cfg)
+    record, inputs = read_record(folder), hash_inputs(cfg)
+    before = record.get("inputs") or {}
     same = {name for name in inputs if before.get(name) == inputs[name]}  # another path with the same content
-    settings = [line for name, line in find_differences(folder, cfg).items() if name not in same]
+    started = {"processes": (record.get("processes", 1), processes.count()),
+               "scale": (record.get("scale", "none"), cfg.scale.name)}  # fmt: skip
+    settings = [f"{key}={old}, here {new}" for key, (old, new) in started.items() if resumes and old != new]
+    settings += [line for name, line in find_differences(folder, cfg).items() if name not in same]
     for kind, lines in (("settings", settings), ("inputs", list_changes(before, inputs))):
         if lines:
             found = ", ".join(lines[:SHOWN]) + (f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
-            raise ConfigError([f"{where}: is a run of other {kind} ({found}); {ANOTHER}"])
-
-
-def _require_same_processes(folder: Path, cfg: Config, where: str) -> None:
-    """A checkpoint holds a random state for each process, and what an engine saves.
-
-    Raises:
-        ConfigError: there are other processes, or another engine.
-    """
-    record = read_record(folder)
-    began, here = (record.get("processes", 1), record.get("scale", "none")), (processes.count(), cfg.scale.name)
-    if began != here:
-        ran = [f"{n} process{'es' * (n > 1)} and scale={scale}" for n, scale in (began, here)]
-        raise ConfigError([f"{where}: began with {ran[0]}, here {ran[1]}; start it as it began, or {ANOTHER}"])
+            raise ConfigError([f"{where}: is a run of other {kind} ({found}); use another output_dir"])

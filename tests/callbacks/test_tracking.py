@@ -1,6 +1,4 @@
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -123,15 +121,3 @@ def test_a_name_that_is_no_safe_folder_is_refused_with_the_nearest_that_is(name,
 )
 def test_labels_that_wandb_refuses_are_refused_first(override):
     assert refuse(override).startswith(override.partition("=")[0])
-
-
-def test_tensorboard_gets_the_held_out_figures(tmp_path):
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    write_run(tmp_path)
-    with track(compose_config(["logging=tensorboard"]), tmp_path):
-        assert Path(os.environ["TENSORBOARD_LOGGING_DIR"]) == tmp_path / "tensorboard"
-    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    [event] = events.Scalars("held_out/trained/accuracy")
-    assert (event.step, event.value) == (6, 0.25)
