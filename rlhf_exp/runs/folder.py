@@ -190,10 +190,5 @@ class RunFolder:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+    """The value as JSON has it, with None for NaN and infinity."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)

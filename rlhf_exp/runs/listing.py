@@ -23,9 +23,6 @@ from rlhf_exp.runs.load import DEPTH, NotARun, list_run_folders, read_config, re
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.settings import flatten
 
-STATUSES = ("running", "killed", "finished", "failed", "stopped", "refused")
-"""killed: run.json says running, and no process holds the folder. A run that cannot be read is `broken`."""
-
 LABELS = ("name", "algo", "task", "model", "loss_type", "seed", "max_tokens", "steps", "error", "started", "finished")
 """What is read from run.json as it is there."""
 
@@ -91,16 +88,14 @@ def sort_runs(runs: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What is known of the run in a folder. Its accuracy is the trained model's; of a finished run that trains nothing,
-    the start model's. Its gain is the trained model's accuracy minus the start model's."""
-    info, problem = {}, None
+    """What is known of the run in a folder. It was killed if run.json says running and no process holds the folder; one
+    that cannot be read is broken. Its accuracy is the trained model's; of a finished run that trains nothing, the start
+    model's. Its gain is the trained model's accuracy minus the start model's."""
     try:
-        info = read_json(path / "run.json")
-        if info.get("status") not in STATUSES:
-            problem = "its run.json is of another program"
+        info, problem = read_json(path / "run.json"), None
+        status = str(info.get("status"))
     except NotARun as error:
-        problem = str(error).removeprefix(f"{path}/")
-    status = "broken" if problem else info["status"]
+        info, problem, status = {}, str(error).removeprefix(f"{path}/"), "broken"
     if status == "running" and find_owner(path) is None:
         status = "killed"
     try:

@@ -100,24 +100,13 @@ def test_jobs_of_a_sweep_with_one_name_are_told_apart(tmp_path):
     assert name_run(cfg, tmp_path / "00_seed-0") == ("mine_00_seed-0", tmp_path.name)
 
 
-def refuse(override):
-    with pytest.raises(ConfigError) as caught:
-        compose_config([override])
-    [line] = caught.value.problems
-    return line
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [("'my run'", "my-run"), ("../up", "up"), ("a/b", "a-b"), ("-x", "x"), ("'größe'", "gr-e"), ("x" * 101, "x" * 100)],
-)
-def test_a_name_that_is_no_safe_folder_is_refused_with_the_nearest_that_is(name, near):
-    assert refuse(f"run.name={name}").endswith(f"; did you mean {near}?")
-
-
 @pytest.mark.parametrize(
     "override",
-    ["run.tags=['']", "run.tags=x", "run.tags=[a,b,a]", f"run.tags=[{'x' * 65}]", f"logging.group={'x' * 129}"],
-)
-def test_labels_that_wandb_refuses_are_refused_first(override):
-    assert refuse(override).startswith(override.partition("=")[0])
+    ["run.name='my run'", "run.name=../up", "run.name=a/b", "run.name=-x", f"run.name={'x' * 101}", "run.tags=['']",
+     "run.tags=x", "run.tags=[a,b,a]", f"run.tags=[{'x' * 65}]", f"logging.group={'x' * 129}"],
+)  # fmt: skip
+def test_labels_that_no_folder_can_have_or_wandb_refuses_are_refused_first(override):
+    with pytest.raises(ConfigError) as caught:
+        compose_config([override])
+    [problem] = caught.value.problems
+    assert problem.key == override.partition("=")[0]

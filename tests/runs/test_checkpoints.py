@@ -57,21 +57,16 @@ def test_a_damaged_file_steps_back_to_the_checkpoint_before(tmp_path, name, dama
     assert len(found.broken) == 1 and found.broken[0].startswith("checkpoint-6: ") and name in found.broken[0]
 
 
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_that_brings_no_folder_to_the_disk_is_saved_on(tmp_path, monkeypatch, code):
-    sync, refused = os.fsync, [stat.S_ISDIR]
+def test_a_file_system_that_cannot_sync_a_folder_is_saved_on(tmp_path, monkeypatch):
+    sync = os.fsync
 
-    def refuse(descriptor):
-        if any(kind(os.fstat(descriptor).st_mode) for kind in refused):
-            raise OSError(code, os.strerror(code))
+    def refuse_folders(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", refuse)
-    assert find_checkpoint(tmp_path).path is None
+    monkeypatch.setattr(os, "fsync", refuse_folders)
     assert save(tmp_path, 3) == find_checkpoint(tmp_path).path
-    refused.append(stat.S_ISREG)
-    with pytest.raises(OSError):
-        save(tmp_path, 6)
 
 
 def test_at_every_moment_of_saving_and_rotating_there_is_a_whole_checkpoint(tmp_path, monkeypatch):
@@ -100,12 +95,12 @@ def test_at_every_moment_of_saving_and_rotating_there_is_a_whole_checkpoint(tmp_
     assert names(tmp_path) == ["checkpoint-6"]
 
 
-@pytest.mark.parametrize(("keep", "kept"), [(1, [6]), (2, [5, 6]), (None, [4, 5, 6])])
-def test_rotation_keeps_the_newest(tmp_path, keep, kept):
+def test_rotation_keeps_the_newest(tmp_path):
     for step in (4, 5, 6):
         save(tmp_path, step)
-    rotate(tmp_path / "checkpoints", keep)
-    assert names(tmp_path) == [f"checkpoint-{step}" for step in kept]
+    for keep, kept in ((None, [4, 5, 6]), (2, [5, 6]), (1, [6])):
+        rotate(tmp_path / "checkpoints", keep)
+        assert names(tmp_path) == [f"checkpoint-{step}" for step in kept]
 
 
 def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside(tmp_path):
