@@ -54,24 +54,20 @@ class Lengths(NamedTuple):
         return len(self.answers) * self.prompt + sum(self.answers)
 
 
-def load_shape(cfg: Config, unchecked: list[str]) -> PretrainedConfig | None:
-    """The model's config; None, and a line in `unchecked`, if it is only available from the network."""
+def load_shape_and_tokenizer(
+    cfg: Config, unchecked: list[str]
+) -> tuple[PretrainedConfig | None, PreTrainedTokenizerBase | None]:
+    """The model's config and tokenizer; None, and a line in `unchecked`, for what is only available from the network.
+    The shapes of some models are known without it."""
     if cfg.model.init is not None:
-        return build_config(cfg.model.init, build_tokenizer(cfg.model.init))
+        tokenizer = build_tokenizer(cfg.model.init)
+        return build_config(cfg.model.init, tokenizer), tokenizer
     source = locate_start_model(cfg)
-    config = _unless_offline(lambda: source.config, source.path, "its config.json", unchecked)
-    known = find_shape(cfg.model.path, cfg.model.base, None, cfg.model.name).values
-    if config is not None or known is None or known.get("model_type") not in CONFIG_MAPPING:
-        return config
-    return CONFIG_MAPPING[known["model_type"]](**{key: value for key, value in known.items() if key != "model_type"})
-
-
-def find_tokenizer(cfg: Config, unchecked: list[str]) -> PreTrainedTokenizerBase | None:
-    """The model's tokenizer; None, and a line in `unchecked`, if it is only available from the network."""
-    if cfg.model.init is not None:
-        return build_tokenizer(cfg.model.init)
-    source = locate_start_model(cfg)
-    return _unless_offline(lambda: load_tokenizer(source), source.path, "its tokenizer", unchecked)
+    shape = _unless_offline(lambda: source.config, source.path, "its config.json", unchecked)
+    known = find_shape(cfg.model.path, cfg.model.base, None, cfg.model.name).values or {}
+    if shape is None and known.get("model_type") in CONFIG_MAPPING:
+        shape = CONFIG_MAPPING[known["model_type"]](**{key: known[key] for key in known if key != "model_type"})
+    return shape, _unless_offline(lambda: load_tokenizer(source), source.path, "its tokenizer", unchecked)
 
 
 def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedModel, int]":

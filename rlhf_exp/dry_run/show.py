@@ -15,7 +15,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
 from rlhf_exp.dry_run.cost import estimate_memory, estimate_time, warn_of_memory
-from rlhf_exp.dry_run.load import Lengths, build_on_meta, find_tokenizer, load_checked_task, load_shape, measure_lengths
+from rlhf_exp.dry_run.load import Lengths, build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
 from rlhf_exp.errors import printable
 from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.settings import flatten
@@ -34,7 +34,7 @@ def print_dry_run(cfg: Config) -> None:
     """
     args = build_args(cfg)
     unchecked = [problem.partition("; ")[0] for problem in find_missing(cfg)] if targets_other_hardware(cfg) else []
-    shape, tokenizer = load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
+    shape, tokenizer = load_shape_and_tokenizer(cfg, unchecked)
     task = load_checked_task(cfg, tokenizer, unchecked)
     model, trained = build_on_meta(cfg, shape) if shape is not None else (None, 0)
     lines = [_describe_setting(cfg)]
