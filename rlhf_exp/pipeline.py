@@ -58,14 +58,14 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         except KeyboardInterrupt as error:
             if cause := _find_failed_rank(folder.path):  # torchrun stops this rank, for another has failed
                 raise _fail(folder, signals, cause) from error
-            return _stop(folder, Stop.of(error), signals.saved_step)
+            return _stop(folder, Stop.of(error))
         except ConfigError as error:
             if not processes.is_main():
                 _record_failed_rank(folder, error)
             elif cfg.resume:
                 folder.restore_record()
             else:  # a refused run may be overwritten by another one
-                folder.give_up("refused", "; ".join(error.problems))
+                folder.finish("refused", "; ".join(error.problems))
             raise
         except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
             if not processes.is_main():
@@ -79,10 +79,10 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         return _report_and_push(cfg, folder) if processes.is_main() else 0
 
 
-def _stop(folder: RunFolder, stop: Stop, saved_step: int | None) -> int:
+def _stop(folder: RunFolder, stop: Stop) -> int:
     """Close the record of a run that a signal has stopped, and say how to resume it; returns the exit status."""
-    folder.give_up("stopped", stop.name)
-    print(f"\n{describe_stop(stop, folder.path, saved_step)}", flush=True)
+    folder.finish("stopped", stop.name)
+    print(f"\n{describe_stop(stop, folder.path)}", flush=True)
     with suppress(KeyboardInterrupt):
         _report_what_there_is(folder)
     return stop.status
@@ -91,7 +91,7 @@ def _stop(folder: RunFolder, stop: Stop, saved_step: int | None) -> int:
 def _fail(folder: RunFolder, signals: StopSignals, cause: str) -> RankFailed:
     """Close the record of a run that has failed; returns the error for a rank that waited for the failed one."""
     signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
-    folder.give_up("failed", cause)
+    folder.finish("failed", cause)
     _report_what_there_is(folder)
     return RankFailed(cause)
 

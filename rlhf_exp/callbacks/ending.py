@@ -37,9 +37,8 @@ class SaveAndStop(TrainerCallback):
         if self._signals.received:
             control.should_save = True
 
-    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         if self._signals.received:
-            self._signals.saved_step = state.global_step
             control.should_training_stop = True
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:

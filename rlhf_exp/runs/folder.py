@@ -172,21 +172,17 @@ class RunFolder:
             self.save()
 
     def finish(self, status: str, error: str | None = None) -> None:
-        """Close the record: status is finished, failed, stopped or refused."""
+        """Close the record: status is finished, failed, stopped or refused. A full disk here hides no other error."""
         self.record.update(status=status, error=error, finished=datetime.now(UTC).isoformat(timespec="seconds"))
-        self.save()
+        try:
+            self.save()
+        except OSError as problem:
+            say(f"{self.path}/run.json cannot be written, {problem.strerror}")
 
     def restore_record(self) -> None:
         """Write the record of the run that was to be resumed, as it was before."""
         self.record = self.before
         write_json(self.path / "run.json", self.record)
-
-    def give_up(self, status: str, error: str) -> None:
-        """`finish` after an error, which a further error here must not hide."""
-        try:
-            self.finish(status, error)
-        except OSError as problem:
-            say(f"{self.path}/run.json cannot be written, {problem.strerror}")
 
 
 def _finite(value: Any) -> Any:
