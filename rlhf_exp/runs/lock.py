@@ -10,6 +10,7 @@ only one process; two processes that name the same folder are not detected, and 
 """
 
 import errno
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def claim_folder(path: Path, numbered: bool = False) -> Iterator[Path]:
         if error.errno not in NO_LOCKS:
             raise
         say(f"{folder}: its file system has no locks; keep other runs out of it")
-    (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+    (folder / LOCK).write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     try:
         yield folder
     finally:
@@ -138,4 +139,5 @@ def _find_lock(folder: Path) -> "FileLock":
 
 
 def _read_owner(folder: Path) -> str:
-    return (folder / LOCK).read_text(encoding="utf-8") or "a process that has just begun"
+    owner = json.loads((folder / LOCK).read_text(encoding="utf-8") or "{}")
+    return f"process {owner['pid']} on {owner['host']}" if owner else "a process that has just begun"
