@@ -17,9 +17,8 @@ from statistics import fmean
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.dry_run.memory import estimate_memory
-from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
-from rlhf_exp.dry_run.rows import load_rows, measure_lengths
+from rlhf_exp.dry_run.cost import estimate_memory
+from rlhf_exp.dry_run.load import build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
 
 SHORT = ["device=cpu", "device.threads=2", "eval.rows=16", "eval.cache_dir=null", "algo.args.save_strategy=no",
          "monitor.every_steps=100"]  # fmt: skip
@@ -83,9 +82,9 @@ def run(overrides: list[str], folder: Path) -> tuple[float, float | None]:
 def estimate(overrides: list[str], length: float | None) -> float:
     """Bytes at the peak of training."""
     cfg, unchecked = compose_config(overrides), []
-    args, shape, tokenizer = build_args(cfg), load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
+    args, (shape, tokenizer) = build_args(cfg), load_shape_and_tokenizer(cfg, unchecked)
     model, trained = build_on_meta(cfg, shape)
-    lengths = measure_lengths(cfg, tokenizer, load_rows(cfg, tokenizer, unchecked))
+    lengths = measure_lengths(cfg, tokenizer, load_checked_task(cfg, tokenizer, unchecked))
     longest = lengths.longest if length is None else lengths.prompt + length
     phases = estimate_memory(cfg, args, model, trained, lengths.prompt, longest)
     return max(sum(parts.values()) for phase, parts in phases.items() if phase != "evaluation")

@@ -78,8 +78,6 @@ class Algorithm:
     held_out_loss: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """TRL's arguments that change the training loss, and their values with which it equals the loss that is measured on
     held-out rows; empty: no loss is measured."""
-    checkpoint_files: tuple[str, ...] = ()
-    """Files that a resumed run reads in addition to the policy's."""
 
     @property
     def learns_from(self) -> str:
@@ -133,7 +131,6 @@ ALGORITHMS = {
         minibatches=4,
         scores_rollouts=True,
         kl_price="algo.init_kl_coef",
-        checkpoint_files=("critic/model.safetensors", "critic/kl_controller.json"),
         rates=(
             (SMALL, 5e-4, MEASURED),
             (2e8, 1e-5, "about that of TRL's first PPO scripts with GPT-2"),

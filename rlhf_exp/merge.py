@@ -52,9 +52,7 @@ def _work(arguments: list[str]) -> None:
 
 def _find_problem(adapter: Path, out: Path, base: str | None) -> str | None:
     if not (adapter / "adapter_config.json").is_file():
-        whole = (adapter / "config.json").is_file()
-        what = "already a model of full weights" if whole else "no adapter_config.json there"
-        return f"{adapter}: {what}; must be an adapter's folder, or a run's with peft=lora or peft=qlora"
+        return f"{adapter}: no adapter_config.json there; must be an adapter's folder, or a run's with peft=lora"
     for folder in (adapter, Path(base).expanduser()) if base else (adapter,):
         if problem := explain_pickle(folder):
             return f"{folder}: {problem}"

@@ -26,8 +26,7 @@ from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.push import push, push_command
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.runs.checkpoints import check_newest
-from rlhf_exp.runs.folder import RESERVE, RunFolder, read_record, write_json
+from rlhf_exp.runs.folder import RunFolder, read_record, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import StopSignals, describe_stop
@@ -46,7 +45,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         ConfigError: a user's mistake that shows only with the data or the model loaded.
         BaseException: any other error, which is already recorded in run.json.
     """
-    facts = processes.on_main(lambda: _check_and_list_facts(cfg, run_dir))
+    facts = processes.on_main(lambda: _check_and_list_facts(cfg))
     folder = RunFolder.create(run_dir, facts)
     with StopSignals() as signals:
         try:
@@ -66,17 +65,17 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
     elif isinstance(error, ConfigError) and cfg.resume:
         folder.restore_record()
     elif isinstance(error, ConfigError):  # a refused run may be overwritten by another one
-        folder.give_up("refused", "; ".join(error.problems))
+        folder.finish("refused", "; ".join(error.problems))
     elif isinstance(error, KeyboardInterrupt) and cause is None:  # else another rank has failed, and torchrun ends all
         stop = Stop.of(error)
-        folder.give_up("stopped", stop.name)
-        print(f"\n{describe_stop(stop, folder.path, signals.saved_step)}", flush=True)
+        folder.finish("stopped", stop.name)
+        print(f"\n{describe_stop(stop, folder.path)}", flush=True)
         with suppress(KeyboardInterrupt):
             _report_what_there_is(folder)
         return stop.status
     else:
         signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
-        folder.give_up("failed", cause or f"{type(error).__name__}: {read_message(error)}")
+        folder.finish("failed", cause or f"{type(error).__name__}: {read_message(error)}")
         _report_what_there_is(folder)
         if cause:
             raise RuntimeError(cause) from error
@@ -92,7 +91,6 @@ def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
     line = f"process {processes.rank()}: {name_error(error)}"
     log = folder.path / f"error-{processes.rank()}.log"
     with suppress(OSError):
-        (folder.path / RESERVE).unlink(missing_ok=True)  # the disk may be full
         log.write_text(f"{line}\n{''.join(traceback.format_exception(error))}", encoding="utf-8")
         write_json(folder.path / "run.json", folder.record | {"status": "failed", "error": line}, any_rank=True)
 
@@ -127,7 +125,6 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
 
 
 def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals: StopSignals) -> None:
-    folder.check_is_shared()
     set_up_libraries(cfg)
     experiment = _load(cfg, folder, args)
     evaluator = (ScorerEvaluator if cfg.algo.row.scores else PolicyEvaluator)(experiment)
@@ -176,9 +173,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
     return Experiment(cfg, folder, model, tokenizer, task, rewards, args)
 
 
-def _check_and_list_facts(cfg: Config, run_dir: Path) -> dict[str, Any]:
-    if problems := check_newest(run_dir, cfg) if cfg.resume else []:
-        raise ConfigError(problems)
+def _check_and_list_facts(cfg: Config) -> dict[str, Any]:
     device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {
         "name": cfg.run.name,

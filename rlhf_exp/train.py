@@ -12,8 +12,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.ending import CheckGradients, SaveAndStop
-from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
-from rlhf_exp.callbacks.probe import Probe
+from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.errors import Stop
@@ -87,7 +86,8 @@ def add_callbacks(
         trainer.add_callback(QuietProgress())
     if experiment.cfg.algo.args.get("use_vllm") and isinstance(trainer, ResumableRollouts):
         trainer.add_callback(EngineCallback(trainer))
-    CheckGradients().watch(trainer)
+    if not experiment.cfg.algo.row.online:
+        trainer.add_callback(CheckGradients())
     meter = ComputeMeter(experiment.cfg.train_tokens)
     meter.watch(trainer)
     callbacks.insert(0, SaveAndStop(signals))

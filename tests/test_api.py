@@ -52,6 +52,7 @@ def test_a_run_is_written_as_the_command_line_writes_it(runs, command_line, tmp_
 
 def test_a_run_resumes_with_its_overrides(runs):
     folder = run(compose(["max_tokens=48", "seed=1", "output_dir=there"])).path
+    (folder / "run.json").write_text('{"status": "failed"}')
     with staged(folder / "checkpoints", "checkpoint-1") as staging:
         (staging / "checkpoint-1").mkdir()
     run(compose(["resume=there"]))

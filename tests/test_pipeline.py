@@ -155,7 +155,7 @@ def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted
     record = json.loads((stopped / "run.json").read_text())
     assert (record["status"], record["error"]) == ("stopped", "SIGTERM") and 1 <= record["steps"] < 4
     step = record["steps"]
-    said = f"Stopped at step {step} by SIGTERM; checkpoint saved. Resume with: python -m rlhf_exp resume=stopped"
+    said = f"Stopped by SIGTERM; the last checkpoint is of step {step}. Resume with: python -m rlhf_exp resume=stopped"
     assert said in shown.splitlines()
     assert [path.name for path in (stopped / "checkpoints").glob("checkpoint-*")] == [f"checkpoint-{step}"]
     done = launch("resume=stopped")

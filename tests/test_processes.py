@@ -70,34 +70,6 @@ def test_ranks_broadcast_gather_add_and_refuse_together():
         assert found["entered"] == "entered"
 
 
-ALONE = """
-import os, sys
-from pathlib import Path
-from rlhf_exp import processes
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs import folder
-
-folder.SEEN_S = 0.5
-processes.connect(timeout_s=60, use_cpu=True)
-folder.RunFolder.create(Path("shared").resolve(), {}).check_is_shared()
-os.chdir(sys.argv[1 + processes.rank()])
-try:
-    folder.RunFolder.create(Path("run"), {}).check_is_shared()
-except ConfigError as error:
-    print(error, flush=True)
-processes.leave(0)
-"""
-
-
-@pytest.mark.slow
-def test_a_folder_that_not_all_processes_see_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-    for printed, status in start(ALONE, 2, "first", "second"):
-        assert status == 0 and printed.startswith(f"output_dir=run: not seen by process 1 on {socket.gethostname()}; ")
-
-
 def test_one_process_keeps_its_own_values(monkeypatch):
     for name in processes.SET_BY_TORCHRUN:
         monkeypatch.delenv(name, raising=False)

@@ -7,7 +7,6 @@ best.path                      # run_dir/best-40; None before the first measurem
 
 import shutil
 from collections.abc import Callable
-from math import isnan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,7 +15,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlhf_exp import processes
 from rlhf_exp.models.scoring import Model
-from rlhf_exp.runs.checkpoints import LEAST, BestPolicy, find_best
+from rlhf_exp.runs.checkpoints import BestPolicy, find_best
 from rlhf_exp.runs.folder import RunFolder, append_jsonl, keep_rows, write_json
 from rlhf_exp.runs.inputs import BEST
 from rlhf_exp.runs.manifest import staged
@@ -44,14 +43,14 @@ class Best:
 
     def offer(self, step: int, figures: dict[str, float]) -> None:
         """Save the policy of this step if none was better. The one before is removed once it is on disk."""
-        value = figures[self._metric]
-        new = BestPolicy(self._folder.path / f"best-{step}", step, self._metric, LEAST if isnan(value) else value)
+        facts = {"step": step, "metric": self._metric, "value": figures[self._metric]}
+        new = BestPolicy(self._folder.path / f"best-{step}", facts)
         if self._kept is not None and new.value <= self._kept.value:
             return
         with processes.enter_on_main(staged(self._folder.path, new.path.name)) as staging:
             self._save(staging / new.path.name)
-            write_json(staging / new.path.name / BEST, new.facts)
-        self._folder.record["best"] = new.facts
+            write_json(staging / new.path.name / BEST, facts)
+        self._folder.record["best"] = facts
         processes.on_main(lambda: self._remove_others(new.path))
         self._kept = new
 
@@ -75,7 +74,7 @@ class Validate(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does."""
-        keep_rows(self._run_dir / ROWS, state.global_step, range(0, state.global_step + 1, self._every))
+        keep_rows(self._run_dir / ROWS, state.global_step)
         if self._best is not None and state.global_step:
             self._best.resume()
 

@@ -1,11 +1,14 @@
-"""Estimates how many bytes of disk and seconds of training a run needs, and finds the machine that it is for.
+"""Estimates from the model's shape how many bytes of memory a run needs at its peak, on each GPU or on this computer,
+and how long it trains.
 
-disk, formula = estimate_disk(cfg, args, model, trained, steps)
-found = estimate_time(cfg, args, model, trained, tokens=12_544, steps=80)       # (seconds, formula), or None
+    phases = estimate_memory(cfg, args, model, trained, prompt=90, row=602)
+    phases["training"]          # {"weights": 2.4e9, "AdamW's moments": 4.8e9, "gradients": 2.4e9, "activations": 4.6e9}
+    found = estimate_time(cfg, args, model, trained, tokens=12_544, steps=80)       # (seconds, formula), or None
+
+bench/memory.py compares the memory with that of runs.
 """
 
 import re
-import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,10 +18,11 @@ import torch
 from transformers import PreTrainedModel, TrainingArguments
 
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
-from rlhf_exp.config.schema import Config
-from rlhf_exp.dry_run.memory import OPTIMIZER_STATES, count_weight_bytes, keeps_reference
+from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
+from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.listing import list_runs
+from rlhf_exp.runs.folder import read_record
+from rlhf_exp.runs.listing import list_runs, read_key
 from rlhf_exp.runs.settings import flatten
 
 MEMORY, OUTPUTS = Path("/proc/meminfo"), Path("outputs")
@@ -29,45 +33,79 @@ LIKE = (
 )
 """Keys in which two runs agree whose steps take about the same time."""
 
+# What a layer keeps of each token for the backward pass, in values, if attention keeps no scores. By
+# torch.autograd.graph.saved_tensors_hooks on Qwen2 and Qwen3 of six shapes each, to 3%; GPT-2 keeps a fifth less.
+KEPT_HIDDEN = 8  # times the hidden size, in float32 also where the rest is in bfloat16
+KEPT_INNER = 4.5  # times the sizes of the MLP, the queries, the keys and the values
+OPTIMIZER_STATES = 2  # AdamW's two moments
+MARGIN = 1.25
+"""Nine runs on a CPU took 0.85 to 1.24 times the estimate: docs/gpu.md."""
+BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the scales of two levels
+
+Phases = dict[str, dict[str, float]]
+"""Bytes by phase, and in it by what takes them."""
+
+
+def estimate_memory(
+    cfg: Config, args: TrainingArguments, model: PreTrainedModel, trained: int, prompt: float, row: float
+) -> Phases:
+    """The bytes of the training step, of sampling for it, and of evaluation.
+
+    It leaves out the libraries, fragmentation, and the logits, which TRL computes in parts. Weights count whole on each
+    process, since sampling and measuring gather them (models/scoring.py).
+
+    Args:
+        prompt, row: tokens of a prompt, and of the longest training row: its prompts and its answers, padded.
+    """
+    width, of_algo = torch.finfo(model.dtype).bits // 8, cfg.algo.row
+    weights = count_weight_bytes(cfg, model, width)
+    # Among how many processes gradients and moments are divided.
+    parts = count_processes(cfg) if cfg.scale.name in (*SHARDED, *DEEPSPEED) else 1
+    held = {"weights": weights, "AdamW's moments": trained * width * OPTIMIZER_STATES / parts}
+    if cfg.peft.own_reference and keeps_reference(cfg, args):
+        held["the reference"] = weights
+    if getattr(cfg.algo, "critic", None) == "separate":
+        held["the critic"] = model.num_parameters() * width * (2 + OPTIMIZER_STATES)
+    phases, (kept, cached) = {}, _count_token_bytes(args, model, width)
+    if of_algo.trains:
+        copies = (1 + (cfg.scale.name == "ddp")) / parts  # DDP has a second copy, to be summed
+        activations = args.per_device_train_batch_size * row * kept
+        phases["training"] = held | {"gradients": copies * trained * width, "activations": activations}
+    if of_algo.online:
+        phases["sampling"] = held | {"keys and values": count_completions(cfg) * row * cached}
+    if not of_algo.scores:
+        sampled = {"keys and values": cfg.eval.batch_size * (prompt + cfg.max_tokens) * cached}
+        phases["evaluation"] = {"weights": (1 + of_algo.trains) * weights, **sampled}
+        if cfg.eval.every:
+            phases["validation"] = held | {"the start model": 0 if cfg.peft.lora else weights} | sampled
+    return phases
+
+
+def warn_of_memory(cfg: Config, needed: dict[str, float]) -> str:
+    """The end of the line about memory: whether the run fits the machine that `hardware=` names, or that a phase needs
+    more bytes than are free here, and a remedy."""
+    peak, (free, place) = max(needed.values(), default=0), find_memory(cfg)
+    if peak <= free:
+        fits = "may not fit" if MARGIN * peak > free else "fits"
+        return f"; {fits} in {place}" if targets_other_hardware(cfg) else ""
+    ways = {"none": "add peft=lora or peft=qlora", "lora": "add peft=qlora"}
+    way = ways.get(cfg.peft.name, "use a smaller model or algo.args.per_device_train_batch_size")
+    if all(bytes_ <= free for phase, bytes_ in needed.items() if phase not in ("evaluation", "validation")):
+        way = f"use an eval.batch_size below {cfg.eval.batch_size}"
+    return f"; MORE than {place}; {way}"
+
 
 def find_memory(cfg: Config) -> tuple[float, str]:
     """Bytes of memory, and where: of each GPU of `hardware=`, or what is free here, if the system tells it (Linux)."""
     if targets_other_hardware(cfg):
         of_each = "each GPU of " if count_processes(cfg) > 1 else ""
-        return (cfg.hardware.memory_gb or 0) * 1e9, f"{of_each}hardware={cfg.hardware.name}"
-    if not cfg.device.use_cpu:
-        return torch.cuda.mem_get_info()[0], "this GPU"
+        free, where = (cfg.hardware.memory_gb or 0) * 1e9, f"{of_each}hardware={cfg.hardware.name}"
+        return free, f"the {free / 1e9:.0f} GB of {where}"
     found = re.search(r"MemAvailable: +(\d+) kB", MEMORY.read_text()) if MEMORY.is_file() else None
-    return int(found[1]) * 1024 if found else sys.maxsize, "this computer"
-
-
-def estimate_disk(
-    cfg: Config, args: TrainingArguments, model: PreTrainedModel, trained: int, steps: int
-) -> dict[str, float]:
-    """The most bytes that a run writes, by what takes them.
-
-    It counts one checkpoint more than are kept, since the next is written before the oldest is removed. Logs, samples
-    and a separate critic are left out.
-    """
-    width = torch.finfo(model.dtype).bits // 8
-    written = trained if cfg.peft.lora else model.num_parameters()
-    every = args.save_steps if args.save_steps >= 1 else max(1, round(args.save_steps * steps))
-    saved = 0 if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no" else -(-steps // int(every))
-    kept = min(saved, args.save_total_limit + 1) if args.save_total_limit else saved
-    made = {} if cfg.model.init is None else {"the start model": model.num_parameters() * width}
-    checkpoints = kept * (written + OPTIMIZER_STATES * trained) * width
-    return {f"{kept} checkpoints with AdamW's moments": checkpoints, "the model": written * width, **made}
-
-
-def warn_of_disk(cfg: Config, needed: float) -> str:
-    """A warning for the line about disk if the output folder's disk has less; nothing about another machine."""
-    folder = Path(cfg.output_dir).absolute()
-    while not folder.is_dir():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if targets_other_hardware(cfg) or needed <= free:
-        return ""
-    return f"; MORE than the {say_bytes(free)} that are free in {folder}"
+    free = int(found[1]) * 1024 if found else sys.maxsize
+    if not cfg.device.use_cpu:
+        free = torch.cuda.mem_get_info()[0]
+    return free, f"the {free / 1e9:.2f} GB that are free on this {'computer' if cfg.device.use_cpu else 'GPU'}"
 
 
 def estimate_time(
@@ -93,19 +131,18 @@ def estimate_time(
         scored = row.scores_rollouts or args.num_iterations > 1
         passes += (scored + keeps_reference(cfg, args)) / args.num_iterations
     passes += row.unpaired and args.loss_type == "kto"  # its KL is of each prompt with another row's answer
-    tied = model.config.get_text_config().tie_word_embeddings
-    # Looking an embedding up multiplies nothing.
-    embedded = 0 if tied else model.get_input_embeddings().weight.numel()  # type: ignore[operator]
-    weights = model.num_parameters() - embedded
+    weights = model.num_parameters()
+    if not model.config.get_text_config().tie_word_embeddings:  # looking an embedding up multiplies nothing
+        weights -= model.get_input_embeddings().weight.numel()  # type: ignore[operator]
     seconds = steps * tokens * passes * 2 * weights / (gpus * hardware.tflops * 1e12)
     formula = f"{steps} steps x {tokens:,.0f} tokens x {passes:g} passes x 2 x {weights:,} weights"
-    formula += f" at {f'{gpus} x ' * (gpus > 1)}{hardware.tflops:,.0f} TFLOP/s"
+    formula += f" at {gpus} x {hardware.tflops:,.0f} TFLOP/s"
     if row.online:
         of_rollout = count_completions(cfg) / args.per_device_train_batch_size
         rollouts = steps * args.gradient_accumulation_steps / (of_rollout * args.num_iterations)
         read = count_weight_bytes(cfg, model, torch.finfo(model.dtype).bits // 8)
         seconds += rollouts * cfg.max_tokens * read / (hardware.bandwidth_gbs * 1e9)
-        formula += f" + {rollouts:g} rollouts x {cfg.max_tokens} tokens x {read / 1e9:.2f} GB of weights"
+        formula += f" + {rollouts:g} rollouts x {cfg.max_tokens} tokens x {read / 1e9:.2f} GB"
         formula += f" at {hardware.bandwidth_gbs:,.0f} GB/s"
     return seconds, f"{formula}, its maker's rates, of which runs reach a part"
 
@@ -118,12 +155,44 @@ def _estimate_by_run(cfg: Config, steps: int) -> tuple[float, str] | None:
         return None
     wanted = flatten(asdict(cfg))
     for run in reversed(runs):
-        alike = run.info.get("task") == cfg.task.name and run.status == "finished" and run.info.get("steps")
-        if alike and all(run.config.get(key) == wanted.get(key) for key in LIKE):
-            each = run.info["seconds"]["train"] / run.info["steps"]
-            return steps * each, f"{steps} steps x {each:.2g} s, as in {run.path}"
+        is_done = run["task"] == cfg.task.name and run["status"] == "finished" and run["steps"]
+        if is_done and all(read_key(run, key) == wanted.get(key) for key in LIKE):
+            each = read_record(Path(run["run"]))["seconds"]["train"] / run["steps"]
+            return steps * each, f"{steps} steps x {each:.2g} s, as in {run['run']}"
     return None
 
 
-def say_bytes(n: float) -> str:
-    return f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.1f} MB"
+def count_weight_bytes(cfg: Config, model: PreTrainedModel, width: int) -> float:
+    """Bytes of the weights; in 4 bits embeddings and head keep their own type."""
+    if not cfg.peft.quantization:
+        return model.num_parameters() * width
+    tied = model.config.get_text_config().tie_word_embeddings
+    plain = model.get_input_embeddings().weight.numel() * (1 if tied else 2)  # type: ignore[operator]
+    return (model.num_parameters() - plain) * BYTES_4_BIT + plain * width
+
+
+def keeps_reference(cfg: Config, args: Any) -> bool:
+    """Whether a second model stays in memory while training; `args` are TRL's."""
+    row = cfg.algo.row
+    if row.kl_price is None or not row.online:
+        return row.kl_price is not None and not args.precompute_ref_log_probs
+    if isinstance(cfg.algo, Ppo):
+        return cfg.algo.init_kl_coef > 0 or cfg.algo.target_kl is not None
+    return args.beta > 0
+
+
+def _count_token_bytes(args: TrainingArguments, model: PreTrainedModel, width: int) -> tuple[float, int]:
+    """What a forward pass keeps of a token for the backward pass, and its keys and values while sampling, of all
+    layers."""
+    shape = model.config.get_text_config()
+    mixed = 2 if args.bf16 or args.fp16 else width  # of a value that autocast makes
+    queries = getattr(shape, "num_attention_heads", None) or 1  # an upper bound for a model without attention
+    keys = getattr(shape, "num_key_value_heads", None) or queries
+    size = getattr(shape, "head_dim", None) or shape.hidden_size // queries
+    inner = getattr(shape, "intermediate_size", None) or getattr(shape, "n_inner", None) or 4 * shape.hidden_size
+    # Keys and values count as one of the two (see KEPT_INNER).
+    layer = KEPT_HIDDEN * shape.hidden_size * 4 + KEPT_INNER * (inner + (queries + keys) * size) * mixed
+    kept = shape.num_hidden_layers * layer
+    if args.activation_checkpointing:  # the inputs of each layer, and one whole layer
+        kept = shape.num_hidden_layers * shape.hidden_size * 4 + layer
+    return kept, 2 * shape.num_hidden_layers * keys * size * mixed

@@ -6,7 +6,7 @@ print_dry_run(cfg)
 from dataclasses import asdict
 from typing import Any
 
-from transformers import TrainingArguments
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from rlhf_exp.config.defaults import list_defaults, read_settings
 from rlhf_exp.config.device import count_processes, targets_other_hardware
@@ -14,13 +14,15 @@ from rlhf_exp.config.rules.machine import find_missing
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
-from rlhf_exp.dry_run.cost import estimate_disk, estimate_time, find_memory, say_bytes, warn_of_disk
-from rlhf_exp.dry_run.memory import Phases, estimate_memory, warn_of_memory
-from rlhf_exp.dry_run.model import build_on_meta, find_tokenizer, load_shape
-from rlhf_exp.dry_run.rows import Lengths, Rows, load_rows, measure_lengths, render_prompt
+from rlhf_exp.dry_run.cost import estimate_memory, estimate_time, warn_of_memory
+from rlhf_exp.dry_run.load import Lengths, build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
 from rlhf_exp.errors import printable
-from rlhf_exp.runs.figures import duration
+from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.settings import flatten
+from rlhf_exp.tasks import Task
+from rlhf_exp.tasks.tokens import render
+
+PROMPT_LINES, LINE_WIDTH = 12, 110
 
 
 def print_dry_run(cfg: Config) -> None:
@@ -32,14 +34,18 @@ def print_dry_run(cfg: Config) -> None:
     """
     args = build_args(cfg)
     unchecked = [problem.partition("; ")[0] for problem in find_missing(cfg)] if targets_other_hardware(cfg) else []
-    shape, tokenizer = load_shape(cfg, unchecked), find_tokenizer(cfg, unchecked)
-    rows = load_rows(cfg, tokenizer, unchecked)
+    shape, tokenizer = load_shape_and_tokenizer(cfg, unchecked)
+    task = load_checked_task(cfg, tokenizer, unchecked)
     model, trained = build_on_meta(cfg, shape) if shape is not None else (None, 0)
-    lines = [*_describe_model(cfg, model, trained), *_describe_run(cfg, args, rows, tokenizer, model, trained)]
+    lines = [_describe_setting(cfg)]
+    if model is not None:
+        part = ", all trained" if trained >= model.num_parameters() else f", {trained:,} of them trained"
+        lines.append(f"parameters: {model.num_parameters():,}{part if cfg.algo.row.trains else ''}")
+    lines += [] if task is None else [_describe_rows(cfg, task)]
+    lines += _describe_run(cfg, args, task, measure_lengths(cfg, tokenizer, task), model, trained)
     lines += ["chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
-    if rows is not None and tokenizer is not None:
-        lines += ["the first prompt, as the model reads it:"]
-        lines += [*(f"  {line}" for line in render_prompt(tokenizer, rows.task)), *rows.task.notes]
+    if task is not None and tokenizer is not None:
+        lines += ["the first prompt, as the model reads it:", *_render_prompt(tokenizer, task), *task.notes]
     lines += [f"not checked here: {line}" for line in unchecked]
     lines.append("the whole config: the same command with --cfg job --resolve")
     lines.append("all other checks passed" if unchecked else "all checks passed")
@@ -57,80 +63,70 @@ def list_chosen(cfg: Config) -> list[str]:
     return lines
 
 
-def _describe_model(cfg: Config, model: Any, trained: int) -> list[str]:
-    """Lines on algorithm, task, model and device."""
-    loss = cfg.algo.args.get("loss_type")
-    loss = f" ({', '.join(loss) if isinstance(loss, list) else loss})" if loss else ""
-    here = "the CPU" if cfg.device.use_cpu else "the GPU"
-    device = f"hardware={cfg.hardware.name}" if targets_other_hardware(cfg) else here
-    lines = [f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"]
-    if model is not None:
-        whole = model.num_parameters()
-        part = "all trained" if trained >= whole else f"{trained:,} of them trained"
-        lines.append(f"parameters: {whole:,}{f', {part}' if cfg.algo.row.trains else ''}")
-    return lines
+def _describe_setting(cfg: Config) -> str:
+    """Algorithm, task, model and device."""
+    loss = f" ({write_name(found)})" if (found := cfg.algo.args.get("loss_type")) else ""
+    device = (
+        f"hardware={cfg.hardware.name}"
+        if targets_other_hardware(cfg)
+        else f"the {'CPU' if cfg.device.use_cpu else 'GPU'}"
+    )
+    return f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"
+
+
+def _describe_rows(cfg: Config, task: Task) -> str:
+    made, held_out = str(len(task.train)), len(task.pairs if cfg.algo.row.scores else task.eval)
+    samples = cfg.learns_from_samples and cfg.task.samples in (None, "self")
+    if samples:
+        made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
+    kept = "a share of them" if samples and cfg.algo.row.scores else held_out or "a share of them"
+    return f"rows: {made if cfg.algo.row.trains else 'none'} to train on, {kept} held out ({cfg.eval.split})"
 
 
 def _describe_run(
-    cfg: Config, args: TrainingArguments, rows: Rows | None, tokenizer: Any, model: Any, trained: int
+    cfg: Config, args: TrainingArguments, task: Task | None, lengths: Lengths, model: Any, trained: int
 ) -> list[str]:
-    """Lines on rows, steps and tokens, and the estimated cost."""
-    row, lengths = cfg.algo.row, measure_lengths(cfg, tokenizer, rows)
+    """Lines on steps and tokens, and the estimated cost."""
+    lines, row, steps = [], cfg.algo.row, args.max_steps
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * count_processes(cfg)
-    steps = args.max_steps
-    if steps < 1 and rows is not None and rows.train:
-        steps = max(1, round(args.num_train_epochs * rows.train / batch))
-    lines = [] if rows is None else [_describe_rows(cfg, rows)]
+    if steps < 1 and task is not None and task.train:
+        steps = max(1, round(args.num_train_epochs * len(task.train) / batch))
     if row.trains:
-        lines.append(f"steps: {steps if steps > 0 else f'{args.num_train_epochs:g} times the rows'}")
-        lines.append(_describe_tokens(lengths, batch))
+        lines += [f"steps: {steps if steps > 0 else f'{args.num_train_epochs:g} times the rows'}"]
+        lines += [_describe_tokens(lengths, batch)]
     if model is None:
-        return [*lines, "memory and disk: not estimated, since the model's shape is not known"]
-    lines += _describe_memory(cfg, estimate_memory(cfg, args, model, trained, lengths.prompt or 0, lengths.longest))
+        return [*lines, "memory: not estimated, since the model's shape is not known"]
+    phases = estimate_memory(cfg, args, model, trained, lengths.prompt, lengths.longest)
+    needed = {phase: sum(parts.values()) for phase, parts in phases.items()}
+    left_out = "the libraries and vLLM" if cfg.algo.args.get("use_vllm") else "the libraries"
+    lines.append(f"memory, estimated, without {left_out}: {_list_bytes(needed, ', ')}{warn_of_memory(cfg, needed)}")
+    if needed:
+        largest = max(needed, key=needed.__getitem__)
+        lines.append(f"memory of {largest} = {_list_bytes(phases[largest], ' + ')}")
     if row.trains and steps > 0:
-        disk = estimate_disk(cfg, args, model, trained, steps)
-        total = sum(disk.values())
-        lines.append(f"disk, estimated: {say_bytes(total)} = {_list_parts(disk)}{warn_of_disk(cfg, total)}")
         if found := estimate_time(cfg, args, model, trained, batch * lengths.row, steps):
-            least = "at least, with whole budgets" if row.online else "at least"
-            how = least if targets_other_hardware(cfg) else "estimated"
+            how = "at least" if targets_other_hardware(cfg) else "estimated"
             lines.append(f"time of training, {how}: {duration(found[0])} = {found[1]}")
         else:
             lines.append("time of training: not estimated, since no finished run below outputs/ is like this one")
     return lines
 
 
-def _describe_memory(cfg: Config, phases: Phases) -> list[str]:
-    """Lines on the memory of each phase, and on what takes that of the largest."""
-    needed = {phase: sum(parts.values()) for phase, parts in phases.items()}
-    left_out = "the libraries and vLLM" if cfg.algo.args.get("use_vllm") else "the libraries"
-    each = ", ".join(f"{phase} {say_bytes(bytes_)}" for phase, bytes_ in needed.items())
-    lines = [f"memory, estimated, without {left_out}: {each}{warn_of_memory(cfg, needed, *find_memory(cfg))}"]
-    if needed:
-        largest = max(needed, key=needed.__getitem__)
-        lines.append(f"memory of {largest} = {_list_parts(phases[largest])}")
-    return lines
-
-
-def _list_parts(parts: dict[str, float]) -> str:
-    return " + ".join(f"{what} {say_bytes(bytes_)}" for what, bytes_ in parts.items())
-
-
-def _describe_rows(cfg: Config, rows: Rows) -> str:
-    made: int | str = rows.train
-    held_out = rows.held_out or "a share of them"
-    if cfg.learns_from_samples and cfg.task.samples in (None, "self"):
-        made = f"made of {cfg.task.sampling.rows} x {cfg.task.sampling.completions} completions"
-        held_out = "a share of them" if cfg.algo.row.scores else held_out
-    if not cfg.algo.row.trains:
-        return f"rows: {held_out} held out ({cfg.eval.split}), nothing is trained"
-    return f"rows: {made} to train on, {held_out} held out ({cfg.eval.split})"
-
-
 def _describe_tokens(lengths: Lengths, batch: int) -> str:
     names = ("chosen", "rejected") if len(lengths.answers) == 2 else ("completion",)
-    before = "prompt" if lengths.prompt is None else f"prompt {lengths.prompt:.0f}"
+    before = f"prompt {lengths.prompt:.0f} + " if lengths.prompt else ""
     answers = zip(names, lengths.answers, strict=True)
-    parts = " + ".join(f"{before} + {name} {tokens:.0f}{lengths.bound}" for name, tokens in answers)
-    and_prompts = " and prompts" if lengths.prompt is None else ""
-    return f"tokens per step: {batch} x ({parts}) = {batch * lengths.row:,.0f}{and_prompts}"
+    parts = " + ".join(f"{before}{name} {tokens:.0f}{lengths.bound}" for name, tokens in answers)
+    return f"tokens per step: {batch} x ({parts}) = {batch * lengths.row:,.0f}"
+
+
+def _list_bytes(parts: dict[str, float], separator: str) -> str:
+    sizes = {what: f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.1f} MB" for what, n in parts.items()}
+    return separator.join(f"{what} {size}" for what, size in sizes.items())
+
+
+def _render_prompt(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:
+    """The first lines of the first prompt, with the chat template applied, each of limited length."""
+    prompt = (task.train or task.eval or task.pairs)[0]["prompt"]
+    lines = render(tokenizer, [prompt], ask=True)[0].split("\n")[:PROMPT_LINES]
+    return [f"  | {line if len(line) <= LINE_WIDTH else f'{line[:LINE_WIDTH]}...'}" for line in lines]

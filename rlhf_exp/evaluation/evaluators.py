@@ -15,7 +15,7 @@ from typing import Any
 from peft import PeftModel
 
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
-from rlhf_exp.callbacks.probe import Probe
+from rlhf_exp.callbacks.metrics import Probe
 from rlhf_exp.config.values import show
 from rlhf_exp.evaluation import answers
 from rlhf_exp.evaluation.baselines import BestBaseline, measure_baselines

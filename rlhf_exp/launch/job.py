@@ -19,10 +19,9 @@ from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.launch.subcommand import claim, guard
-from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.lock import point_latest
-from rlhf_exp.runs.manifest import find_damaged_models
-from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, is_complete, plan_job, start_anew
+from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
 
 if TYPE_CHECKING:
     from rlhf_exp.launch.workers import Jobs
@@ -55,7 +54,7 @@ def check_job(cfg: DictConfig, typed: Sequence[str]) -> Config:
     Raises:
         ConfigError: all that can be found without an import of torch, and without a look into the run folder.
     """
-    return parse(cfg, typed, [find_missing_weights, find_damaged_models])
+    return parse(cfg, typed, [find_missing_weights])
 
 
 def is_named_by_time(cfg: DictConfig) -> bool:
@@ -133,7 +132,7 @@ def plan_run(config: Config, numbered: bool) -> Plan:
     for note in check_resume(config):
         print(printable(note), flush=True)
     if config.resume:
-        plan = Plan.SKIP if is_complete(config, folder) else Plan.START
+        plan = Plan.SKIP if read_record(folder).get("status") == "finished" else Plan.START
     else:
         plan = plan_job(config) if config.skip_finished else Plan.START
     if plan != Plan.START:
@@ -148,7 +147,7 @@ def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folde
     texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
     if config.resume is None:
-        start_anew(folder, config)
+        start_anew(folder)
     for log in folder.glob("error-*.log"):
         log.unlink()
     (folder / ".hydra").mkdir(exist_ok=True)

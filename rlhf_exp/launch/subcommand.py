@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, REFUSED, ConfigError, Stop, name_error, printable, say
-from rlhf_exp.runs.lock import FolderTaken, claim_folder
+from rlhf_exp.runs.lock import claim_folder
 
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in ("chat", "describe", "report", "runs", "sample")}
 COMMANDS["merge"] = "rlhf_exp.merge"
@@ -98,9 +98,8 @@ def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(claim_folder(Path(output_dir), numbered))
-        except (FolderTaken, OSError) as error:
-            why = f"cannot be written, {error.strerror}" if isinstance(error, OSError) else error
-            raise ConfigError([f"output_dir={output_dir}: {why}"]) from None
+        except OSError as error:
+            raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
         try:
             yield folder
         except (ConfigError, KeyboardInterrupt):

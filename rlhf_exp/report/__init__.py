@@ -14,7 +14,7 @@ from rlhf_exp.report.groups import UnknownSetting
 from rlhf_exp.report.page import Block, to_text, write_page
 from rlhf_exp.report.single import describe_run
 from rlhf_exp.report.summary import terminal_table
-from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, reading
+from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, refusing_damage
 
 __all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_report"]
 
@@ -27,7 +27,7 @@ def study_table(run_dirs: list[Path]) -> str:
     """
     runs = [load_run(path) for path in run_dirs]
     _describe_each(runs)
-    with reading(", ".join(map(str, run_dirs))):
+    with refusing_damage(", ".join(map(str, run_dirs))):
         return printable(to_text(tabulate_study(runs)))
 
 
@@ -48,7 +48,7 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
     runs = [load_run(path) for path in run_dirs]
     [blocks, *others] = _describe_each(runs)
     out.mkdir(parents=True, exist_ok=True)
-    with reading(", ".join(map(str, run_dirs))):
+    with refusing_damage(", ".join(map(str, run_dirs))):
         page = write_page(describe_runs(runs, against) if others else blocks, out)
         if not others and out.resolve() == runs[0].path.resolve():
             write_cards(runs[0])
@@ -59,6 +59,6 @@ def _describe_each(runs: list[Run]) -> list[list[Block]]:
     """The report of each run alone, which finds a damaged one by its name."""
     described = []
     for run in runs:
-        with reading(run.path):
+        with refusing_damage(run.path):
             described.append(describe_run(run))
     return described

@@ -13,7 +13,7 @@ from rlhf_exp.report.columns import Column, at, join_notes
 from rlhf_exp.report.page import NOTES, TEXTS, Table, align
 from rlhf_exp.report.verdict import best_sentence, status_sentence, verdict
 from rlhf_exp.runs.figures import duration, number, percent, points, write_name
-from rlhf_exp.runs.load import Run, load_run, reading
+from rlhf_exp.runs.load import Run, load_run, refusing_damage
 
 WRITERS = {"%": percent, "counts": lambda counts: " / ".join(map(str, counts.values()))}
 """How figures are written that are no plain numbers."""
@@ -54,7 +54,7 @@ def terminal_table(run_dir: Path) -> str:
         NotARun: `run_dir` holds no readable run.
     """
     run = load_run(run_dir)
-    with reading(run_dir):
+    with refusing_damage(run_dir):
         return printable(_tabulate(run))
 
 

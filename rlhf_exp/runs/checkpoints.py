@@ -2,37 +2,29 @@
 library.
 
     find_checkpoint(run_dir)         # (path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
-    check_newest(run_dir, cfg)       # ["resume=outputs/x: checkpoint-40 cannot be resumed: optimizer.pt is missing"]
     rotate(run_dir / "checkpoints", keep=1)
-    find_best(run_dir)               # (path=.../best-40, step=40, metric="validation/accuracy", value=0.45)
-    explain_lost(run_dir)            # "best-40: model.safetensors is damaged: ..."; None if it is whole
+    find_best(run_dir)               # (path=.../best-40, facts={"step": 40, "metric": "validation/accuracy", ...})
 
 Checkpoints are written by manifest.staged. A process may be killed, or a machine lose its power, between any two lines:
 an earlier whole checkpoint is then still there. best.json lies beside a best policy's weights, first in best-STEP/,
 then in model/.
 """
 
-import json
 import re
 import shutil
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlhf_exp import processes
-from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import BEST
-from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken, explain_damage
+from rlhf_exp.runs.load import read_json
+from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken
 
 FOLDER, UNUSABLE = "checkpoints", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
 PROGRESS, REFERENCE, WORK = "progress.json", "reference.safetensors", "work.json"
-
-SAVED_BY = {"fsdp2": ("optimizer.bin", "pytorch_model_fsdp.bin"), "zero2": ("latest",), "zero3": ("latest",)}
-"""What an engine saves instead of optimizer.pt."""
-
-LEAST = float("-inf")
-"""The value of a best policy whose figure is not a number; null in JSON."""
 
 
 class NewestCheckpoint(NamedTuple):
@@ -46,14 +38,14 @@ class BestPolicy(NamedTuple):
     """A policy that was the best when it was measured."""
 
     path: Path
-    step: int
-    metric: str
-    value: float
+    facts: dict[str, Any]
+    """Its step, metric and value, as best.json and run.json hold them."""
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What best.json and run.json hold of it."""
-        return {"step": self.step, "metric": self.metric, "value": self.value}
+    def value(self) -> float:
+        """The lowest of all if its figure is not a number, which is null in JSON."""
+        value = self.facts["value"]
+        return float("-inf") if value is None or isnan(value) else value
 
 
 def find_checkpoint(run_dir: Path, by_size: bool = False) -> NewestCheckpoint:
@@ -100,65 +92,19 @@ def clear_unfinished(folder: Path, newest: Path | None) -> None:
             path.rename(aside)
 
 
-def list_needed(cfg: Config) -> list[tuple[str, ...]]:
-    """What a resumed run reads from a checkpoint; of several names in one entry, any will do."""
-    weights = ("model.safetensors", "model.safetensors.index.json")
-    n = processes.count()
-    names = [*SAVED_BY.get(cfg.scale.name, ("optimizer.pt",)), "scheduler.pt", "trainer_state.json", PROGRESS, WORK]
-    names += ["rng_state.pth"] if n == 1 else [f"rng_state_{rank}.pth" for rank in range(n)]
-    names += cfg.algo.row.checkpoint_files
-    names += ["entropy_ctrl_state.json"] if cfg.algo.args.get("use_adaptive_entropy") else []
-    names += [REFERENCE] if cfg.algo.args.get("sync_ref_model") else []
-    return [weights if cfg.peft.lora is None else ("adapter_model.safetensors",), *((name,) for name in names)]
-
-
-def find_lacking(checkpoint: Path, cfg: Config) -> str | None:
-    """The first file that is missing, without which training would silently resume as another run."""
-    lacking = (names[0] for names in list_needed(cfg) if not any((checkpoint / name).is_file() for name in names))
-    return next(lacking, None)
-
-
-def check_newest(run_dir: Path, cfg: Config) -> list[str]:
-    """A line if the checkpoint that a run would resume from is not fit for it."""
-    newest = find_checkpoint(run_dir).path
-    if newest is None or (lacking := find_lacking(newest, cfg)) is None:
-        return []
-    return [f"resume={run_dir}: {newest.name} cannot be resumed: {lacking} is missing"]
-
-
 def find_best(run_dir: Path) -> BestPolicy | None:
     """The best policy in a run's folder, of equal ones the first; None if there is none.
 
     Where no folder has a best.json, which older versions did not write, run.json says which it is.
     """
-    found = [best for path in (*run_dir.glob("best-*"), run_dir / "model") if (best := _read_best(path))]
-    if found:
-        return max(found, key=lambda best: (best.value, -best.step))
+    folders = [*run_dir.glob("best-*"), run_dir / "model"]
+    if found := [BestPolicy(folder, facts) for folder in folders if (facts := read_json(folder / BEST))]:
+        return max(found, key=lambda best: (best.value, -best.facts["step"]))
     recorded = read_record(run_dir).get("best") or {}
     folders = [run_dir / f"best-{recorded['step']}", run_dir / "model"] if recorded else []
-    return next((_parse_best(folder, recorded) for folder in folders if folder.is_dir()), None)
-
-
-def explain_lost(run_dir: Path) -> str | None:
-    """Why the best policy of a run that has been measured is not there any more; None if it is."""
-    if (best := find_best(run_dir)) is None:
-        return "its best policy so far is gone"
-    reason = explain_damage(best.path)
-    return reason and f"its best policy so far is damaged ({best.path.name}/{reason})"
+    return next((BestPolicy(folder, recorded) for folder in folders if folder.is_dir()), None)
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:
     """Folders named checkpoint-STEP, by step."""
     return sorted((path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)), key=read_step)
-
-
-def _read_best(folder: Path) -> BestPolicy | None:
-    try:
-        return _parse_best(folder, json.loads((folder / BEST).read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _parse_best(folder: Path, facts: dict[str, Any]) -> BestPolicy:
-    value = LEAST if facts["value"] is None else float(facts["value"])
-    return BestPolicy(folder, int(facts["step"]), str(facts["metric"]), value)

@@ -19,10 +19,7 @@ PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "h
 
 def read_command() -> str:
     """The command line of this process, quoted for a shell; in a launcher's process that of the sweep."""
-    folders = {text.partition("=")[2] for text in sys.argv[1:] if text.startswith("output_dir=")}
-    added = {f"hydra.sweep.dir={folder}" for folder in folders}  # by launch/arguments.py
-    typed = [text for text in sys.argv[1:] if text not in added]
-    return shlex.join([*name_launcher(Path(sys.executable).name), *name_program(), *typed])
+    return shlex.join([*name_launcher(Path(sys.executable).name), *name_program(), *sys.argv[1:]])
 
 
 def name_launcher(python: str) -> list[str]:

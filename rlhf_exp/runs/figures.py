@@ -53,11 +53,8 @@ def write_name(value: Any) -> str:
 
 def _write(figure: Figure, scale: float, spec: str, unit: str = "") -> str:
     """The figure as text; - if it is not finite (null in the files), and no brackets for an interval without width."""
-    if figure is None:
-        return "-"
-    value, low, high = (
-        (figure["value"], figure["low"], figure["high"]) if isinstance(figure, dict) else (figure, None, None)
-    )
+    found = figure if isinstance(figure, dict) else {"value": figure, "low": None, "high": None}
+    value, low, high = found["value"], found["low"], found["high"]
     if value is None or not math.isfinite(value):
         return "-"
     spec = spec.replace(",.", "z,.") if "," in spec else spec.replace(".", "z.")  # no -0.0

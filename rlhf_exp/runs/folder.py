@@ -9,9 +9,8 @@ folder.finish("finished")
 import copy
 import json
 import os
-import socket
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
-from rlhf_exp.errors import ConfigError, say
+from rlhf_exp.errors import say
 from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 
 STAGES = {
@@ -37,12 +36,6 @@ STAGES = {
 COUNTED = {"steps": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": {},
            "peak_memory_mb": 0.0, "phase_memory_mb": {}, "best": None}  # fmt: skip
 """What a new run counts from; a resumed run counts on from its record."""
-
-FIRST_KEY = '{"step":'  # of each line in metrics.jsonl
-# Freed when the run ends, so that run.json and error.log can be written even if the disk is full.
-RESERVE, RESERVE_BYTES = ".reserve", 2**16
-SEEN_S = 60.0
-"""How long a machine may take to see what another has written: NFS looks anew that often."""
 
 
 def write_text(path: Path, text: str, any_rank: bool = False) -> None:
@@ -77,42 +70,33 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
         out.write(json.dumps(_finite(row), ensure_ascii=False) + "\n")
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl; [] if there is none. A line that a crash or a full disk cut off is left out, while one
-    that was appended to it is kept; how many were cut off is printed once."""
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines; [] if there is none. Lines that a crash or a full disk cut off are left out;
+    how many is printed once."""
     if not path.exists():
         return []
     rows, torn = [], 0
+    # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028.
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        row = _parse_metrics(line)
-        if row is None and line.strip("\0 \r"):  # a power failure can leave zeros
-            torn += 1
-            row = _parse_metrics(line[max(line.rfind(FIRST_KEY), 0) :])
-        if row is not None:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
             rows.append(row)
+        elif line.strip("\0 \r"):  # a power failure can leave zeros
+            torn += 1
     if torn:
         say_once(f"{path}: {torn} torn line{'s' if torn > 1 else ''} left out")
     return rows
 
 
-def keep_rows(path: Path, step: int, expected: Collection[int]) -> list[dict[str, Any]]:
-    """Leave the rows up to `step`, from which a run is resumed, in its metrics.jsonl or validation.jsonl; returns them.
-    It is printed if rows of the `expected` steps are missing: what a run reports then begins late, or has gaps."""
-    rows = [row for row in read_metrics(path) if row["step"] <= step] if step else []
+def keep_rows(path: Path, step: int) -> list[dict[str, Any]]:
+    """Leave the rows up to `step`, from which a run is resumed, in its metrics.jsonl or validation.jsonl; returns
+    them."""
+    rows = [row for row in read_jsonl(path) if row["step"] <= step] if step else []
     write_jsonl(path, rows)
-    lacking = sorted(set(expected) - {row["step"] for row in rows}) if step else []
-    if lacking and processes.is_main():
-        some = f"{len(lacking)} of the {len(expected)} rows up to step {step}, where the run resumes, are missing"
-        say(f"{path}: {some} (the first is of step {lacking[0]}); its report will lack them")
     return rows
-
-
-def _parse_metrics(line: str) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
 
 
 say_once = cache(say)  # a report reads the same file several times
@@ -121,14 +105,12 @@ say_once = cache(say)  # a report reads the same file several times
 def read_record(folder: Path) -> dict[str, Any]:
     """run.json; {} if there is none, and {"status": "broken"} if it is damaged."""
     try:
-        if (folder / "run.json").is_fifo():  # it would be waited for
-            return {"status": "broken"}
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, RecursionError):
-        return {"status": "broken"}
-    return {"status": "broken"} | record if isinstance(record, dict) else {"status": "broken"}
+        record = None
+    return {"status": "broken"} | (record if isinstance(record, dict) else {})
 
 
 class RunFolder:
@@ -144,15 +126,8 @@ class RunFolder:
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
         """Open `path` with the status running. A resumed run keeps the seconds that it has already spent. Of several
         processes each has the record, and rank 0 writes it."""
-        record, before = processes.on_main(lambda: cls._open(path, facts))
-        return cls(path, record, before)
-
-    @classmethod
-    def _open(cls, path: Path, facts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begin the record on rank 0; returns it and the one before."""
-        path.mkdir(parents=True, exist_ok=True)
-        before = read_record(path)
-        if before.get("status") == "broken":
+        before = processes.on_main(lambda: read_record(path))
+        if before.get("status") == "broken" and processes.is_main():
             say(f"{path}/run.json is torn; its seconds and counts begin anew")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         record = {
@@ -167,35 +142,12 @@ class RunFolder:
             "started": before.get("started") or now,
             "finished": None,
             "baseline_cached": False,
+            "memory_of": "run" if reset_peak_memory() else "process",
         }
+        path.mkdir(parents=True, exist_ok=True)
         folder = cls(path, record, before)
-        (path / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))  # random, since a file system may compress zeros
-        folder.record["memory_of"] = "run" if reset_peak_memory() else "process"
         folder.save()
-        return record, before
-
-    def check_is_shared(self) -> None:
-        """Whether every process sees the random bytes that rank 0 has written.
-
-        Raises:
-            ConfigError: one does not, since its machine has a file system of its own.
-        """
-        if processes.count() == 1:
-            return
-        written = processes.on_main((self.path / RESERVE).read_bytes)
-        until = time.monotonic() + SEEN_S
-        while not (is_seen := self._holds(written)) and time.monotonic() < until:
-            time.sleep(0.2)
-        found = enumerate(processes.gather((socket.gethostname(), is_seen)))
-        if blind := [f"process {rank} on {host}" for rank, (host, is_there) in found if not is_there]:
-            way = "several machines need a file system that they share, with this folder at the same path"
-            raise ConfigError([f"output_dir={self.path}: not seen by {', '.join(blind)}; {way}"])
-
-    def _holds(self, written: bytes) -> bool:
-        try:
-            return (self.path / RESERVE).read_bytes() == written
-        except OSError:
-            return False
+        return folder
 
     def save(self) -> None:
         """Write `run.json`, with the peak memory up to now."""
@@ -220,34 +172,19 @@ class RunFolder:
             self.save()
 
     def finish(self, status: str, error: str | None = None) -> None:
-        """Close the record: status is finished, failed, stopped or refused."""
-        self._free_reserve()
+        """Close the record: status is finished, failed, stopped or refused. A full disk here hides no other error."""
         self.record.update(status=status, error=error, finished=datetime.now(UTC).isoformat(timespec="seconds"))
-        self.save()
-
-    def restore_record(self) -> None:
-        """Write the record of the run that was to be resumed, as it was before."""
-        self._free_reserve()
-        self.record = self.before
-        write_json(self.path / "run.json", self.record)
-
-    def _free_reserve(self) -> None:
-        if processes.is_main():
-            (self.path / RESERVE).unlink(missing_ok=True)
-
-    def give_up(self, status: str, error: str) -> None:
-        """`finish` after an error, which a further error here must not hide."""
         try:
-            self.finish(status, error)
+            self.save()
         except OSError as problem:
             say(f"{self.path}/run.json cannot be written, {problem.strerror}")
 
+    def restore_record(self) -> None:
+        """Write the record of the run that was to be resumed, as it was before."""
+        self.record = self.before
+        write_json(self.path / "run.json", self.record)
+
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+    """The value as JSON has it, with None for NaN and infinity."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)

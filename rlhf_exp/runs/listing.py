@@ -1,30 +1,27 @@
-"""Lists the runs below a folder from a few small files of each, so that hundreds take a second; imports no torch.
+"""Lists the runs below a folder from a few small files of each, so that hundreds take a second, and selects and sorts
+them by what is known about them; imports no torch.
 
-    listed = list_runs(Path("outputs"))
-    listed[0].read("status"), listed[0].read("accuracy"), listed[0].read("eval.rows")
+    listed = list_runs(Path("outputs"))      # as `python -m rlhf_exp runs --json` prints them
+    listed[0]["status"], listed[0]["gain"]["value"], read_key(listed[0], "eval.rows")
+    filter_runs(listed, "tag=abl*"), sort_runs(listed, "algo.args.beta")
 
-What looks like a run and cannot be read is listed too, with the reason.
+A run that cannot be read is listed too, with the reason.
 """
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+import operator
+import re
+from fnmatch import fnmatchcase
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
+from rlhf_exp.config.keys import explain_key, known_keys
+from rlhf_exp.config.values import nearest, show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.figures import Figure
-from rlhf_exp.runs.load import NotARun, read_config, read_json
-from rlhf_exp.runs.lock import LOCK, find_owner
+from rlhf_exp.runs.figures import Figure, write_name
+from rlhf_exp.runs.load import DEPTH, NotARun, list_run_folders, read_config, read_json
+from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.settings import flatten
-
-DEPTH = 4
-"""How far below the folder runs are looked for; nothing is looked for inside a run."""
-
-STATUSES = ("running", "killed", "finished", "failed", "stopped", "refused", "broken", "foreign")
-"""killed: run.json says running, and no process holds the folder. broken: a file that cannot be read. foreign: a folder
-that another program has written."""
 
 LABELS = ("name", "algo", "task", "model", "loss_type", "seed", "max_tokens", "steps", "error", "started", "finished")
 """What is read from run.json as it is there."""
@@ -32,123 +29,105 @@ LABELS = ("name", "algo", "task", "model", "loss_type", "seed", "max_tokens", "s
 KEYS = (*LABELS, "tag", "status", "accuracy", "gain", "run")
 """What can be read of every run beside the keys of its config. accuracy and gain are shares of 1."""
 
-
-@dataclass
-class ListedRun:
-    """One folder: its run.json, and why it is no run that can be read; its other files are read when they are asked
-    for."""
-
-    path: Path
-    info: dict = field(default_factory=dict)
-    problem: str = ""
-    kind: str = ""
-    """Its status, if there is a problem."""
-
-    @cached_property
-    def status(self) -> str:
-        if self.kind:
-            return self.kind
-        status = self.info["status"]
-        return "killed" if status == "running" and find_owner(self.path) is None else status
-
-    @property
-    def tags(self) -> list[str]:
-        found = self.info.get("tags")
-        return [str(tag) for tag in found] if isinstance(found, list) else []
-
-    @cached_property
-    def evaluation(self) -> dict:
-        """evaluation.json; {} if there is none that can be read."""
-        try:
-            return read_json(self.path / "evaluation.json")
-        except NotARun:
-            return {}
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """The config by dotted key; {} if there is none that can be read."""
-        try:
-            return flatten(read_config(self.path))
-        except NotARun:
-            return {}
-
-    @property
-    def accuracy(self) -> Figure:
-        """Of the trained model; of a finished run that trains nothing, of the start model."""
-        side = "trained" if "trained" in self.evaluation or self.status != "finished" else "baseline"
-        return _find_interval(self.evaluation, side, "accuracy")
-
-    @property
-    def gain(self) -> Figure:
-        """The trained model's accuracy minus the start model's."""
-        return _find_interval(self.evaluation, "paired", "difference")
-
-    def read(self, key: str) -> Any:
-        """The value of one of KEYS, or of a key of the config; None if it has none."""
-        if key in ("accuracy", "gain"):
-            return (getattr(self, key) or {}).get("value")
-        if key in ("tag", "status", "run"):
-            return {"tag": self.tags, "status": self.status, "run": str(self.path)}[key]
-        return self.info.get(key) if key in LABELS else self.config.get(key)
-
-    def describe(self) -> dict[str, Any]:
-        """Everything but the config, for JSON; accuracy and gain with their intervals."""
-        labels = {key: self.info.get(key) for key in LABELS}
-        figures = {"accuracy": self.accuracy, "gain": self.gain}
-        status = {"run": str(self.path), "status": self.status, "problem": self.problem or None}
-        return status | labels | {"tags": self.tags} | figures
+COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+_FILTER = re.compile(r"([\w.]+)(!=|>=|<=|=|>|<)(.+)")
 
 
-def list_runs(folder: Path) -> list[ListedRun]:
+def list_runs(folder: Path) -> list[dict[str, Any]]:
     """Every run at most DEPTH folders below `folder`, or the run that it is, the one that began last at the end.
 
     Raises:
-        ConfigError: there is no such folder, or nothing in it looks like a run.
+        ConfigError: there is no such folder, or no run in it.
     """
     if not folder.is_dir():
         raise ConfigError([f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"])
-    found = [_read(path) for path in _find_folders(folder, folder.resolve(), DEPTH)]
-    if not found:
+    if not (found := [_read(path) for path in list_run_folders(folder)]):
         raise ConfigError([f"{folder}: no run in it, nor in the {DEPTH} levels of folders below"])
-    return sorted(found, key=lambda run: (str(run.info.get("started") or ""), str(run.path)))
+    return sorted(found, key=lambda run: (str(run["started"] or ""), run["run"]))
 
 
-def _find_folders(folder: Path, root: Path, depth: int) -> Iterator[Path]:
-    """Run folders from `folder` down. Links to a place inside `root` (outputs/latest) are left out, other links are
-    runs but not searched."""
-    if (folder / "run.json").exists() or (folder / ".hydra").is_dir():
-        yield folder
-        return
-    if not depth:
-        return
+def read_key(run: dict[str, Any], key: str) -> Any:
+    """The value of one of KEYS, or of a key of the run's config; None if it has none."""
+    if key in ("accuracy", "gain"):
+        return (run[key] or {}).get("value")
+    key = "tags" if key == "tag" else key
+    return run[key] if key in run else _read_settings(run).get(key)
+
+
+def filter_runs(runs: list[dict[str, Any]], condition: str) -> list[dict[str, Any]]:
+    """The runs for which a condition holds, such as `status=finished`, `tag=abl*` or `gain>0.1`: * and ? stand for any
+    letters, and numbers are compared as numbers. A run without a value is kept only by !=.
+
+    Raises:
+        ConfigError: it is no condition, or its key is none.
+    """
+    found = _FILTER.fullmatch(condition)
+    if not found:
+        raise ConfigError([f"--filter {condition}: must be KEY=VALUE, such as status=finished or algo.args.beta=0.1"])
+    key, sign, wanted = found.groups()
+    if sign in COMPARISONS and isnan(_as_number(wanted)):
+        raise ConfigError([f"--filter {condition}: {show(wanted)} is no number; {sign} compares numbers"])
+    _check_key(f"--filter {condition}", key, runs)
+    return [run for run in runs if _holds(read_key(run, key), sign, wanted)]
+
+
+def sort_runs(runs: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """By a key, the smallest first; runs that lack it come before all others.
+
+    Raises:
+        ConfigError: there is no such key.
+    """
+    _check_key(f"--sort {key}", key, runs)
+
+    def place(run: dict[str, Any]) -> tuple:
+        value = read_key(run, key)
+        number = _as_number(value)
+        return value is not None, isnan(number), 0.0 if isnan(number) else number, str(value)
+
+    return sorted(runs, key=place)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What is known of the run in a folder. It was killed if run.json says running and no process holds the folder; one
+    that cannot be read is broken. Its accuracy is the trained model's; of a finished run that trains nothing, the start
+    model's. Its gain is the trained model's accuracy minus the start model's."""
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        yield folder
-        return
-    for entry in entries:
-        if entry.name.startswith(".") or not entry.is_dir():
-            continue
-        path = folder / entry.name
-        if not entry.is_symlink():
-            yield from _find_folders(path, root, depth - 1)
-        elif not path.resolve().is_relative_to(root) and (path / "run.json").is_file():
-            yield path
-
-
-def _read(path: Path) -> ListedRun:
-    try:
-        info = read_json(path / "run.json")
+        info, problem = read_json(path / "run.json"), None
+        status = str(info.get("status"))
     except NotARun as error:
-        return ListedRun(path, problem=str(error).removeprefix(f"{path}/"), kind="broken")
-    if info.get("status") in STATUSES:
-        return ListedRun(path, info)
-    if (path / "run.json").exists():
-        return ListedRun(path, problem="its run.json is of another program", kind="foreign")
-    if not (path / LOCK).exists():
-        return ListedRun(path, problem="has no run.json", kind="foreign")
-    kind = "killed" if find_owner(path) is None else "running"
-    return ListedRun(path, problem="has begun, and has no run.json yet", kind=kind)
+        info, problem, status = {}, str(error).removeprefix(f"{path}/"), "broken"
+    if status == "running" and find_owner(path) is None:
+        status = "killed"
+    try:
+        evaluation = read_json(path / "evaluation.json")
+    except NotARun:
+        evaluation = {}
+    side = "trained" if "trained" in evaluation or status != "finished" else "baseline"
+    tags = info.get("tags")
+    return {
+        "run": str(path),
+        "status": status,
+        "problem": problem,
+        **{key: info.get(key) for key in LABELS},
+        "tags": [str(tag) for tag in tags] if isinstance(tags, list) else [],
+        "accuracy": _find_interval(evaluation, side, "accuracy"),
+        "gain": _find_interval(evaluation, "paired", "difference"),
+    }
+
+
+def _check_key(flag: str, key: str, runs: list[dict[str, Any]]) -> None:
+    """Refuse a key that neither every run nor the config of any run has, and that no run could have."""
+    if key not in (*KEYS, "tags") and key not in known_keys() and not any(key in _read_settings(run) for run in runs):
+        near = nearest(key, KEYS)
+        raise ConfigError([f"{flag}: {f'no such key; did you mean {near}?' if near else explain_key(key)}"])
+
+
+def _read_settings(run: dict[str, Any]) -> dict[str, Any]:
+    """The config by dotted key; {} if there is none that can be read."""
+    try:
+        return flatten(read_config(Path(run["run"])))
+    except NotARun:
+        return {}
 
 
 def _find_interval(evaluation: dict, section: str, name: str) -> Figure:
@@ -156,3 +135,23 @@ def _find_interval(evaluation: dict, section: str, name: str) -> Figure:
     found = part.get(name) if isinstance(part, dict) else None
     is_interval = isinstance(found, dict) and {"value", "low", "high"} == set(found)
     return found if is_interval else None
+
+
+def _holds(found: Any, sign: str, wanted: str) -> bool:
+    number, limit = _as_number(found), _as_number(wanted)
+    if sign in COMPARISONS:
+        return COMPARISONS[sign](number, limit)
+    if not (isnan(number) or isnan(limit)):
+        return (number == limit) == (sign == "=")
+    texts = [found if isinstance(found, str) else show(found)]
+    if isinstance(found, list):
+        texts = [*map(str, found), write_name(found)]
+    return any(fnmatchcase(text, wanted) for text in texts) == (sign == "=")
+
+
+def _as_number(value: Any) -> float:
+    """NaN if it is none."""
+    try:
+        return nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return nan

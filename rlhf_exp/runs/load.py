@@ -4,7 +4,6 @@ run = load_run(Path("outputs/2026-01-01/12-00-00"))
 run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy"]
 """
 
-import io
 import json
 import re
 import traceback
@@ -19,24 +18,31 @@ from yaml import YAMLError
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 from rlhf_exp.errors import ConfigError, name_error, say
-from rlhf_exp.runs.folder import read_metrics, read_record
+from rlhf_exp.runs.folder import read_jsonl, read_record
 
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C, where PyYAML has it, takes a tenth of the time."""
 
 EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
+DEPTH = 4
+"""How far below a folder runs are looked for."""
 
+OBJECTS = ("evaluation", "errors", "diagnosis")
+LINES = ("metrics", "validation", "samples", "policies", "preferences")
 
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, YAMLError, OSError)
 """What reading a damaged file raises. OmegaConf raises an OSError without a number for a file that holds 7."""
 
 
-class NotARun(ValueError):
+class NotARun(ConfigError):
     """A path from which no run can be read; the message is one line for the user."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__([line])
 
 
 @contextmanager
-def reading(what: object) -> Iterator[None]:
+def refusing_damage(what: object) -> Iterator[None]:
     """Raise NotARun for what a damaged or foreign file of `what` leads to: a value that is missing, or of another type.
     The line names the place in this package that has read it."""
     try:
@@ -49,16 +55,6 @@ def reading(what: object) -> Iterator[None]:
         place = f"{Path(step.filename).name}, line {step.lineno}"
         line = "a file in it is damaged, or was written by another program"
         raise NotARun(f"{what}: {line} ({name_error(error)}; {place})") from error
-
-
-@contextmanager
-def refusing_damage(what: object) -> Iterator[None]:
-    """`reading` for a folder that the user names: the same line, or that of a NotARun inside, as a ConfigError."""
-    try:
-        with reading(what):
-            yield
-    except NotARun as error:
-        raise ConfigError([str(error)]) from None
 
 
 @dataclass(frozen=True)
@@ -118,25 +114,38 @@ class Run:
         return section if self.trains_scorer else section.get("preference", {})
 
 
+def list_run_folders(path: Path) -> list[Path]:
+    """The run folders at most DEPTH levels below `path`, or `path` itself, sorted, each once. Nothing inside a run is
+    one. A link to a place inside `path` (outputs/latest) is left out, and of several links to one run elsewhere all but
+    the first."""
+    root = path.resolve()
+    found: dict[Path, Path] = {}
+    for depth in range(DEPTH + 1):
+        for run_dir in sorted(file.parent for file in path.glob("*/" * depth + "run.json")):
+            target = run_dir.resolve()
+            links_inside = target.is_relative_to(root) and target != root / run_dir.relative_to(path)
+            if not links_inside and not found.keys() & set(target.parents):
+                found.setdefault(target, run_dir)
+    return sorted(found.values(), key=_natural)
+
+
 def find_runs(path: Path) -> list[Path]:
-    """The run folder itself, or those nearest below it (a sweep's), sorted, each once: a link to a place inside `path`
-    (outputs/latest) is left out, and of several links to one run elsewhere all but the first.
+    """The run folders below `path` whose run.json can be read; if none can, all of them, so that load_run names one in
+    its error.
 
     Raises:
         NotARun: there is none.
     """
     if not path.is_dir():
         raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
-    root = path.resolve()
-    for pattern in ("run.json", "*/run.json", "*/*/run.json", "*/*/*/run.json"):
-        found: dict[Path, Path] = {}
-        for run_dir in sorted(file.parent for file in path.glob(pattern)):
-            target = run_dir.resolve()
-            if target == root / run_dir.relative_to(path) or not target.is_relative_to(root):
-                found.setdefault(target, run_dir)
-        if found:
-            return _leave_out_torn(sorted(found.values(), key=_natural))
-    raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
+    if not (found := list_run_folders(path)):
+        raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
+    torn = [run_dir for run_dir in found if read_record(run_dir).get("status") == "broken"]
+    if len(torn) == len(found):
+        return found
+    for run_dir in torn:
+        say(f"{run_dir}: left out, its run.json is torn")
+    return [run_dir for run_dir in found if run_dir not in torn]
 
 
 def load_run(path: Path) -> Run:
@@ -145,20 +154,14 @@ def load_run(path: Path) -> Run:
     Raises:
         NotARun: run.json is missing, or another file cannot be read.
     """
-    with reading(path):
-        return _load(path)
-
-
-def _load(path: Path) -> Run:
-    info = read_json(path / "run.json")
-    if "status" not in info:
-        raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
-    parts: dict[str, Any] = {name: read_json(path / f"{name}.json") for name in ("evaluation", "errors", "diagnosis")}
-    parts |= {name: _read_lines(path / f"{name}.jsonl") for name in ("samples", "policies", "preferences")}
-    parts |= {name: read_metrics(path / f"{name}.jsonl") for name in ("metrics", "validation")}
-    facts, config = read_json(path / "data.json"), read_config(path)
-    overrides = read_saved(path, "overrides", list)
-    return Run(path, info, facts=facts, config=config, overrides=overrides, **parts)
+    with refusing_damage(path):
+        info = read_json(path / "run.json")
+        if "status" not in info:
+            raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
+        parts: dict[str, Any] = {name: read_json(path / f"{name}.json") for name in OBJECTS}
+        parts |= {name: read_jsonl(path / f"{name}.jsonl") for name in LINES}
+        facts, overrides = read_json(path / "data.json"), read_saved(path, "overrides", list)
+        return Run(path, info, facts=facts, config=read_config(path), overrides=overrides, **parts)
 
 
 def read_config(path: Path) -> dict:
@@ -193,57 +196,20 @@ def read_json(path: Path) -> dict:
     return _parse(path, json.loads, dict)
 
 
-def _leave_out_torn(run_dirs: list[Path]) -> list[Path]:
-    """The runs whose run.json can be read; if none can, all of them, so that load_run names one in its error."""
-    torn = [path for path in run_dirs if read_record(path).get("status") == "broken"]
-    if len(torn) == len(run_dirs):
-        return run_dirs
-    for path in torn:
-        say(f"{path}: left out, its run.json is torn")
-    return [path for path in run_dirs if path not in torn]
-
-
-def _read_text(path: Path) -> str:
-    try:
-        if path.exists() and not path.is_file():
-            raise NotARun(f"{path}: not a regular file")
-        return path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except OSError as error:
-        raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise NotARun(f"{path}: not UTF-8 text") from error
-
-
 def _parse(path: Path, parse: Callable[[str], Any], form: type) -> Any:
     """What is in a file, or an empty `form` if it is missing or empty."""
-    text = _read_text(path)
     try:
+        text = path.read_text(encoding="utf-8")
         found = parse(text) if text else None
+    except (FileNotFoundError, NotADirectoryError):
+        return form()
+    except OSError as error:
+        raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
     except (YAMLError, ValueError, RecursionError) as error:
         raise NotARun(f"{path}: not valid {path.suffix[1:].upper()} ({' '.join(str(error).split())})") from error
     if found is not None and not isinstance(found, form):
-        kind = "mapping" if form is dict else "list"
-        raise NotARun(f"{path}: expected a {kind}, found {type(found).__name__}")
+        raise NotARun(f"{path}: expected a {'mapping' if form is dict else 'list'}, found {type(found).__name__}")
     return found or form()
-
-
-def _read_lines(path: Path) -> list[dict]:
-    """The values of JSON lines; a last line without a newline was cut off by a crash and is left out."""
-    rows = []
-    # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028.
-    for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), start=1):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if line.endswith("\n"):
-                raise NotARun(f"{path}, line {number}: not valid JSON ({error})") from error
-            continue
-        if not isinstance(row, dict):
-            raise NotARun(f"{path}, line {number}: expected a JSON object, found {type(row).__name__}")
-        rows.append(row)
-    return rows
 
 
 def _natural(path: Path) -> list[str | int]:

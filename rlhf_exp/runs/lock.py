@@ -32,10 +32,6 @@ PATIENCE_S = 0.2
 """`find_owner` in another process also holds the lock for a moment."""
 
 
-class FolderTaken(Exception):
-    """Another running process uses the folder; the message names the process."""
-
-
 @contextmanager
 def claim_folder(path: Path, numbered: bool = False) -> Iterator[Path]:
     """Make the folder and lock it for this process inside the `with`; yields the folder.
@@ -43,14 +39,24 @@ def claim_folder(path: Path, numbered: bool = False) -> Iterator[Path]:
     `numbered`: the name may change, and becomes the first of path, path_2, path_3, ... that does not exist.
 
     Raises:
-        FolderTaken: another running process, or this one, has locked it.
+        ConfigError: another running process, or this one, has locked it.
         OSError: the folder cannot be written.
     """
     is_new = numbered or not path.is_dir()
     folder = make_new(path) if numbered else path
     folder.mkdir(parents=True, exist_ok=True)
     lock = _find_lock(folder)
-    _acquire(lock, folder)
+    try:
+        if lock.is_locked:
+            raise TimeoutError
+        lock.acquire(timeout=PATIENCE_S, poll_interval=PATIENCE_S / 10)
+    except TimeoutError:
+        raise ConfigError([f"output_dir={path}: a run is going on in it ({_read_owner(folder)})"]) from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        say(f"{folder}: its file system has no locks; keep other runs out of it")
+    (folder / LOCK).write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     try:
         yield folder
     finally:
@@ -95,13 +101,11 @@ def point_latest(folder: Path) -> Iterator[None]:
         yield
         return
     before = os.readlink(latest) if latest.is_symlink() else None
-    here = os.path.relpath(folder.resolve(), OUTPUTS.resolve())
-    _link(latest, here)
+    _link(latest, os.path.relpath(folder.resolve(), OUTPUTS.resolve()))
     try:
         yield
     except ConfigError:
-        if latest.is_symlink() and os.readlink(latest) == here:  # no other run has begun meanwhile
-            _link(latest, before)
+        _link(latest, before)
         raise
 
 
@@ -119,14 +123,12 @@ def follow_link(folder: str) -> str:
 def _link(latest: Path, target: str | None) -> None:
     """Make the link atomically, or remove it; skipped if links are impossible."""
     temporary = latest.with_name(f".{LATEST}.{os.getpid()}")
-    try:
+    with suppress(OSError):
         if target is None:
             latest.unlink()
-            return
-        temporary.symlink_to(target)
-        temporary.replace(latest)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+        else:
+            temporary.symlink_to(target)
+            temporary.replace(latest)
 
 
 def _find_lock(folder: Path) -> "FileLock":
@@ -136,24 +138,6 @@ def _find_lock(folder: Path) -> "FileLock":
     return FileLock(folder.resolve() / LOCK, is_singleton=True, thread_local=False, fallback_to_soft=False)
 
 
-def _acquire(lock: "FileLock", folder: Path) -> None:
-    """Take the lock, and write this process's name into its file."""
-    try:
-        if lock.is_locked:
-            raise TimeoutError
-        lock.acquire(timeout=PATIENCE_S, poll_interval=PATIENCE_S / 10)
-    except TimeoutError:
-        raise FolderTaken(f"a run is going on in it ({_read_owner(folder)})") from None
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        say(f"{folder}: its file system has no locks; keep other runs out of it")
-    (folder / LOCK).write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
-
-
 def _read_owner(folder: Path) -> str:
-    try:
-        owner = json.loads((folder / LOCK).read_text(encoding="utf-8"))
-        return f"process {owner['pid']} on {owner['host']}"
-    except (OSError, ValueError, KeyError, TypeError):  # it has the lock but has not written its name yet
-        return "a process that has just begun"
+    owner = json.loads((folder / LOCK).read_text(encoding="utf-8") or "{}")
+    return f"process {owner['pid']} on {owner['host']}" if owner else "a process that has just begun"

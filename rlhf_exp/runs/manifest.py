@@ -7,7 +7,6 @@ a model is complete: it lists the sizes and hashes of its files. Imports no ML l
     explain_damage(model)       # the same; None also for a model that has no manifest
 """
 
-import errno
 import json
 import os
 import shutil
@@ -15,14 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rlhf_exp.config.hub import is_hub_id
-from rlhf_exp.config.rules.files import list_local_models
-from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.inputs import MANIFEST, WEIGHTS, hash_path
 
 STAGING, REMOVING = ".saving", ".removing-"
-NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
-"""Errors of network and user-space file systems that cannot sync a folder to the disk."""
 
 
 @contextmanager
@@ -75,8 +69,8 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in NO_FOLDER_SYNC or not path.is_dir():
+    except OSError:
+        if path.is_file():  # some network and user-space file systems cannot sync a folder
             raise
     finally:
         os.close(descriptor)
@@ -87,54 +81,35 @@ def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) 
 
     Args:
         by_size: leave the hashes out, which take a second for 2 GB. Older versions wrote none.
-        of_model: only the files that a model is loaded from.
+        of_model: only the files that a model is loaded from; None too if it has no hashes, since it comes from
+            elsewhere or from an older version.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if of_model and "sha256" not in manifest:
+            return None
         sizes = {name: int(size) for name, size in manifest["files"].items()}
         hashes = dict(manifest.get("sha256", {}))
     except FileNotFoundError:
-        return f"has no {MANIFEST}; it was cut off, or is of an older version"
+        return None if of_model else f"has no {MANIFEST}; it was cut off, or is of an older version"
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{MANIFEST} cannot be read"
-    names = [name for name in sizes if not of_model or ("/" not in name and WEIGHTS.search(name))]
-    for name in names:
-        if not (folder / name).is_file():
+    for name in [name for name in sizes if not of_model or ("/" not in name and WEIGHTS.search(name))]:
+        file = folder / name
+        if not file.is_file():
             return f"{name} is missing"
-        if (found := (folder / name).stat().st_size) != sizes[name]:
+        if (found := file.stat().st_size) != sizes[name]:
             return f"{name} has {found:,} bytes in place of {sizes[name]:,}"
-    for name in names if hashes and not by_size else ():
-        try:
-            found = hash_path(folder / name)
-        except OSError as error:
-            return f"{name} cannot be read ({error.strerror})"
-        if found != hashes.get(name):
+        if hashes and not by_size and hash_path(file) != hashes.get(name):
             return f"{name} is damaged: its hash is not that in {MANIFEST}"
     return None
 
 
-def explain_damage(model: Path, by_size: bool = False) -> str | None:
-    """`explain_broken` for a model, without its card, which each report writes anew, and without PPO's critic. None if
-    nothing is known of it, since it comes from elsewhere or from an older version."""
-    try:
-        json.loads((model / MANIFEST).read_text(encoding="utf-8"))["sha256"]
-    except (OSError, KeyError, TypeError):
-        return None
-    except ValueError:
-        return f"{MANIFEST} cannot be read"
-    return explain_broken(model, by_size, of_model=True)
-
-
-def find_damaged_models(cfg: Config) -> list[str]:
-    """A line for each model that is named by a folder and is not as a run has saved it."""
-    models = [(key, path, Path(path).expanduser()) for key, path in list_local_models(cfg)]
-    if cfg.reward.path is not None and not is_hub_id(cfg.reward.path):
-        folder = Path(cfg.reward.path).expanduser()
-        models.append(("reward.path", cfg.reward.path, folder / "model" if (folder / "model").is_dir() else folder))
-    return [f"{key}={path}: {reason}; {remedy(folder)}" for key, path, folder in models
-            if (reason := explain_damage(folder))]  # fmt: skip
+def explain_damage(model: Path) -> str | None:
+    """`explain_broken` for a model, without its card, which each report writes anew, and without PPO's critic."""
+    return explain_broken(model, of_model=True)
 
 
 def remedy(model: Path) -> str:
     """What to do about a damaged model."""
-    return f"resume its run, which saves it again, or where you changed it yourself delete {model / MANIFEST}"
+    return f"copy it again, or where you changed it yourself delete {model / MANIFEST}"

@@ -12,23 +12,20 @@ from pathlib import Path
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import explain_lost, find_checkpoint
+from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.environment import list_versions
-from rlhf_exp.runs.folder import read_record, say_once
+from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
 from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.lock import find_owner
-from rlhf_exp.runs.manifest import explain_damage
 from rlhf_exp.runs.settings import find_differences
 
-# What a run leaves in its folder, and the part of it that depends only on the settings. checkpoints.py renames
-# incomplete checkpoints, among them all of older versions, which wrote no manifest.
+# What a run leaves in its folder. checkpoints.py renames incomplete checkpoints, also those of older versions, which
+# wrote no manifest.
 WRITTEN = ("run.json", "metrics.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl", "policies.jsonl",
            "preferences.jsonl", "errors.json", "data.json", "diagnosis.json", "error.log", "report.md", "report.html",
-           "plots", "model", "rows", "wandb_id", "tensorboard")  # fmt: skip
-DRAWN = ("start_model", "samples")
+           "plots", "model", "rows", "start_model", "samples", "wandb_id", "tensorboard")  # fmt: skip
 SHOWN = 3  # settings in a message
-ANOTHER = "use another output_dir"
 
 
 class Plan(Enum):
@@ -42,53 +39,36 @@ def check_run_folder(cfg: Config) -> list[str]:
     key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
     if owner := find_owner(Path(folder)):
         return [f"{key}={folder}: a run is going on in it ({owner})"]
-    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder), cfg)
+    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
 
 
 def plan_job(cfg: Config) -> Plan:
-    """What to do in `cfg.output_dir`. An unfinished run resumes from its last whole checkpoint, or starts anew if it
-    has none; a finished one whose weights are gone resumes too.
+    """What to do in `cfg.output_dir`: a finished run is skipped, another one resumes from its last whole checkpoint, or
+    starts anew if it has none.
 
     Raises:
-        ConfigError: the folder holds a run of other settings, or a finished one whose weights cannot be saved again;
-            its results would be lost.
+        ConfigError: the folder holds a run of other settings.
     """
     folder = Path(cfg.output_dir)
     with refusing_damage(folder):
         status = read_record(folder).get("status")
         if status in (None, "refused"):
             return Plan.START
-        _require_same(folder, cfg, f"output_dir={folder}")
-        gone = _explain_gone(folder, cfg)
-        if status == "finished" and gone is None:
-            return Plan.SKIP
-        lost = "there is no whole checkpoint" if find_checkpoint(folder).path is None else _explain_lost(folder, cfg)
-        said = f"has finished, but its weights are gone ({gone})"
-        if status == "finished" and lost:
-            way = "put them back, or remove the folder to run it again"
-            raise ConfigError([f"output_dir={folder}: {said}, and {lost}; {way}"])
-        if lost:
-            return Plan.START
-        _require_same_processes(folder, cfg, f"output_dir={folder}")
-        if status == "finished":
-            say_once(f"{folder}: {said}; they are saved again from its checkpoint")
-        return Plan.RESUME
+        resumes = status != "finished" and find_checkpoint(folder).path is not None
+        _require_same(folder, cfg, f"output_dir={folder}", resumes)
+        return Plan.SKIP if status == "finished" else Plan.RESUME if resumes else Plan.START
 
 
 def check_resume(cfg: Config) -> list[str]:
-    """Refuse to resume a run with other settings or inputs than it began with; returns a line for each package of
-    another version, none if nothing is resumed. The length of training may not differ, since the learning rate depends
-    on it.
+    """Refuse to resume `cfg.resume` with other settings or inputs than it began with; returns a line for each package
+    of another version. The length of training may not differ, since the learning rate depends on it.
 
     Raises:
         ConfigError: other settings, or other files behind the same names.
     """
-    if cfg.resume is None:
-        return []
-    folder = Path(cfg.resume)
+    folder = Path(str(cfg.resume))
     with refusing_damage(folder):
-        _require_same_processes(folder, cfg, f"resume={folder}")
-        _require_same(folder, cfg, f"resume={folder}")
+        _require_same(folder, cfg, f"resume={folder}", resumes=True)
         record, now = read_record(folder), list_versions()
         versions = record.get("versions", {}).items()
         notes = [f"{name} {old}, here {now.get(name, 'none')}" for name, old in versions if old != now.get(name)]
@@ -97,98 +77,55 @@ def check_resume(cfg: Config) -> list[str]:
         return [f"resume={folder}: {note}" for note in notes]
 
 
-def is_complete(cfg: Config, folder: Path) -> bool:
-    """Whether a run has finished and its folder holds all that it should leave, so that nothing is left to do."""
-    record = read_record(folder)
-    pages = all((folder / name).is_file() for name in ("evaluation.json", "report.md", "report.html"))
-    pushed = not cfg.hub.push or record.get("pushed")
-    return bool(record.get("status") == "finished" and pages and pushed and _explain_gone(folder, cfg, False) is None)
-
-
-def start_anew(folder: Path, cfg: Config) -> None:
-    """Remove what a run that is not resumed has left in `folder`, if there is one. Its start model and its samples are
-    kept if they are the same as this run's."""
-    record = read_record(folder)
-    if not record:
+def start_anew(folder: Path) -> None:
+    """Remove what a run that is not resumed has left in `folder`, if there is one."""
+    if not read_record(folder):
         return
-    try:
-        same = not find_differences(folder, cfg) and not list_changes(record.get("inputs", {}), hash_inputs(cfg))
-    except ValueError:  # its settings cannot be read
-        same = False
-    for path in (*(folder / name for name in (WRITTEN if same else (*WRITTEN, *DRAWN))), *folder.glob("best-*")):
+    for path in (*(folder / name for name in WRITTEN), *folder.glob("best-*")):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
 
-def _explain_gone(folder: Path, cfg: Config, by_size: bool = True) -> str | None:
-    """Why the weights of a finished run are not there, by the sizes of its files or by their hashes; None if they
-    are."""
-    if not cfg.algo.row.trains:
-        return None
-    model = folder / "model"
-    return explain_damage(model, by_size) or (None if any(model.glob("*.safetensors")) else "model/ holds none")
-
-
-def _explain_lost(folder: Path, cfg: Config) -> str | None:
-    return explain_lost(folder) if cfg.eval.best else None
-
-
-def _check_resume(folder: Path, cfg: Config) -> list[str]:
+def _check_resume(folder: Path) -> list[str]:
     if not (folder / "run.json").is_file():
         return [f"resume={folder}: not a run's folder, it has no run.json"]
-    if is_complete(cfg, folder):
-        return []
     newest = find_checkpoint(folder)
-    if newest.path is not None:
-        lost = _explain_lost(folder, cfg)
-        return [f"resume={folder}: {lost}; start anew with its overrides and another output_dir"] if lost else []
+    if newest.path is not None or read_record(folder).get("status") == "finished":
+        return []
     broken = f" that is whole ({', '.join(newest.broken)})" if newest.broken else " yet"
-    place = "another output_dir" if (folder / "model").exists() else f"output_dir={folder}"
-    return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and {place}"]
+    return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and another output_dir"]
 
 
 def _check_output(folder: Path, skip_finished: bool) -> list[str]:
-    """Whether a run in the folder would be lost; a run that was refused, or ended before its first checkpoint, has
-    nothing to lose. With `skip_finished`, `plan_job` decides what can be skipped or resumed."""
+    """Whether a run in the folder would be lost; a run that was refused, or ended before it saved anything, has nothing
+    to lose. With `skip_finished`, `plan_job` decides."""
     status = read_record(folder).get("status")
-    if status in (None, "refused"):
+    if skip_finished or status in (None, "refused"):
         return []
-    checkpoint = find_checkpoint(folder, by_size=status == "finished").path
-    if checkpoint is None and status != "finished":
-        line = f"output_dir={folder}: holds a trained model and no checkpoint to resume from; use another folder"
-        return [line] if (folder / "model").exists() else []
+    checkpoint = find_checkpoint(folder, by_size=True).path
+    if checkpoint is None and status != "finished" and not (folder / "model").exists():
+        return []
     way = "" if checkpoint is None else f", or resume={folder}"
-    return [] if skip_finished else [f"output_dir={folder}: already holds a run; use another folder{way}"]
+    return [f"output_dir={folder}: already holds a run; use another folder{way}"]
 
 
-def _require_same(folder: Path, cfg: Config, where: str) -> None:
-    """Refuse other settings than those of the run in `folder`, but for settings.MAY_DIFFER, and other inputs.
+def _require_same(folder: Path, cfg: Config, where: str, resumes: bool) -> None:
+    """Refuse other settings than those of the run in `folder`, but for settings.MAY_DIFFER, and other inputs; where it
+    `resumes` also other processes, since a checkpoint holds a random state for each and what an engine saves.
 
     Raises:
         ConfigError: the line begins with `where`.
     """
-    before, inputs = read_record(folder).get("inputs") or {}, hash_inputs(cfg)
+    record, inputs = read_record(folder), hash_inputs(cfg)
+    before = record.get("inputs") or {}
     same = {name for name in inputs if before.get(name) == inputs[name]}  # another path with the same content
-    differing = [line for name, line in find_differences(folder, cfg).items() if name not in same]
-    new = "start a new run with another output_dir"
-    changed = list_changes(before, inputs)
-    for kind, lines, way in (("settings", differing, f"leave that out, or {new}"), ("inputs", changed, new)):
+    started = {"processes": (record.get("processes", 1), processes.count()),
+               "scale": (record.get("scale", "none"), cfg.scale.name)}  # fmt: skip
+    settings = [f"{key}={old}, here {new}" for key, (old, new) in started.items() if resumes and old != new]
+    settings += [line for name, line in find_differences(folder, cfg).items() if name not in same]
+    for kind, lines in (("settings", settings), ("inputs", list_changes(before, inputs))):
         if lines:
             found = ", ".join(lines[:SHOWN]) + (f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
-            verb, way = ("is", way) if cfg.resume else ("holds", ANOTHER)
-            raise ConfigError([f"{where}: {verb} a run of other {kind} ({found}); {way}"])
-
-
-def _require_same_processes(folder: Path, cfg: Config, where: str) -> None:
-    """A checkpoint holds a random state for each process, and what an engine saves.
-
-    Raises:
-        ConfigError: there are other processes, or another engine.
-    """
-    record = read_record(folder)
-    began, here = (record.get("processes", 1), record.get("scale", "none")), (processes.count(), cfg.scale.name)
-    if began != here:
-        ran = [f"{n} process{'es' * (n > 1)} and scale={scale}" for n, scale in (began, here)]
-        raise ConfigError([f"{where}: began with {ran[0]}, here {ran[1]}; start it as it began, or {ANOTHER}"])
+            raise ConfigError([f"{where}: is a run of other {kind} ({found}); use another output_dir"])

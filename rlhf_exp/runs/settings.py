@@ -8,12 +8,10 @@ find_differences(Path("outputs/x"), cfg)      # {"seed": "seed=0, here 1"}
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.load import parse_yaml, read_config, read_saved, refusing_damage
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 MAY_DIFFER = (
     # Where a run happens, and what the user calls it.
@@ -62,7 +60,7 @@ def list_settings(config: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in kept.items() if value is not None or name not in LATER}
 
 
-def find_differences(folder: Path, cfg: "Config") -> dict[str, str]:
+def find_differences(folder: Path, cfg: Config) -> dict[str, str]:
     """The settings of `cfg` that are not those of the run in `folder`, by key, each as `seed=1, here 2`.
 
     Raises:

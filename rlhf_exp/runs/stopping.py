@@ -4,7 +4,7 @@
         signals.may_wait = True      # a checkpoint can follow the running step, so the first signal is only recorded
         signals.received             # None, or for example signal.SIGTERM
 
-    describe_stop(stop, run_dir, 40)     # Stopped at step 40 by SIGTERM; checkpoint saved. Resume with: ...
+    describe_stop(stop, run_dir)     # Stopped by SIGTERM; the last checkpoint is of step 40. Resume with: ...
 
 A signal that need not wait raises `Stop` wherever the program is. SIGTERM comes from `kill`, Slurm and container
 services, SIGUSR1 from Slurm before a time limit (`sbatch --signal=USR1@120`), SIGUSR2 likewise from submitit, SIGHUP
@@ -39,7 +39,6 @@ class StopSignals:
         self.received: signal.Signals | None = None
         self.may_wait = False
         self.are_ignored = False
-        self.saved_step: int | None = None
         self._since = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
@@ -69,21 +68,13 @@ class StopSignals:
         raise Stop(number)
 
 
-def describe_stop(stop: Stop, run_dir: Path, saved_step: int | None) -> str:
-    """How the run stopped, and the command that resumes it or starts it anew.
-
-    `saved_step`: the step of the checkpoint that was saved because of the signal.
-    """
+def describe_stop(stop: Stop, run_dir: Path) -> str:
+    """How the run stopped, and the command that resumes it or starts it anew."""
     newest = find_checkpoint(run_dir, by_size=True).path
-    resume = f"Resume with: {shlex.join([*name_launcher('python'), *name_program(), f'resume={run_dir}'])}"
-    if saved_step is not None:
-        return f"Stopped at step {saved_step} by {stop.name}; checkpoint saved. {resume}"
-    if newest is not None:
-        return f"Stopped by {stop.name} without saving; the last checkpoint is of step {read_step(newest)}. {resume}"
-    if (run_dir / "model").exists():  # which must not be written over
-        trained = f"{run_dir}/model is trained, and there is no checkpoint"
-        return f"Stopped by {stop.name}; {trained}. Start anew with another output_dir: {read_command()}"
-    return f"Stopped by {stop.name}; there is no checkpoint yet. Start anew with: {read_command()}"
+    if newest is None:
+        return f"Stopped by {stop.name}; there is no checkpoint yet. Start anew with: {read_command()}"
+    resume = shlex.join([*name_launcher("python"), *name_program(), f"resume={run_dir}"])
+    return f"Stopped by {stop.name}; the last checkpoint is of step {read_step(newest)}. Resume with: {resume}"
 
 
 def _write(text: str, descriptor: int = 2) -> None:

@@ -53,7 +53,7 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
         write_json(folder / "data.json", {"samples": counts})
     except BaseException as error:
         status = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
-        out.give_up(status, f"{type(error).__name__}: {error}")
+        out.finish(status, f"{type(error).__name__}: {error}")
         raise
     out.finish("finished")
     processes.barrier()  # the others read what rank 0 has written

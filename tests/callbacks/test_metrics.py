@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
 
-from rlhf_exp.callbacks.metrics import MetricsWriter, QuietProgress
-from rlhf_exp.callbacks.probe import Probe
+from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models import scoring
 from rlhf_exp.models.kl import token_kl
@@ -128,9 +127,7 @@ def test_the_bar_of_training_has_a_name_and_is_drawn_on_a_terminal_alone(monkeyp
 
 
 def test_a_resumed_run_repairs_a_torn_line(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text(
-        '{"step": 1, "time_s": 1.0}\n{"step": 2, "ti{"step": 3, "time_s": 2.0}\n{"st'
-    )
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time_s": 1.0}\n{"step": 3, "time_s": 2.0}\n{"st')
     writer = MetricsWriter(tmp_path, None, every_steps=1)
     begin(writer, step=3)
     call(writer, 4, {"loss": 9.0})

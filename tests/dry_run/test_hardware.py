@@ -76,8 +76,7 @@ def test_the_dry_run_says_whether_it_fits(capsys, hardware, overrides, verdict):
     [memory] = [line for line in lines if line.startswith("memory, estimated")]
     assert memory.endswith(verdict)
     [time] = [line for line in lines if line.startswith("time of training")]
-    assert time.startswith("time of training, at least, with whole budgets: ") and " rollouts x 256 tokens x " in time
-    assert not any("free in" in line for line in lines)  # the disk of this machine says nothing about another
+    assert time.startswith("time of training, at least: ") and " rollouts x 256 tokens x " in time
 
 
 MISSING = {

@@ -150,7 +150,7 @@ def test_a_resumed_run_of_two_processes_ends_like_an_uninterrupted_one(tmp_path)
     whole, part = run_and_stop_a_copy(CURRICULUM, tmp_path)
     command = [sys.executable, "-m", "rlhf_exp", f"resume={part}"]
     refused = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert refused.returncode == 2 and "began with 2 processes and scale=ddp, here 1 process" in refused.stderr
+    assert refused.returncode == 2 and "processes=2, here 1, scale=ddp, here none" in refused.stderr
     resume_and_compare(whole, part)
 
 

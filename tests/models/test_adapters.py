@@ -162,7 +162,7 @@ def test_the_command_refuses_in_one_line(tmp_path, capsys):
     capsys.readouterr()
     for *arguments, line in (
         (tmp_path / "x", out, f"{tmp_path / 'x'}: no adapter_config.json there; must be an adapter's folder"),
-        (source.path, out, f"{source.path}: already a model of full weights"),
+        (source.path, out, f"{source.path}: no adapter_config.json there"),
         (adapter, tmp_path, f"{tmp_path}: is not empty"),
         (adapter, out, "--base", "nowhere", f"{adapter}: cannot be loaded onto its base nowhere ("),
         (adapter, out, "--base", adapter, f"{adapter}: is an adapter, and so is its base {adapter}"),

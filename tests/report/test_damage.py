@@ -1,7 +1,6 @@
 """A damaged file of a run is one line of `report`, `runs` and `resume=`, never a traceback."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.report.__main__ import main as report
 from rlhf_exp.runs.__main__ import main as list_runs
-from rlhf_exp.runs.folder import read_record, write_json
+from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.settings import recall
 
 DAMAGES = {
@@ -63,15 +62,6 @@ def test_the_line_names_the_run_and_what_was_found(make_run, tmp_path, capsys):
     assert report([str(run_dir)]) == 2
     line = f"rlhf_exp report: {run_dir}: a file in it is damaged, or was written by another program (AttributeError: "
     assert capsys.readouterr().err.startswith(line)
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_a_record_that_is_no_regular_file_is_not_waited_for(make, tmp_path, capsys):
-    (tmp_path / "run").mkdir()
-    make(tmp_path / "run" / "run.json")
-    assert read_record(tmp_path / "run") == {"status": "broken"}
-    assert report([str(tmp_path / "run")]) == 2
-    assert capsys.readouterr().err == f"rlhf_exp report: {tmp_path}/run/run.json: not a regular file\n"
 
 
 def test_a_run_without_hydras_own_file_is_recalled(tmp_path):

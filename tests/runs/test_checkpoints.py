@@ -3,8 +3,6 @@ import json
 import os
 import shutil
 import stat
-from dataclasses import replace
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,19 +10,11 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import WORK, clear_unfinished, find_checkpoint, find_lacking, list_needed, rotate
+from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint, rotate
 from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import check_run_folder
 
 FILES = ("model.safetensors", "optimizer.pt", "critic/model.safetensors")
-CASES = {
-    "grpo": [],
-    "lora": ["peft=lora"],
-    "adaptive entropy": ["+algo.args.use_adaptive_entropy=true"],
-    "a reference that follows": ["+algo.args.sync_ref_model=true"],
-    "ppo": ["algo=ppo"],
-    "sft": ["algo=sft"],
-}
 
 
 def save(run_dir, step):
@@ -35,20 +25,6 @@ def save(run_dir, step):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"weights" * step)
     return folder / f"checkpoint-{step}"
-
-
-@cache
-def configure(*overrides):
-    return compose_config(["device=cpu", *overrides])
-
-
-def fill(folder, cfg):
-    """A checkpoint of empty files."""
-    for names in list_needed(cfg):
-        path = folder / names[-1]
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    return folder
 
 
 def names(run_dir):
@@ -81,21 +57,16 @@ def test_a_damaged_file_steps_back_to_the_checkpoint_before(tmp_path, name, dama
     assert len(found.broken) == 1 and found.broken[0].startswith("checkpoint-6: ") and name in found.broken[0]
 
 
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_that_brings_no_folder_to_the_disk_is_saved_on(tmp_path, monkeypatch, code):
-    sync, refused = os.fsync, [stat.S_ISDIR]
+def test_a_file_system_that_cannot_sync_a_folder_is_saved_on(tmp_path, monkeypatch):
+    sync = os.fsync
 
-    def refuse(descriptor):
-        if any(kind(os.fstat(descriptor).st_mode) for kind in refused):
-            raise OSError(code, os.strerror(code))
+    def refuse_folders(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", refuse)
-    assert find_checkpoint(tmp_path).path is None
+    monkeypatch.setattr(os, "fsync", refuse_folders)
     assert save(tmp_path, 3) == find_checkpoint(tmp_path).path
-    refused.append(stat.S_ISREG)
-    with pytest.raises(OSError):
-        save(tmp_path, 6)
 
 
 def test_at_every_moment_of_saving_and_rotating_there_is_a_whole_checkpoint(tmp_path, monkeypatch):
@@ -124,12 +95,12 @@ def test_at_every_moment_of_saving_and_rotating_there_is_a_whole_checkpoint(tmp_
     assert names(tmp_path) == ["checkpoint-6"]
 
 
-@pytest.mark.parametrize(("keep", "kept"), [(1, [6]), (2, [5, 6]), (None, [4, 5, 6])])
-def test_rotation_keeps_the_newest(tmp_path, keep, kept):
+def test_rotation_keeps_the_newest(tmp_path):
     for step in (4, 5, 6):
         save(tmp_path, step)
-    rotate(tmp_path / "checkpoints", keep)
-    assert names(tmp_path) == [f"checkpoint-{step}" for step in kept]
+    for keep, kept in ((None, [4, 5, 6]), (2, [5, 6]), (1, [6])):
+        rotate(tmp_path / "checkpoints", keep)
+        assert names(tmp_path) == [f"checkpoint-{step}" for step in kept]
 
 
 def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside(tmp_path):
@@ -152,30 +123,3 @@ def test_a_run_without_a_whole_checkpoint_cannot_be_resumed_and_the_line_says_wh
         compose_config([f"resume={tmp_path}"], [check_run_folder])
     [line] = caught.value.problems
     assert line.startswith(f"resume={tmp_path}: ") and "(checkpoint-6: optimizer.pt is missing)" in line
-
-
-# That real checkpoints hold these files: tests/trainers/test_resuming.py.
-@pytest.mark.parametrize("case", CASES)
-def test_each_file_that_a_resumed_run_reads_is_asked_for(tmp_path, case):
-    cfg = configure(*CASES[case])
-    fill(tmp_path, cfg)
-    assert find_lacking(tmp_path, cfg) is None
-    asked = {names[0] for names in list_needed(cfg)}
-    assert {"optimizer.pt", "scheduler.pt", "rng_state.pth", "progress.json", WORK} <= asked
-    for names in list_needed(cfg):
-        (tmp_path / names[-1]).rename(tmp_path / "aside")
-        assert find_lacking(tmp_path, cfg) == names[0]
-        (tmp_path / "aside").rename(tmp_path / names[-1])
-
-
-def test_a_run_without_its_optimizer_is_refused_before_anything_of_it_changes(tmp_path):
-    from rlhf_exp.pipeline import run
-
-    cfg = configure()
-    with staged(tmp_path / "checkpoints", "checkpoint-4") as staging:
-        (staging / "checkpoint-4").mkdir()
-        (fill(staging / "checkpoint-4", cfg) / "optimizer.pt").unlink()
-    with pytest.raises(ConfigError) as caught:
-        run(replace(cfg, resume=str(tmp_path)), tmp_path, None)
-    assert caught.value.problems == [f"resume={tmp_path}: checkpoint-4 cannot be resumed: optimizer.pt is missing"]
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]

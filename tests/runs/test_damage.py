@@ -18,7 +18,7 @@ KINDS = {"full": [], "lora": ["peft=lora", "algo.args.learning_rate=1e-3"], "las
 
 @pytest.fixture
 def begin(launch, workplace):
-    """A copy of a finished run, which is made once for each kind. It lacks a page, so that resuming it goes on."""
+    """A copy of a run, which is made once for each kind, as one that failed after it was trained and measured."""
 
     def make(kind="full"):
         whole, copy = workplace / kind, workplace / "run"
@@ -27,7 +27,7 @@ def begin(launch, workplace):
             assert done.returncode == 0, done.stderr
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(whole, copy)
-        (copy / "report.html").unlink()
+        change_record(copy, status="failed")
         return copy
 
     return make
@@ -58,16 +58,12 @@ def kill_in_evaluate(folder):
         (folder / name).unlink()
 
 
-@pytest.mark.parametrize("how", ["killed and skip_finished", "lora"])
-def test_going_on_after_training_keeps_the_best_model(begin, launch, how):
-    folder = begin("lora" if how == "lora" else "full")
+def test_going_on_after_training_keeps_the_best_model(begin, launch):
+    folder = begin()
     best, last = read_weights(folder / "model"), read_weights(folder / "checkpoints" / "checkpoint-6")
     assert best != last and json.loads((folder / "model" / "best.json").read_text())["step"] == 0
-    if "killed" in how:
-        kill_in_evaluate(folder)
-    again = [*SMALL, "skip_finished=true", f"output_dir={folder}"] if "skip" in how else [f"resume={folder}"]
-    done = launch(*again)
-    assert done.returncode == 0 and "rows up to step" not in done.stderr
+    kill_in_evaluate(folder)
+    assert launch(*SMALL, "skip_finished=true", f"output_dir={folder}").returncode == 0
     assert read_weights(folder / "model") == best
     assert json.loads((folder / "run.json").read_text())["best"]["step"] == 0
     assert "Kept: the policy of step 0, the best of 4 measurements" in (folder / "report.md").read_text()
@@ -85,38 +81,12 @@ def test_a_better_policy_than_the_one_in_model_takes_its_place(begin, launch):
     assert not [path.name for path in folder.iterdir() if "best" in path.name or path.name.startswith(".removing")]
 
 
-@pytest.mark.parametrize("damage", ["flipped", "gone"])
-def test_a_run_whose_best_model_is_lost_is_not_resumed_to_another_one(begin, launch, damage):
-    folder = begin()
-    if damage == "flipped":
-        flip(folder / "model" / "model.safetensors")
-    else:
-        shutil.rmtree(folder / "model")
-    done = launch(f"resume={folder}")
-    said = {"flipped": "damaged (model/model.safetensors is damaged", "gone": "gone"}[damage]
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"rlhf_exp: resume={folder}: its best policy so far is {said}")
-
-
-# Each kind of damage of each file: test_checkpoints.py.
-def test_same_size_damage_of_a_checkpoint_steps_back_to_the_one_before(begin, launch):
-    folder = begin("last")
-    whole = read_weights(folder / "model")
-    shutil.rmtree(folder / "checkpoints" / "checkpoint-6")
-    flip(folder / "checkpoints" / "checkpoint-4" / "optimizer.pt")
-    done = launch(f"resume={folder}")
-    assert done.returncode == 0, done.stderr
-    assert "checkpoint-4: optimizer.pt is damaged" in done.stdout and "resuming from checkpoint-2\n" in done.stdout
-    assert read_weights(folder / "model") == whole
-
-
 def test_a_damaged_model_is_neither_trained_from_nor_chatted_with_and_resuming_saves_it_again(begin, launch, capsys):
     folder = begin("last")
     flip(folder / "model" / "model.safetensors")
     said = f"{folder}/model: model.safetensors is damaged"
     done = launch(*SMALL, f"model.path={folder}/model", f"output_dir={folder}-next")
     assert done.returncode == 2 and done.stderr.startswith(f"rlhf_exp: model.path={said}")
-    assert not folder.with_name(f"{folder.name}-next").exists()
     assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 2
     assert capsys.readouterr().err.startswith(f"rlhf_exp chat: {said}")
     assert launch(f"resume={folder}").returncode == 0
@@ -135,13 +105,3 @@ def test_a_damaged_base_of_an_adapter_is_refused_too(begin, workplace, capsys):
     assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert f"of its base {base}/model, model.safetensors is damaged" in line
-
-
-def test_rows_of_earlier_steps_that_were_deleted_are_said_on_resuming(begin, launch):
-    folder = begin()
-    (folder / "metrics.jsonl").unlink()
-    (folder / "validation.jsonl").write_text((folder / "validation.jsonl").read_text().split("\n", 1)[1])
-    done = launch(f"resume={folder}")
-    assert done.returncode == 0
-    assert f"{folder}/metrics.jsonl: 4 of the 4 rows up to step 6," in done.stderr
-    assert f"{folder}/validation.jsonl: 1 of the 4 rows up to step 6," in done.stderr

@@ -60,7 +60,7 @@ def test_another_content_behind_the_same_name_is_refused(begin, file, key):
     Path(file).write_text(Path(file).read_text() + " ")
     with pytest.raises(ConfigError, match=rf"^resume=there: is a run of other inputs \({key} .*, here "):
         check_resume(compose_config([*overrides, "resume=there"]))
-    with pytest.raises(ConfigError, match=rf"^output_dir=there: holds a run of other inputs \({key} "):
+    with pytest.raises(ConfigError, match=rf"^output_dir=there: is a run of other inputs \({key} "):
         plan_job(skip)
 
 
@@ -101,7 +101,7 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
             check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
 
     monkeypatch.setattr(pipeline, "_run_stages", stages)
-    monkeypatch.setattr(pipeline, "_check_and_list_facts", lambda cfg, folder: {"inputs": {}})
+    monkeypatch.setattr(pipeline, "_check_and_list_facts", lambda cfg: {"inputs": {}})
     with pytest.raises(
         ConfigError, match=r"is a run of other inputs \(rows to train on [0-9a-f]{8}, here [0-9a-f]{8}\)"
     ):

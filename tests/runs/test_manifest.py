@@ -3,10 +3,9 @@ import shutil
 
 import pytest
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.runs.checkpoints import explain_lost, find_best
+from rlhf_exp.runs.checkpoints import find_best
 from rlhf_exp.runs.inputs import hash_weights
-from rlhf_exp.runs.manifest import explain_broken, explain_damage, find_damaged_models, replace_folder, seal
+from rlhf_exp.runs.manifest import explain_broken, explain_damage, replace_folder, seal
 
 WEIGHTS = "model.safetensors"
 
@@ -81,18 +80,6 @@ def test_manifest_and_best_do_not_change_what_a_model_is(model):
     assert hash_weights(model) == before
 
 
-def test_damaged_models_are_named_with_their_key_and_a_remedy(model):
-    asked = [f"model.path={model}", "model.parameters=1e6", "reward=model", f"reward.path={model.parent}", "device=cpu"]
-    cfg = compose_config(asked)
-    assert find_damaged_models(cfg) == []
-    flip(model / WEIGHTS)
-    reason = f"{WEIGHTS} is damaged: its hash is not that in manifest.json"
-    assert explain_broken(model) == reason and explain_broken(model, by_size=True) is None
-    found = find_damaged_models(cfg)
-    assert len(found) == 2 and all(f"{reason}; " in line and f"{model}/manifest.json" in line for line in found)
-    assert found[0].startswith(f"model.path={model}: ") and found[1].startswith(f"reward.path={model.parent}: ")
-
-
 def test_a_folder_takes_the_place_of_a_full_one(model):
     new = model.parent / "best-4"
     shutil.copytree(model, new)
@@ -126,16 +113,3 @@ def test_the_best_policy_of_an_older_version_is_the_one_that_run_json_names(tmp_
     assert find_best(tmp_path) is None
     (tmp_path / place).mkdir()
     assert (find_best(tmp_path).path, find_best(tmp_path).facts) == (tmp_path / place, best)
-    assert explain_lost(tmp_path) is None
-
-
-def test_a_best_policy_that_is_gone_or_damaged_is_said(tmp_path):
-    assert explain_lost(tmp_path) == "its best policy so far is gone"
-    best = mark(tmp_path / "best-4", 4, 0.3)
-    (best / WEIGHTS).write_text("weights")
-    seal(best)
-    assert explain_lost(tmp_path) is None
-    flip(best / "best.json", (best / "best.json").read_text().index("0.3") + 2)
-    assert find_best(tmp_path).value == 0.2
-    reason = "best-4/best.json is damaged: its hash is not that in manifest.json"
-    assert explain_lost(tmp_path) == f"its best policy so far is damaged ({reason})"

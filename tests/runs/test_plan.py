@@ -1,5 +1,4 @@
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,8 +8,7 @@ from omegaconf import OmegaConf
 from rlhf_exp.callbacks.tracking import ID_FILE
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.folder import say_once
-from rlhf_exp.runs.manifest import seal, staged
+from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import Plan, check_run_folder, plan_job, start_anew
 
 
@@ -46,43 +44,12 @@ def test_a_folder_without_a_run_is_started_and_a_finished_one_of_the_same_settin
     assert plan("seed=1", "algo.args.learning_rate=0.00003", "logging=tensorboard") == Plan.SKIP
 
 
-@pytest.mark.parametrize("left", ["nothing", "a card", "half the weights"])
-def test_a_finished_run_without_its_weights_is_resumed_or_refused_and_not_skipped(place, capsys, left):
-    folder = place("finished", checkpoint=True)
-    file = folder / "model" / "model.safetensors"
-    file.write_text("weights")
-    seal(folder / "model")
-    assert plan() == Plan.SKIP
-    if left == "half the weights":
-        file.write_text("wei")
-    else:
-        file.unlink()
-        (folder / "model" / "manifest.json").unlink()
-    if left == "nothing":
-        (folder / "model").rmdir()
-    why = {"half the weights": "model.safetensors has 3 bytes in place of 7"}.get(left, "model/ holds none")
-    said = f"there: has finished, but its weights are gone ({why})"
-    say_once.cache_clear()
-    assert plan() == Plan.RESUME
-    assert capsys.readouterr().err.startswith(f"rlhf_exp: {said}; ")
-    shutil.rmtree(folder / "checkpoints")
-    with pytest.raises(ConfigError) as caught:
-        plan()
-    [line] = caught.value.problems
-    assert line.startswith(f"output_dir={said}, and there is no whole checkpoint; ")
-
-
-def test_a_run_that_trains_nothing_needs_no_weights_to_have_finished(place):
-    shutil.rmtree(place("finished", "algo=none") / "model")
-    assert plan("algo=none") == Plan.SKIP
-
-
 def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
     folder = place("finished", "seed=1")
     with pytest.raises(ConfigError) as caught:
         plan("seed=2", "eval.rows=500")
     [line] = caught.value.problems
-    assert line.startswith("output_dir=there: holds a run of other settings (seed=1, here 2, ")
+    assert line.startswith("output_dir=there: is a run of other settings (seed=1, here 2, ")
     assert "eval.rows=None, here 500)" in line
     assert (folder / "run.json").exists()
 
@@ -94,8 +61,7 @@ def test_an_unfinished_run_resumes_and_what_may_differ_on_resume_may_differ_in_a
     assert plan("device.threads=1", "algo.args.save_steps=7", "monitor.every_steps=3") == wanted
 
 
-@pytest.mark.parametrize(("overrides", "kept"), [([], ["samples", "start_model"]), (["seed=2"], [])])
-def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settings_alone(place, overrides, kept):
+def test_a_run_started_anew_leaves_nothing_of_the_one_before(place):
     folder = place("failed")
     for name in ("samples", "start_model", "plots", "tensorboard", "best-4"):
         (folder / name).mkdir()
@@ -103,15 +69,15 @@ def test_a_run_started_anew_keeps_the_start_model_and_samples_of_the_same_settin
     (folder / ID_FILE).write_text("abc")
     (folder / "mine.txt").write_text("")
     assert plan() == Plan.START
-    start_anew(folder, compose_config(["output_dir=there", *overrides]))
-    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "mine.txt", *kept]
+    start_anew(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "mine.txt"]
 
 
 def test_an_unfinished_run_whose_checkpoint_is_not_whole_starts_anew_and_loses_none(place):
     folder = place("failed", checkpoint=True)
     (folder / "checkpoints" / "checkpoint-40" / "manifest.json").unlink()
     assert plan() == Plan.START
-    start_anew(folder, compose_config(["output_dir=there"]))
+    start_anew(folder)
     assert (folder / "checkpoints" / "checkpoint-40").is_dir()
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from rlhf_exp import pipeline
 from rlhf_exp.config import trl_args
-from rlhf_exp.runs import folder as run_folder
 
 
 @pytest.fixture
@@ -26,26 +25,6 @@ def end(command_line, monkeypatch, tmp_path):
     return call
 
 
-@pytest.fixture
-def full_disk(monkeypatch):
-    """A disk on which nothing more can be written, but as much as the run's reserve gives back."""
-    write_text, write_bytes = Path.write_text, Path.write_bytes
-
-    def refuse_if_full(write):
-        def checked(path, *args, **kwargs):
-            if Path("there/.reserve").exists():
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-            return write(path, *args, **kwargs)
-
-        return checked
-
-    def fill():
-        monkeypatch.setattr(Path, "write_text", refuse_if_full(write_text))
-        monkeypatch.setattr(Path, "write_bytes", refuse_if_full(write_bytes))
-
-    return fill
-
-
 class Odd(BaseException):
     pass
 
@@ -60,21 +39,6 @@ def test_whatever_ends_a_run_early_leaves_a_failed_record_and_status_1(end, erro
     assert (record["status"], record["error"]) == ("failed", f"{type(error).__name__}: {error}")
     assert record["finished"] is not None
     assert lines == [f"rlhf_exp: failed: {type(error).__name__}: {error} (traceback in there/error.log)"]
-
-
-def test_a_full_disk_is_said_in_one_line_and_recorded(end, full_disk):
-    def stages(cfg, folder):
-        full_disk()
-        with folder.phase("train"):
-            run_folder.write_json(folder.path / "evaluation.json", {"baseline": {}})
-
-    status, lines, record = end(stages)
-    assert status == 1
-    assert record["status"] == "failed" and "No space left on device" in record["error"]
-    [line] = lines
-    assert line.startswith("rlhf_exp: failed: OSError: [Errno 28] No space left on device")
-    assert line.endswith(" (traceback in there/error.log)")
-    assert not list(Path("there").glob(".*.json.*"))  # nothing half-written
 
 
 def test_a_disk_that_stays_full_still_lets_the_error_be_read(end, monkeypatch):

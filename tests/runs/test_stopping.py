@@ -130,14 +130,13 @@ def test_after_the_terminal_is_closed_printing_does_not_fail(tmp_path):
 def test_the_line_says_what_can_be_resumed(tmp_path, monkeypatch):
     stop = Stop(signal.SIGTERM)
     monkeypatch.setattr("sys.argv", ["x", "algo=grpo", "task.path=a b", "output_dir=elsewhere"])
-    assert describe_stop(stop, tmp_path, None) == (
+    assert describe_stop(stop, tmp_path) == (
         "Stopped by SIGTERM; there is no checkpoint yet."
         f" Start anew with: {Path(sys.executable).name} -m rlhf_exp algo=grpo 'task.path=a b' output_dir=elsewhere"
     )
     save(tmp_path, 40)
-    assert describe_stop(stop, tmp_path, None).startswith("Stopped by SIGTERM without saving; ")
-    saved = describe_stop(stop, tmp_path, 40)
-    assert saved.startswith("Stopped at step 40 by SIGTERM") and saved.endswith(f"-m rlhf_exp resume={tmp_path}")
+    saved = describe_stop(stop, tmp_path)
+    assert "the last checkpoint is of step 40" in saved and saved.endswith(f"-m rlhf_exp resume={tmp_path}")
 
 
 @pytest.fixture
@@ -169,8 +168,7 @@ def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
 
     monkeypatch.setattr(pipeline, "_run_stages", stop_after_training)
     assert start("seed=3", "device=cpu", "output_dir=there") == "seed=3 device=cpu output_dir=there"
-    held = "output_dir=there: holds a trained model and no checkpoint"
-    for way, line in {"output_dir=there": held, "skip_finished=true": held, "resume=there": "resume=there: "}.items():
+    for way, line in {"output_dir=there": "output_dir=there: already holds", "resume=there": "resume=there: "}.items():
         with pytest.raises(ConfigError, match=f"^{line}"):
             compose_config(["seed=3", "device=cpu", "output_dir=there", way], [check_run_folder])
 
