@@ -129,9 +129,9 @@ def plan_run(config: Config, numbered: bool) -> Plan:
     if config.dry_run:
         return Plan.START
     folder = Path(config.resume or config.output_dir)
-    for note in check_resume(config):
-        print(printable(note), flush=True)
     if config.resume:
+        for note in check_resume(config):
+            print(printable(note), flush=True)
         plan = Plan.SKIP if read_record(folder).get("status") == "finished" else Plan.START
     else:
         plan = plan_job(config) if config.skip_finished else Plan.START
