@@ -9,8 +9,6 @@ import gzip
 import json
 import re
 import shutil
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 from hydra._internal.utils import get_args_parser
@@ -21,10 +19,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.launch.subcommand import COMMANDS, parse_flags
 from rlhf_exp.models.untrained import create_untrained
-
-SPEC = spec_from_file_location("pages", Path(__file__).parents[1] / "test_docs.py")
-pages = module_from_spec(SPEC)
-SPEC.loader.exec_module(pages)
+from tests import test_docs as pages
 
 DEVICE = ["device=cpu", "device.threads=1"]
 FEW = ["eval.rows=16", "eval.most_rows=16", *DEVICE]
