@@ -14,6 +14,7 @@ import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,8 +28,10 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp import __main__, api, processes
 from rlhf_exp.__main__ import main
 from rlhf_exp.config import ROOT, compose
+from rlhf_exp.config.reading import CheckedFiles
 
 SAVEFIG = Figure.savefig
+TYPED_DEFAULTS = {"algo=grpo", "task=countdown", "model=tiny", "peft=none"}
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
 
 
@@ -139,12 +142,25 @@ def _as_a_process(folder, argv):
 def composed_once():
     """Compose the same options of groups once, since Hydra takes 0.1 s for each composition; values are set anew, by
     Hydra's own function, and all checks still run. Kept as bytes, which are copied fastest."""
-    made, compose_files = {}, compose.compose_files
+    made, compose_files, read, load_config = {}, compose.compose_files, {}, CheckedFiles.load_config
+
+    def load_once(self, config_path):
+        """A shipped file is read once: PyYAML takes a quarter of a composition's time."""
+        if not Path(self.path).is_relative_to(ROOT):  # a folder of a test's own may change
+            return load_config(self, config_path)
+        if (self.path, config_path) not in read:
+            read[self.path, config_path] = pickle.dumps(load_config(self, config_path))
+        return pickle.loads(read[self.path, config_path])
 
     def compose_values(overrides, config_name):
         found = OverridesParser.create().parse_overrides(list(overrides))
         values = [item for item in found if is_value(item)]
+        groups = {item.key_or_group: item.input_line for item in found if item not in values}
         chosen = [item.input_line for item in found if item not in values]
+        if len(groups) == len(chosen):  # then their order changes nothing, nor does a default that is typed
+            chosen = sorted(
+                set(chosen) - (TYPED_DEFAULTS if config_name is None and "experiment" not in groups else set())
+            )
         key = (config_name, processes.count(), *chosen)
         if key not in made:
             made[key] = pickle.dumps(compose_files(chosen, config_name))
@@ -163,9 +179,9 @@ def composed_once():
         return compose_files(overrides, config_name, config_dir)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compose, "compose_files", compose_once)
-        patch.setattr(__main__, "compose_files", compose_once)
-        patch.setattr(api, "compose_files", compose_once)
+        patch.setattr(CheckedFiles, "load_config", load_once)
+        for module in (compose, __main__, api):
+            patch.setattr(module, "compose_files", compose_once)
         yield compose_files
 
 
