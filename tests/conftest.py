@@ -22,15 +22,14 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from matplotlib.figure import Figure
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import __main__, api, processes
 from rlhf_exp.__main__ import main
 from rlhf_exp.config import ROOT, compose
 from rlhf_exp.config.reading import CheckedFiles
+from rlhf_exp.report import page, plots
 
-SAVEFIG = Figure.savefig
 TYPED_DEFAULTS = {"algo=grpo", "task=countdown", "model=tiny", "peft=none"}
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
 
@@ -44,6 +43,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     gc.collect()
     gc.freeze()  # a run collects before each of its phases: 0.1 s and more over all that the libraries hold
+    gc.set_threshold(20_000, 20, 100)  # libraries that are imported later are searched seldom
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -57,8 +57,15 @@ def signals_as_in_a_terminal():
 @pytest.fixture(scope="session", autouse=True)
 def blank_plots():
     """Plots are empty files, since drawing takes up to 2 s for each report; `drawn` draws them."""
+
+    def touch(plot, out):
+        path = out / "plots" / f"{plot.name}.png"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        return path
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda figure, path: path.touch())
+        patch.setattr(page, "draw", touch)
         yield
 
 
@@ -76,7 +83,7 @@ def quick_saving_and_training():
 
 @pytest.fixture
 def drawn(blank_plots, monkeypatch):
-    monkeypatch.setattr(Figure, "savefig", SAVEFIG)
+    monkeypatch.setattr(page, "draw", plots.draw)
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,8 @@ def test_every_key_and_option_of_a_page_exists(page):
     assert wrong == []
 
 
-SHORT = ["algo.args.max_steps=2", "eval.rows=16", "max_tokens=48", "device.threads=1", "device=cpu"]
+SHORT = ["algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "eval.rows=16", "max_tokens=48"]
+SHORT += ["device.threads=1", "device=cpu"]
 
 
 @pytest.mark.slow

@@ -69,7 +69,9 @@ def test_two_processes_do_what_one_does(names, nodes, tmp_path):
 
 ENGINES = [("fsdp2", ["sft", "grpo", "ppo_shared", "grpo_lora"], "pytorch_model_fsdp.bin", 1)]
 ENGINES += [
-    pytest.param(engine, ["sft", "dpo", "grpo"], "global_step4/zero_pp_rank_*_optim_states.pt", 2, marks=needs_deepspeed)
+    pytest.param(
+        engine, ["sft", "dpo", "grpo"], "global_step4/zero_pp_rank_*_optim_states.pt", 2, marks=needs_deepspeed
+    )
     for engine in ZERO
 ]
 
