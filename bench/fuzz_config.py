@@ -86,11 +86,8 @@ def misspell(key: str, rng: random.Random) -> Iterator[str]:
     if len(end) < 3:
         return
     at = rng.randrange(1, len(end) - 1)
-    for typed in (
-        end[:at] + end[at + 1 :],
-        end[:at] + end[at] + end[at:],
-        end[: at - 1] + end[at] + end[at - 1] + end[at + 1 :],
-    ):
+    swapped = end[: at - 1] + end[at] + end[at - 1] + end[at + 1 :]
+    for typed in (end[:at] + end[at + 1 :], end[:at] + end[at] + end[at:], swapped):
         if typed != end:
             yield place + dot + typed
 
@@ -99,19 +96,15 @@ def _vary_keys(choice: tuple[str, ...]) -> Iterator[Case]:
     values = _compose(choice)
     group = choice[0].partition("=")[0] if choice else ""
     known = dict(_flatten(values))
-    ends = {key for key in known}
     for key, hint, bounds in _list_fields(Config, values, ""):
         inside = key == group or key.startswith(f"{group}.")
-        if (
-            (group and not inside)
-            or (not group and "." in key and key.partition(".")[0] in GROUPS)
-            or key == "algo.args"
-        ):
+        elsewhere = not inside if group else "." in key and key.partition(".")[0] in GROUPS
+        if elsewhere or key == "algo.args":
             continue
         rng = random.Random(f"{choice} {key}")
         if not key.endswith(".name") and key not in ("dry_run",):
             for typed in misspell(key, rng):
-                if typed not in ends:
+                if typed not in known:
                     yield Case("misspelt", (*choice, f"{typed}=1"), key)
         if key in FREE or key.endswith((".name", ".args")) or schemas(hint):
             continue

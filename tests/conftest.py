@@ -145,6 +145,28 @@ def _as_a_process(folder, argv):
                 sys.modules["torch"].set_num_threads(threads)
 
 
+@pytest.fixture(scope="session")
+def miniatures(tmp_path_factory):
+    """For each model of the hub a folder with its architecture in miniature, and no weights."""
+    from transformers import GPT2Config, Qwen2Config, Qwen3Config
+
+    from rlhf_exp.models.untrained import build_byte_tokenizer
+
+    thinks = "{% if enable_thinking is false %}<think></think>{% endif %}"
+    sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 4096}
+    made = {"gpt2": GPT2Config, "qwen2_5_0_5b": Qwen2Config, "qwen2_5_3b": Qwen2Config, "qwen3_1_7b": Qwen3Config}
+    for name, config in made.items():
+        made[name] = tmp_path_factory.mktemp(name)
+        tokenizer = build_byte_tokenizer()
+        tokenizer.chat_template = (
+            "{% for m in messages %}{{ m.content }}{% endfor %}" + thinks if name != "gpt2" else None
+        )
+        tokenizer.model_max_length = 4096
+        tokenizer.save_pretrained(made[name])
+        config(**sizes, vocab_size=len(tokenizer)).save_pretrained(made[name])
+    return made
+
+
 @pytest.fixture(scope="session", autouse=True)
 def composed_once():
     """Compose the same options of groups once, since Hydra takes 0.1 s for each composition; values are set anew, by
