@@ -152,15 +152,14 @@ def miniatures(tmp_path_factory):
 
     from rlhf_exp.models.untrained import build_byte_tokenizer
 
-    thinks = "{% if enable_thinking is false %}<think></think>{% endif %}"
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    template += "{% if enable_thinking is false %}<think></think>{% endif %}"
     sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 4096}
     made = {"gpt2": GPT2Config, "qwen2_5_0_5b": Qwen2Config, "qwen2_5_3b": Qwen2Config, "qwen3_1_7b": Qwen3Config}
     for name, config in made.items():
         made[name] = tmp_path_factory.mktemp(name)
         tokenizer = build_byte_tokenizer()
-        tokenizer.chat_template = (
-            "{% for m in messages %}{{ m.content }}{% endfor %}" + thinks if name != "gpt2" else None
-        )
+        tokenizer.chat_template = None if name == "gpt2" else template
         tokenizer.model_max_length = 4096
         tokenizer.save_pretrained(made[name])
         config(**sizes, vocab_size=len(tokenizer)).save_pretrained(made[name])
@@ -184,12 +183,10 @@ def composed_once():
     def compose_values(overrides, config_name):
         found = OverridesParser.create().parse_overrides(list(overrides))
         values = [item for item in found if is_value(item)]
-        groups = {item.key_or_group: item.input_line for item in found if item not in values}
         chosen = [item.input_line for item in found if item not in values]
+        groups = {item.key_or_group for item in found if item not in values}
         if len(groups) == len(chosen):  # then their order changes nothing, nor does a default that is typed
-            chosen = sorted(
-                set(chosen) - (TYPED_DEFAULTS if config_name is None and "experiment" not in groups else set())
-            )
+            chosen = sorted(set(chosen) - (set() if config_name or "experiment" in groups else TYPED_DEFAULTS))
         key = (config_name, processes.count(), *chosen)
         if key not in made:
             made[key] = pickle.dumps(compose_files(chosen, config_name))
