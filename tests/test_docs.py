@@ -19,19 +19,20 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from rlhf_exp import ConfigError, api, merge
+from rlhf_exp import ConfigError, api
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.chat import __main__ as chat
+from rlhf_exp.chat.__main__ import PARSER as CHAT
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.values import is_secret
-from rlhf_exp.describe import __main__ as describe
+from rlhf_exp.describe import __main__ as DESCRIBE
 from rlhf_exp.launch.subcommand import COMMANDS, parse_flags
-from rlhf_exp.report import __main__ as report
-from rlhf_exp.runs import __main__ as runs
+from rlhf_exp.merge import PARSER as MERGE
+from rlhf_exp.report.__main__ import PARSER as REPORT
+from rlhf_exp.runs.__main__ import PARSER as RUNS
 from rlhf_exp.runs.manifest import staged
-from rlhf_exp.sample import __main__ as sample
+from rlhf_exp.sample import __main__ as SAMPLE
 
 if not (ROOT / "README.md").is_file():
     pytest.skip("docs are not installed with the package", allow_module_level=True)
@@ -51,8 +52,6 @@ ELSEWHERE = {"pip", "docker", "export", "hf", "vllm", "lm_eval", "tensorboard", 
 """Programs that are not this package's: nothing of them is checked."""
 LAUNCHERS = ("torchrun", "accelerate")
 OWN = ("python", "rlhf-exp", "make", *LAUNCHERS)
-COMPOSED = {"describe": describe, "sample": sample}
-PARSED = {"chat": chat, "merge": merge, "report": report, "runs": runs}
 ABSENT = re.compile(r"not installed|usable GPU|needs a GPU|HF_TOKEN|does not answer|torchrun|(several|single) process")
 """How a command is refused because of what this machine has not."""
 OPEN = ("algo.args.model_init_kwargs.",
@@ -173,10 +172,10 @@ def check_own(module, words):
     if module == "rlhf_exp" and words and words[0] in COMMANDS:
         module, words = COMMANDS[words[0]].removesuffix(".__main__"), words[1:]
     name = module.removeprefix("rlhf_exp.")
-    if name in COMPOSED:
-        COMPOSED[name]._compose(words)
-    elif name in PARSED:
-        parse_flags(PARSED[name].PARSER, words)
+    if name in ("describe", "sample"):
+        {"describe": DESCRIBE, "sample": SAMPLE}[name]._compose(words)
+    elif name in ("chat", "merge", "report", "runs"):
+        parse_flags({"chat": CHAT, "merge": MERGE, "report": REPORT, "runs": RUNS}[name], words)
     elif name == "rlhf_exp":
         check_runs(words)
     else:
