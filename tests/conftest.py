@@ -206,8 +206,9 @@ def composed_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CheckedFiles, "load_config", load_once)
-        for module in (compose, __main__, api):
-            patch.setattr(module, "compose_files", compose_once)
+        patch.setattr(compose, "compose_files", compose_once)
+        patch.setattr(__main__, "compose_files", compose_once)
+        patch.setattr(api, "compose_files", compose_once)
         yield compose_files
 
 
