@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config import ROOT
-from rlhf_exp.config.compose import compose_config, register_resolvers
+from rlhf_exp.config import ROOT, compose
 from rlhf_exp.config.keys import schemas
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
@@ -48,7 +46,7 @@ class Case:
 def list_cases(seed: int = 0) -> list[Case]:
     """All cases in a fixed random order, so that any share of them is a sample."""
     cases = [case for choice in list_choices() for case in _vary_keys(choice)]
-    cases += [case for algo in ALGORITHMS for case in _vary_arguments(algo)]
+    cases += [case for algo, row in ALGORITHMS.items() if row.trains for case in _vary_arguments(algo)]
     cases = list(dict.fromkeys(cases))
     random.Random(seed).shuffle(cases)
     return cases
@@ -67,7 +65,7 @@ def list_choices() -> list[tuple[str, ...]]:
 def check(case: Case) -> str | None:
     """What is not as wanted, None where all is."""
     try:
-        compose_config(["device=cpu", *case.overrides])
+        compose.compose_config(["device=cpu", *case.overrides])
     except ConfigError as error:
         lines = error.problems
     except (HydraException, OmegaConfBaseException) as error:
@@ -88,11 +86,8 @@ def misspell(key: str, rng: random.Random) -> Iterator[str]:
     if len(end) < 3:
         return
     at = rng.randrange(1, len(end) - 1)
-    for typed in (
-        end[:at] + end[at + 1 :],
-        end[:at] + end[at] + end[at:],
-        end[: at - 1] + end[at] + end[at - 1] + end[at + 1 :],
-    ):
+    swapped = end[: at - 1] + end[at] + end[at - 1] + end[at + 1 :]
+    for typed in (end[:at] + end[at + 1 :], end[:at] + end[at] + end[at:], swapped):
         if typed != end:
             yield place + dot + typed
 
@@ -101,19 +96,15 @@ def _vary_keys(choice: tuple[str, ...]) -> Iterator[Case]:
     values = _compose(choice)
     group = choice[0].partition("=")[0] if choice else ""
     known = dict(_flatten(values))
-    ends = {key for key in known}
     for key, hint, bounds in _list_fields(Config, values, ""):
         inside = key == group or key.startswith(f"{group}.")
-        if (
-            (group and not inside)
-            or (not group and "." in key and key.partition(".")[0] in GROUPS)
-            or key == "algo.args"
-        ):
+        elsewhere = not inside if group else "." in key and key.partition(".")[0] in GROUPS
+        if elsewhere or key == "algo.args":
             continue
         rng = random.Random(f"{choice} {key}")
         if not key.endswith(".name") and key not in ("dry_run",):
             for typed in misspell(key, rng):
-                if typed not in ends:
+                if typed not in known:
                     yield Case("misspelt", (*choice, f"{typed}=1"), key)
         if key in FREE or key.endswith((".name", ".args")) or schemas(hint):
             continue
@@ -190,9 +181,7 @@ def _flatten(values: dict, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @cache
 def _compose(choice: tuple[str, ...]) -> dict:
-    register_resolvers()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return OmegaConf.to_container(compose("config", ["device=cpu", *choice]), resolve=True)
+    return OmegaConf.to_container(compose.compose_files(["device=cpu", *choice])[0], resolve=True)
 
 
 def main() -> int:

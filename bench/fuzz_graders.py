@@ -10,6 +10,7 @@ Exits with 1 if anything failed.
 
 import ast
 import gc
+import operator
 import random
 import re
 import resource
@@ -84,11 +85,8 @@ def mutate(rng: random.Random, text: str) -> str:
     for _ in range(rng.randint(1, 6)):
         at, end = sorted(rng.choices(range(len(text) + 1), k=2))
         end = min(end, at + rng.choice([0, 1, 1, 8]))
-        text = (
-            text[:at]
-            + rng.choice(["", *rng.choices(SIGNS + DIGITS + WORDS + TAGS, k=3), text[at:end] * 2])
-            + text[end:]
-        )
+        inserted = rng.choice(["", *rng.choices(SIGNS + DIGITS + WORDS + TAGS, k=3), text[at:end] * 2])
+        text = text[:at] + inserted + text[end:]
     return text
 
 
@@ -124,32 +122,15 @@ def write_injected(rng: random.Random, problem: Problem) -> str:
 def write_numbers(rng: random.Random, problem: Problem) -> str:
     digits = "".join(rng.choices("0123456789", k=rng.choice([1, 10, 300, 301, 5000])))
     number = rng.choice(["{0}", "-{0}", "{0}.{0}", "1/{0}", "{0}/{0}", "{0},{0}", "${0}", "{0}%", "{0}^{0}", "{0}e{0}"])
-    marked = rng.choice(
-        ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>", "<think> 8 * 7 = {}", "<think>5 = 8 * {}", "{}"]
-    )
-    return marked.format(number.format(digits))
+    marked = ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>", "<think> 8 * 7 = {}", "<think>5 = 8 * {}", "{}"]
+    return rng.choice(marked).format(number.format(digits))
 
 
 def write_long(rng: random.Random, problem: Problem) -> str:
     """100,000 characters of a short text, between two other short ones or something right."""
     units = [*TAGS, *SIGNS, *DIGITS, *WORDS, *(part for pair in BRACKETS for part in pair)]
-    units += [
-        "1;",
-        "8*7=56 no ",
-        "8*7=7*8=",
-        "1+1=",
-        "9/7*8/3+9/7*8/3=",
-        "1/7/3/7/3/7=",
-        "9/7*8/3+" * 7 + "9/7=",
-        "1/",
-        "a ",
-        "8 * 7",
-        "  ",
-        "\n\n",
-        "8*7=(",
-        "1,",
-        "1.",
-    ]
+    units += ["1;", "8*7=56 no ", "8*7=7*8=", "1+1=", "9/7*8/3+9/7*8/3=", "1/7/3/7/3/7=", "9/7*8/3+" * 7 + "9/7="]
+    units += ["1/", "a ", "8 * 7", "  ", "\n\n", "8*7=(", "1,", "1."]
     unit = "".join(rng.choices(units, k=rng.choice([1, 1, 2, 3])))
     head, tail = ("".join(rng.choices(units, k=rng.randint(0, 3))) for _ in range(2))
     # Of a text longer than what is read the head is cut away, so half of them just fit.
@@ -286,14 +267,14 @@ def judge_gsm8k(extracted: str | None, gold: str) -> bool | None:
         return None
     text = re.sub(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", r"((\1)/(\2))", text).strip("$ ")
     text = text.replace("\\times", "*").replace("\\cdot", "*").replace("×", "*").replace("÷", "/").replace("−", "-")
-    if (
-        not re.fullmatch(r"[-*/+(). 0-9]+", text)
-        or len(text) > 300
-        or re.search(r"[0-9)]\s*\(|\)\s*[0-9]|\*\*|//|[0-9]\.(?![0-9])", text)
-    ):
+    unclear = re.search(r"[0-9)]\s*\(|\)\s*[0-9]|\*\*|//|[0-9]\.(?![0-9])", text)
+    if unclear or len(text) > 300 or not re.fullmatch(r"[-*/+(). 0-9]+", text):
         return None
     value = evaluate(re.sub(r"\b0+(?=[0-9])", "", text))
     return None if value is None else value == Fraction(gold.replace(",", ""))
+
+
+OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
 def evaluate(text: str) -> Fraction | None:
@@ -305,17 +286,8 @@ def evaluate(text: str) -> Fraction | None:
                 return Fraction(ast.get_source_segment(source, node))
             case ast.UnaryOp(op=ast.USub()):
                 return -walk(node.operand)
-            case ast.BinOp():
-                left, right = walk(node.left), walk(node.right)
-                match node.op:
-                    case ast.Add():
-                        return left + right
-                    case ast.Sub():
-                        return left - right
-                    case ast.Mult():
-                        return left * right
-                    case ast.Div():
-                        return left / right
+            case ast.BinOp() if type(node.op) in OPERATIONS:
+                return OPERATIONS[type(node.op)](walk(node.left), walk(node.right))
         raise ValueError
 
     source = " ".join(text.split())

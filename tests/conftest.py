@@ -14,6 +14,7 @@ import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,15 +22,16 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from matplotlib.figure import Figure
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import api, processes
 from rlhf_exp.__main__ import main
 from rlhf_exp.config import ROOT, compose
+from rlhf_exp.config.reading import CheckedFiles
 from rlhf_exp.launch import arguments
+from rlhf_exp.report import page, plots
 
-SAVEFIG = Figure.savefig
+TYPED_DEFAULTS = {"algo=grpo", "task=countdown", "model=tiny", "peft=none"}
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
 
 
@@ -42,6 +44,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     gc.collect()
     gc.freeze()  # a run collects before each of its phases: 0.1 s and more over all that the libraries hold
+    gc.set_threshold(20_000, 20, 100)  # libraries that are imported later are searched seldom
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,8 +58,15 @@ def signals_as_in_a_terminal():
 @pytest.fixture(scope="session", autouse=True)
 def blank_plots():
     """Plots are empty files, since drawing takes up to 2 s for each report; `drawn` draws them."""
+
+    def touch(plot, out):
+        path = out / "plots" / f"{plot.name}.png"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        return path
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda figure, path: path.touch())
+        patch.setattr(page, "draw", touch)
         yield
 
 
@@ -74,7 +84,7 @@ def quick_saving_and_training():
 
 @pytest.fixture
 def drawn(blank_plots, monkeypatch):
-    monkeypatch.setattr(Figure, "savefig", SAVEFIG)
+    monkeypatch.setattr(page, "draw", plots.draw)
 
 
 @dataclass(frozen=True)
@@ -136,16 +146,48 @@ def _as_a_process(folder, argv):
                 sys.modules["torch"].set_num_threads(threads)
 
 
+@pytest.fixture(scope="session")
+def miniatures(tmp_path_factory):
+    """For each model of the hub a folder with its architecture in miniature, and no weights."""
+    from transformers import GPT2Config, Qwen2Config, Qwen3Config
+
+    from rlhf_exp.models.untrained import build_byte_tokenizer
+
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    template += "{% if enable_thinking is false %}<think></think>{% endif %}"
+    sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 4096}
+    made = {"gpt2": GPT2Config, "qwen2_5_0_5b": Qwen2Config, "qwen2_5_3b": Qwen2Config, "qwen3_1_7b": Qwen3Config}
+    for name, config in made.items():
+        made[name] = tmp_path_factory.mktemp(name)
+        tokenizer = build_byte_tokenizer()
+        tokenizer.chat_template = None if name == "gpt2" else template
+        tokenizer.model_max_length = 4096
+        tokenizer.save_pretrained(made[name])
+        config(**sizes, vocab_size=len(tokenizer)).save_pretrained(made[name])
+    return made
+
+
 @pytest.fixture(scope="session", autouse=True)
 def composed_once():
     """Compose the same options of groups once, since Hydra takes 0.1 s for each composition; values are set anew, by
     Hydra's own function, and all checks still run. Kept as bytes, which are copied fastest."""
-    made, compose_files = {}, compose.compose_files
+    made, compose_files, read, load_config = {}, compose.compose_files, {}, CheckedFiles.load_config
+
+    def load_once(self, config_path):
+        """A shipped file is read once: PyYAML takes a quarter of a composition's time."""
+        if not Path(self.path).is_relative_to(ROOT):  # a folder of a test's own may change
+            return load_config(self, config_path)
+        if (self.path, config_path) not in read:
+            read[self.path, config_path] = pickle.dumps(load_config(self, config_path))
+        return pickle.loads(read[self.path, config_path])
 
     def compose_values(overrides, config_name):
         found = OverridesParser.create().parse_overrides(list(overrides))
         values = [item for item in found if is_value(item)]
         chosen = [item.input_line for item in found if item not in values]
+        groups = {item.key_or_group for item in found if item not in values}
+        if len(groups) == len(chosen):  # then their order changes nothing, nor does a default that is typed
+            chosen = sorted(set(chosen) - (set() if config_name or "experiment" in groups else TYPED_DEFAULTS))
         key = (config_name, processes.count(), *chosen)
         if key not in made:
             made[key] = pickle.dumps(compose_files(chosen, config_name))
@@ -164,6 +206,7 @@ def composed_once():
         return compose_files(overrides, config_name, config_dir)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckedFiles, "load_config", load_once)
         patch.setattr(compose, "compose_files", compose_once)
         patch.setattr(arguments, "compose_files", compose_once)
         patch.setattr(api, "compose_files", compose_once)

@@ -9,7 +9,7 @@ from rlhf_exp.config import compose
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["seed=3"],
+        ["task=countdown", "seed=3", "algo=grpo"],
         ["algo=ppo", "task=gsm8k", "model=qwen2_5_3b", "peft=qlora", "reward=brevity", "seed=4"],
         ["algo=dpo", "task=hh_rlhf", "model=gpt2", "+algo.args.label_smoothing=0.1", "~loss_type"],
         ["experiment=compare_ppo", "max_tokens=99"],

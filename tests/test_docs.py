@@ -39,7 +39,9 @@ if not (ROOT / "README.md").is_file():
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+TEXTS = [page.read_text() for page in PAGES]
 QUICKSTART = "docs/getting_started.md"
+for_each_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)
 
 MODELS = ("FOLDER", "MERGED", "GPT2_TOKENIZER_FOLDER", "STORIES260K", "outputs/RUN/model", "outputs/full/model",
           "outputs/own_model", "outputs/own_model_sft/model", "outputs/lora/model")  # fmt: skip
@@ -47,9 +49,9 @@ FOLDERS = ("outputs/reward_model", "outputs/reward_model_tiny", "outputs/my_rewa
 FILES = ("PAIRS.jsonl.gz", "ROWS.jsonl", "outputs/samples/x/samples.jsonl")
 CODE = ("FILE.py", "mine.py")
 ELSEWHERE = {"pip", "docker", "export", "hf", "vllm", "lm_eval", "tensorboard", "wandb", "scancel", "srun"}
+"""Programs that are not this package's: nothing of them is checked."""
 LAUNCHERS = ("torchrun", "accelerate")
 OWN = ("python", "rlhf-exp", "make", *LAUNCHERS)
-"""Programs that are not this package's: nothing of them is checked."""
 ABSENT = re.compile(r"not installed|usable GPU|needs a GPU|HF_TOKEN|does not answer|torchrun|(several|single) process")
 """How a command is refused because of what this machine has not."""
 OPEN = ("algo.args.model_init_kwargs.",
@@ -67,27 +69,27 @@ def read_fences(page):
     return FENCE.findall(page.read_text())
 
 
+def read_prose(page):
+    return FENCE.sub("", page.read_text())
+
+
 def list_commands(page):
     """(words, output) of each command; the output is what follows a line that begins with a dollar sign."""
     found = []
     for language, text in read_fences(page):
         if language not in ("", "bash", "sh", "console"):
             continue
-        variables = {}
+        for name, value in re.findall(r'^([A-Z]+)="(.*)"$', text, re.M):
+            text = text.replace(f"${name}", value)
         lines = text.replace("\\\n", " ").splitlines()
         shown = [line for line in lines if line.startswith("$ ")]
         for place, line in enumerate(lines):
-            if named := re.fullmatch(r'([A-Z]+)="(.*)"', line):
-                variables[f"${named[1]}"] = named[2]
-                continue
             if shown and line not in shown:
                 continue
-            for name, value in variables.items():
-                line = line.replace(name, value)
             words = [word for word in shlex.split(line.removeprefix("$ "), comments=True) if word != "..."]
             if words and (shown or words[0].rpartition("/")[2] in {*OWN, *ELSEWHERE}):
                 found.append((words, lines[place + 1 :] if shown else []))
-    for code in re.findall(r"`((?:python -m rlhf_exp|rlhf-exp|make) [^`]+)`", re.sub(FENCE, "", page.read_text())):
+    for code in re.findall(r"`((?:python -m rlhf_exp|rlhf-exp|make) [^`]+)`", read_prose(page)):
         if not re.search(r"=NAME\b|RUN_DIR|\.\.\.|^(rlhf-exp|python -m [\w.]+)( \w+)?$", code):  # else it is only named
             found.append((shlex.split(code), []))
     return found
@@ -217,7 +219,7 @@ def test_the_pages_have_commands_of_every_kind():
     assert {"-m", "chat", "describe", "merge", "report", "runs", "sample"} <= set(chain(*words))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@for_each_page
 def test_code_and_yaml_of_a_page_can_be_read(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, (language, text) in zip(count(), read_fences(page), strict=False):
@@ -233,8 +235,8 @@ def test_code_and_yaml_of_a_page_can_be_read(page, tmp_path, monkeypatch):
 
 
 def test_every_figure_of_the_readme_stands_in_the_pages_that_measure_it():
-    text = (ROOT / "README.md").read_text()
-    measured = "".join(page.read_text() for page in PAGES[1:])
+    text = TEXTS[0]
+    measured = "".join(TEXTS[1:])
     figures = re.findall(r"[+-]?[\d.]+%? \[[^]]+\]|\([\d.]+ to [\d.]+, n=\d+\)", re.sub(r"\s+", " ", text))
     assert len(figures) > 10
     assert [figure for figure in figures if figure not in re.sub(r"\s+", " ", measured)] == []
@@ -244,16 +246,16 @@ def test_every_figure_of_the_readme_stands_in_the_pages_that_measure_it():
 def list_anchors(page):
     """The anchors that GitHub gives the headings of a page."""
     found = []
-    for heading in re.findall(r"^#+ (.*)$", re.sub(FENCE, "", page.read_text()), re.M):
+    for heading in re.findall(r"^#+ (.*)$", read_prose(page), re.M):
         text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
         anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
         found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@for_each_page
 def test_every_link_of_a_page_leads_somewhere(page):
-    text = re.sub(r"`[^`\n]*`", "", re.sub(FENCE, "", page.read_text()))
+    text = re.sub(r"`[^`\n]*`", "", read_prose(page))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         place, _, anchor = target.partition("#")
         if re.match(r"https?:", target):
@@ -264,8 +266,7 @@ def test_every_link_of_a_page_leads_somewhere(page):
 
 
 def test_every_page_is_linked():
-    texts = {page: page.read_text() for page in PAGES}
-    linked = {(page.parent / target.partition("#")[0]).resolve() for page, text in texts.items()
+    linked = {(page.parent / target.partition("#")[0]).resolve() for page, text in zip(PAGES, TEXTS, strict=True)
               for target in re.findall(r"\]\(([^)\s]+)\)", text) if not target.startswith("http")}  # fmt: skip
     assert [name for name, page in zip(NAMES, PAGES, strict=True) if page not in linked and name != "README.md"] == []
 
@@ -276,9 +277,9 @@ def all_keys():
     return keys | {".".join(key.split(".")[:depth]) for key in keys for depth in range(1, key.count(".") + 1)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@for_each_page
 def test_every_key_and_option_of_a_page_exists(page):
-    text = re.sub(FENCE, "", page.read_text())
+    text = read_prose(page)
     groups = {folder.name for folder in (ROOT / "conf").iterdir() if folder.is_dir()} | {"run", "hub"}
     wrong = []
     for code in re.findall(r"`([^`\n]+)`", text):
@@ -295,7 +296,8 @@ def test_every_key_and_option_of_a_page_exists(page):
     assert wrong == []
 
 
-SHORT = ["algo.args.max_steps=2", "eval.rows=16", "max_tokens=48", "device.threads=1", "device=cpu"]
+SHORT = ["algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "eval.rows=16", "max_tokens=48"]
+SHORT += ["device.threads=1", "device=cpu"]
 
 
 @pytest.mark.slow
@@ -314,7 +316,6 @@ def test_the_quickstart_runs(tmp_path, command_line):
 
 
 def test_the_first_screen_of_the_readme_has_the_two_commands_with_what_they_do_and_take():
-    screen = (ROOT / "README.md").read_text().splitlines()[:25]
     for target in ("make run", "make test"):
-        [line] = [line for line in screen if line.startswith(f"{target} ")]
+        [line] = [line for line in TEXTS[0].splitlines()[:25] if line.startswith(f"{target} ")]
         assert "#" in line and "minutes" in line

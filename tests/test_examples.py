@@ -2,9 +2,9 @@
 
 import json
 import re
+import runpy
 import shlex
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -13,7 +13,8 @@ import yaml
 from rlhf_exp.config import ROOT
 
 EXAMPLES = ROOT / "examples"
-SHORT = ["algo.args.max_steps=2", "eval.rows=16", "max_tokens=48", "device.threads=1", "device=cpu"]
+SHORT = ["algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "eval.rows=16", "max_tokens=48"]
+SHORT += ["device.threads=1", "device=cpu"]
 NAMES = sorted(file.parent.name for file in EXAMPLES.glob("*/README.md"))
 
 if not EXAMPLES.is_dir():
@@ -28,8 +29,9 @@ def list_commands(name):
 
 
 @pytest.fixture
-def call(tmp_path, command_line):
+def call(tmp_path, command_line, monkeypatch):
     """Run the commands of a README, shortened, in a folder with a copy of the examples."""
+    monkeypatch.chdir(tmp_path)
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
 
     def call(name):
@@ -39,9 +41,10 @@ def call(tmp_path, command_line):
             words = [*command[1:], *(SHORT if trains else [])]
             if words[:2] == ["-m", "rlhf_exp"]:
                 done = command_line(*words[2:], cwd=tmp_path)
+                assert done.returncode == 0, (command, done.stderr)
             else:
-                done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
-            assert done.returncode == 0, (command, done.stderr)
+                monkeypatch.setattr(sys, "argv", words)
+                runpy.run_path(words[0], run_name="__main__")
         return tmp_path / "outputs", done
 
     return call
@@ -103,7 +106,7 @@ def test_own_algorithm(call):
 )
 def test_a_trainer_that_does_not_fit_is_refused_in_one_line(tmp_path, command_line, algo, trainer, line):
     shutil.copy(EXAMPLES / "own_algorithm" / "positive_rloo.py", tmp_path)
-    short = SHORT[1:] if algo == "none" else SHORT
+    short = SHORT[2:] if algo == "none" else SHORT
     done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *short, "task.baselines=false", cwd=tmp_path)
     assert done.returncode == 2 and f"algo.trainer={trainer}: {line}" in done.stderr
 

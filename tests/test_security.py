@@ -21,24 +21,23 @@ from rlhf_exp.runs.load import YAML_LOADER
 PACKAGE = Path(rlhf_exp.__file__).parent
 READS_CODE = ("pickle", "cloudpickle", "dill", "marshal", "shelve")
 RUNS_CODE = ("eval", "exec", "torch.load", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "np.load", "joblib.load")
-PICKLE = (
-    "holds its weights as a pickle, {}, which can run code when it is read; must hold safetensors: where you trust it,"
-    " load it and call save_pretrained"
-)
+PICKLE = "holds its weights as a pickle, {}, which can run code when it is read; must hold safetensors"
 
 
 def name_call(node):
     return ast.unparse(node.func) if isinstance(node, ast.Call) else None
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_the_package_reads_no_pickle_and_evaluates_no_text(path):
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    imported += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    assert [name for name in imported if name.partition(".")[0] in READS_CODE] == []
-    calls = [call for call in map(name_call, nodes) if call in RUNS_CODE]
-    assert calls == (["yaml.load"] if path.name == "load.py" else [])  # with a loader of plain values:
+def test_the_package_reads_no_pickle_and_evaluates_no_text():
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        names = [name for name in names if name.partition(".")[0] in READS_CODE]
+        names += [call for call in map(name_call, nodes) if call in RUNS_CODE]
+        found += [(str(path.relative_to(PACKAGE)), name) for name in names]
+    assert found == [("runs/load.py", "yaml.load")]  # with a loader of plain values:
     assert YAML_LOADER in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", None))
 
 
@@ -48,9 +47,6 @@ def test_transformers_reads_a_checkpoints_pickles_without_their_code():
     loads = [{word.arg: ast.unparse(word.value) for word in x.keywords} for x in nodes if name_call(x) == "torch.load"]
     assert len(loads) >= 8
     assert [keywords for keywords in loads if keywords.get("weights_only") != "True"] == []
-
-
-# Weights.
 
 
 @pytest.fixture
@@ -81,7 +77,7 @@ def test_a_folder_with_a_pickle_alone_is_one_line(pickled, key, name, file):
     of_reward = ["reward=model"] if key == "reward.path" else ["model.parameters=1e6"]
     with pytest.raises(ConfigError) as caught:
         compose_config(["device=cpu", f"{key}={path}", *of_reward])
-    assert f"{key}={path}: {PICKLE.format(file)}" in caught.value.problems
+    assert any(text.startswith(f"{key}={path}: {PICKLE.format(file)}") for text in caught.value.problems)
 
 
 @pytest.mark.parametrize(("arguments", "file"), [([], "adapter_model.bin"), (["--base"], "pytorch_model.bin")])
@@ -92,7 +88,7 @@ def test_a_pickle_is_not_merged(pickled, arguments, file, capsys):
         arguments = ["--base", str(pickled / "model")]
     assert merge([str(adapter), str(pickled / "out"), *arguments]) == 2
     refused = pickled / "model" if arguments else adapter
-    assert capsys.readouterr().err == f"rlhf_exp merge: {refused}: {PICKLE.format(file)}\n"
+    assert capsys.readouterr().err.startswith(f"rlhf_exp merge: {refused}: {PICKLE.format(file)}")
 
 
 def test_weights_of_the_hub_are_read_from_safetensors_alone(pickled):

@@ -3,24 +3,17 @@
 import json
 
 import pytest
-from transformers import GPT2Config, Qwen2Config, Qwen3Config
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.untrained import build_byte_tokenizer
 
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
 BREVITY = ("brevity_lr_1e-5", "brevity_lr_1e-6", "brevity_lr_1e-5_tiny", "brevity_lr_1e-6_tiny")
 BY_REWARD_MODEL = [f"hh_rlhf_gpt2_{algo}{twin}" for algo in ("ppo", "grpo") for twin in ("", "_tiny")]
 LONGER_BELOW = (*BY_REWARD_MODEL, "brevity_lr_1e-5_tiny", "hh_rlhf_gpt2_reward_model_tiny")
-HUB_MODELS = {"gpt2": GPT2Config, "qwen2_5_3b": Qwen2Config, "qwen3_1_7b": Qwen3Config}
-
-TEMPLATE = (
-    "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is false %}<think></think>{% endif %}"
-)
 
 
 def compose(name, *overrides):
@@ -90,26 +83,11 @@ def test_the_two_rates_of_brevity_differ_by_ten_and_in_nothing_else():
     assert compose("brevity_lr_1e-5").model.name == "gpt2"
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """For each model of the hub a folder with its architecture in miniature, and no weights."""
-    made = {}
-    for name, config in HUB_MODELS.items():
-        made[name] = tmp_path_factory.mktemp(name)
-        tokenizer = build_byte_tokenizer()
-        tokenizer.chat_template = None if name == "gpt2" else TEMPLATE
-        tokenizer.model_max_length = 4096
-        tokenizer.save_pretrained(made[name])
-        sizes = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 4096}
-        config(**sizes, vocab_size=len(tokenizer)).save_pretrained(made[name])
-    return made
-
-
 @pytest.mark.learning
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_passes_its_dry_run(name, folders, capsys):
+def test_every_experiment_passes_its_dry_run(name, miniatures, capsys):
     cfg = compose(name)
-    overrides = [f"model.path={folders[cfg.model.name]}"] if cfg.model.name in folders else []
+    overrides = [f"model.path={miniatures[cfg.model.name]}"] if cfg.model.name in miniatures else []
     source = "task.of.source" if cfg.task.name == "brevity" else "task.source"
     overrides.append("eval.rows=64")  # problems take their time to draw, and texts to count
     overrides += ["task.train_rows=256"] * (cfg.task.name != "brevity" and cfg.task.source != "file")
@@ -130,17 +108,17 @@ def test_every_study_has_a_dry_run_without_the_network(capsys, monkeypatch):
             assert "not checked here: task=" in text and text.endswith("all other checks passed\n"), name
 
 
-def test_rows_of_the_hub_that_are_not_cached_are_named(folders, capsys, monkeypatch):
+def test_rows_of_the_hub_that_are_not_cached_are_named(miniatures, capsys, monkeypatch):
     def fail(*args, **kwargs):
         raise ConnectionError("offline")
 
     monkeypatch.setattr("datasets.load_dataset", fail)
-    print_dry_run(compose("countdown_qwen3", f"model.path={folders['qwen3_1_7b']}"))
+    print_dry_run(compose("countdown_qwen3", f"model.path={miniatures['qwen3_1_7b']}"))
     unchecked = "task.hub_id=Jiayi-Pan/Countdown-Tasks-3to4: cannot be loaded; its rows and prompts"
     assert f"not checked here: {unchecked}\n" in capsys.readouterr().out
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     with pytest.raises(ConfigError):
-        print_dry_run(compose("countdown_qwen3", f"model.path={folders['qwen3_1_7b']}"))
+        print_dry_run(compose("countdown_qwen3", f"model.path={miniatures['qwen3_1_7b']}"))
 
 
 SHORT = ["algo.args.logging_steps=1", "eval.rows=4", "eval.cache_dir=null", "device=cpu", "device.threads=1"]

@@ -75,32 +75,23 @@ def test_a_later_call_that_never_returns_fails_the_run(impatient, monkeypatch):
         check("5", ROW)
 
 
-HANGS = """import itertools
-def loop(prompts, completions, **kwargs):
-    while True:
-        pass
+IN_C = """
+import itertools
+from rlhf_exp.graders import user_code
 
-def in_c(prompts, completions, **kwargs):
-    return [all(itertools.repeat(True))]
+user_code.limit_s, user_code.GRACE_S = 0.2, 0.3
+user_code.call(lambda: all(itertools.repeat(True)), "mine", "mine.py")
 """
 
 
-def start(folder, name, *arguments):
-    """`python -m rlhf_exp` with this reward of HANGS in a process of its own."""
-    Path(folder, "mine.py").write_text(HANGS)
-    command = [sys.executable, "-m", "rlhf_exp", "algo=none", "task=countdown", "eval.rows=4", "max_tokens=4",
-               f"+reward.functions.mine=mine.py:{name}", "+reward.weights.mine=1",
-               "output_dir=run", *arguments]  # fmt: skip
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(Path(user_code.__file__).parents[2])},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-
-
 def test_a_call_into_c_that_sees_no_signal_is_ended_with_its_place(tmp_path):
-    done = start(tmp_path, "in_c", "reward.timeout_s=0.5")
+    (tmp_path / "mine.py").write_text(IN_C)
+    environment = {**os.environ, "PYTHONPATH": str(Path(user_code.__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, tmp_path / "mine.py"], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 1
-    assert 'mine.py", line 7 in in_c' in done.stderr
+    assert 'mine.py", line 6 in <lambda>' in done.stderr
 
 
 def test_a_limit_without_functions_of_ones_own_is_refused(command_line, tmp_path):

@@ -11,6 +11,8 @@ from rlhf_exp.launch import sweep
 
 pytest.importorskip("submitit", reason="submitit is not installed")
 
+from submitit.core.core import Job  # noqa: E402
+
 from rlhf_exp.launch.slurm import Queue  # noqa: E402
 
 
@@ -61,11 +63,13 @@ def test_a_preempted_job_starts_again_and_knows_it(start, tmp_path, first):
 
 
 @pytest.mark.slow
-def test_the_death_of_a_job_is_one_line_and_status_1_and_the_others_go_on(start, tmp_path):
+def test_the_death_of_a_job_is_one_line_and_status_1_and_the_others_go_on(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(Job, "_results_timeout_s", 1)  # how long submitit waits for the result of a job that has ended
+
     def work(cfg, settings, jobs, again):
         if cfg.seed == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(5)
+        time.sleep(2)
         (tmp_path / "done.txt").touch()
         return 0
 

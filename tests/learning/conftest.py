@@ -18,14 +18,16 @@ def workplace(tmp_path_factory):
 
 
 @pytest.fixture
-def learn(workplace, command_line):
-    """evaluation.json of one run; runs in one folder share what they sample from the start model."""
+def learn(launch, workplace):
+    """(evaluation.json, the losses) of one run; runs in one folder share what they sample from the start model."""
 
     def run(name, *overrides, split="validation"):
         held_out = ["device=cpu", f"eval.split={split}", "eval.most_rows=512"]
         held_out += ["task.baselines=false"] if "task=countdown" in overrides else []
-        done = command_line(*held_out, *overrides, f"output_dir={name}", cwd=workplace)
+        done = launch(*held_out, *overrides, f"output_dir={name}")
         assert done.returncode == 0, done.stderr[-2000:]
-        return json.loads((workplace / name / "evaluation.json").read_text())
+        rows = map(json.loads, (workplace / name / "metrics.jsonl").read_text().splitlines())
+        evaluation = json.loads((workplace / name / "evaluation.json").read_text())
+        return evaluation, [row["loss"] for row in rows if "loss" in row]
 
     return run

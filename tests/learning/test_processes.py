@@ -6,14 +6,12 @@ import shutil
 import subprocess
 import sys
 import time
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-SPEC = spec_from_file_location("bench_processes", Path(__file__).parents[2] / "bench" / "processes.py")
-bench = module_from_spec(SPEC)
-SPEC.loader.exec_module(bench)
+from bench import processes as bench
 
 pytestmark = [pytest.mark.learning, pytest.mark.slow]
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
@@ -62,32 +60,29 @@ def refuse_differences(one, other):
         assert works[0] | {"step_seconds": 0} == works[1] | {"step_seconds": 0}
 
 
-def test_every_algorithm_does_on_two_processes_what_it_does_on_one(tmp_path):
-    names = [name for name in bench.CASES if name != "sft_qlora"]
-    refuse_differences(bench.sweep(tmp_path, names, 1, "none"), bench.sweep(tmp_path, names, 2, "ddp"))
+@pytest.mark.parametrize(
+    ("names", "nodes"), [([name for name in bench.CASES if name != "sft_qlora"], 1), (["sft", "grpo"], 2)]
+)
+def test_two_processes_do_what_one_does(names, nodes, tmp_path):
+    refuse_differences(bench.sweep(tmp_path, names, 1, "none"), bench.sweep(tmp_path, names, 2, "ddp", nodes=nodes))
 
 
-def test_two_nodes_with_a_process_each_do_what_one_process_does(tmp_path):
-    names = ["sft", "grpo"]
-    refuse_differences(bench.sweep(tmp_path, names, 1, "none"), bench.sweep(tmp_path, names, 2, "ddp", nodes=2))
+ENGINES = [("fsdp2", ["sft", "grpo", "ppo_shared", "grpo_lora"], "pytorch_model_fsdp.bin", 1)]
+ENGINES += [
+    pytest.param(
+        engine, ["sft", "dpo", "grpo"], "global_step4/zero_pp_rank_*_optim_states.pt", 2, marks=needs_deepspeed
+    )
+    for engine in ZERO
+]
 
 
-def test_divided_weights_do_what_whole_ones_do(tmp_path):
-    names = ["sft", "grpo", "ppo_shared", "grpo_lora"]
-    divided = bench.sweep(tmp_path, names, 2, "fsdp2", ON_CPU)
-    refuse_differences(bench.sweep(tmp_path, names, 1, "none"), divided)
-    for folder in divided.values():  # accelerate writes it with FSDP alone
-        assert (folder / "checkpoints" / "checkpoint-4" / "pytorch_model_fsdp.bin").is_file()
-
-
-@needs_deepspeed
-@pytest.mark.parametrize("engine", ZERO)
-def test_deepspeed_does_on_two_processes_what_one_process_does(engine, tmp_path):
-    names = ["sft", "dpo", "grpo"]
+@pytest.mark.parametrize(("engine", "names", "written", "files"), ENGINES)
+def test_divided_weights_do_what_whole_ones_do(engine, names, written, files, tmp_path):
+    """`written` is what accelerate writes with this engine alone."""
     divided = bench.sweep(tmp_path, names, 2, engine, ON_CPU)
     refuse_differences(bench.sweep(tmp_path, names, 1, "none"), divided)
     for folder in divided.values():
-        assert len(list(folder.glob("checkpoints/checkpoint-4/global_step4/zero_pp_rank_*_optim_states.pt"))) == 2
+        assert len(list(folder.glob(f"checkpoints/checkpoint-4/{written}"))) == files
 
 
 def test_an_error_of_one_process_ends_all_and_is_in_the_folder(tmp_path):

@@ -64,7 +64,9 @@ def test_a_lone_file_needs_no_other_subset_but_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"plain text", b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20, gzip.compress(LINE.encode() * 3)[:-12]]
+    "content",
+    [b"plain text", b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20, gzip.compress(LINE.encode() * 3)[:-12]],
+    ids=["text", "a broken body", "cut off"],
 )
 def test_what_is_no_gzip_file_or_breaks_off_is_refused(tmp_path, content):
     (tmp_path / "pairs.jsonl.gz").write_bytes(content)

@@ -1,0 +1,113 @@
+"""What each algorithm learns in few steps, on held-out rows."""
+
+import pytest
+
+from rlhf_exp.config import ROOT
+from tests.building import build
+
+DATA = ROOT.parent / "shared" / "data"
+STORIES, PAIRS = DATA / "models" / "stories260K", DATA / "hh-rlhf"
+SAMPLED = ["task=countdown", "task.sampling.rows=1024"]
+
+
+@pytest.mark.parametrize(("algo", "steps", "rise"), [("grpo", 40, 0.1), ("ppo", 160, 0.05), ("rloo", 40, 0.05)])
+def test_held_out_accuracy_rises_beyond_its_interval(learn, algo, steps, rise):
+    evaluation, _ = learn(algo, f"algo={algo}", "task=countdown", f"algo.args.max_steps={steps}", split="test")
+    assert evaluation["paired"]["difference"]["value"] > rise
+    assert evaluation["paired"]["difference"]["low"] > rise / 5
+    assert evaluation["baseline"]["accuracy"]["high"] < evaluation["trained"]["accuracy"]["value"]
+
+
+def test_rejection_sampling_raises_held_out_accuracy_beyond_its_interval(learn):
+    evaluation, _ = learn("sft", "experiment=countdown_rejection_sampling", "algo.args.max_steps=60", *SAMPLED)
+    assert evaluation["paired"]["difference"]["low"] > 0.02
+
+
+@pytest.mark.parametrize(
+    ("algo", "difference", "accuracy", "bound"),
+    [("dpo", 0.02, 0.55, "low"), ("kto", -0.05, 0.55, "value")],  # kto gains little, on some seeds nothing
+)
+def test_held_out_pairs_of_samples_are_ranked(learn, algo, difference, accuracy, bound):
+    evaluation, _ = learn(algo, f"algo={algo}", "algo.args.max_steps=120", *SAMPLED)
+    assert evaluation["paired"]["difference"]["value"] > difference
+    assert evaluation["trained"]["preference"]["accuracy"][bound] > accuracy
+
+
+def test_a_reward_model_ranks_held_out_pairs(learn):
+    evaluation, _ = learn("reward_model", "algo=reward_model", "algo.args.max_steps=25", *SAMPLED)
+    assert evaluation["baseline"]["accuracy"]["high"] < evaluation["trained"]["accuracy"]["low"]
+    assert evaluation["trained"]["loss"]["high"] < evaluation["baseline"]["loss"]["low"]
+
+
+def test_the_recipe_of_the_shipped_model_learns_at_a_smaller_scale(learn):
+    """`algo=sft model=tiny_untrained` in half a minute: the loss falls, and the model writes the format."""
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+             "num_key_value_heads": 2, "head_dim": 32}  # fmt: skip
+    overrides = [f"model.init.{key}={value}" for key, value in shape.items()]
+    overrides += ["algo.args.max_steps=400", "eval.rows=64", "max_tokens=64"]
+    evaluation, losses = learn("recipe", "algo=sft", "task=countdown", "model=tiny_untrained", *overrides, split="test")
+    assert losses[-1] < 0.5 * losses[0]
+    failed = [evaluation[side]["counts"]["failed"] for side in ("baseline", "trained")]
+    assert failed[0] > 48 and failed[1] < failed[0] - 16
+
+
+# The small versions of two experiments, on the shipped models and generated rows.
+
+
+def test_the_small_version_of_brevity_earns_more_after_training(learn):
+    short = ["algo.args.max_steps=240", "eval.rows=64"]
+    evaluation, _ = learn("brevity", "experiment=brevity_lr_1e-5_tiny", *short, split="test")
+    assert evaluation["paired"]["win_rate"]["low"] > 0.5
+    assert evaluation["trained"]["mean_tokens"]["value"] < evaluation["baseline"]["mean_tokens"]["value"]
+    assert "accuracy" not in evaluation["trained"] and "difference" not in evaluation["paired"]
+
+
+def test_the_chain_from_a_reward_model_to_ppo_earns_more_reward(learn):
+    learn("chain_rm", "experiment=hh_rlhf_gpt2_reward_model_tiny", "algo.args.max_steps=100", split="test")
+    chain = ["experiment=hh_rlhf_gpt2_ppo_tiny", "reward.path=chain_rm", "algo.args.max_steps=160", "eval.rows=128"]
+    evaluation, _ = learn("chain_ppo", *chain, split="test")
+    assert evaluation["trained"]["reward"]["mean"]["low"] > evaluation["baseline"]["reward"]["mean"]["value"]
+
+
+# Real preferences, and a model that was really trained, on stories.
+
+needs_stories = pytest.mark.skipif(not (STORIES.is_dir() and PAIRS.is_dir()), reason=f"needs {STORIES} and {PAIRS}")
+REAL = [
+    *("task.train_rows=128", "eval.rows=64", "task.max_length=256", "max_tokens=32", f"model.path={STORIES}"),
+    *("task=hh_rlhf", "task.source=file", f"task.path={PAIRS}"),
+    *("algo.args.per_device_train_batch_size=8", "algo.args.learning_rate=1e-3", "algo.args.max_steps=8"),
+]
+
+
+@needs_stories
+@pytest.mark.parametrize("algo", ["reward_model", "dpo"])
+def test_real_preferences_are_learned_from_whatever_comes_of_it(learn, algo):
+    evaluation, losses = learn(f"hh_{algo}", f"algo={algo}", *REAL)
+    section = evaluation["trained"] if algo == "reward_model" else evaluation["trained"]["preference"]
+    assert section["n"] == 64
+    assert section["accuracy"]["low"] < section["accuracy"]["value"] < section["accuracy"]["high"]
+    assert losses[0] == pytest.approx(0.69, abs=0.1) and len(losses) == 8
+
+
+@needs_stories
+def test_sft_learns_the_chosen_answers(learn):
+    _, losses = learn("hh_sft", "algo=sft", *REAL, "algo.args.max_steps=16", "algo.args.logging_steps=1")
+    assert sum(losses[-4:]) < sum(losses[:4]) - 1, losses
+
+
+@needs_stories
+def test_a_simple_reward_of_a_model_trained_on_text_rises_several_times_over(tmp_path):
+    """Reward: how many of the words are `the`, at most one in three."""
+
+    def share(completions, **columns):
+        words = [text.lower().split() for text in completions]
+        return [min(1 / 3, row.count("the") / max(1, len(row))) for row in words]
+
+    overrides = [f"model.path={STORIES}", "max_tokens=32", "algo.args.max_steps=15", "algo.args.learning_rate=1e-3"]
+    overrides += ["algo.args.beta=0", "algo.args.logging_steps=1", "algo.args.save_strategy=no", "device=cpu"]
+    overrides += ["reward=outcome", "algo.args.per_device_train_batch_size=64"]
+    rows = [{"id": str(i), "prompt": "Once upon a time"} for i in range(200)]
+    trainer = build(tmp_path, *overrides, rows=rows, reward=share)
+    trainer.train()
+    rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
+    assert rewards[-1] > 5 * rewards[0], rewards
