@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 
 from rlhf_exp import processes
+from rlhf_exp.commands import COMMANDS, run_command
 from rlhf_exp.config import ROOT
-from rlhf_exp.launch.subcommand import COMMANDS, run_command
 
 USAGE = Path(__file__).parent / "assets" / "usage.txt"
 

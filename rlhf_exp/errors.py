@@ -13,7 +13,8 @@ from typing import Any
 FAILED, REFUSED = 1, 2
 SIGNALLED = 128
 """Plus the number of the signal that ended the process, by a shell's convention."""
-
+NOTE = "rlhf_exp: "
+"""Begins the note of an error that says in one line what failed."""
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What makes a terminal do something, or a line read in another order: control characters but tab and newline, marks of

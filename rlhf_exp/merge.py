@@ -8,9 +8,9 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
+from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.config.rules.files import explain_pickle
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.subcommand import parse_flags, run_command
 from rlhf_exp.runs.lock import find_latest
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp merge", description=__doc__.splitlines()[2], allow_abbrev=False)

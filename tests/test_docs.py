@@ -22,13 +22,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from rlhf_exp import ConfigError, api
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.chat.__main__ import PARSER as CHAT
+from rlhf_exp.commands import COMMANDS, parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.values import is_secret
 from rlhf_exp.describe import __main__ as DESCRIBE
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.launch.subcommand import COMMANDS, parse_flags
 from rlhf_exp.merge import PARSER as MERGE
 from rlhf_exp.report.__main__ import PARSER as REPORT
 from rlhf_exp.runs.__main__ import PARSER as RUNS

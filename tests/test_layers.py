@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
 LAYERS = (
-    ("errors", "processes", "stats", "forms", "algorithms", "config.values"),
+    ("errors", "processes", "commands", "stats", "forms", "algorithms", "config.values"),
     ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "tasks", "rewards.countdown", "rewards.table"),  # a config is of the keys of tasks and rewards
     ("runs",),
@@ -26,13 +26,14 @@ LAYERS = (
     ("chat", "sample", "describe", "dry_run"),
     ("train", "push"),
     ("pipeline",),
-    ("launch",),  # its wrapper is for the `__main__` modules alone
+    ("launch",),
     ("__main__", "__init__", "api", "merge"),
 )
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
 WITHOUT_TORCH = (
-    *("algorithms", "api", "launch", "config", "errors", "experiment", "models.source", "processes", "runs"),
+    *("algorithms", "api", "commands", "config", "errors", "experiment", "launch", "models.source", "processes"),
+    "runs",
 )
 HEAVY = ("torch", "transformers", "trl", "datasets")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import REFUSED, ConfigError, printable, say, show
-from rlhf_exp.launch.subcommand import parse_flags, run_command
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
 from rlhf_exp.runs.lock import find_latest

@@ -7,12 +7,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from rlhf_exp.commands import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe import describe
 from rlhf_exp.errors import printable
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.launch.subcommand import claim, run_command
+from rlhf_exp.runs.lock import claim
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\

@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 from rlhf_exp.graders import Grade, find_tags, keep_end
 
 BOX = "\\boxed{"
+LARGEST_STEP = 200
+"""The largest value in a synthetic search: the tiny tokenizer has one token for each integer from 0 to this."""
 
 # A character that cannot be in an expression becomes a token of its own, which the evaluator refuses.
 # [0-9], not \d, which takes the digits of every script.

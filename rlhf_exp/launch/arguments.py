@@ -16,6 +16,7 @@ from hydra.types import RunMode
 from omegaconf import open_dict
 
 from rlhf_exp import processes
+from rlhf_exp.commands import parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config, compose_files, register_resolvers
 from rlhf_exp.config.reading import check_overrides, name_key, open_hydra
@@ -24,7 +25,6 @@ from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.explain import explaining, set_text
 from rlhf_exp.launch.job import run_job
-from rlhf_exp.launch.subcommand import parse_flags
 from rlhf_exp.runs.lock import LATEST, OUTPUTS, follow_link
 from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.settings import recall

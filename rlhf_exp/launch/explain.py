@@ -12,13 +12,13 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import explain_key, known_keys, takes_text
 from rlhf_exp.config.reading import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.subcommand import COMMANDS
 
 EXTRAS = {"submitit_local": "slurm", "submitit_slurm": "slurm", "optuna": "optuna"}
 """Options that a package brings, with its extra in pyproject.toml."""

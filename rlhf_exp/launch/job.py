@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp import processes
+from rlhf_exp.commands import guard
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, printable
-from rlhf_exp.launch.subcommand import claim, guard
 from rlhf_exp.runs.folder import read_record, write_text
-from rlhf_exp.runs.lock import point_latest
+from rlhf_exp.runs.lock import claim, point_latest
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
 
 if TYPE_CHECKING:

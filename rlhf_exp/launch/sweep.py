@@ -25,12 +25,12 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlhf_exp import processes
+from rlhf_exp.commands import hide_bars
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.launch.explain import set_text
 from rlhf_exp.launch.job import check_job, connect, run_job
-from rlhf_exp.launch.subcommand import hide_bars
 from rlhf_exp.launch.workers import Jobs
 from rlhf_exp.runs.lock import make_new
 from rlhf_exp.runs.plan import plan_job

@@ -22,7 +22,7 @@ from transformers import (
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.countdown_search import LARGEST_STEP
+from rlhf_exp.graders.countdown import LARGEST_STEP
 
 TRACE_WORDS = "<pad> <eos> <unk> use make . <think> </think> <answer> </answer> yes no give up check ; = ( ) + - * /"
 """The tiny model's vocabulary, before the integers from 0 to LARGEST_STEP: one token per word."""

@@ -7,8 +7,8 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
+from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.subcommand import parse_flags, run_command
 from rlhf_exp.report import NotARun, UnknownSetting, find_runs, terminal_table, write_report
 from rlhf_exp.runs.lock import find_latest
 

@@ -7,11 +7,12 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rlhf_exp.commands import COMMANDS, parse_flags, run_command
 from rlhf_exp.errors import ConfigError, printable
-from rlhf_exp.launch.subcommand import parse_flags, run_command
 from rlhf_exp.runs.figures import percent, points, write_name
 from rlhf_exp.runs.listing import KEYS, filter_runs, list_runs, sort_runs
 from rlhf_exp.runs.lock import OUTPUTS
@@ -66,9 +67,8 @@ def _compare(runs: list[dict[str, Any]], out: str | None, against: str | None) -
     readable = [run["run"] for run in runs if not run["problem"]]
     if not readable:
         raise ConfigError(["--compare: no run to compare is left"])
-    from rlhf_exp.report.__main__ import main as report
-
-    return report([*readable, *(["--out", out] if out else []), *(["--against", against] if against else [])])
+    report = import_module(COMMANDS["report"])
+    return report.main([*readable, *(["--out", out] if out else []), *(["--against", against] if against else [])])
 
 
 def _tabulate(runs: list[dict[str, Any]]) -> list[str]:

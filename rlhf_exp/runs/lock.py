@@ -13,13 +13,14 @@ import errno
 import json
 import os
 import socket
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlhf_exp.errors import ConfigError, say
+from rlhf_exp.errors import NOTE, ConfigError, name_error, say
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -30,6 +31,28 @@ LATEST = "latest"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 PATIENCE_S = 0.2
 """`find_owner` in another process also holds the lock for a moment."""
+
+
+@contextmanager
+def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
+    """Lock a folder for this process; yields its path, which gets a number if `numbered` and it exists. The traceback
+    of an error inside is kept in the folder, and a note of the error says so in one line.
+
+    Raises:
+        ConfigError: another process uses it, or it cannot be written.
+    """
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(claim_folder(Path(output_dir), numbered))
+        except OSError as error:
+            raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
+        try:
+            yield folder
+        except (ConfigError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            error.add_note(f"{NOTE}{_keep_traceback(error, folder)}")
+            raise
 
 
 @contextmanager
@@ -141,3 +164,14 @@ def _find_lock(folder: Path) -> "FileLock":
 def _read_owner(folder: Path) -> str:
     owner = json.loads((folder / LOCK).read_text(encoding="utf-8") or "{}")
     return f"process {owner['pid']} on {owner['host']}" if owner else "a process that has just begun"
+
+
+def _keep_traceback(error: BaseException, folder: Path) -> str:
+    """Write the traceback into the folder's error.log; returns the line that says what failed."""
+    log = folder / "error.log"
+    try:
+        log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        kept = f"traceback in {log}"
+    except OSError as problem:
+        kept = f"its traceback cannot be written to {log}, {problem.strerror}"
+    return f"failed: {name_error(error)} ({kept})"

@@ -12,11 +12,12 @@ import json
 import sys
 from dataclasses import replace
 
+from rlhf_exp.commands import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.launch.subcommand import claim, run_command
+from rlhf_exp.runs.lock import claim
 
 GRADED = tuple(name for name, keys in TASKS.items() if keys.graded)
 FOLDER = "outputs/samples/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"

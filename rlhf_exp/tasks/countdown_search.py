@@ -22,11 +22,9 @@ from random import Random
 from typing import Annotated, NamedTuple
 
 from rlhf_exp.config.values import TOKENS, Within
+from rlhf_exp.graders.countdown import LARGEST_STEP
 
 OPERATIONS = "+-*/"
-
-LARGEST_STEP = 200
-"""The largest value in a synthetic search: the tiny tokenizer has one token for each integer from 0 to this."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from omegaconf import OmegaConf
 
 from rlhf_exp import merge, pipeline
 from rlhf_exp.__main__ import format_help
+from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.launch.subcommand import COMMANDS
 from rlhf_exp.runs.manifest import staged
 
 HERE = "hydra/launcher=basic"  # all jobs of a study in this process, where there are stand-ins

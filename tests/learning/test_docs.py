@@ -14,9 +14,9 @@ import pytest
 from hydra._internal.utils import get_args_parser
 
 from rlhf_exp.algorithms import ALGORITHMS, PAIRS
+from rlhf_exp.commands import COMMANDS, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.launch.subcommand import COMMANDS, parse_flags
 from rlhf_exp.models.untrained import create_untrained
 from tests import test_docs as pages
 

@@ -3,7 +3,7 @@
     def main(arguments=None):
         return run_command(_work, arguments, lambda: USAGE, "describe")
 
-`_work(arguments)` raises its errors, and claims its output folder with `claim`, so that a traceback is written there.
+`_work(arguments)` raises its errors, and claims its output folder (`runs.lock.claim`), where a traceback is written.
 """
 
 import errno
@@ -12,21 +12,16 @@ import sys
 import time
 import traceback
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from rlhf_exp import processes
-from rlhf_exp.errors import FAILED, REFUSED, ConfigError, Stop, name_error, printable, say
-from rlhf_exp.runs.lock import claim_folder
+from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say
 
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in ("chat", "describe", "report", "runs", "sample")}
 COMMANDS["merge"] = "rlhf_exp.merge"
 """The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
 is the same as `python -m rlhf_exp.report`."""
-NOTE = "rlhf_exp: "
-"""Begins the note of an error that says in one line what failed."""
 
 
 def run_command(
@@ -87,40 +82,7 @@ def parse_flags(
     return (parse or parser.parse_args)(arguments)
 
 
-@contextmanager
-def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
-    """Lock a folder for this process; yields its path, which gets a number if `numbered` and it exists. The traceback
-    of an error inside is kept in the folder, and a note of the error says so in one line.
-
-    Raises:
-        ConfigError: another process uses it, or it cannot be written.
-    """
-    with ExitStack() as stack:
-        try:
-            folder = stack.enter_context(claim_folder(Path(output_dir), numbered))
-        except OSError as error:
-            raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
-        try:
-            yield folder
-        except (ConfigError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            error.add_note(f"{NOTE}{_keep_traceback(error, folder)}")
-            raise
-
-
 def hide_bars() -> None:
     """Draw no progress bars, here and in processes started later. tqdm and datasets read this as they are imported."""
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
-
-
-def _keep_traceback(error: BaseException, folder: Path) -> str:
-    """Write the traceback into the folder's error.log; returns the line that says what failed."""
-    log = folder / "error.log"
-    try:
-        log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-        kept = f"traceback in {log}"
-    except OSError as problem:
-        kept = f"its traceback cannot be written to {log}, {problem.strerror}"
-    return f"failed: {name_error(error)} ({kept})"
