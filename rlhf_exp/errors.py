@@ -155,3 +155,9 @@ def is_secret(key: Any) -> bool:
     place, _, end = str(key).rpartition(".")
     named = _SECRET.search(end) and not _COUNT.search(end)
     return bool(named) and end not in _NO_SECRETS and place not in _NO_SECRETS_IN
+
+
+def explain_secret(key: str) -> Problem:
+    """The problem of a secret; it does not hold the value."""
+    why = "a secret would be saved in the run's files; use the environment variable HF_TOKEN"
+    return Problem(key, "secret", hint=why)

@@ -8,6 +8,7 @@
 run, since everything is in the run folder too.
 """
 
+import netrc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +26,6 @@ from rlhf_exp.runs.settings import flatten
 if TYPE_CHECKING:
     from transformers import Trainer
 
-WANDB_HOST = "https://api.wandb.ai"
 FINISH_TIMEOUT_S = 120.0
 """How long a run waits for its last upload; `wandb sync` can send what is missing after that."""
 
@@ -74,10 +74,11 @@ def choose_mode(cfg: Config) -> str:
     ~/.netrc, where `wandb login` writes it, and offline without."""
     if cfg.logging.wandb_mode != "auto":
         return cfg.logging.wandb_mode
-    from requests.utils import get_netrc_auth
-
-    key = os.environ.get("WANDB_API_KEY") or get_netrc_auth(WANDB_HOST)
-    return os.environ.get("WANDB_MODE") or ("online" if key else "offline")
+    try:
+        written = netrc.netrc().authenticators("api.wandb.ai")
+    except (OSError, netrc.NetrcParseError):
+        written = None
+    return os.environ.get("WANDB_MODE") or ("online" if os.environ.get("WANDB_API_KEY") or written else "offline")
 
 
 def list_results(run: Run) -> dict[str, Any]:

@@ -14,13 +14,12 @@ from omegaconf import OmegaConf
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.keys import explain_key, schemas
-from rlhf_exp.config.reading import explain_secret
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import find_problems, is_secret, list_bounds, list_names
-from rlhf_exp.errors import Problem
+from rlhf_exp.errors import Problem, explain_secret
 
 _hints = cache(get_type_hints)
 

@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.errors import Problem, is_secret
+from rlhf_exp.errors import explain_secret, is_secret
 
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
 _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
@@ -100,12 +100,6 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
             choice = {"task.of": "task@task.of"}.get(found[1], found[1])
             problems.append(f"{text}: does not choose; use {choice}={found[2]}")
     return problems
-
-
-def explain_secret(key: str) -> Problem:
-    """The problem of a secret; it does not hold the value."""
-    why = "a secret would be saved in the run's files; use the environment variable HF_TOKEN"
-    return Problem(key, "secret", hint=why)
 
 
 def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:

@@ -94,12 +94,6 @@ def test_a_call_into_c_that_sees_no_signal_is_ended_with_its_place(tmp_path):
     assert 'mine.py", line 6 in <lambda>' in done.stderr
 
 
-def test_a_limit_without_functions_of_ones_own_is_refused(command_line, tmp_path):
-    done = command_line("task=countdown", "reward.timeout_s=5", "dry_run=true", cwd=tmp_path)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert done.stderr.startswith("rlhf_exp: reward.timeout_s=5: is for functions of your own, and there is none: ")
-
-
 def test_a_limit_is_taken_by_a_checker(command_line, tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", [{"prompt": f"What is 2 + {i}?", "answer": str(i)} for i in range(40)])
     (tmp_path / "mine.py").write_text("def check(completion, row):\n    while True:\n        pass\n")
