@@ -30,3 +30,21 @@ def assert_same_gradient(model, reference, tolerance=1e-4):
         torch.cat([parameter.grad.flatten().double() for parameter in each.parameters()]) for each in (model, reference)
     )
     assert (found - wanted).norm() < tolerance * wanted.norm()
+
+
+def draw_rows(lengths, vocabulary, generator):
+    """Random rows as a rollout leaves them: prompts padded on the left, completions on the right.
+
+    Args:
+        lengths: tokens of the prompt and of the completion of each row.
+    """
+    left, width = (max(counts) for counts in zip(*lengths, strict=True))
+    prompt_mask = torch.tensor([[0] * (left - p) + [1] * p for p, _ in lengths])
+    completion_mask = torch.tensor([[1] * c + [0] * (width - c) for _, c in lengths])
+    ids = torch.randint(3, vocabulary, (len(lengths), left + width), generator=generator)
+    return {
+        "prompt_ids": ids[:, :left] * prompt_mask,
+        "prompt_mask": prompt_mask,
+        "completion_ids": ids[:, left:],
+        "completion_mask": completion_mask,
+    }

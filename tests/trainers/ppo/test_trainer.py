@@ -22,6 +22,7 @@ from rlhf_exp.trainers import trimmed
 from rlhf_exp.trainers.ppo import PPOConfig
 from rlhf_exp.trainers.ppo.trainer import PPOTrainer
 from tests.building import build_random
+from tests.trainers.references import draw_rows
 
 LENGTHS = [(3, 6), (5, 1), (1, 4), (4, 0), (2, 3), (5, 5), (3, 2), (1, 1)]
 """Tokens of prompt and completion of each row: left and right padding of every amount, and a masked completion."""
@@ -76,24 +77,12 @@ def make_trainer(path, folder, dtype=torch.float32, peft_config=None, **args):
 def make_batch(trainer, dtype=torch.float64):
     """A minibatch as a rollout leaves it: log-probabilities and values a little off those of now."""
     generator = torch.Generator().manual_seed(1)
-    pad, width = trainer.processing_class.pad_token_id, max(n for _, n in LENGTHS)
-    left, rows, draw = max(n for n, _ in LENGTHS), len(LENGTHS), {"generator": generator, "dtype": dtype}
-    ids = torch.randint(10, 200, (rows, left + width), generator=generator)
-    prompt_mask = torch.tensor([[0] * (left - p) + [1] * p for p, _ in LENGTHS])
-    completion_mask = torch.tensor([[1] * c + [0] * (width - c) for _, c in LENGTHS])
-    batch = {
-        "prompt_ids": ids[:, :left].masked_fill(prompt_mask == 0, pad),
-        "prompt_mask": prompt_mask,
-        "completion_ids": ids[:, left:].masked_fill(completion_mask == 0, pad),
-        "completion_mask": completion_mask,
-        "advantages": torch.randn(rows, width, **draw),
-        "returns": torch.randn(rows, width, **draw),
-        "values": torch.randn(rows, width, **draw) * 0.1,
-        "num_items_in_batch": completion_mask.sum().to(dtype),
-    }
+    batch = draw_rows(LENGTHS, 200, generator)
+    advantages, returns, values, noise = torch.randn(4, len(LENGTHS), 6, generator=generator, dtype=dtype)
     with torch.no_grad():
-        logps = trainer._score(batch)
-    return batch | {"old_per_token_logps": logps + 0.3 * torch.randn(rows, width, **draw)}
+        batch["old_per_token_logps"] = trainer._score(batch) + 0.3 * noise
+    tokens = batch["completion_mask"].sum().to(dtype)
+    return batch | {"advantages": advantages, "returns": returns, "values": 0.1 * values, "num_items_in_batch": tokens}
 
 
 def reference_loss(trainer, batch):
