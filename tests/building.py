@@ -14,6 +14,12 @@ from rlhf_exp.trainers import build_trainer
 UNTRAINED = ["model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1"]
 """40,000 parameters."""
 QUIET = ["device=cpu", "device.threads=1", "algo.args.disable_tqdm=true", "algo.args.save_strategy=no"]
+ROLLOUTS_OF_8 = {
+    "grpo": ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
+    "rloo": ["algo=rloo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
+    "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8", "algo.args.steps_per_generation=1"],
+}
+"""Each algorithm that samples."""
 SHAPE = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
     "max_position_embeddings": 128, "tie_word_embeddings": True,
