@@ -15,6 +15,7 @@ from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, me
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from tests.models.tiny import ARCHITECTURES, compose, logits, of_folder, refusal
 
+
 def make_run(folder, architecture, *overrides):
     """A run's folder: start_model, and in model/ an adapter of which nothing is zero, saved as TRL saves it."""
     cfg = compose(architecture, *overrides)

@@ -6,7 +6,7 @@ right-padded (probe, evaluation), left-padded under TRL's fused head (its traine
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 from trl.trainer.utils import add_fused_lm_head
 
 from rlhf_exp.config import ROOT
@@ -16,15 +16,10 @@ from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.row_random import pick_tokens
 from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.source import locate_start_model
-from rlhf_exp.models.untrained import build_config
-from tests.building import QUIET, build
+from tests.building import QUIET, build, build_random, reward_length
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 TOKENS = 8
-SHAPE = {
-    "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 96,
-    "intermediate_size": 64, "tie_word_embeddings": True,
-}  # fmt: skip
 PROMPTS = [
     "Hi",
     "What is 12 + 30? Think it over, and answer in one word.",
@@ -35,8 +30,6 @@ PROMPTS = [
 TOLERANCE = {"float32": 2e-5, "bfloat16": 0.1, "nf4": 0.1}
 """The largest difference of a log-probability between two ways to compute it, in nats per token. Measured on these
 models: 2e-6 in float32, 0.03 in bfloat16 and on a 4-bit base, whose sums are in bfloat16 too."""
-
-
 PAIRS = [("gpt2", "float32"), ("gpt2", "nf4"), ("qwen2", "bfloat16"), ("qwen2", "nf4"), ("qwen3", "float32")]
 
 
@@ -47,13 +40,7 @@ def save(architecture, path):
         pytest.skip(f"needs the tokenizer in {source}")
     tokenizer = AutoTokenizer.from_pretrained(source)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # as load_tokenizer does
-    torch.manual_seed(0)
-    heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2}
-    model = AutoModelForCausalLM.from_config(build_config({"architecture": architecture, **SHAPE, **heads}, tokenizer))
-    for name, parameter in model.named_parameters():
-        if parameter.dim() > 1:
-            parameter.data *= 20.0 if "wpe" in name else 5.0
-    model.save_pretrained(path)
+    build_random(architecture, tokenizer, hidden_size=64, num_attention_heads=4).save_pretrained(path)
     return tokenizer
 
 
@@ -140,18 +127,6 @@ def test_generate_of_transformers_samples_what_is_scored_too(sampled):
     assert (score_as_trl(model, tokenizer, rows) - drawn).abs().max() < TOLERANCE[dtype]
 
 
-def test_the_tolerance_tells_gpt2_without_the_patch(sampled):
-    dtype, model, tokenizer, rows, drawn = sampled
-    if model.config.model_type != "gpt2":
-        assert not any(module._forward_pre_hooks for module in model.modules())  # rotary: nothing to mend
-        return
-    hooks = dict(model.transformer._forward_pre_hooks)
-    model.transformer._forward_pre_hooks.clear()
-    error = (score_as_trl(model, tokenizer, rows) - drawn).abs().max()
-    model.transformer._forward_pre_hooks.update(hooks)
-    assert error > 4 * TOLERANCE[dtype]
-
-
 @pytest.mark.parametrize("method", ["compact", "trl"])
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
 def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, monkeypatch):
@@ -162,7 +137,7 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
         "algo.args.max_steps=1", "algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1",
         "algo.args.num_generations=2", "algo.args.beta=0", "++algo.args.disable_dropout=true",
         rows=[{"prompt": prompt} for prompt in PROMPTS],
-        reward=lambda completions, **kwargs: [float(len(text)) for text in completions],
+        reward=reward_length,
     )  # fmt: skip
     scored, score = {}, trainer._get_per_token_logps_and_entropies
 

@@ -14,6 +14,7 @@ from rlhf_exp.models.loading import load_scorer, resolve_model
 from tests.building import build
 from tests.models.tiny import IDS, SMALL, compose
 
+
 @pytest.fixture(autouse=True)
 def wide_processor(monkeypatch):
     monkeypatch.setattr(bitsandbytes.nn.modules, "has_avx512bf16", lambda: True)
