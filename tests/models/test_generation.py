@@ -1,6 +1,5 @@
 """Sampling by either method: from which distribution, with which random numbers, with changed logits."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,6 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import machine
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.generation import Reweight, Sampling, choose_method, sample_completions
-from rlhf_exp.models.row_random import pick_tokens
 
 EOS, PAD = 1, 0
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13], [4, 4]]
@@ -42,39 +40,6 @@ def model(request):
     for parameter in made.parameters():  # sharper than at the start, so that a wrong context shows
         parameter.data *= 3.0 if parameter.dim() > 1 else 1.0
     return made.eval()
-
-
-def slow_logps(model, prompt, completion, temperature=1.0):
-    """The log-probability of each completion token, one unpadded forward pass per token, no cache."""
-    found = []
-    for i, token in enumerate(completion):
-        logits = model(input_ids=torch.tensor([prompt + completion[:i]])).logits[0, -1]
-        found.append(torch.log_softmax(logits.double() / temperature, -1)[token].item())
-    return found
-
-
-@torch.no_grad()
-def test_each_token_is_drawn_from_the_policys_own_distribution(model, monkeypatch):
-    """What the loop draws from, with padding, cache and dropped rows, is what an unpadded forward pass gives."""
-    seen, prompts = {}, PROMPTS * 6
-
-    def record(logits, uniforms):
-        tokens = pick_tokens(logits, uniforms)
-        steps.append((logits.softmax(-1), tokens))
-        return tokens
-
-    steps: list = []
-    monkeypatch.setattr("rlhf_exp.models.generation.pick_tokens", record)
-    completions = sample(model, prompts, Sampling(10))
-    assert len({len(c) for c in completions}) > 1, "the test wants rows that end at different steps"
-    alive = list(range(len(prompts)))
-    for step, (probabilities, tokens) in enumerate(steps):
-        for row, p, token in zip(alive, probabilities, tokens.tolist(), strict=True):
-            assert completions[row][step] == token
-            seen.setdefault(row, []).append(math.log(p[token]))
-        alive = [row for row in alive if len(completions[row]) > step + 1]
-    for row, logps in seen.items():
-        assert logps == pytest.approx(slow_logps(model, prompts[row], completions[row]), abs=2e-5)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(10), Sampling(10, 0.7, 0.8), Sampling(10, top_k=4)])

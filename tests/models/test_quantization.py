@@ -1,8 +1,6 @@
 """4-bit training on every processor: bitsandbytes is told that this one has AVX512-BF16, and packs nothing."""
 
 import logging
-import subprocess
-import sys
 
 import bitsandbytes
 import pytest
@@ -68,26 +66,6 @@ def test_layers_with_a_bias_train_after_a_pass_in_evaluation_mode(architecture, 
     adapted(input_ids=IDS).logits.float().sum().backward()
     gradients = [p.grad for name, p in adapted.named_parameters() if "lora_B" in name]
     assert gradients and all(gradient is not None and gradient.any() for gradient in gradients)
-
-
-FORCE = """
-import ctypes, runpy, sys
-find = ctypes.CDLL.__getattr__
-yes = lambda: True
-ctypes.CDLL.__getattr__ = lambda lib, name: yes if name == "has_avx512bf16_cpu" else find(lib, name)
-sys.modules["kernels"] = None  # as where it is not installed
-"""
-"""The processor is said to have AVX512-BF16 before bitsandbytes asks, so that it looks for its kernel's package."""
-
-
-@pytest.mark.learning
-def test_a_command_with_4_bits_does_not_speak_of_a_kernel_that_is_not_needed(tmp_path):
-    command = ["rlhf_exp", "algo=sft", "model=tiny_qwen3", "peft=qlora", "device=cpu", "dry_run=true", "max_tokens=16"]
-    command += ["task=gsm8k", "task.source=generated", "task.train_rows=128", "eval.rows=2"]
-    launch = f"{FORCE}sys.argv = sys.argv[1:]; runpy.run_module('rlhf_exp', run_name='__main__', alter_sys=True)"
-    done = subprocess.run([sys.executable, "-c", launch, *command], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "gemm_4bit_forward" not in done.stderr + done.stdout
 
 
 def test_other_warnings_of_bitsandbytes_are_shown(caplog):

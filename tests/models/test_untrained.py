@@ -32,13 +32,6 @@ def test_any_architecture_takes_the_same_shape_and_reads_any_text(architecture, 
     assert model(input_ids=torch.tensor([[2, 3, 257]])).logits.isfinite().all()
 
 
-def test_a_model_of_words_reads_them_after_it_is_saved(tmp_path):
-    create_untrained({"architecture": "gpt2", "tokenizer": "words", **SHAPE}, 0, tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    words = "use 8 7 make 56 ."
-    assert tokenizer.convert_ids_to_tokens(tokenizer(words)["input_ids"]) == words.split()
-
-
 NO_KEY = "gpt2 has no such key"
 
 

@@ -11,9 +11,6 @@ import torch
 from transformers import TrainerCallback
 
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.metrics import MetricsWriter
-from rlhf_exp.runs.folder import RunFolder, write_json
-from rlhf_exp.train import train_from_checkpoint
 from rlhf_exp.trainers import build_trainer
 from tests.building import QUIET, UNTRAINED, build_experiment
 
@@ -168,22 +165,6 @@ def test_a_resumed_run_saves_as_often_as_it_is_asked_to_now(tmp_path):
         rmtree(tmp_path / "checkpoints" / f"checkpoint-{step}")
     resume(tmp_path, 2, "algo=sft", *GIVEN, "algo.args.save_steps=5")
     assert checkpoints(tmp_path) == [2, 5, 7]
-
-
-@pytest.mark.parametrize("algo", [[*GRPO, "algo.args.max_steps=7"], ["algo=dpo", *GIVEN]])
-def test_run_json_has_the_tokens_of_the_whole_run(tmp_path, algo):
-    records = []
-    write_json(tmp_path / "run.json", {"status": "refused"})  # which another run may write over
-    for left in (None, 5):
-        trainer = make(tmp_path, *algo)
-        meter = next(found for found in trainer.callback_handler.callbacks if isinstance(found, ComputeMeter))
-        trainer.callback_handler.callbacks.insert(1, MetricsWriter(tmp_path, None, every_steps=1))
-        folder = RunFolder(tmp_path, {})
-        train_from_checkpoint(trainer, folder, meter, resumed=left is not None)
-        records.append({name: n for name, n in folder.record.items() if name != "work"})
-        for step in (6, 7):
-            rmtree(tmp_path / "checkpoints" / f"checkpoint-{step}")
-    assert records[0] == records[1] and records[0]["prompt_tokens"] > 0
 
 
 class Signal(TrainerCallback):

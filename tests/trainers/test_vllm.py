@@ -88,7 +88,6 @@ def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
     ("overrides", "line"),
     [
         (["generation=vllm_server"], "generation=vllm_server: needs a GPU, .*; use generation=vllm_colocate"),
-        (["generation=vllm_server", "peft=qlora"], "generation=vllm_server: not with peft=qlora"),
         (["generation=vllm_server", "algo.args.vllm_mode=colocate"], "generation=vllm_server: not with algo.args.use"),
         (["generation=vllm_colocate"], "generation=vllm_colocate: on a CPU, and the installed vLLM is built for "),
     ],

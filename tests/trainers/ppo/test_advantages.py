@@ -80,11 +80,7 @@ def on_ranks(compute, *tensors, ranks=2):
 def test_returns_at_lambda_1_are_the_discounted_rewards_to_come():
     rewards, _, mask, lengths = make_rollout()
     found = sum_rewards(rewards, mask, 0.9)
-    for i, n in enumerate(lengths):
-        for t in range(n):
-            slow = math.fsum(0.9 ** (k - t) * float(rewards[i, k]) for k in range(t, n))
-            assert found[i, t].item() == pytest.approx(slow, abs=1e-12)
-    assert not found[~mask.bool()].any()
+    torch.testing.assert_close(found, loop_gae(rewards, 0 * rewards, lengths, 0.9, 1.0), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("mean", [0.0, 1000.0, -1e5])
