@@ -47,6 +47,7 @@ def loaded(request, tmp_path_factory):
     tokenizer = save(architecture, path)
     given = "peft=qlora" if dtype == "nf4" else f"model.dtype={dtype}"
     model = load_policy(locate_start_model(compose_config(["model=gpt2", f"model.path={path}", "device=cpu", given])))
+    assert str(model.dtype) == f"torch.{'bfloat16' if dtype == 'nf4' else dtype}" and not model.training
     return dtype, model, tokenizer
 
 

@@ -1,4 +1,4 @@
-"""RLOO: its advantages and one step's gradient, against plain loops."""
+"""RLOO: its advantages and one step's gradient, against plain loops; and where it samples."""
 
 import pytest
 import torch
@@ -50,3 +50,13 @@ def test_an_advantage_is_the_reward_less_that_of_the_others_and_the_gradient_is_
     trainer.model.zero_grad()
     trainer.compute_loss(trainer.model, batch).backward()
     assert_same_gradient(trainer.model, policy, 1e-3)
+
+
+def test_sampling_is_ours_where_generation_is_compact(tmp_path, monkeypatch):
+    calls = []
+    ours = "rlhf_exp.trainers.rloo.sample_rollout"
+    monkeypatch.setattr(ours, lambda trainer, ids: calls.append(len(ids)) or [[5]] * 8)
+    for method, sampled in (("compact", [8]), ("trl", [8])):
+        trainer = build(tmp_path, *SMALL, f"generation={method}", rows=ROWS, reward=reward_length_of_7)
+        trainer._generate([ROWS[0]["prompt"]] * 8)
+        assert calls == sampled
