@@ -1,15 +1,29 @@
-"""A trainer of any algorithm on rows and rewards of a test's own."""
+"""A trainer of any algorithm on rows and rewards of a test's own, and models whose mistakes show."""
+
+import torch
+from transformers import AutoModelForCausalLM
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.models.untrained import build_config
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers import build_trainer
 
 UNTRAINED = ["model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1"]
 """40,000 parameters."""
 QUIET = ["device=cpu", "device.threads=1", "algo.args.disable_tqdm=true", "algo.args.save_strategy=no"]
+ROLLOUTS_OF_8 = {
+    "grpo": ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
+    "rloo": ["algo=rloo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
+    "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8", "algo.args.steps_per_generation=1"],
+}
+"""Each algorithm that samples."""
+SHAPE = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "max_position_embeddings": 128, "tie_word_embeddings": True,
+}  # fmt: skip
 
 
 def build_experiment(folder, *overrides, rows=(), reward=None):
@@ -21,3 +35,23 @@ def build_experiment(folder, *overrides, rows=(), reward=None):
 
 def build(folder, *overrides, rows=(), reward=None):
     return build_trainer(build_experiment(folder, *overrides, rows=rows, reward=reward))
+
+
+def reward_length(completions, **columns):
+    return [float(len(text)) for text in completions]
+
+
+def reward_length_of_7(completions, **columns):
+    return [float(len(text) % 7) for text in completions]
+
+
+def build_random(architecture, tokenizer, kind=AutoModelForCausalLM, **changes):
+    """A tiny model with random weights, far larger than at the start of training, so that a wrong position or context
+    shows."""
+    torch.manual_seed(0)
+    heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2}
+    model = kind.from_config(build_config({"architecture": architecture, **SHAPE, **heads, **changes}, tokenizer))
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            parameter.data *= 20.0 if "wpe" in name else 5.0
+    return model.eval()

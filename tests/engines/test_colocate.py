@@ -11,17 +11,13 @@ import torch
 from scipy import stats
 from transformers import AutoModelForCausalLM
 
-from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.models.scoring import completion_logits, evaluating, pad
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
-from rlhf_exp.trainers.vllm import EngineCallback
-from tests.trainers.test_vllm import ALGORITHMS, ROWS, SMALL
+from rlhf_exp.trainers.vllm import DIFFERENCE, EngineCallback
+from tests import building
+from tests.building import ROLLOUTS_OF_8
+from tests.trainers.test_vllm import ROWS, SMALL
 
 pytestmark = [
     pytest.mark.engines,
@@ -37,11 +33,8 @@ def build(tmp_path):
     trainers = []
 
     def build(*overrides):
-        cfg = compose_config([*SMALL, "generation=vllm_colocate", f"output_dir={tmp_path}", *overrides])
-        source = resolve_model(cfg, tmp_path)
-        rewards = [lambda completions, **columns: [float(len(text)) for text in completions]]
-        task = Task("t", ROWS, [], None)
-        trainer = build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg)))
+        named = [*SMALL, "generation=vllm_colocate", *overrides]
+        trainer = building.build(tmp_path, *named, rows=ROWS, reward=building.reward_length)
         trainer.add_callback(EngineCallback(trainer))
         trainers.append(trainer)
         return trainer
@@ -70,9 +63,9 @@ def score(trainer, prompt_ids, completions):
 
 
 @pytest.mark.parametrize("peft", ["none", "lora"])
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("algo", ROLLOUTS_OF_8)
 def test_rollouts_come_from_vllm_which_has_the_weights_of_each_step(build, algo, peft, monkeypatch):
-    trainer = build(*ALGORITHMS[algo], f"peft={peft}", "algo.args.max_steps=3")
+    trainer = build(*ROLLOUTS_OF_8[algo], f"peft={peft}", "algo.args.max_steps=3")
     start, weights, gaps = copy_weights(trainer), [], []
     sample = trainer.vllm_generation.generate
 
@@ -94,8 +87,8 @@ def test_rollouts_come_from_vllm_which_has_the_weights_of_each_step(build, algo,
     for last, current in zip(weights, weights[1:], strict=False):
         assert max(float((current[name] - last[name]).abs().max()) for name in current) > 0.01
     if algo != "rloo":
-        history = [row for row in trainer.state.log_history if "sampling/sampling_logp_difference/max" in row]
-        assert len(history) == 3 and max(row["sampling/sampling_logp_difference/max"] for row in history) < CLOSE
+        history = [row[DIFFERENCE] for row in trainer.state.log_history if DIFFERENCE in row]
+        assert len(history) == 3 and max(history) < CLOSE
 
 
 @pytest.mark.parametrize("sampling", [Sampling(48), Sampling(48, 0.7, top_p=0.9), Sampling(48, 1.3, top_k=3)])
@@ -103,7 +96,9 @@ def test_tokens_are_drawn_from_our_distributions(build, sampling):
     """Our distribution at a token's place gives each token a part of [0, 1]; a point drawn in the part of the token
     that vLLM took is then uniform. Its log-probabilities are ours, and its completions end where ours would."""
     names = ("temperature", "top_p", "top_k")
-    trainer = build(*ALGORITHMS["grpo"], "max_tokens=48", *(f"++algo.args.{x}={getattr(sampling, x)}" for x in names))
+    trainer = build(
+        *ROLLOUTS_OF_8["grpo"], "max_tokens=48", *(f"++algo.args.{x}={getattr(sampling, x)}" for x in names)
+    )
     tokenizer, eos = trainer.processing_class, trainer.eos_token_ids
     prompts = [ids for ids in tokenizer([row["prompt"] for row in ROWS])["input_ids"] for _ in range(100)]
     _, completions, logps, _ = trainer.vllm_generation.generate(prompts, None, 1)
@@ -124,7 +119,7 @@ def test_tokens_are_drawn_from_our_distributions(build, sampling):
 
 def test_a_seed_has_samples_of_its_own_and_has_them_again(build):
     def sample(seed):
-        trainer = build(*ALGORITHMS["grpo"], f"seed={seed}")
+        trainer = build(*ROLLOUTS_OF_8["grpo"], f"seed={seed}")
         EngineCallback(trainer).on_train_begin()
         prompts = trainer.processing_class([row["prompt"] for row in ROWS] * 4)["input_ids"]
         return trainer.vllm_generation.generate(prompts, None, 1)[1]
@@ -154,4 +149,4 @@ def test_two_processes_have_an_engine_each(tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run.json").read_text())["status"] == "finished"
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < CLOSE
+    assert max(row[DIFFERENCE] for row in rows) < CLOSE

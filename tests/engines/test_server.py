@@ -11,17 +11,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.rules import machine
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.models.vllm import ENVIRONMENT
-from rlhf_exp.tasks import Task
-from rlhf_exp.trainers import build_trainer
-from rlhf_exp.trainers.vllm import EngineCallback
-from tests.trainers.test_vllm import ALGORITHMS, ROWS, SMALL
+from rlhf_exp.trainers.vllm import DIFFERENCE, EngineCallback
+from tests.building import ROLLOUTS_OF_8, build, reward_length
+from tests.trainers.test_vllm import ROWS, SMALL
 
 pytestmark = [
     pytest.mark.engines,
@@ -66,20 +61,17 @@ def url(tmp_path_factory):
 
 
 @pytest.mark.parametrize("peft", ["none", "lora"])
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("algo", ROLLOUTS_OF_8)
 def test_rollouts_come_from_a_server_which_has_the_weights_of_each_step(url, algo, peft, tmp_path, monkeypatch):
     from tests.engines import gloo
 
     gloo.connect(monkeypatch)
     monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
     where = [f"algo.args.vllm_server_base_url={url}", f"+algo.args.vllm_group_port={find_port()}"]
-    named = [*SMALL, *ALGORITHMS[algo], f"peft={peft}", "generation=vllm_server", *where, f"output_dir={tmp_path}"]
-    cfg = compose_config(named)
-    source, task = resolve_model(cfg, tmp_path), Task("t", ROWS, [], None)
-    rewards = [lambda completions, **columns: [float(len(text)) for text in completions]]
-    trainer = build_trainer(Experiment(cfg, None, source, load_tokenizer(source), task, rewards, build_args(cfg)))
+    named = [*SMALL, *ROLLOUTS_OF_8[algo], f"peft={peft}", "generation=vllm_server", *where]
+    trainer = build(tmp_path, *named, rows=ROWS, reward=reward_length)
     trainer.add_callback(EngineCallback(trainer))
     trainer.train()
     if algo != "rloo":  # which asks for no log-probabilities
-        history = [row for row in trainer.state.log_history if "sampling/sampling_logp_difference/max" in row]
-        assert len(history) == 2 and max(row["sampling/sampling_logp_difference/max"] for row in history) < 1e-3
+        history = [row[DIFFERENCE] for row in trainer.state.log_history if DIFFERENCE in row]
+        assert len(history) == 2 and max(history) < 1e-3

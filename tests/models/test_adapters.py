@@ -1,7 +1,6 @@
 """LoRA and 4-bit LoRA on tiny GPT-2, Qwen2 and Qwen3: what a run saves is loaded, merged and trained further."""
 
 import json
-import shutil
 import warnings
 
 import pytest
@@ -10,21 +9,11 @@ from peft import get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.merge import main
 from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, merge, resolve_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
-
-ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
-INIT = {"hidden_size": 64, "intermediate_size": 64, "max_position_embeddings": 64}
-SMALL = ["device=cpu", *(f"model.init.{name}={size}" for name, size in INIT.items())]
-IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
-
-
-def compose(architecture, *overrides):
-    return compose_config([f"model=tiny_{architecture}", *SMALL, *overrides])
+from tests.models.tiny import ARCHITECTURES, compose, logits, of_folder, refusal
 
 
 def make_run(folder, architecture, *overrides):
@@ -45,11 +34,6 @@ def make_run(folder, architecture, *overrides):
     model.save_pretrained(folder / "model")
     load_tokenizer(source).save_pretrained(folder / "model")
     return cfg, model, source
-
-
-@torch.no_grad()
-def logits(model):
-    return model(input_ids=IDS).logits.float()
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -74,19 +58,15 @@ def test_merged_weights_give_the_adapters_logits(lora, tmp_path):
     merge(ModelSource(str(folder / "model")), tmp_path / "merged")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
     assert torch.allclose(logits(merged), logits(model), atol=1e-5)  # measured: 6e-7
-    assert (
-        AutoTokenizer.from_pretrained(tmp_path / "merged").get_vocab()
-        == load_tokenizer(source.at(folder / "model")).get_vocab()
-    )
-    files = {file.suffix for file in (tmp_path / "merged").iterdir()}
-    assert files == {".json", ".safetensors"}
+    vocabulary = load_tokenizer(source.at(folder / "model")).get_vocab()
+    assert AutoTokenizer.from_pretrained(tmp_path / "merged").get_vocab() == vocabulary
 
 
 def test_a_run_starts_from_another_runs_adapter(lora, tmp_path):
     """model.path=RUN/model: merged into the new run's folder once, and trained and measured from there."""
     folder, cfg, model, source = lora
     name = cfg.model.init["architecture"]
-    started = compose_config(["model=gpt2", f"model.path={folder / 'model'}", "algo=dpo", "peft=lora", "device=cpu"])
+    started = of_folder(folder / "model", "algo=dpo", "peft=lora")
     (tmp_path / ".saving" / "start_model").mkdir(parents=True)  # a merge that was cut off is begun again
     (tmp_path / ".saving" / "start_model" / "config.json").write_text("{}")
     start = resolve_model(started, tmp_path)
@@ -136,16 +116,6 @@ def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, t
     assert 1e-4 < rounding < 0.5 * (logits(merged) - logits(plain)).abs().max()
 
 
-def test_a_moved_run_finds_the_start_model_in_its_own_folder(lora, tmp_path):
-    folder, cfg, model, _ = lora
-    moved = tmp_path / "moved"
-    shutil.copytree(folder / "model", moved / "model")
-    shutil.copytree(folder / "model", moved / "checkpoints" / "checkpoint-2")
-    shutil.copytree(folder / "start_model", moved / "start_model")
-    for name in ("model", "checkpoints/checkpoint-2"):
-        assert ModelSource(str(moved / name)).weights == str(moved / "start_model")
-
-
 def test_the_command_writes_a_model_and_says_so(lora, tmp_path, capsys):
     folder, _, model, source = lora
     (folder / "run.json").write_text("{}")
@@ -157,8 +127,8 @@ def test_the_command_writes_a_model_and_says_so(lora, tmp_path, capsys):
 
 
 def test_the_command_refuses_in_one_line(tmp_path, capsys):
-    _, _, source = make_run(tmp_path / "a", "gpt2", "peft=lora")
     adapter, out = tmp_path / "a" / "model", tmp_path / "out"
+    _, _, source = make_run(tmp_path / "a", "gpt2", "peft=lora")
     capsys.readouterr()
     for *arguments, line in (
         (tmp_path / "x", out, f"{tmp_path / 'x'}: no adapter_config.json there; must be an adapter's folder"),
@@ -173,34 +143,17 @@ def test_the_command_refuses_in_one_line(tmp_path, capsys):
     assert not out.exists()
 
 
-def refuse(attempt, *arguments):
-    with pytest.raises(ConfigError) as error:
-        attempt(*arguments)
-    (line,) = error.value.problems
-    assert "\n" not in line and len(line) < 600
-    return line
-
-
-def test_an_adapter_for_another_base_is_refused_in_one_line(tmp_path):
+def test_an_adapter_whose_base_is_another_or_gone_is_refused_in_one_line(tmp_path):
     make_run(tmp_path / "a", "gpt2", "peft=lora")
     adapter = tmp_path / "a" / "model"
-    for name in ("architecture", "layers"):
-        other = compose("qwen2") if name == "architecture" else compose("gpt2", "model.init.num_hidden_layers=1")
-        base = resolve_model(other, tmp_path / name).path
-        cfg = compose_config(["model=gpt2", f"model.path={adapter}", f"model.base={base}", "device=cpu"])
-        line = refuse(resolve_model, cfg, tmp_path / "run")
+    for name, other in (("architecture", ["qwen2"]), ("layers", ["gpt2", "model.init.num_hidden_layers=1"])):
+        base = resolve_model(compose(*other), tmp_path / name).path
+        line = refusal(resolve_model, of_folder(adapter, f"model.base={base}"), tmp_path / "run")
         assert line.startswith(f"model.path={adapter}: cannot be loaded onto its base {base} (")
-        assert not (tmp_path / "run" / "start_model").exists()
-
-
-def test_an_adapter_whose_base_is_gone_is_refused_in_one_line(tmp_path):
-    make_run(tmp_path / "a", "gpt2", "peft=lora")
-    adapter = tmp_path / "a" / "model"
     file = adapter / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": "/gone/x"}))
-    named = ["model=gpt2", f"model.path={adapter}", "device=cpu"]
-    cfg = compose_config([*named, "model.parameters=1e6"])
-    line = f"model.path={adapter}: cannot be loaded onto its base /gone/x ("
-    assert refuse(resolve_model, cfg, tmp_path / "run").startswith(line)
-    cfg = compose_config([*named, f"model.base={tmp_path}/a/start_model"])
+    line = refusal(resolve_model, of_folder(adapter), tmp_path / "run")
+    assert line.startswith(f"model.path={adapter}: cannot be loaded onto its base /gone/x (")
+    assert not (tmp_path / "run" / "start_model").exists()
+    cfg = of_folder(adapter, f"model.base={tmp_path}/a/start_model")
     assert load_policy(resolve_model(cfg, tmp_path / "run")).config.model_type == "gpt2"

@@ -1,30 +1,24 @@
 """What is scored is what was sampled: the same log-probability for each token, however the batch is padded.
 
-Tiny shapes of GPT-2, Qwen2 and Qwen3 under their real tokenizers. Sampling has a cache and left padding; scoring is
-right-padded (probe, evaluation), left-padded under TRL's fused head (its trainers), or of one row alone.
+Tiny GPT-2, Qwen2 and Qwen3; GPT-2's tokenizer pads with EOS, as the real one does. Sampling has a cache and left
+padding; scoring is right-padded (probe, evaluation), left-padded under TRL's fused head (its trainers), or of one row
+alone.
 """
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.trainer.utils import add_fused_lm_head
 
-from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.row_random import pick_tokens
 from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.source import locate_start_model
-from rlhf_exp.models.untrained import build_config
-from tests.building import QUIET, build
+from rlhf_exp.models.untrained import build_byte_tokenizer
+from tests.building import QUIET, build, build_random, reward_length
 
-TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 TOKENS = 8
-SHAPE = {
-    "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 96,
-    "intermediate_size": 64, "tie_word_embeddings": True,
-}  # fmt: skip
 PROMPTS = [
     "Hi",
     "What is 12 + 30? Think it over, and answer in one word.",
@@ -35,47 +29,32 @@ PROMPTS = [
 TOLERANCE = {"float32": 2e-5, "bfloat16": 0.1, "nf4": 0.1}
 """The largest difference of a log-probability between two ways to compute it, in nats per token. Measured on these
 models: 2e-6 in float32, 0.03 in bfloat16 and on a 4-bit base, whose sums are in bfloat16 too."""
-
-
 PAIRS = [("gpt2", "float32"), ("gpt2", "nf4"), ("qwen2", "bfloat16"), ("qwen2", "nf4"), ("qwen3", "float32")]
 
 
 def save(architecture, path):
-    """The folder of a model with large random weights, so that a wrong context shows, and the real tokenizer."""
-    source = TOKENIZERS / architecture
-    if not source.is_dir():
-        pytest.skip(f"needs the tokenizer in {source}")
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # as load_tokenizer does
-    torch.manual_seed(0)
-    heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2}
-    model = AutoModelForCausalLM.from_config(build_config({"architecture": architecture, **SHAPE, **heads}, tokenizer))
-    for name, parameter in model.named_parameters():
-        if parameter.dim() > 1:
-            parameter.data *= 20.0 if "wpe" in name else 5.0
-    model.save_pretrained(path)
+    """The folder of a model with large random weights, so that a wrong context shows, and its tokenizer."""
+    tokenizer = build_byte_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token if architecture == "gpt2" else tokenizer.pad_token
+    build_random(architecture, tokenizer, hidden_size=64, num_attention_heads=4).save_pretrained(path)
     return tokenizer
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids="-".join)
-def sampled(request, tmp_path_factory):
-    """(name of the dtype, model, tokenizer, rows of (prompt ids, completion ids), log-probabilities when sampled)."""
+def loaded(request, tmp_path_factory):
+    """(name of the dtype, model, tokenizer)."""
     (architecture, dtype), path = request.param, tmp_path_factory.mktemp("model")
     tokenizer = save(architecture, path)
     given = "peft=qlora" if dtype == "nf4" else f"model.dtype={dtype}"
     model = load_policy(locate_start_model(compose_config(["model=gpt2", f"model.path={path}", "device=cpu", given])))
-    return dtype, model, tokenizer, *sample(model, tokenizer, "compact")
+    assert str(model.dtype) == f"torch.{'bfloat16' if dtype == 'nf4' else dtype}" and not model.training
+    return dtype, model, tokenizer
 
 
 def sample(model, tokenizer, method):
     """Rows of (prompt ids, completion ids), and (rows, TOKENS) log-probabilities that the tokens were drawn with."""
-    if tokenizer.chat_template is None:
-        prompt_ids = tokenizer(PROMPTS)["input_ids"]
-    else:
-        chats = [[{"role": "user", "content": prompt}] for prompt in PROMPTS]
-        prompt_ids = tokenizer.apply_chat_template(chats, add_generation_prompt=True)["input_ids"]
-    assert len({len(ids) for ids in prompt_ids}) > 2, "the test wants prompts of different lengths"
-    keys, ends = [("test", i) for i in range(len(PROMPTS))], [tokenizer.eos_token_id]
+    prompt_ids = tokenizer(PROMPTS)["input_ids"]
+    keys, ends = [("test", 0, i) for i in range(len(PROMPTS))], [tokenizer.eos_token_id]
     with pytest.MonkeyPatch.context() as patch:
         drawn = record_draws(patch)
         completion_ids = sample_completions(
@@ -125,31 +104,15 @@ def score_alone(model, tokenizer, rows):
     return torch.cat([score_right_padded(model, tokenizer, [row]) for row in rows])
 
 
-@pytest.mark.parametrize("score", [score_right_padded, score_as_trl, score_alone])
-def test_a_token_is_scored_as_it_was_sampled(sampled, score):
-    dtype, model, tokenizer, rows, drawn = sampled
-    scored = score(model, tokenizer, rows)
-    assert scored.shape == drawn.shape and scored.isfinite().all()
+@pytest.mark.parametrize("method", ["compact", "trl"])
+def test_a_token_is_scored_as_it_was_sampled(loaded, method):
+    dtype, model, tokenizer = loaded
+    rows, drawn = sample(model, tokenizer, method)
     assert drawn.std() > 0.5, "the test wants a model that prefers some tokens"
-    assert (scored - drawn).abs().max() < TOLERANCE[dtype]
-
-
-def test_generate_of_transformers_samples_what_is_scored_too(sampled):
-    dtype, model, tokenizer, _, _ = sampled
-    rows, drawn = sample(model, tokenizer, "trl")
-    assert (score_as_trl(model, tokenizer, rows) - drawn).abs().max() < TOLERANCE[dtype]
-
-
-def test_the_tolerance_tells_gpt2_without_the_patch(sampled):
-    dtype, model, tokenizer, rows, drawn = sampled
-    if model.config.model_type != "gpt2":
-        assert not any(module._forward_pre_hooks for module in model.modules())  # rotary: nothing to mend
-        return
-    hooks = dict(model.transformer._forward_pre_hooks)
-    model.transformer._forward_pre_hooks.clear()
-    error = (score_as_trl(model, tokenizer, rows) - drawn).abs().max()
-    model.transformer._forward_pre_hooks.update(hooks)
-    assert error > 4 * TOLERANCE[dtype]
+    for score in (score_right_padded, score_as_trl, score_alone):
+        scored = score(model, tokenizer, rows)
+        assert scored.shape == drawn.shape
+        assert (scored - drawn).abs().max() < TOLERANCE[dtype], score
 
 
 @pytest.mark.parametrize("method", ["compact", "trl"])
@@ -162,7 +125,7 @@ def test_a_step_of_grpo_scores_what_it_sampled(architecture, method, tmp_path, m
         "algo.args.max_steps=1", "algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1",
         "algo.args.num_generations=2", "algo.args.beta=0", "++algo.args.disable_dropout=true",
         rows=[{"prompt": prompt} for prompt in PROMPTS],
-        reward=lambda completions, **kwargs: [float(len(text)) for text in completions],
+        reward=reward_length,
     )  # fmt: skip
     scored, score = {}, trainer._get_per_token_logps_and_entropies
 

@@ -1,4 +1,5 @@
-import math
+"""Sampling by either method: from which distribution, with which random numbers, with changed logits."""
+
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausa
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import machine
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.generation import Sampling, choose_method, sample_completions
-from rlhf_exp.models.row_random import pick_tokens
+from rlhf_exp.models.generation import Reweight, Sampling, choose_method, sample_completions
 
 EOS, PAD = 1, 0
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13], [4, 4]]
@@ -20,8 +20,9 @@ def name_keys(count, name="test"):
     return [(name, i) for i in range(count)]
 
 
-def sample(model, prompts, sampling, method="compact", keys=None):
-    return sample_completions(model, prompts, keys or name_keys(len(prompts)), sampling, [EOS], PAD, method)
+def sample(model, prompts, sampling, method="compact", keys=None, processors=()):
+    keys = keys or name_keys(len(prompts))
+    return sample_completions(model, prompts, keys, sampling, [EOS], PAD, method, processors)
 
 
 @pytest.fixture(params=["qwen3", "gpt2"])
@@ -39,39 +40,6 @@ def model(request):
     for parameter in made.parameters():  # sharper than at the start, so that a wrong context shows
         parameter.data *= 3.0 if parameter.dim() > 1 else 1.0
     return made.eval()
-
-
-def slow_logps(model, prompt, completion, temperature=1.0):
-    """The log-probability of each completion token, one unpadded forward pass per token, no cache."""
-    found = []
-    for i, token in enumerate(completion):
-        logits = model(input_ids=torch.tensor([prompt + completion[:i]])).logits[0, -1]
-        found.append(torch.log_softmax(logits.double() / temperature, -1)[token].item())
-    return found
-
-
-@torch.no_grad()
-def test_each_token_is_drawn_from_the_policys_own_distribution(model, monkeypatch):
-    """What the loop draws from, with padding, cache and dropped rows, is what an unpadded forward pass gives."""
-    seen, prompts = {}, PROMPTS * 6
-
-    def record(logits, uniforms):
-        tokens = pick_tokens(logits, uniforms)
-        steps.append((logits.softmax(-1), tokens))
-        return tokens
-
-    steps: list = []
-    monkeypatch.setattr("rlhf_exp.models.generation.pick_tokens", record)
-    completions = sample(model, prompts, Sampling(10))
-    assert len({len(c) for c in completions}) > 1, "the test wants rows that end at different steps"
-    alive = list(range(len(prompts)))
-    for step, (probabilities, tokens) in enumerate(steps):
-        for row, p, token in zip(alive, probabilities, tokens.tolist(), strict=True):
-            assert completions[row][step] == token
-            seen.setdefault(row, []).append(math.log(p[token]))
-        alive = [row for row in alive if len(completions[row]) > step + 1]
-    for row, logps in seen.items():
-        assert logps == pytest.approx(slow_logps(model, prompts[row], completions[row]), abs=2e-5)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(10), Sampling(10, 0.7, 0.8), Sampling(10, top_k=4)])
@@ -118,14 +86,42 @@ def test_a_checkpoints_own_sampling_is_not_applied(model):
     assert [sample(model, PROMPTS, Sampling(8, temperature), "trl") for temperature in (0.0, 1.0)] == plain
 
 
+def test_probabilities_are_multiplied_and_sum_to_one_until_a_token_of_the_row():
+    logits = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+    ids, reweight = torch.tensor([[4, 4], [3, 4], [4, 3]]), Reweight(((2, 4.0), (5, 0.0)), until=(3,))
+    changed = reweight(ids, logits)
+    slow = logits[0].softmax(-1) * torch.tensor([1, 1, 4, 1, 1, 0])
+    assert torch.allclose(changed[0].softmax(-1), slow / slow.sum(), atol=1e-6) and changed[0].softmax(-1)[5] == 0
+    assert torch.equal(changed[1:], logits[1:])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.0])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_forbidden_token_is_never_sampled(model, method, temperature):
+    free = sample(model, PROMPTS, Sampling(8, temperature), method)
+    token = free[0][0]
+    held = sample(model, PROMPTS, Sampling(8, temperature), method, processors=[Reweight(((token, 0.0),))])
+    assert not any(token in ids for ids in held)
+
+
+def test_both_methods_show_a_processor_the_prompt_and_all_tokens_so_far(model):
+    model, plain = model.double(), sample(model.double(), PROMPTS, Sampling(8))
+    for method in METHODS:
+        seen = set()
+
+        def watch(ids, logits, seen=seen):
+            seen.update(map(tuple, ids.tolist()))
+            return logits
+
+        assert sample(model, PROMPTS, Sampling(8), method, processors=[watch]) == plain
+        for prompt, completion in zip(PROMPTS, plain, strict=True):
+            padded = [PAD] * (5 - len(prompt)) + prompt
+            assert {tuple(padded + completion[:i]) for i in range(len(completion))} <= seen
+
+
 def test_auto_is_compact_on_a_cpu_and_trl_elsewhere(monkeypatch):
     monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
     monkeypatch.setattr(machine, "find_spec", lambda name: name)
-    methods = {
-        "": "compact",
-        "generation=trl": "trl",
-        "+algo.args.use_vllm=true": "trl",
-        "generation=vllm_server": "trl",
-    }
-    for override, method in methods.items():
+    own = ("generation=trl", "+algo.args.use_vllm=true", "generation=vllm_server")
+    for override, method in {"": "compact", **dict.fromkeys(own, "trl")}.items():
         assert choose_method(compose_config(["device=cpu", *override.split()])) == method

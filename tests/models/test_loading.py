@@ -6,52 +6,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled, set_hf_deepspeed_config
 
-from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import (
-    load_policy,
-    load_scorer,
-    load_tokenizer,
-    resolve_model,
-    set_thinking,
-)
+from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model, set_thinking
+from rlhf_exp.models.scoring import loading_whole
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.trainers import build_trainer
+from tests.models.tiny import ARCHITECTURES, CONTEXT, IDS, compose, logits, of_folder, refusal
 
-TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
-ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
-INIT = {"hidden_size": 64, "intermediate_size": 64, "max_position_embeddings": 64}
-SMALL = ["device=cpu", *(f"model.init.{name}={size}" for name, size in INIT.items())]
 ROWS = [{"prompt": "ab", "completion": f" c{i}", "chosen": f" yes {i}", "rejected": f" no{i}"} for i in range(4)]
-IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
-
-
-def compose(architecture, *overrides):
-    return compose_config([f"model=tiny_{architecture}", *SMALL, *overrides])
-
-
-def of_folder(folder, *overrides):
-    return compose_config(["model=gpt2", f"model.path={folder}", "model.parameters=1e6", "device=cpu", *overrides])
-
-
-def refusal(attempt, *arguments):
-    """The one line of the ConfigError that a call ends with."""
-    with pytest.raises(ConfigError) as error:
-        attempt(*arguments)
-    (line,) = error.value.problems
-    assert "\n" not in line
-    return line
-
-
-@torch.no_grad()
-def logits(model):
-    return model(input_ids=IDS).logits.float()
 
 
 @pytest.mark.parametrize(
@@ -59,18 +27,15 @@ def logits(model):
     [
         ([], "tiny"),
         (["model=gpt2"], "gpt2"),
-        (["model=tiny_gpt2"], "tiny_gpt2"),
         (["model.path=org/other", "model.parameters=1e6"], "org/other"),
-        (["model.path=FOLDER/run/model", "model.parameters=1e6"], "run/model"),
         (["model=gpt2", "model.path=FOLDER/run/model", "model.parameters=1e6"], "run/model"),
     ],
 )
 def test_a_model_is_named_by_its_option_or_by_the_path_that_was_given(overrides, name, tmp_path):
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "config.json").write_text("{}")
-    assert (
-        locate_start_model(compose_config([text.replace("FOLDER", str(tmp_path)) for text in overrides])).name == name
-    )
+    cfg = compose_config([text.replace("FOLDER", str(tmp_path)) for text in overrides])
+    assert locate_start_model(cfg).name == name
 
 
 # The model that ships.
@@ -103,17 +68,24 @@ def test_an_untrained_model_is_made_once_and_is_seeded(tmp_path):
     assert sum(tensor.numel() for tensor in weights.values()) < 1_000_000
 
 
-# Policies. With adapters: test_adapters.py.
+# Weights. With adapters: test_adapters.py.
 
 
-@pytest.mark.parametrize(("architecture", "dtype"), [("gpt2", "bfloat16"), ("qwen2", "float32"), ("qwen3", "bfloat16")])
-def test_a_policy_is_finite_and_comes_back_as_it_was_saved(architecture, dtype, tmp_path):
-    cfg = compose(architecture, f"model.dtype={dtype}")
-    policy = load_policy(resolve_model(cfg, tmp_path))
-    assert str(policy.dtype) == f"torch.{dtype}" and not policy.training
-    assert logits(policy).isfinite().all()
-    policy.save_pretrained(tmp_path / "again")
-    assert torch.equal(logits(load_policy(locate_start_model(cfg).at(tmp_path / "again"))), logits(policy))
+def test_transformers_divides_no_model_that_is_loaded_whole():
+    class Zero3:
+        """As transformers keeps DeepSpeed's config while there are arguments of a run with it."""
+
+        def is_zero3(self):
+            return True
+
+    engine = Zero3()
+    set_hf_deepspeed_config(engine)
+    assert is_deepspeed_zero3_enabled()
+    with loading_whole():
+        assert not is_deepspeed_zero3_enabled()
+    assert is_deepspeed_zero3_enabled()
+    del engine
+    assert not is_deepspeed_zero3_enabled()
 
 
 # Tokenizers.
@@ -121,9 +93,8 @@ def test_a_policy_is_finite_and_comes_back_as_it_was_saved(architecture, dtype, 
 
 def test_the_tokenizer_knows_the_models_context(tmp_path):
     for architecture in ARCHITECTURES:
-        cfg = compose(architecture)
-        source = resolve_model(cfg, tmp_path / architecture)
-        assert load_tokenizer(source).model_max_length == INIT["max_position_embeddings"]
+        source = resolve_model(compose(architecture), tmp_path / architecture)
+        assert load_tokenizer(source).model_max_length == CONTEXT
     shorter = AutoTokenizer.from_pretrained(source.path)
     shorter.model_max_length = 7
     shorter.save_pretrained(source.path)
@@ -131,29 +102,18 @@ def test_the_tokenizer_knows_the_models_context(tmp_path):
     assert load_tokenizer(source).model_max_length == 7
 
 
-def write_tokenizer(folder, **tokens):
-    """A model's folder whose tokenizer has these special tokens only."""
-    cfg = compose("gpt2")
-    source = resolve_model(cfg, folder)
-    file = folder / "start_model" / "tokenizer_config.json"
-    settings = {key: value for key, value in json.loads(file.read_text()).items() if not key.endswith("_token")}
-    file.write_text(json.dumps(settings | tokens))
-    (folder / "start_model" / "manifest.json").unlink()
-    return source.path
-
-
 def test_eos_serves_where_there_is_no_pad_token_and_with_neither_it_is_refused(tmp_path):
-    path = write_tokenizer(tmp_path / "a", eos_token="<eos>")
-    assert load_tokenizer(locate_start_model(of_folder(path))).pad_token == "<eos>"
-    path = write_tokenizer(tmp_path / "b")
-    line = refusal(load_tokenizer, locate_start_model(of_folder(path)))
-    assert line.startswith(f"model.path={path}: its tokenizer has neither a pad nor an EOS token")
-
-
-def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    line = refusal(load_tokenizer, locate_start_model(of_folder(tmp_path)))
-    assert line.startswith(f"model.path={tmp_path}: cannot be loaded (")
+    source = resolve_model(compose("gpt2"), tmp_path)
+    folder = Path(source.path)
+    (folder / "manifest.json").unlink()
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings = {key: value for key, value in settings.items() if not key.endswith("_token")}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": "<eos>"}))
+    assert load_tokenizer(source).pad_token == "<eos>"
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    source = locate_start_model(of_folder(folder))
+    line = f"model.path={folder}: its tokenizer has neither a pad nor an EOS token"
+    assert refusal(load_tokenizer, source).startswith(line)
 
 
 def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
@@ -178,16 +138,13 @@ def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
 
 def test_thinking_is_told_to_a_template_that_knows_it():
     template = "{% if enable_thinking is false %}<think></think>{% endif %}"
-    tokenizer = SimpleNamespace(chat_template=template)
-    set_thinking(locate_start_model(compose_config(["device=cpu"])), tokenizer)
-    assert tokenizer.chat_template == template
-    for thinking in ("true", "false"):
+    marks = {"null": "", "true": "{%- set enable_thinking = true %}", "false": "{%- set enable_thinking = false %}"}
+    for thinking, mark in marks.items():
         tokenizer = SimpleNamespace(chat_template=template)
+        source = locate_start_model(compose_config(["device=cpu", f"model.enable_thinking={thinking}"]))
         for _ in range(2):  # a saved tokenizer has it already
-            set_thinking(
-                locate_start_model(compose_config(["device=cpu", f"model.enable_thinking={thinking}"])), tokenizer
-            )
-            assert tokenizer.chat_template == f"{{%- set enable_thinking = {thinking} %}}{template}"
+            set_thinking(source, tokenizer)
+            assert tokenizer.chat_template == mark + template
 
 
 @pytest.mark.parametrize("template", [None, "{{ messages }}"])
@@ -207,20 +164,17 @@ def test_the_untrained_head_is_the_one_that_training_starts_from(architecture, p
     torch.rand(3)
     scorer = load_scorer(resolve_model(cfg, tmp_path), cfg.seed)
     head = [tensor for name, tensor in trainer.model.named_parameters() if "score" in name]
-    assert all(torch.equal(scorer.score.weight, tensor) for tensor in head) and len(head) == (
-        2 if peft == "qlora" else 1
-    )
+    assert len(head) == (2 if peft == "qlora" else 1)
+    assert all(torch.equal(scorer.score.weight, tensor) for tensor in head)
     assert torch.equal(logits(scorer), logits(trainer.model.eval()))
     assert logits(scorer).shape == (2, 1)
 
 
 def save_scorer(folder, architecture="qwen3", labels=1):
-    cfg = compose(architecture)
-    source = resolve_model(cfg, folder)
-    kwargs = {"num_labels": labels}
-    AutoModelForSequenceClassification.from_pretrained(source.path, **kwargs).save_pretrained(folder / "model")
+    source = resolve_model(compose(architecture), folder)
+    model = AutoModelForSequenceClassification.from_pretrained(source.path, num_labels=labels)
+    model.save_pretrained(folder / "model")
     load_tokenizer(source).save_pretrained(folder / "model")
-    return source.path
 
 
 def load_reward_model(cfg):
@@ -265,12 +219,11 @@ def test_a_runs_reward_model_is_loaded_as_it_was_trained(peft, tmp_path):
 
 
 def test_what_is_no_reward_model_is_refused_in_one_line(tmp_path):
-    path, many = save_scorer(tmp_path, labels=3), tmp_path / "model"
-    run = tmp_path / "run"
+    save_scorer(tmp_path, labels=3)
+    many, run = tmp_path / "model", tmp_path / "run"
     (run / ".hydra").mkdir(parents=True)
     (run / ".hydra" / "config.yaml").write_text("{}")
     for folder, line in {
-        path: "holds a language model (Qwen3ForCausalLM), not a reward model",
         many: "cannot be loaded (its weights are of other sizes",
         run: "a run that has saved no model",
     }.items():
@@ -292,5 +245,4 @@ def test_a_reward_model_is_no_policy(peft, tmp_path):
 def make_trainer(cfg, folder):
     source = resolve_model(cfg, folder)
     tokenizer, task = load_tokenizer(source), SimpleNamespace(train=ROWS)
-    rewards = [lambda completions, **kwargs: [float(len(text)) for text in completions]]
-    return build_trainer(Experiment(cfg, None, source, tokenizer, task, rewards, build_args(cfg)))
+    return build_trainer(Experiment(cfg, None, source, tokenizer, task, [], build_args(cfg)))

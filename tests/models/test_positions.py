@@ -6,39 +6,22 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from rlhf_exp.models.patches import count_positions, patch_position_ids
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.models.untrained import build_byte_tokenizer
+from tests.building import build_random
 
 PROMPTS = ["a", "A much longer prompt than the others here", "two words", "and a fourth one"]
 TOKENIZER = build_byte_tokenizer()
-SHAPE = {
-    "tokenizer": "bytes", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-    "num_attention_heads": 2, "max_position_embeddings": 128,
-}  # fmt: skip
-
-
-def make_model(architecture="gpt2", kind=AutoModelForCausalLM, **changes):
-    """Random weights, far larger than at the start of training, so that a wrong position shows."""
-    torch.manual_seed(0)
-    model = kind.from_config(build_config({"architecture": architecture, **SHAPE, **changes}, TOKENIZER))
-    for name, parameter in model.named_parameters():
-        if parameter.dim() > 1:
-            parameter.data *= 20.0 if "wpe" in name else 5.0
-    return model.eval()
-
-
-def pad_left(rows, width=None):
-    width = width or max(map(len, rows))
-    ids = torch.tensor([[TOKENIZER.pad_token_id] * (width - len(row)) + row for row in rows])
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-    return ids, mask
-
-
 ROWS = TOKENIZER(PROMPTS)["input_ids"]
+
+
+def pad_left():
+    batch = TOKENIZER(PROMPTS, padding=True, return_tensors="pt")
+    return batch["input_ids"], batch["attention_mask"]
 
 
 def padding_error(model):
     """The largest difference of the last token's logits, left-padded in a batch against each row alone."""
-    ids, mask = pad_left(ROWS)
+    ids, mask = pad_left()
     with torch.no_grad():
         padded = model(input_ids=ids, attention_mask=mask).logits
         alone = [model(input_ids=torch.tensor([row])).logits for row in ROWS]
@@ -55,7 +38,7 @@ def test_positions_count_from_the_first_real_token():
 
 @pytest.mark.parametrize("kind", [AutoModelForCausalLM, AutoModelForSequenceClassification])
 def test_left_padding_changes_gpt2_without_the_patch_and_not_with_it(kind):
-    model = make_model(kind=kind)
+    model = build_random("gpt2", TOKENIZER, kind)
     assert padding_error(model) > 0.1
     patch_position_ids(model)
     assert padding_error(model) < 1e-4
@@ -63,15 +46,15 @@ def test_left_padding_changes_gpt2_without_the_patch_and_not_with_it(kind):
 
 @pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
 def test_a_rotary_model_needs_no_patch_and_gets_none(architecture):
-    model = make_model(architecture, num_key_value_heads=1)
+    model = build_random(architecture, TOKENIZER)
     assert padding_error(model) < 1e-4
     patch_position_ids(model)
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
 def test_positions_that_the_caller_passes_are_kept_and_without_a_mask_none_are_filled_in():
-    model = make_model()
-    ids, mask = pad_left(ROWS)
+    model = build_random("gpt2", TOKENIZER)
+    ids, mask = pad_left()
     positions = torch.arange(ids.shape[1]).repeat(len(ids), 1)
     with torch.no_grad():
         wanted = model(input_ids=ids, attention_mask=mask, position_ids=positions).logits
@@ -83,9 +66,9 @@ def test_positions_that_the_caller_passes_are_kept_and_without_a_mask_none_are_f
 
 @torch.no_grad()
 def test_with_a_cache_only_the_new_columns_get_positions():
-    model = make_model()
+    model = build_random("gpt2", TOKENIZER)
     patch_position_ids(model)
-    ids, mask = pad_left(ROWS)
+    ids, mask = pad_left()
     whole = model(input_ids=ids, attention_mask=mask).logits[:, -3:]
     cache = model(input_ids=ids[:, :-3], attention_mask=mask[:, :-3], use_cache=True).past_key_values
     step = model(input_ids=ids[:, -3:], attention_mask=mask, past_key_values=cache, use_cache=True).logits
@@ -95,7 +78,7 @@ def test_with_a_cache_only_the_new_columns_get_positions():
 
 @pytest.mark.parametrize("wrapped_first", [True, False])
 def test_the_patch_reaches_the_backbone_below_peft(wrapped_first):
-    model = make_model()
+    model = build_random("gpt2", TOKENIZER)
     config = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     if not wrapped_first:
         patch_position_ids(model)

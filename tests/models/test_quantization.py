@@ -1,35 +1,21 @@
 """4-bit training on every processor: bitsandbytes is told that this one has AVX512-BF16, and packs nothing."""
 
 import logging
-import subprocess
-import sys
 
 import bitsandbytes
 import pytest
 import torch
 from peft import get_peft_model
 
-from rlhf_exp.config.compose import compose_config
 from rlhf_exp.models.adapters import build_peft_config
-from rlhf_exp.models.loading import load_policy, load_scorer, resolve_model
+from rlhf_exp.models.loading import load_scorer, resolve_model
 from tests.building import build
-
-ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
-IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
+from tests.models.tiny import IDS, SMALL, compose
 
 
 @pytest.fixture(autouse=True)
 def wide_processor(monkeypatch):
     monkeypatch.setattr(bitsandbytes.nn.modules, "has_avx512bf16", lambda: True)
-
-
-def name_model(architecture):
-    sizes = [f"model.init.{name}=64" for name in ("hidden_size", "intermediate_size", "max_position_embeddings")]
-    return [f"model=tiny_{architecture}", "peft=qlora", "device=cpu", *sizes]
-
-
-def compose(architecture, folder, *overrides):
-    return compose_config([*name_model(architecture), f"output_dir={folder}", *overrides])
 
 
 def list_gradients(model):
@@ -45,7 +31,16 @@ def list_gradients(model):
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def assert_gradients_outlive_evaluation(model):
+def test_bitsandbytes_still_decides_by_that_attribute():
+    assert vars(bitsandbytes.nn.Linear4bit(2, 2))["support_avx512bf16_for_cpu"] is True
+
+
+@pytest.mark.parametrize(("architecture", "algo"), [("gpt2", "ppo"), ("qwen2", "grpo"), ("qwen3", "sft")])
+def test_gradients_of_a_trainers_model_are_the_same_after_a_pass_in_evaluation_mode(architecture, algo, tmp_path):
+    args = [] if algo == "sft" else ["algo.args.per_device_train_batch_size=4"]
+    args += ["algo.args.num_generations=2"] if algo == "grpo" else []
+    named = [f"model=tiny_{architecture}", *SMALL, "peft=qlora", f"algo={algo}", "reward=outcome", *args]
+    model = build(tmp_path, *named, rows=[{"prompt": "ab", "completion": " cd"}] * 8, reward=len).model
     layers = [module for module in model.modules() if isinstance(module, bitsandbytes.nn.Linear4bit)]
     assert layers and not any(layer.weight.quant_state is None for layer in layers)
     before = list_gradients(model)
@@ -59,29 +54,9 @@ def assert_gradients_outlive_evaluation(model):
         torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
 
 
-def test_bitsandbytes_still_decides_by_that_attribute():
-    assert vars(bitsandbytes.nn.Linear4bit(2, 2))["support_avx512bf16_for_cpu"] is True
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_gradients_of_a_loaded_model_are_the_same_after_a_pass_in_evaluation_mode(architecture, tmp_path):
-    cfg = compose(architecture, tmp_path)
-    model = get_peft_model(load_policy(resolve_model(cfg, tmp_path)), build_peft_config(cfg))
-    assert_gradients_outlive_evaluation(model)
-
-
-@pytest.mark.parametrize(("architecture", "algo"), [("gpt2", "ppo"), ("qwen2", "grpo"), ("qwen3", "sft")])
-def test_gradients_of_a_trainers_model_are_the_same_after_a_pass_in_evaluation_mode(architecture, algo, tmp_path):
-    args = [] if algo == "sft" else ["algo.args.per_device_train_batch_size=4"]
-    args += ["algo.args.num_generations=2"] if algo == "grpo" else []
-    named = [*name_model(architecture), f"algo={algo}", "reward=outcome", "algo.args.max_steps=1", *args]
-    trainer = build(tmp_path, *named, rows=[{"prompt": "ab", "completion": " cd"}] * 8, reward=len)
-    assert_gradients_outlive_evaluation(trainer.model)
-
-
 @pytest.mark.parametrize("architecture", ("gpt2", "qwen2"))
 def test_layers_with_a_bias_train_after_a_pass_in_evaluation_mode(architecture, tmp_path):
-    cfg = compose(architecture, tmp_path, "algo=reward_model")
+    cfg = compose(architecture, "peft=qlora", "algo=reward_model")
     model = load_scorer(resolve_model(cfg, tmp_path), cfg.seed)
     biases = [m for m in model.modules() if isinstance(m, bitsandbytes.nn.Linear4bit) and m.bias is not None]
     assert biases
@@ -91,32 +66,6 @@ def test_layers_with_a_bias_train_after_a_pass_in_evaluation_mode(architecture, 
     adapted(input_ids=IDS).logits.float().sum().backward()
     gradients = [p.grad for name, p in adapted.named_parameters() if "lora_B" in name]
     assert gradients and all(gradient is not None and gradient.any() for gradient in gradients)
-
-
-FORCE = """
-import ctypes, runpy, sys
-find = ctypes.CDLL.__getattr__
-yes = lambda: True
-ctypes.CDLL.__getattr__ = lambda lib, name: yes if name == "has_avx512bf16_cpu" else find(lib, name)
-sys.modules["kernels"] = None  # as where it is not installed
-"""
-"""The processor is said to have AVX512-BF16 before bitsandbytes asks, so that it looks for its kernel's package."""
-
-
-@pytest.mark.learning
-def test_a_command_with_4_bits_does_not_speak_of_a_kernel_that_is_not_needed(tmp_path):
-    command = ["rlhf_exp", "algo=sft", "model=tiny_qwen3", "peft=qlora", "device=cpu", "dry_run=true", "max_tokens=16"]
-    command += ["task=gsm8k", "task.source=generated", "task.train_rows=128", "eval.rows=2"]
-    launch = f"{FORCE}sys.argv = sys.argv[1:]; runpy.run_module('rlhf_exp', run_name='__main__', alter_sys=True)"
-    done = subprocess.run([sys.executable, "-c", launch, *command], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "gemm_4bit_forward" not in done.stderr + done.stdout
-
-
-@pytest.mark.learning
-def test_without_the_package_bitsandbytes_speaks_of_it():
-    done = subprocess.run([sys.executable, "-c", f"{FORCE}import bitsandbytes"], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr.count("Failed to load CPU gemm_4bit_forward") == 1, done.stderr
 
 
 def test_other_warnings_of_bitsandbytes_are_shown(caplog):

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.row_random import DrawnTokens, draw_uniforms, pick_tokens
+from rlhf_exp.models.row_random import draw_uniforms, pick_tokens
 
 SMALLEST, LARGEST = 0.0, 1 - 2.0**-32
 
@@ -82,14 +82,3 @@ def test_a_row_without_a_distribution_is_named(value):
         pick_tokens(logits, torch.tensor([0.5, 0.5], dtype=torch.float64))
     with pytest.raises(NonFiniteLoss):
         pick_tokens(torch.full((1, 5), -torch.inf), torch.tensor([0.5], dtype=torch.float64))
-
-
-def test_the_processor_leaves_the_token_that_each_step_draws():
-    logits, uniforms = (
-        torch.randn(6, 9, generator=torch.Generator().manual_seed(1)),
-        draw_uniforms([(i,) for i in range(6)], 3),
-    )
-    processor = DrawnTokens(uniforms)
-    for step in range(3):
-        left = processor(torch.zeros(6, 1 + step, dtype=torch.long), logits)
-        assert left.isfinite().sum() == 6 and torch.equal(left.argmax(-1), pick_tokens(logits, uniforms[:, step]))

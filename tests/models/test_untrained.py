@@ -2,29 +2,26 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, create_untrained
+from rlhf_exp.models.untrained import create_untrained
+from tests.models.tiny import ARCHITECTURES, refusal
 
 SHAPE = {
     "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
     "max_position_embeddings": 512,
 }  # fmt: skip
-
-
 TEXTS = ["", " ", "\n\nHuman: Hi!", "na\u00efve \u65e5\u672c \U0001f600", "a\tb  c\r\n", "\x00'\"<unk>"]
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_any_architecture_takes_the_same_shape_and_reads_any_text(architecture, tmp_path):
     heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2}
     create_untrained({"architecture": architecture, "tokenizer": "bytes", **SHAPE, **heads}, 0, tmp_path)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     config = model.config
+    width = "n_inner" if architecture == "gpt2" else "intermediate_size"
+    names = {name: width if name == "intermediate_size" else name for name in SHAPE}
+    assert {name: getattr(config, own) for name, own in names.items()} == SHAPE
     assert config.model_type == architecture
-    for name in set(SHAPE) - {"intermediate_size"}:
-        assert getattr(config, name) == SHAPE[name], name
-    width = config.n_inner if architecture == "gpt2" else config.intermediate_size
-    assert width == SHAPE["intermediate_size"]
     assert config.vocab_size == len(tokenizer) == 258
     assert (config.pad_token_id, config.eos_token_id) == (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1)
     assert tokenizer.unk_token_id is None and tokenizer.padding_side == "left"
@@ -35,37 +32,22 @@ def test_any_architecture_takes_the_same_shape_and_reads_any_text(architecture, 
     assert model(input_ids=torch.tensor([[2, 3, 257]])).logits.isfinite().all()
 
 
-def test_a_model_of_words_reads_them_after_it_is_saved(tmp_path):
-    create_untrained({"architecture": "gpt2", "tokenizer": "words", **SHAPE}, 0, tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    words = "use 8 7 make 56 ."
-    assert tokenizer.convert_ids_to_tokens(tokenizer(words)["input_ids"]) == words.split()
-
-
-def test_words_are_refused_for_qwen2_whose_folders_are_read_with_its_own_tokenizer(tmp_path):
-    with pytest.raises(ConfigError, match="^model.init.tokenizer=words: not with architecture=qwen2"):
-        create_untrained({"architecture": "qwen2", "tokenizer": "words", **SHAPE}, 0, tmp_path)
+NO_KEY = "gpt2 has no such key"
 
 
 @pytest.mark.parametrize(
-    ("key", "hint"), [("hiden_size", "; did you mean hidden_size?"), ("num_key_value_heads", ""), ("vocab_size", "")]
+    ("changes", "line"),
+    [
+        ({"architecture": "qwen2", "tokenizer": "words"}, "model.init.tokenizer=words: not with architecture=qwen2"),
+        ({"hiden_size": 3}, f"model.init.hiden_size=3: {NO_KEY}; did you mean hidden_size?; must be one of arch"),
+        ({"num_key_value_heads": 3}, f"model.init.num_key_value_heads=3: {NO_KEY}; must be one of arch"),
+        ({"vocab_size": 3}, f"model.init.vocab_size=3: {NO_KEY}; must be one of arch"),
+        ({"num_attention_heads": 5}, "model.init: not a shape of gpt2 ("),
+        ({"hidden_size": 64.5}, "model.init: not a shape of gpt2 ("),
+        ({"architecture": "qwen2", "num_key_value_heads": 3}, "model.init: not a shape of qwen2 ("),
+    ],
 )
-def test_a_key_that_the_architecture_lacks_is_refused_in_one_line(key, hint):
-    init = {"architecture": "gpt2", "tokenizer": "bytes", **SHAPE, key: 3}
-    with pytest.raises(ConfigError) as error:
-        build_config(init, build_byte_tokenizer())
-    [line] = error.value.problems
-    assert line.startswith(f"model.init.{key}=3: gpt2 has no such key{hint}; must be one of architecture, tokenizer, ")
-
-
-def test_a_shape_that_cannot_be_is_refused_in_one_line(tmp_path):
-    init = {"architecture": "gpt2", "tokenizer": "bytes", **SHAPE}
-    for changes, message in (
-        ({"num_attention_heads": 5}, "model.init: not a shape of gpt2 (`embed_dim` must be divisible by num_heads"),
-        ({"hidden_size": 64.5}, "model.init: not a shape of gpt2 (Validation error for field 'n_embd': TypeError:"),
-        ({"architecture": "qwen2", "num_key_value_heads": 3}, "model.init: not a shape of qwen2 (The size of tensor"),
-    ):
-        with pytest.raises(ConfigError) as error:
-            create_untrained(init | changes, 0, tmp_path)
-        assert len(error.value.problems) == 1 and error.value.problems[0].startswith(message)
+def test_what_an_architecture_cannot_have_is_refused_in_one_line(changes, line, tmp_path):
+    init = {"architecture": "gpt2", "tokenizer": "bytes", **SHAPE, **changes}
+    assert refusal(create_untrained, init, 0, tmp_path).startswith(line)
     assert not any(tmp_path.iterdir())

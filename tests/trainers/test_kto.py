@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from rlhf_exp.forms import UNPAIR
 from tests.building import build
+from tests.trainers.references import assert_same_gradient, copy_float64, move, sum_logps
 
 SMALL = ["algo=kto", "device=cpu", "device.threads=1", "algo.args.per_device_train_batch_size=4"]
 SEARCHES = ["8 * 7", "8 * 7 - 3 = 53", "3 + 8", "7", "7 - 3 - 8 = 1 no", "8 - 7 + 3", "3 * 7", "53"]
@@ -21,14 +21,6 @@ def make(tmp_path):
     return lambda *overrides: build(tmp_path, *SMALL, *overrides, rows=ROWS)
 
 
-def sum_logps(model, tokenizer, prompt, answer):
-    """log p(answer and EOS | prompt) in float64, token by token."""
-    start = len(tokenizer(prompt)["input_ids"])
-    ids = [*tokenizer(prompt + answer)["input_ids"], tokenizer.eos_token_id]
-    logps = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-    return sum(logps[i - 1, ids[i]] for i in range(start, len(ids)))
-
-
 @pytest.mark.parametrize("loss_type", ["kto", "apo_zero_unpaired"])
 @pytest.mark.parametrize("precomputed", [True, False])
 def test_the_loss_and_its_gradient_are_those_of_the_paper(make, loss_type, precomputed):
@@ -37,12 +29,9 @@ def test_the_loss_and_its_gradient_are_those_of_the_paper(make, loss_type, preco
         f"algo.args.loss_type={loss_type}", f"algo.args.precompute_ref_log_probs={str(precomputed).lower()}",
         "algo.args.desirable_weight=1.5", "algo.args.undesirable_weight=0.75", "algo.args.beta=0.3",
     )  # fmt: skip
-    reference = AutoModelForCausalLM.from_pretrained(trainer.model.name_or_path).double()
-    torch.manual_seed(0)
-    for tensor in trainer.model.parameters():
-        tensor.data += 0.03 * tensor.std() * torch.randn_like(tensor)
-    policy, tokenizer = AutoModelForCausalLM.from_config(reference.config).double(), trainer.processing_class
-    policy.load_state_dict(trainer.model.state_dict())
+    reference, tokenizer = copy_float64(trainer.model), trainer.processing_class
+    move(trainer.model, 0.03)
+    policy = copy_float64(trainer.model)
     batch = next(iter(trainer.get_train_dataloader()))
     masks = batch["attention_mask"].bool()
     texts = [tokenizer.decode(row[mask]) for row, mask in zip(batch["input_ids"], masks, strict=True)]
@@ -50,8 +39,9 @@ def test_the_loss_and_its_gradient_are_those_of_the_paper(make, loss_type, preco
     assert len({row["label"] for row in rows}) == 2
 
     def log_ratio(row, answer):
-        sides = (sum_logps(model, tokenizer, row["prompt"], answer) for model in (policy, reference))
-        return next(sides) - next(sides)
+        prompt, completion = tokenizer([row["prompt"], answer])["input_ids"]
+        completion = [*completion, tokenizer.eos_token_id]
+        return sum_logps(policy, prompt, completion) - sum_logps(reference, prompt, completion)
 
     mismatched = [log_ratio(row, rows[i - 1]["completion"]) for i, row in enumerate(rows)]
     kl = torch.stack(mismatched).mean().clamp(min=0).detach() if loss_type == "kto" else 0.0
@@ -65,11 +55,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_paper(make, loss_type, preco
     loss = trainer.compute_loss(trainer.model, batch)
     loss.backward()
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
-    found, wanted = (
-        torch.cat([tensor.grad.flatten().double() for tensor in model.parameters()])
-        for model in (trainer.model, policy)
-    )
-    assert (found - wanted).norm() < 1e-4 * wanted.norm()
+    assert_same_gradient(trainer.model, policy)
 
 
 def test_rows_are_shuffled_by_the_runs_seed(make):

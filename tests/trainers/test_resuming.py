@@ -11,9 +11,6 @@ import torch
 from transformers import TrainerCallback
 
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.metrics import MetricsWriter
-from rlhf_exp.runs.folder import RunFolder, write_json
-from rlhf_exp.train import train_from_checkpoint
 from rlhf_exp.trainers import build_trainer
 from tests.building import QUIET, UNTRAINED, build_experiment
 
@@ -110,44 +107,35 @@ CASES = {
 }  # fmt: skip
 
 
-def run_and_resume(folder, case, *peft):
+ADAPTERS = [
+    ("grpo, 2 minibatches twice", "lora"),
+    ("ppo, shared critic", "lora"),
+    ("sft, in random order", "qlora"),
+    ("reward_model", "lora"),
+    ("reward_model", "qlora"),
+]
+
+
+@pytest.mark.parametrize(("case", "peft"), [*((case, "none") for case in CASES), *ADAPTERS])
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, case, peft):
     overrides, saved, step = CASES[case]
-    overrides = [*overrides, *peft]
-    whole = make(folder, *overrides)
+    overrides = [*overrides, *(["peft=none"] if peft == "none" else [f"peft={peft}", "peft.lora.r=2"])]
+    whole = make(tmp_path, *overrides)
     whole.train()
-    assert checkpoints(folder) == saved
-    assert_equal(whole, resume(folder, step, *overrides))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, case):
-    run_and_resume(tmp_path, case)
+    assert checkpoints(tmp_path) == saved
+    assert_equal(whole, resume(tmp_path, step, *overrides))
 
 
 @pytest.mark.parametrize(
-    ("case", "peft"),
+    "overrides",
     [
-        ("grpo, 2 minibatches twice", "lora"),
-        ("ppo, shared critic", "lora"),
-        ("sft, in random order", "qlora"),
-        ("reward_model", "lora"),
-        ("reward_model", "qlora"),
+        [*GRPO, "algo.args.max_steps=3"],
+        ["algo=sft", *GIVEN, "algo.args.max_steps=3"],
+        [*GRPO, "train_tokens=100", "algo.args.max_steps=10"],
     ],
 )
-def test_a_resumed_run_with_an_adapter_is_the_uninterrupted_one(tmp_path, case, peft):
-    run_and_resume(tmp_path, case, f"peft={peft}", "peft.lora.r=2")
-
-
-@pytest.mark.parametrize("algo", [GRPO, ["algo=sft", *GIVEN]])
-def test_a_run_that_had_taken_its_last_step_takes_no_other(tmp_path, algo):
-    """Its checkpoint is within an epoch: transformers would take one step more."""
-    whole = make(tmp_path, *algo, "algo.args.max_steps=3")
-    whole.train()
-    assert_equal(whole, resume(tmp_path, 3, *algo, "algo.args.max_steps=3"))
-
-
-def test_a_run_that_had_spent_its_tokens_takes_no_other_step(tmp_path):
-    overrides = [*GRPO, "train_tokens=100", "algo.args.max_steps=10"]
+def test_a_run_that_had_taken_its_last_step_or_spent_its_tokens_takes_no_other_step(tmp_path, overrides):
+    """A checkpoint within an epoch: transformers would take one step more."""
     whole = make(tmp_path, *overrides)
     whole.train()
     last = whole.state.global_step
@@ -156,15 +144,17 @@ def test_a_run_that_had_spent_its_tokens_takes_no_other_step(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("algo", "when", "saved"),
+    ("overrides", "saved"),
     [
-        (GRPO_2_X_2, "algo.args.save_steps=3", [4, 8, 9]),
-        (PPO, "algo.args.save_steps=0.3", [4, 8, 9]),
-        (PPO, "algo.args.save_strategy=epoch", [8, 9]),
+        ([*GRPO_2_X_2, "algo.args.max_steps=9", "algo.args.save_steps=3"], [4, 8, 9]),
+        ([*PPO, "algo.args.max_steps=9", "algo.args.save_steps=0.3"], [4, 8, 9]),
+        ([*PPO, "algo.args.max_steps=9", "algo.args.save_strategy=epoch"], [8, 9]),
+        ([*GRPO_2_X_2, "algo.args.max_steps=10", "train_tokens=230"], [4, 5]),
+        (["algo=sft", *GIVEN, "train_tokens=60", "algo.args.save_strategy=epoch"], [2]),
     ],
 )
-def test_a_save_waits_for_the_end_of_the_rollout(tmp_path, algo, when, saved):
-    make(tmp_path, *algo, "algo.args.max_steps=9", when).train()
+def test_a_save_waits_for_the_end_of_the_rollout_or_of_the_tokens(tmp_path, overrides, saved):
+    make(tmp_path, *overrides).train()
     assert checkpoints(tmp_path) == saved
 
 
@@ -175,29 +165,6 @@ def test_a_resumed_run_saves_as_often_as_it_is_asked_to_now(tmp_path):
         rmtree(tmp_path / "checkpoints" / f"checkpoint-{step}")
     resume(tmp_path, 2, "algo=sft", *GIVEN, "algo.args.save_steps=5")
     assert checkpoints(tmp_path) == [2, 5, 7]
-
-
-def test_a_run_that_saves_at_the_end_of_an_epoch_saves_at_the_end_of_its_tokens(tmp_path):
-    overrides = ["algo=sft", *GIVEN, "train_tokens=60", "algo.args.save_strategy=epoch"]
-    trainer = make(tmp_path, *overrides)
-    trainer.train()
-    assert checkpoints(tmp_path) == [trainer.state.global_step] and trainer.state.global_step < 4
-
-
-@pytest.mark.parametrize("algo", [[*GRPO, "algo.args.max_steps=7"], ["algo=dpo", *GIVEN]])
-def test_run_json_has_the_tokens_of_the_whole_run(tmp_path, algo):
-    records = []
-    write_json(tmp_path / "run.json", {"status": "refused"})  # which another run may write over
-    for left in (None, 5):
-        trainer = make(tmp_path, *algo)
-        meter = next(found for found in trainer.callback_handler.callbacks if isinstance(found, ComputeMeter))
-        trainer.callback_handler.callbacks.insert(1, MetricsWriter(tmp_path, None, every_steps=1))
-        folder = RunFolder(tmp_path, {})
-        train_from_checkpoint(trainer, folder, meter, resumed=left is not None)
-        records.append({name: n for name, n in folder.record.items() if name != "work"})
-        for step in (6, 7):
-            rmtree(tmp_path / "checkpoints" / f"checkpoint-{step}")
-    assert records[0] == records[1] and records[0]["prompt_tokens"] > 0
 
 
 class Signal(TrainerCallback):
@@ -221,12 +188,3 @@ def test_a_signals_save_waits_for_the_end_of_the_rollout_too(tmp_path, place):
     whole = make(tmp_path / "whole", *overrides)
     whole.train()
     assert_equal(whole, resume(tmp_path / "stopped", 8, *overrides))
-
-
-def test_the_end_of_the_tokens_waits_for_nothing(tmp_path):
-    overrides = [*GRPO_2_X_2, "algo.args.max_steps=10", "train_tokens=230"]
-    trainer = make(tmp_path, *overrides)
-    trainer.train()
-    plain = make(tmp_path / "plain", *overrides, "algo.args.save_strategy=no")
-    plain.train()
-    assert trainer.state.global_step == plain.state.global_step == 5

@@ -8,22 +8,16 @@ from trl import GRPOTrainer
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.row_random import RowRandom, give_row_random
 from rlhf_exp.models.scoring import evaluating
-from tests.building import QUIET, UNTRAINED, build
+from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, reward_length
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ." + " use" * i} for i in range(8)]
 SMALL = ["reward=outcome", *UNTRAINED, *QUIET, "max_tokens=6"]
-ALGORITHMS = {
-    "grpo": ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
-    "rloo": ["algo=rloo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
-    "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8", "algo.args.steps_per_generation=1"],
-}
 
 
 @pytest.fixture
 def make(tmp_path):
     def build_double(*overrides):
-        reward = lambda completions, **columns: [float(len(text)) for text in completions]  # noqa: E731
-        trainer = build(tmp_path, *SMALL, *overrides, rows=ROWS, reward=reward)
+        trainer = build(tmp_path, *SMALL, *overrides, rows=ROWS, reward=reward_length)
         trainer.model.double().train()  # so that no number lies within rounding of a boundary between two tokens
         if trainer.ref_model is not None:
             trainer.ref_model.double()
@@ -43,9 +37,9 @@ def roll_out(trainer, rows):
 
 
 @pytest.mark.parametrize("method", ["compact", "trl"])
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("algo", ROLLOUTS_OF_8)
 def test_a_rollout_draws_by_seed_rollout_and_place(make, algo, method):
-    trainer = make(*ALGORITHMS[algo], f"generation={method}", "seed=3")
+    trainer = make(*ROLLOUTS_OF_8[algo], f"generation={method}", "seed=3")
     group = 1 if algo == "ppo" else 2
     rows = [ROWS[i // group] for i in range(8)]
     prompt_ids = trainer.processing_class([row["prompt"] for row in rows])["input_ids"]
@@ -80,7 +74,7 @@ def test_rollouts_that_begin_within_one_step_have_numbers_of_their_own(make):
 
 def test_a_process_names_its_share_of_the_rollout_as_one_process_would(make, monkeypatch):
     """Groups of 2; three completions each on two processes, so that the second group is split."""
-    trainer, places = make(*ALGORITHMS["grpo"]), []
+    trainer, places = make(*ROLLOUTS_OF_8["grpo"]), []
     rollout = [ROWS[i // 2] for i in range(6)]
     monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", lambda self, inputs: {})
     for process in (0, 1):
@@ -91,7 +85,7 @@ def test_a_process_names_its_share_of_the_rollout_as_one_process_would(make, mon
 
 
 def test_a_checkpoint_of_an_earlier_version_can_be_resumed(make):
-    trainer = make(*ALGORITHMS["grpo"])
+    trainer = make(*ROLLOUTS_OF_8["grpo"])
     trainer._tr_loss, trainer._globalstep_last_logged = torch.tensor(0.0), 0
     progress = trainer._take_progress()
     assert progress.pop("rollouts") == 0

@@ -12,30 +12,19 @@ from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.ending import SaveAndStop
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.stopping import StopSignals
-from tests import building
+from tests.building import QUIET, UNTRAINED, build, reward_length_of_7
 
-SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.per_device_train_batch_size=4",
-         "algo.args.save_steps=1", "algo.args.save_total_limit=1", "algo.args.max_steps=2"]  # fmt: skip
-ALGORITHMS = {
-    "sft": [],
-    "dpo": [],
-    "reward_model": ["task=hh_rlhf"],
-    "grpo": ["reward=outcome", "algo.args.num_generations=4"],
-    "ppo": ["reward=outcome", "algo.args.steps_per_generation=1", "algo.args.num_iterations=1"],
-}
-ROWS = [
-    {"id": str(i), "prompt": f"use {i} 7 3 make 53 .", "completion": " 8 * 7", "chosen": " 8 * 7", "rejected": " 7"}
-    for i in range(1, 17)
-]
+SMALL = [
+    *UNTRAINED, *QUIET, "reward=outcome", "max_tokens=8", "algo.args.per_device_train_batch_size=4",
+    "algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=1", "algo.args.max_steps=2",
+]  # fmt: skip
+PPO = ["algo=ppo", "algo.args.steps_per_generation=1", "algo.args.num_iterations=1"]
+ROWS = [{"id": str(i), "prompt": f"use {i} 7 3 make 53 .", "completion": " 8", "chosen": " 8", "rejected": " 7"}
+        for i in range(1, 17)]  # fmt: skip
 
 
-def random_reward(completions, **columns):
-    return [len(text) % 3 / 2 for text in completions]
-
-
-def build(folder, algo, *overrides):
-    named = [f"algo={algo}", *ALGORITHMS[algo], *SMALL, *overrides]
-    trainer = building.build(folder, *named, rows=ROWS, reward=random_reward)
+def make(folder, *overrides):
+    trainer = build(folder, *SMALL, *overrides, rows=ROWS, reward=reward_length_of_7)
     ComputeMeter(None).watch(trainer)
     return trainer
 
@@ -44,7 +33,7 @@ def names(folder):
     return sorted(path.name for path in (folder / "checkpoints").iterdir() if path.is_dir())
 
 
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("algo", [["algo=sft"], ["algo=dpo"], ["algo=reward_model"], PPO])
 def test_every_trainer_saves_a_whole_checkpoint_before_it_removes_the_last(tmp_path, algo):
     seen = []
 
@@ -52,7 +41,7 @@ def test_every_trainer_saves_a_whole_checkpoint_before_it_removes_the_last(tmp_p
         def on_save(self, args, state, control, **kwargs):
             seen.append((state.global_step, names(tmp_path)))
 
-    trainer = build(tmp_path, algo)
+    trainer = make(tmp_path, *algo)
     trainer.add_callback(Watch())
     trainer.train()
     assert seen == [(1, ["checkpoint-1"]), (2, ["checkpoint-2"])]
@@ -70,7 +59,7 @@ def test_every_trainer_saves_a_whole_checkpoint_before_it_removes_the_last(tmp_p
 
 @pytest.mark.parametrize("method", ["_save_rng_state", "_save_optimizer_and_scheduler", "_save"])
 def test_saving_that_breaks_off_keeps_the_checkpoint_before(tmp_path, monkeypatch, method):
-    trainer = build(tmp_path, "sft")
+    trainer = make(tmp_path, "algo=sft")
 
     def break_off(*args, **kwargs):
         if trainer.state.global_step == 2:
@@ -93,13 +82,13 @@ class PutOff(TrainerCallback):
             control.should_save = False
 
 
-@pytest.mark.parametrize(("callbacks", "step"), [([], 1), ([PutOff], 3)])
+@pytest.mark.parametrize(("callbacks", "step"), [([], 1), ([PutOff()], 3)])
 def test_a_signal_ends_training_after_the_checkpoint_it_asked_for_even_where_that_is_put_off(tmp_path, callbacks, step):
     signals = StopSignals()
-    trainer = build(tmp_path, "sft", "algo.args.max_steps=9", "algo.args.save_steps=9")
+    trainer = make(tmp_path, "algo=sft", "algo.args.max_steps=9", "algo.args.save_steps=9")
     trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
     for callback in callbacks:
-        trainer.add_callback(callback())
+        trainer.add_callback(callback)
 
     class Signal(TrainerCallback):
         def on_step_begin(self, args, state, control, **kwargs):

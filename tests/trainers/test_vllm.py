@@ -14,7 +14,7 @@ from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.vllm import EngineFailed
 from rlhf_exp.tasks import Task
 from rlhf_exp.trainers.vllm import DIFFERENCE, EngineCallback, preparing_engine
-from tests.building import QUIET, build
+from tests.building import QUIET, ROLLOUTS_OF_8, build, reward_length
 from tests.trainers.vllm_server import StandIn, connect
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(8)]
@@ -22,11 +22,6 @@ SMALL = [
     *QUIET, "max_tokens=6", "reward=outcome", "algo.args.max_steps=2", "algo.args.learning_rate=0.05",
     "algo.args.logging_steps=1",
 ]  # fmt: skip
-ALGORITHMS = {
-    "grpo": ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
-    "rloo": ["algo=rloo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
-    "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8", "algo.args.steps_per_generation=1"],
-}
 
 
 @pytest.fixture
@@ -41,8 +36,7 @@ def start(tmp_path, monkeypatch):
         servers.append(server)
         connect(monkeypatch, server)
         named = [*SMALL, "generation=vllm_server", *overrides, f"algo.args.vllm_server_base_url={server.url}"]
-        reward = lambda completions, **columns: [float(len(text)) for text in completions]  # noqa: E731
-        return build(tmp_path, *named, rows=ROWS, reward=reward), server
+        return build(tmp_path, *named, rows=ROWS, reward=reward_length), server
 
     yield build_both
     for server in servers:
@@ -50,9 +44,9 @@ def start(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("peft", ["none", "lora"])
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("algo", ROLLOUTS_OF_8)
 def test_rollouts_come_from_the_server_which_has_the_weights_of_each_step(start, algo, peft):
-    trainer, server = start(*ALGORITHMS[algo], f"peft={peft}")
+    trainer, server = start(*ROLLOUTS_OF_8[algo], f"peft={peft}")
     before = {name: value.clone() for name, value in server.model.state_dict().items()}
     trainer.add_callback(EngineCallback(trainer))
     trainer.train()
@@ -73,7 +67,7 @@ def test_rollouts_come_from_the_server_which_has_the_weights_of_each_step(start,
 
 
 def test_a_run_ends_once_the_servers_weights_are_not_the_policys(start):
-    trainer, _ = start(*ALGORITHMS["grpo"], "algo.args.learning_rate=1", deaf=True)
+    trainer, _ = start(*ROLLOUTS_OF_8["grpo"], "algo.args.learning_rate=1", deaf=True)
     trainer.add_callback(EngineCallback(trainer))
     with pytest.raises(EngineFailed, match="vLLM does not sample from the weights that it is sent"):
         trainer.train()
@@ -83,7 +77,7 @@ def test_a_run_ends_once_the_servers_weights_are_not_the_policys(start):
 
 def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
     stages = ["algo.curriculum.budgets=[3,6]", "algo.curriculum.from_steps=[0,1]"]
-    trainer, server = start(*ALGORITHMS["grpo"], *stages)
+    trainer, server = start(*ROLLOUTS_OF_8["grpo"], *stages)
     trainer.train()
     asked = [body["max_tokens"] for path, body in server.requests if path == "/v1/completions"]
     assert asked == [3, 6]
@@ -94,7 +88,6 @@ def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
     ("overrides", "line"),
     [
         (["generation=vllm_server"], "generation=vllm_server: needs a GPU, .*; use generation=vllm_colocate"),
-        (["generation=vllm_server", "peft=qlora"], "generation=vllm_server: not with peft=qlora"),
         (["generation=vllm_server", "algo.args.vllm_mode=colocate"], "generation=vllm_server: not with algo.args.use"),
         (["generation=vllm_colocate"], "generation=vllm_colocate: on a CPU, and the installed vLLM is built for "),
     ],

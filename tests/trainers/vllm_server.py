@@ -20,8 +20,8 @@ class StandIn:
     model: what it samples from; weights that arrive are copied into it, unless `deaf`.
     """
 
-    def __init__(self, path, deaf=False, logprobs_mode="processed_logprobs"):
-        self.path, self.deaf, self.logprobs_mode = str(path), deaf, logprobs_mode
+    def __init__(self, path, deaf=False):
+        self.path, self.deaf = str(path), deaf
         self.model = AutoModelForCausalLM.from_pretrained(path).eval()
         self.eos = AutoTokenizer.from_pretrained(path).eos_token_id
         self.requests, self.tensors = [], Queue()
@@ -54,7 +54,8 @@ class StandIn:
         self.server.server_close()
 
     def get(self, path):
-        config = {"weight_transfer_config": {"backend": "nccl"}, "model_config": {"logprobs_mode": self.logprobs_mode}}
+        mode = {"logprobs_mode": "processed_logprobs"}
+        config = {"weight_transfer_config": {"backend": "nccl"}, "model_config": mode}
         return {
             "/health": {},
             "/v1/models": {"data": [{"id": self.path}]},

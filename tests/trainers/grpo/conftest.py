@@ -1,7 +1,7 @@
 import pytest
 
 from rlhf_exp.trainers import build_trainer
-from tests.building import QUIET, build_experiment
+from tests.building import QUIET, build_experiment, reward_length_of_7
 
 ROWS = [{"id": str(i), "prompt": f"use {7 + i} {3 + i} make {53 - i} ." if i % 2 else f"use {3 + i} 8 7 make 53 ."}
         for i in range(8)]  # fmt: skip
@@ -10,14 +10,10 @@ SMALL = [
 ]  # fmt: skip
 
 
-def reward(completions, **columns):
-    return [float(len(text) % 7) for text in completions]
-
-
 @pytest.fixture
 def make_parts(tmp_path):
     """Parts of a trainer of the shipped model on eight prompts, 8 completions in groups of 4 per step."""
-    return lambda *overrides: build_experiment(tmp_path, *SMALL, *overrides, rows=ROWS, reward=reward)
+    return lambda *overrides: build_experiment(tmp_path, *SMALL, *overrides, rows=ROWS, reward=reward_length_of_7)
 
 
 @pytest.fixture

@@ -17,40 +17,34 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.kl import compare_sampled
 from rlhf_exp.models.patches import patch_position_ids
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.models.untrained import build_byte_tokenizer
+from rlhf_exp.trainers import trimmed
 from rlhf_exp.trainers.ppo import PPOConfig
 from rlhf_exp.trainers.ppo.trainer import PPOTrainer
+from tests.building import build_random
+from tests.trainers.references import draw_rows
 
-SHAPE = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64,
-    "intermediate_size": 32, "tie_word_embeddings": True,
-}  # fmt: skip
-LENGTHS = [(3, 6), (5, 1), (1, 4), (4, 6), (2, 3), (5, 5), (3, 2), (1, 1)]
-"""Tokens of prompt and completion of each row: left and right padding of every amount."""
+LENGTHS = [(3, 6), (5, 1), (1, 4), (4, 0), (2, 3), (5, 5), (3, 2), (1, 1)]
+"""Tokens of prompt and completion of each row: left and right padding of every amount, and a masked completion."""
 PROMPTS = ["a", "bcd", "ef", "ghijk", "lm", "nop", "q", "rstu"]
-
-
-@pytest.fixture(scope="module", params=["gpt2", "qwen3"])
-def model_path(request, tmp_path_factory):
-    return save_model(request.param, tmp_path_factory.mktemp(request.param))
+ROWS = [{"prompt": prompt} for prompt in PROMPTS]
+ONE_BATCH = {"per_device_train_batch_size": 8, "steps_per_generation": 1}
+ARCHITECTURES = ("gpt2", "qwen3")
 
 
 @pytest.fixture(scope="module")
-def qwen3_path(tmp_path_factory):
-    return save_model("qwen3", tmp_path_factory.mktemp("qwen3"))
+def paths(tmp_path_factory):
+    """For each architecture the folder of a tiny model."""
+    made = {architecture: str(tmp_path_factory.mktemp(architecture)) for architecture in ARCHITECTURES}
+    for architecture, path in made.items():
+        build_random(architecture, build_byte_tokenizer()).save_pretrained(path)
+    return made
 
 
-def save_model(architecture, folder):
-    tokenizer = build_byte_tokenizer()
-    torch.manual_seed(0)
-    heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2, "head_dim": 8}
-    model = AutoModelForCausalLM.from_config(build_config({"architecture": architecture, **SHAPE, **heads}, tokenizer))
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            parameter.data *= 4.0
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+@pytest.fixture
+def make(paths, tmp_path):
+    """Build the trainer of a tiny model in training mode; its run is in `tmp_path`."""
+    return lambda architecture="qwen3", *given, **args: make_trainer(paths[architecture], tmp_path, *given, **args)
 
 
 def reward_length(prompts, completions, completion_ids, **columns):
@@ -67,7 +61,7 @@ def make_trainer(path, folder, dtype=torch.float32, peft_config=None, **args):
         model=path,
         args=PPOConfig(output_dir=str(folder), model_init_kwargs={"dtype": dtype}, **args),
         reward_funcs=[reward_length],
-        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS * 4]),
+        train_dataset=Dataset.from_list(ROWS * 4),
         processing_class=build_byte_tokenizer(),
         peft_config=peft_config,
     )
@@ -75,30 +69,20 @@ def make_trainer(path, folder, dtype=torch.float32, peft_config=None, **args):
         if model is not None:
             patch_position_ids(model)
     trainer.critic.to(dtype)
+    trainer.current_gradient_accumulation_steps = args.get("gradient_accumulation_steps", 1)
+    trainer.model.train()
     return trainer
 
 
 def make_batch(trainer, dtype=torch.float64):
     """A minibatch as a rollout leaves it: log-probabilities and values a little off those of now."""
     generator = torch.Generator().manual_seed(1)
-    pad, width = trainer.processing_class.pad_token_id, max(n for _, n in LENGTHS)
-    left, rows, draw = max(n for n, _ in LENGTHS), len(LENGTHS), {"generator": generator, "dtype": dtype}
-    ids = torch.randint(10, 200, (rows, left + width), generator=generator)
-    prompt_mask = torch.tensor([[0] * (left - p) + [1] * p for p, _ in LENGTHS])
-    completion_mask = torch.tensor([[1] * c + [0] * (width - c) for _, c in LENGTHS])
-    batch = {
-        "prompt_ids": ids[:, :left].masked_fill(prompt_mask == 0, pad),
-        "prompt_mask": prompt_mask,
-        "completion_ids": ids[:, left:].masked_fill(completion_mask == 0, pad),
-        "completion_mask": completion_mask,
-        "advantages": torch.randn(rows, width, **draw),
-        "returns": torch.randn(rows, width, **draw),
-        "values": torch.randn(rows, width, **draw) * 0.1,
-        "num_items_in_batch": completion_mask.sum().to(dtype),
-    }
+    batch = draw_rows(LENGTHS, 200, generator)
+    advantages, returns, values, noise = torch.randn(4, len(LENGTHS), 6, generator=generator, dtype=dtype)
     with torch.no_grad():
-        logps = trainer._score(batch)
-    return batch | {"old_per_token_logps": logps + 0.3 * torch.randn(rows, width, **draw)}
+        batch["old_per_token_logps"] = trainer._score(batch) + 0.3 * noise
+    tokens = batch["completion_mask"].sum().to(dtype)
+    return batch | {"advantages": advantages, "returns": returns, "values": 0.1 * values, "num_items_in_batch": tokens}
 
 
 def reference_loss(trainer, batch):
@@ -127,15 +111,13 @@ def reference_loss(trainer, batch):
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_loss_and_gradient_are_those_of_a_slow_reference(model_path, tmp_path, critic):
-    trainer = make_trainer(
-        model_path, tmp_path, torch.float64, critic=critic, vf_coef=0.7, entropy_coef=0.05, temperature=0.9,
-        per_device_train_batch_size=8, steps_per_generation=1,
-    )  # fmt: skip
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_loss_and_gradient_are_those_of_a_slow_reference(make, monkeypatch, architecture, critic):
+    monkeypatch.setattr(trimmed, "CHUNK_TOKENS", 3 * 6)  # three rows
+    args = {"vf_coef": 0.7, "entropy_coef": 0.05, "temperature": 0.9, **ONE_BATCH}
+    trainer = make(architecture, torch.float64, critic=critic, **args)
     torch.nn.init.normal_(next(p for n, p in reversed(list(trainer.critic.named_parameters())) if p.dim() > 1))
-    trainer.current_gradient_accumulation_steps = 1
     batch = make_batch(trainer)
-    trainer.model.train()
     losses, gradients = [], []
     for compute in (lambda: trainer._compute_loss(trainer.model, batch), lambda: reference_loss(trainer, batch)):
         trainer.model.zero_grad()
@@ -150,10 +132,8 @@ def test_loss_and_gradient_are_those_of_a_slow_reference(model_path, tmp_path, c
         torch.testing.assert_close(gradients[0][name], gradient, rtol=0, atol=1e-4 * scale + 1e-9, msg=name)
 
 
-def test_figures_of_the_update_are_those_of_their_definitions(qwen3_path, tmp_path):
-    trainer = make_trainer(qwen3_path, tmp_path, per_device_train_batch_size=8, steps_per_generation=1)
-    trainer.current_gradient_accumulation_steps = 1
-    trainer.model.train()
+def test_figures_of_the_update_are_those_of_their_definitions_over_the_tokens_of_all_ranks(make):
+    trainer = make(**ONE_BATCH)
     batch = make_batch(trainer, torch.float32)
     log_ratio = (trainer._score(batch).detach() - batch["old_per_token_logps"]).double()
     trainer._compute_loss(trainer.model, batch)
@@ -173,14 +153,19 @@ def test_figures_of_the_update_are_those_of_their_definitions(qwen3_path, tmp_pa
     assert found["ppo/clip_fraction"] == pytest.approx(sum(clipped) / n)
     assert found["ppo/value_clip_fraction"] == pytest.approx(sum(value_clipped) / n)
 
+    trainer._sum = lambda sums: sums + 9 * torch.tensor([1.0, 3.0, 3.0, 3.0, 3.0])  # a rank of 9 tokens, each figure 3
+    trainer._compute_loss(trainer.model, batch)
+    for name in ("ratio", "approx_kl", "clip_fraction", "value_clip_fraction"):
+        one, both = trainer._metrics["train"][f"ppo/{name}"]
+        assert both == pytest.approx((one * n + 3 * 9) / (n + 9), rel=1e-6)
 
-def test_the_critic_is_held_against_what_came_and_not_against_itself(qwen3_path, tmp_path):
+
+def test_the_critic_is_held_against_what_came_and_not_against_itself(make):
     """Without a KL term and at gamma 1, what is still to come at any token is the completion's score."""
-    trainer = make_trainer(qwen3_path, tmp_path, init_kl_coef=0.0, lam=0.5)
+    trainer = make(init_kl_coef=0.0, lam=0.5)
     torch.manual_seed(0)
     torch.nn.init.normal_(trainer.critic.score.weight)  # it says noise
-    trainer.model.train()
-    rollout = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS])
+    rollout = trainer._generate_and_score_completions(ROWS)
     mask = rollout["completion_mask"].bool()
     scores = rollout["completion_mask"].sum(1) / 8 + torch.tensor([len(prompt) / 4 for prompt in PROMPTS])
     came, values = scores[:, None].expand(mask.shape)[mask].double(), rollout["values"][mask].double()
@@ -194,31 +179,11 @@ def test_the_critic_is_held_against_what_came_and_not_against_itself(qwen3_path,
     assert 1 - ((returns - values).var() / returns.var()).item() > wanted + 0.1
 
 
-def test_figures_per_token_count_every_token_of_every_rank(qwen3_path, tmp_path):
-    """The other rank here has 9 tokens, on which every figure is 3."""
-    trainer = make_trainer(qwen3_path, tmp_path, per_device_train_batch_size=8, steps_per_generation=1)
-    trainer.current_gradient_accumulation_steps = 1
-    trainer.model.train()
-    batch = make_batch(trainer, torch.float32)
-    figures = ("ratio", "approx_kl", "clip_fraction", "value_clip_fraction")
-    trainer._compute_loss(trainer.model, batch)
-    trainer._sum = lambda sums: sums + 9 * torch.tensor([1.0, 3.0, 3.0, 3.0, 3.0])
-    trainer._compute_loss(trainer.model, batch)
-    tokens = sum(n for _, n in LENGTHS)
-    for name in figures:
-        one, both = trainer._metrics["train"][f"ppo/{name}"]
-        assert both == pytest.approx((one * tokens + 3 * 9) / (tokens + 9), rel=1e-6)
-
-
-def test_8_rows_at_once_equal_2_at_a_time_with_accumulation_4(qwen3_path, tmp_path):
+def test_8_rows_at_once_equal_2_at_a_time_with_accumulation_4(make):
     gradients = []
     for parts in (1, 4):
-        trainer = make_trainer(
-            qwen3_path, tmp_path, torch.float64, entropy_coef=0.0,
-            per_device_train_batch_size=8 // parts, steps_per_generation=parts, gradient_accumulation_steps=parts,
-        )  # fmt: skip
-        trainer.current_gradient_accumulation_steps = parts
-        trainer.model.train()
+        sizes = {"per_device_train_batch_size": 8 // parts, "gradient_accumulation_steps": parts}
+        trainer = make("qwen3", torch.float64, entropy_coef=0.0, steps_per_generation=parts, **sizes)
         batch = make_batch(trainer)
         for part in split_tensor_dict(batch, parts):
             trainer._compute_loss(trainer.model, part).backward()
@@ -227,11 +192,25 @@ def test_8_rows_at_once_equal_2_at_a_time_with_accumulation_4(qwen3_path, tmp_pa
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_the_first_update_has_ratio_1_kl_0_and_value_0(qwen3_path, tmp_path, critic):
-    trainer = make_trainer(qwen3_path, tmp_path, critic=critic, max_steps=4, num_iterations=1)
+def copy_parameters(model):
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def list_moved(model, before):
+    return {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
+
+
+@pytest.fixture(scope="module", params=["shared", "separate"])
+def trained(request, paths, tmp_path_factory):
+    """A trainer after four steps; the parameters before them, and the reference's."""
+    trainer = make_trainer(paths["qwen3"], tmp_path_factory.mktemp("run"), critic=request.param, max_steps=4)
+    before = copy_parameters(trainer.model), copy_parameters(trainer.ref_model)
     trainer.train()
-    first = trainer.state.log_history[0]
+    return trainer, *before
+
+
+def test_the_first_update_has_ratio_1_kl_0_and_value_0(trained):
+    first = trained[0].state.log_history[0]
     assert first["ppo/ratio"] == pytest.approx(1, abs=1e-5)
     assert first["ppo/approx_kl"] == pytest.approx(0, abs=1e-6)
     assert first["ppo/kl"] == pytest.approx(0, abs=1e-4)
@@ -239,30 +218,26 @@ def test_the_first_update_has_ratio_1_kl_0_and_value_0(qwen3_path, tmp_path, cri
     assert first["ppo/value_mean"] == 0
 
 
-def test_both_policy_and_critic_learn_and_nothing_else(qwen3_path, tmp_path):
-    trainer = make_trainer(qwen3_path, tmp_path, max_steps=4)
-    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-    reference = [p.detach().clone() for p in trainer.ref_model.parameters()]
-    trainer.train()
-    for name, parameter in trainer.model.named_parameters():
-        assert not torch.equal(parameter, before[name]), name
-    assert all(torch.equal(a, b) for a, b in zip(reference, trainer.ref_model.parameters(), strict=True))
+def test_both_policy_and_critic_learn_and_nothing_else(trained):
+    trainer, before, reference = trained
+    assert list_moved(trainer.model, before) == before.keys()
+    assert not list_moved(trainer.ref_model, reference)
     rates = [group["initial_lr"] for group in trainer.optimizer.param_groups]
     assert rates == [1e-3, 1e-3, trainer.args.critic_learning_rate]
 
 
-def test_while_the_critic_warms_up_the_policy_stays(qwen3_path, tmp_path):
-    trainer = make_trainer(qwen3_path, tmp_path, max_steps=4, critic_warmup_steps=4)
-    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+def test_while_the_critic_warms_up_the_policy_stays(make):
+    trainer = make(max_steps=4, critic_warmup_steps=4)
+    before = copy_parameters(trainer.model)
     trainer.train()
-    moved = {name for name, p in trainer.model.named_parameters() if not torch.equal(p, before[name])}
+    moved = list_moved(trainer.model, before)
     assert moved and all(name.startswith("critic.") for name in moved)
     states = {id(parameter) for parameter, state in trainer.optimizer.state.items() if state}
     assert states == {id(parameter) for parameter in trainer.critic.parameters()}, "Adam counts no step of the policy"
 
 
-def test_every_epoch_sees_each_completion_once_in_other_minibatches(qwen3_path, tmp_path):
-    trainer = make_trainer(qwen3_path, tmp_path, max_steps=12, num_iterations=3)
+def test_every_epoch_sees_each_completion_once_in_other_minibatches(make):
+    trainer = make(max_steps=12, num_iterations=3)
     seen, compute = [], trainer._compute_loss
 
     def record(model, inputs):
@@ -278,41 +253,35 @@ def test_every_epoch_sees_each_completion_once_in_other_minibatches(qwen3_path, 
     assert trainer.state.log_history[4]["ppo/approx_kl"] > 0, "the second epoch is off the rollout's policy"
 
 
-@pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_what_is_saved_loads_as_a_plain_model_with_the_critic_beside_it(qwen3_path, tmp_path, critic):
-    trainer = make_trainer(qwen3_path, tmp_path, critic=critic, max_steps=4)
-    trainer.train()
+def test_what_is_saved_loads_as_a_plain_model_with_the_critic_beside_it(trained, tmp_path):
+    trainer = trained[0]
     trainer.save_model(str(tmp_path / "model"))
     loaded, info = AutoModelForCausalLM.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    names = load_file(tmp_path / "model" / "model.safetensors")
-    assert not any("critic" in name for name in names)
-    for name, parameter in loaded.named_parameters():
-        assert torch.equal(parameter, trainer.model.get_parameter(name)), name
+    assert not any("critic" in name for name in load_file(tmp_path / "model" / "model.safetensors"))
+    assert not list_moved(loaded, copy_parameters(trainer.model))
     assert load_file(tmp_path / "model" / "critic" / "model.safetensors")
     assert json.loads((tmp_path / "model" / "critic" / "kl_controller.json").read_text()) == {"coef": 0.05}
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_with_lora_the_adapter_and_the_critic_learn(qwen3_path, tmp_path, critic):
-    args = {"critic": critic, "max_steps": 4, "save_strategy": "steps", "save_steps": 4}
+def test_with_lora_the_adapter_and_the_critic_learn(make, tmp_path, critic):
     lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4)
-    whole = make_trainer(qwen3_path, tmp_path, peft_config=lora, **args)
-    before = {name: p.detach().clone() for name, p in whole.model.named_parameters()}
-    whole.train()
-    moved = {name for name, p in whole.model.named_parameters() if not torch.equal(p, before[name])}
+    trainer = make(peft_config=lora, critic=critic, max_steps=4, save_strategy="steps", save_steps=4)
+    before = copy_parameters(trainer.model)
+    trainer.train()
+    moved = list_moved(trainer.model, before)
     assert any("lora_B" in name for name in moved) and any(name.startswith("critic.") for name in moved)
     assert all("lora" in name or name.startswith("critic.") for name in moved)
     assert not any("critic" in name for name in load_file(tmp_path / "checkpoint-4" / "adapter_model.safetensors"))
 
 
-def test_a_missing_end_costs_its_penalty(qwen3_path, tmp_path):
+def test_a_missing_end_costs_its_penalty(make):
     scores = {}
     for penalty in (None, 2.0):
-        trainer = make_trainer(qwen3_path, tmp_path, missing_eos_penalty=penalty, init_kl_coef=0.0, lam=1.0)
-        trainer.model.train()
+        trainer = make(missing_eos_penalty=penalty, init_kl_coef=0.0, lam=1.0)
         torch.manual_seed(0)
-        rollout = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS])
+        rollout = trainer._generate_and_score_completions(ROWS)
         ended = (rollout["completion_ids"] == trainer.processing_class.eos_token_id).any(1)
         scores[penalty] = rollout["returns"][:, 0]
     assert not ended.all(), "the test wants completions that are cut"
@@ -325,8 +294,7 @@ def roll_out(trainer, spread=0.5):
     for name, parameter in trainer.model.named_parameters():
         if parameter.requires_grad and not name.startswith("critic."):
             parameter.data += spread * parameter.std().nan_to_num(0.1) * torch.randn_like(parameter)
-    trainer.model.train()
-    rollout = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS])
+    rollout = trainer._generate_and_score_completions(ROWS)
     return rollout, {name: values[-1] for name, values in trainer._metrics["train"].items()}
 
 
@@ -349,12 +317,16 @@ def loop_exact_kl(trainer, rollout):
 
 
 @pytest.mark.parametrize(
-    ("sampling", "adapter"),
-    [({"temperature": 0.7, "top_p": 0.9}, True), ({"top_k": 5}, False), ({"temperature": 1.3, "target_kl": 0.1}, True)],
+    ("architecture", "sampling", "adapter"),
+    [
+        ("gpt2", {"temperature": 0.7, "top_p": 0.9}, True),
+        ("qwen3", {"top_k": 5}, False),
+        ("qwen3", {"temperature": 1.3, "target_kl": 0.1}, True),
+    ],
 )
-def test_the_exact_kl_is_of_the_distributions_that_are_sampled_from(model_path, tmp_path, sampling, adapter):
+def test_the_exact_kl_is_of_the_distributions_that_are_sampled_from(make, architecture, sampling, adapter):
     lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4, init_lora_weights=False)
-    trainer = make_trainer(model_path, tmp_path, peft_config=lora if adapter else None, **sampling)
+    trainer = make(architecture, peft_config=lora if adapter else None, **sampling)
     rollout, found = roll_out(trainer)
     assert trainer.model.training and found["ppo/kl_exact"] > 0.05
     kl, outside = loop_exact_kl(trainer, rollout)
@@ -363,13 +335,13 @@ def test_the_exact_kl_is_of_the_distributions_that_are_sampled_from(model_path, 
     assert (outside > 0) == ("target_kl" not in sampling)
 
 
-def test_plain_sampling_without_a_target_takes_no_pass_for_an_exact_kl(qwen3_path, tmp_path):
-    _, found = roll_out(make_trainer(qwen3_path, tmp_path, temperature=0.7))
+def test_plain_sampling_without_a_target_takes_no_pass_for_an_exact_kl(make):
+    _, found = roll_out(make(temperature=0.7))
     assert "ppo/kl_exact" not in found and "ppo/kl" in found
 
 
-def test_a_target_is_steered_to_by_the_exact_kl(qwen3_path, tmp_path):
-    trainer = make_trainer(qwen3_path, tmp_path, target_kl=1e6, kl_horizon=80)
+def test_a_target_is_steered_to_by_the_exact_kl(make):
+    trainer = make(target_kl=1e6, kl_horizon=80)
     trainer.model.lm_head.weight = torch.nn.Parameter(0.9 * trainer.model.lm_head.weight.detach())
     steered = []
     trainer.controller.update = lambda kl, completions: steered.append((kl, completions))
@@ -377,11 +349,10 @@ def test_a_target_is_steered_to_by_the_exact_kl(qwen3_path, tmp_path):
     assert steered == [(found["ppo/kl_exact"], len(PROMPTS))]
 
 
-def test_without_a_kl_term_there_is_no_reference(qwen3_path, tmp_path):
-    trainer = make_trainer(qwen3_path, tmp_path, init_kl_coef=0.0, max_steps=4)
+def test_without_a_kl_term_there_is_no_reference(make):
+    trainer = make(init_kl_coef=0.0)
     assert trainer.ref_model is None
-    trainer.train()
-    assert trainer.state.log_history[0]["ppo/kl"] == 0
+    assert roll_out(trainer)[1]["ppo/kl"] == 0
 
 
 def test_our_keys_reach_the_trainers_config_and_completions_come_without_groups():

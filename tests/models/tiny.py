@@ -1,0 +1,37 @@
+"""Untrained models of each architecture as configs name them, what they say of IDS, and how they are refused."""
+
+import pytest
+import torch
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
+
+ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
+CONTEXT = 64
+SMALL = [
+    "device=cpu", "model.init.hidden_size=64", "model.init.intermediate_size=64",
+    f"model.init.max_position_embeddings={CONTEXT}",
+]  # fmt: skip
+IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
+
+
+def compose(architecture, *overrides):
+    return compose_config([f"model=tiny_{architecture}", *SMALL, *overrides])
+
+
+def of_folder(folder, *overrides):
+    return compose_config(["model=gpt2", f"model.path={folder}", "model.parameters=1e6", "device=cpu", *overrides])
+
+
+@torch.no_grad()
+def logits(model):
+    return model(input_ids=IDS).logits.float()
+
+
+def refusal(attempt, *arguments):
+    """The one line of the ConfigError that a call ends with."""
+    with pytest.raises(ConfigError) as error:
+        attempt(*arguments)
+    (line,) = error.value.problems
+    assert "\n" not in line and len(line) < 600
+    return line
