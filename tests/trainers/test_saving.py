@@ -9,9 +9,9 @@ from transformers import TrainerCallback
 from transformers.trainer_pt_utils import safe_globals
 
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.ending import SaveAndStop
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.stopping import StopSignals
+from rlhf_exp.train import SaveAndStop
 from tests import building
 
 SMALL = ["device=cpu", "device.threads=1", "max_tokens=8", "algo.args.per_device_train_batch_size=4",
