@@ -5,7 +5,7 @@ run_job(cfg, settings)      # the exit status; called for each job of a sweep
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,10 +101,8 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
 
-        with ExitStack() as stack:
-            if processes.is_main():
-                stack.enter_context(point_latest(folder))
-                stack.enter_context(track(config, folder))
+        processes.on_main(lambda: point_latest(folder))
+        with track(config, folder) if processes.is_main() else nullcontext():
             return run(config, folder, trl_args), folder
 
 

@@ -21,8 +21,7 @@ from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import at
 from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_markdown
 from rlhf_exp.report.single import describe_findings, fact_table
-from rlhf_exp.report.summary import summary_note, summary_table
-from rlhf_exp.report.verdict import best_sentence, status_sentence, verdict
+from rlhf_exp.report.summary import best_sentence, status_sentence, summary_note, summary_table, verdict
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.load import Run, load_run

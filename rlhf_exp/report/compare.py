@@ -21,7 +21,7 @@ from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
-from rlhf_exp.report.verdict import status_sentence
+from rlhf_exp.report.summary import status_sentence
 from rlhf_exp.runs.figures import duration, percent, write_name
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS

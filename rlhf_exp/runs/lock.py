@@ -92,21 +92,13 @@ def find_owner(folder: Path) -> str | None:
         return None
 
 
-@contextmanager
-def point_latest(folder: Path) -> Iterator[None]:
-    """Point outputs/latest at a run's folder below outputs/. If the run is refused inside the `with`, the link points
-    to where it did before: to a run that has begun."""
-    latest = OUTPUTS / LATEST
-    if OUTPUTS.resolve() not in folder.resolve().parents:
-        yield
-        return
-    before = os.readlink(latest) if latest.is_symlink() else None
-    _link(latest, os.path.relpath(folder.resolve(), OUTPUTS.resolve()))
-    try:
-        yield
-    except ConfigError:
-        _link(latest, before)
-        raise
+def point_latest(folder: Path) -> None:
+    """Point outputs/latest at a run's folder below outputs/, atomically; skipped if links are impossible."""
+    temporary = OUTPUTS / f".{LATEST}.{os.getpid()}"
+    if OUTPUTS.resolve() in folder.resolve().parents:
+        with suppress(OSError):
+            temporary.symlink_to(os.path.relpath(folder.resolve(), OUTPUTS.resolve()))
+            temporary.replace(OUTPUTS / LATEST)
 
 
 def find_latest(named: Path) -> Path:
@@ -118,17 +110,6 @@ def follow_link(folder: str) -> str:
     """The folder that outputs/latest points to now, since it will point to the next run once that starts."""
     path = Path(folder)
     return os.path.normpath(path.parent / os.readlink(path)) if path.is_symlink() else folder
-
-
-def _link(latest: Path, target: str | None) -> None:
-    """Make the link atomically, or remove it; skipped if links are impossible."""
-    temporary = latest.with_name(f".{LATEST}.{os.getpid()}")
-    with suppress(OSError):
-        if target is None:
-            latest.unlink()
-        else:
-            temporary.symlink_to(target)
-            temporary.replace(latest)
 
 
 def _find_lock(folder: Path) -> "FileLock":
