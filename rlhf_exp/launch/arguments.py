@@ -56,14 +56,14 @@ def start() -> int | None:
         return _call_hydra(hydra, args)
 
 
-def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[list[str], list[str]]:
-    """The flags to add and the overrides to use instead: those of the run that is resumed, and the shipped studies.
+def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[dict[str, str], list[str]]:
+    """The values of flags and the overrides to use instead: those of the run that is resumed, and the shipped studies.
 
     Raises:
         ConfigError: a folder of configs that is not there.
     """
     found = find_config_dir(config_dir)
-    flags = [f"--config-dir={found}"] if found != config_dir else []
+    flags = {"config_dir": found} if found and found != config_dir else {}
     values = dict(text.split("=", 1) for text in overrides if "=" in text)
     if "resume" not in values:
         return flags, list(overrides)
@@ -115,7 +115,9 @@ def _prepare_arguments() -> Namespace:
     if overrides:  # the parser needs them to be adjacent
         first = sys.argv.index(args.overrides[0])
         sys.argv[first : first + len(args.overrides)] = overrides
-    sys.argv += flags  # the last occurrence of a flag counts
+    sys.argv += [
+        f"--{name.replace('_', '-')}={value}" for name, value in flags.items()
+    ]  # the last occurrence of a flag counts
     return get_args_parser().parse_args()
 
 
