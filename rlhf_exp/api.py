@@ -44,16 +44,15 @@ def compose(
     """
     overrides = [overrides] if isinstance(overrides, str) else list(overrides)
     folder = None if config_dir is None else str(config_dir)
-    flags, overrides = complete(overrides, config_name, folder)
-    found = {"config-name": config_name, "config-dir": folder} | dict(flag[2:].split("=", 1) for flag in flags)
-    name, folder = found["config-name"], found["config-dir"]
-    of_study = ["hydra.mode=RUN"] if name is not None and "hydra.mode=RUN" not in overrides else []
+    completed, overrides = complete(overrides, config_name, folder)
+    place = {"config_name": config_name, "config_dir": folder} | completed
+    of_study = ["hydra.mode=RUN"] if place["config_name"] is not None and "hydra.mode=RUN" not in overrides else []
     with explaining(overrides):
-        cfg, settings = compose_files([*of_study, *overrides], name, folder)
+        cfg, settings = compose_files([*of_study, *overrides], **place)
     config = check_job(cfg, settings.overrides.task)
     if problems := [] if is_named_by_time(cfg) else check_run_folder(config):
         raise ConfigError(problems)
-    typed = [f"--{flag}={value}" for flag, value in found.items() if value is not None]
+    typed = [f"--{key.replace('_', '-')}={value}" for key, value in place.items() if value is not None]
     object.__setattr__(config, ORIGIN, (cfg, settings, [*typed, *of_study, *overrides]))
     return config
 

@@ -79,10 +79,6 @@ class NonFiniteLoss(RuntimeError):
     """Training produced NaN or infinity: further steps would only destroy the weights."""
 
 
-class NoGradient(RuntimeError):
-    """The loss cannot change any weight: training would hand back the start model."""
-
-
 class Stop(KeyboardInterrupt):
     """A signal asks the run to end. Being a KeyboardInterrupt, it passes every `except Exception`."""
 

@@ -5,6 +5,7 @@
 However the run ends, run.json says how, and the folder holds all that was measured until then.
 """
 
+import shlex
 import time
 import traceback
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import HfApi
 from transformers import TrainingArguments
 
 from rlhf_exp import processes
@@ -23,7 +25,6 @@ from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator, Val
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
-from rlhf_exp.push import push, push_command
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json
@@ -36,6 +37,9 @@ from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.train import train
 from rlhf_exp.trainers import find_trainer
+
+LEFT_OUT = "critic/*"
+"""What is not pushed: PPO's critic. A model is used without it."""
 
 
 def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
@@ -188,6 +192,32 @@ def _check_and_list_facts(cfg: Config) -> dict[str, Any]:
         "scale": cfg.scale.name,
         "device": f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device,
     }
+
+
+def push(cfg: Config, run_dir: Path) -> str | None:
+    """Upload `run_dir/model` in one commit, into a new repository if there is none. If that fails, one line says why
+    and how to push later; the run has finished all the same.
+
+    Returns:
+        the address of the commit; None if it failed.
+    """
+    assert cfg.hub.repo is not None  # checked by config/rules/experiment.py
+    hub = HfApi(library_name="rlhf_exp")
+    model, repo, title = run_dir / "model", cfg.hub.repo, f"Trained by rlhf_exp: {run_dir.name}"
+    try:
+        hub.create_repo(repo, private=cfg.hub.private, exist_ok=True)
+        done = hub.upload_folder(repo_id=repo, folder_path=model, ignore_patterns=LEFT_OUT, commit_message=title)
+    except Exception as error:  # of the network, the token or the repository; they have no common base class
+        later = f"push later with: {push_command(cfg, run_dir)}"
+        say(f"the run has finished, but {repo} was not pushed ({name_error(error)}); {later}")
+        return None
+    return done.commit_url
+
+
+def push_command(cfg: Config, run_dir: Path) -> str:
+    """The command of huggingface_hub that pushes the same."""
+    private = ["--private"] if cfg.hub.private else []
+    return shlex.join(["hf", "upload", str(cfg.hub.repo), str(run_dir / "model"), ".", "--exclude", LEFT_OUT, *private])
 
 
 def _write_report(folder: RunFolder) -> None:

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.ending import CheckGradients, SaveAndStop
 from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
@@ -86,12 +86,34 @@ def add_callbacks(
         trainer.add_callback(QuietProgress())
     if experiment.cfg.algo.args.get("use_vllm") and isinstance(trainer, ResumableRollouts):
         trainer.add_callback(EngineCallback(trainer))
-    if not experiment.cfg.algo.row.online:
-        trainer.add_callback(CheckGradients())
     meter = ComputeMeter(experiment.cfg.train_tokens)
     meter.watch(trainer)
     callbacks.insert(0, SaveAndStop(signals))
     return meter
+
+
+class SaveAndStop(TrainerCallback):
+    """From the signal on, asks for a checkpoint after every step, and ends training once one is saved. It must be the
+    first callback, since a later one may postpone the saving."""
+
+    def __init__(self, signals: StopSignals) -> None:
+        self._signals = signals
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        self._signals.may_wait = True
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Of several processes each may get the signal at another step, and all save after the same one."""
+        self._signals.received = max(processes.gather(self._signals.received), key=lambda found: found or 0)
+        if self._signals.received:
+            control.should_save = True
+
+    def on_save(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        if self._signals.received:
+            control.should_training_stop = True
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        self._signals.may_wait = False
 
 
 def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:

@@ -24,7 +24,7 @@ LAYERS = (
     ("evaluation",),
     ("diagnose", "report"),
     ("chat", "sample", "describe", "dry_run"),
-    ("train", "push"),
+    ("train",),
     ("pipeline",),
     ("launch",),
     ("__main__", "__init__", "api", "merge"),

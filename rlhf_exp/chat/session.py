@@ -99,10 +99,9 @@ class Session:
         Raises:
             ConfigError: the run's config or its data cannot be read any more.
         """
-        flags, overrides = recall(str(self.run.path))
-        named = dict(flag[2:].split("=", 1) for flag in flags)
+        study, overrides = recall(str(self.run.path))
         try:
-            cfg, _ = compose_files(overrides, named.get("config-name"), named.get("config-dir"))
+            cfg, _ = compose_files(overrides, **study)
         except (HydraException, OmegaConfBaseException, RecursionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError([f"{self.run.path}: its config cannot be composed any more ({reason})"]) from None

@@ -25,7 +25,7 @@ from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.explain import explaining, set_text
 from rlhf_exp.launch.job import run_job
-from rlhf_exp.runs.lock import LATEST, OUTPUTS, follow_link
+from rlhf_exp.runs.lock import find_latest, follow_link
 from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.settings import recall
 
@@ -56,24 +56,19 @@ def start() -> int | None:
         return _call_hydra(hydra, args)
 
 
-def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[list[str], list[str]]:
-    """The flags to add and the overrides to use instead: those of the run that is resumed, and the shipped studies.
+def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[dict[str, str], list[str]]:
+    """The values of flags and the overrides to use instead: those of the run that is resumed, and the shipped studies.
 
     Raises:
-        ConfigError: `resume=latest` before the first run, or a folder of configs that is not there.
+        ConfigError: a folder of configs that is not there.
     """
     found = find_config_dir(config_dir)
-    flags = [f"--config-dir={found}"] if found != config_dir else []
+    flags = {"config_dir": found} if found and found != config_dir else {}
     values = dict(text.split("=", 1) for text in overrides if "=" in text)
     if "resume" not in values:
         return flags, list(overrides)
     named = values["resume"].strip("'\"")
-    if named == LATEST and not Path(LATEST).exists():
-        values["resume"] = named = str(OUTPUTS / LATEST)
-        if not Path(named).exists():
-            why = f"{named} points to a folder that is gone" if Path(named).is_symlink() else f"{named} is missing"
-            raise ConfigError([f"resume={LATEST}: {why}; name a run's folder"])
-    folder = follow_link(named)
+    folder = follow_link(str(find_latest(Path(named))))
     text = values["resume"] if folder == named else folder
     overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
     if config_name is not None:
@@ -120,7 +115,9 @@ def _prepare_arguments() -> Namespace:
     if overrides:  # the parser needs them to be adjacent
         first = sys.argv.index(args.overrides[0])
         sys.argv[first : first + len(args.overrides)] = overrides
-    sys.argv += flags  # the last occurrence of a flag counts
+    sys.argv += [
+        f"--{name.replace('_', '-')}={value}" for name, value in flags.items()
+    ]  # the last occurrence of a flag counts
     return get_args_parser().parse_args()
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from rlhf_exp.errors import printable
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.groups import UnknownSetting
-from rlhf_exp.report.page import Block, to_text, write_page
+from rlhf_exp.report.page import to_text, write_page
 from rlhf_exp.report.single import describe_run
 from rlhf_exp.report.summary import terminal_table
-from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, refusing_damage
+from rlhf_exp.runs.load import NotARun, find_runs, load_run, refusing_damage
 
 __all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_report"]
 
@@ -26,7 +26,6 @@ def study_table(run_dirs: list[Path]) -> str:
         NotARun: as `write_report`.
     """
     runs = [load_run(path) for path in run_dirs]
-    _describe_each(runs)
     with refusing_damage(", ".join(map(str, run_dirs))):
         return printable(to_text(tabulate_study(runs)))
 
@@ -46,19 +45,12 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
     from rlhf_exp.report.card import write_cards  # here, since huggingface_hub takes a while to import
 
     runs = [load_run(path) for path in run_dirs]
-    [blocks, *others] = _describe_each(runs)
+    for run in runs:  # each alone, which finds a damaged one by its name
+        with refusing_damage(run.path):
+            blocks = describe_run(run)
     out.mkdir(parents=True, exist_ok=True)
     with refusing_damage(", ".join(map(str, run_dirs))):
-        page = write_page(describe_runs(runs, against) if others else blocks, out)
-        if not others and out.resolve() == runs[0].path.resolve():
+        page = write_page(describe_runs(runs, against) if len(runs) > 1 else blocks, out)
+        if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
             write_cards(runs[0])
     return page
-
-
-def _describe_each(runs: list[Run]) -> list[list[Block]]:
-    """The report of each run alone, which finds a damaged one by its name."""
-    described = []
-    for run in runs:
-        with refusing_damage(run.path):
-            described.append(describe_run(run))
-    return described

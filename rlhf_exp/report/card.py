@@ -16,13 +16,12 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment
 from markupsafe import Markup
 
+from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import at
 from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_markdown
-from rlhf_exp.report.provenance import Source, find_data, find_model
 from rlhf_exp.report.single import describe_findings, fact_table
-from rlhf_exp.report.summary import summary_note, summary_table
-from rlhf_exp.report.verdict import best_sentence, status_sentence, verdict
+from rlhf_exp.report.summary import best_sentence, status_sentence, summary_note, summary_table, verdict
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.load import Run, load_run
@@ -57,7 +56,8 @@ def write_merged_card(adapter: Path, base: str, out: Path, command: str) -> None
 
 def _write(run: Run, folder: Path, merged: dict[str, str] | None = None) -> None:
     """The card of a run's model; `merged` says how it was made of what the run saved."""
-    info, rows, repo, model = run.info, find_data(run), _read(run, "hub.repo"), find_model(run)
+    info, repo, (model, base_id) = run.info, _read(run, "hub.repo"), _find_base(run)
+    data_ids = [_read(run, f"{key}.hub_id") for key in ("task", "task.of") if _read(run, f"{key}.source") == "hub"]
     file = folder / "adapter_config.json"
     adapter = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
     place, scores = repo if repo and not merged else str(folder), run.trains_scorer
@@ -73,6 +73,7 @@ def _write(run: Run, folder: Path, merged: dict[str, str] | None = None) -> None
     context = {
         "auto": f"Auto{'Peft' if adapter else ''}ModelFor{'SequenceClassification' if scores else 'CausalLM'}",
         "config": CONFIG,
+        "base_id": base_id,
         "data": [fact_table({"task": info.get("task")} | counts | hashes | run.facts)],
         "example": run.samples[0].get("prompt") if generated else "...",
         "is_best": folder.name.startswith("best-"),
@@ -86,24 +87,33 @@ def _write(run: Run, folder: Path, merged: dict[str, str] | None = None) -> None
     env.filters |= {"fence": _write_fence, "quote": lambda value: Markup(repr(value)), "trusted": Markup}
     env.globals |= {function.__name__: function for function in OF_RUN}
     template = env.from_string((ASSETS / "model_card.md.jinja").read_text(encoding="utf-8"))
-    text = template.render(
-        run=run, name=name, place=place, scores=scores, adapter=adapter, model=model, rows=rows, **context
-    )
+    text = template.render(run=run, name=name, place=place, scores=scores, adapter=adapter, model=model, **context)
     tags = ["rlhf_exp", "trl", info.get("algo"), info.get("task"), "lora" if adapter or merged else None]
-    results = _list_results(run, rows) if folder.name == "model" and not merged else []
+    results = _list_results(run, data_ids) if folder.name == "model" and not merged else []
     data = ModelCardData(
-        **{"license": "unknown"} | model.licence,
         tags=[str(tag) for tag in [*tags, *write_name(info.get("loss_type")).split(",")] if tag],
         eval_results=results or None,
         model_name=name if results else None,
-        base_model=model.hub_id,
-        datasets=[source.hub_id for source in rows if source.hub_id] or None,
+        base_model=base_id,
+        datasets=data_ids or None,
         library_name="peft" if adapter else "transformers",
         pipeline_tag="text-classification" if scores else "text-generation",
     )
     if (config := run.path / ".hydra" / "config.yaml").is_file():
         shutil.copyfile(config, folder / CONFIG)
     write_text(folder / CARD, str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}")))
+
+
+def _find_base(run: Run) -> tuple[str, str | None]:
+    """The model that the run started from, in words, and its id on the hub if that is known."""
+    path, named = _read(run, "model.path"), _read(run, "hub.base_model")
+    if _read(run, "model.init") is not None:
+        return f"random weights (model={_read(run, 'model.name')})", None
+    if path is None:
+        return f"{_read(run, 'model.name')}, which ships with rlhf_exp", named
+    if "model.path" in (run.info.get("inputs") or {}) or not is_hub_id(path):
+        return f"the folder {path}", named
+    return path, path
 
 
 def _finalize(value: Any) -> Any:
@@ -117,7 +127,7 @@ def _write_fence(code: str, language: str) -> Markup:
     return Markup(to_markdown([Code(code.strip("\n"), language)]))
 
 
-def _list_results(run: Run, rows: list[Source]) -> list[EvalResult]:
+def _list_results(run: Run, data_ids: list[str]) -> list[EvalResult]:
     """The figures after training that have an interval, as shares of 1 and nats."""
     task, n = str(run.info.get("task")), at("trained", "n")(run.evaluation)
     results = []
@@ -127,7 +137,7 @@ def _list_results(run: Run, rows: list[Source]) -> list[EvalResult]:
         if figure and None not in figure.values():
             results.append(EvalResult(
                 task_type="text-classification" if run.trains_scorer else "text-generation",
-                dataset_type=next((source.hub_id for source in rows if source.hub_id), task),
+                dataset_type=next(iter(data_ids), task),
                 dataset_name=task, metric_type=metric, metric_value=round(figure["value"], 4),
                 metric_name=f"{metric} (95% interval {figure['low']:.4f} to {figure['high']:.4f}, n={n})",
             ))  # fmt: skip

@@ -83,7 +83,7 @@ def of_samples(which: str, read: Callable[[dict[str, Any]], float | None]) -> Re
 
     def read_rows(run: Run) -> ByRow:
         try:
-            return _average((sample["id"], read(sample)) for sample in _sampled(run, which))
+            return _average((sample["id"], read(sample)) for sample in run.sampled(which))
         except KeyError:
             return {}
 
@@ -116,7 +116,7 @@ def subtract(after: Reader, before: Reader) -> Reader:
 def read_wins(run: Run) -> ByRow:
     """Of each row the share of its completions, the i-th against the i-th, whose reward rose; a tie is one half."""
     before, after = (
-        {(sample["id"], sample.get("sample", 0)): sample.get("reward") for sample in _sampled(run, which)}
+        {(sample["id"], sample.get("sample", 0)): sample.get("reward") for sample in run.sampled(which)}
         for which in ("baseline", "trained")
     )
     both: list[tuple[str, Any, Any]] = [(key[0], reward, after[key]) for key, reward in before.items() if key in after]
@@ -156,11 +156,6 @@ def mean_over_seeds(group: list[Run], column: Column) -> Interval | None:
         return mean_interval([value for value in values if value is not None] or [float("nan")])
     rows = align(runs, column.rows) if column.rows else None
     return exact(sum(values) / len(values)) if rows is None else crossed_interval(rows, column.kind)
-
-
-def _sampled(run: Run, which: str) -> list[dict[str, Any]]:
-    """The samples of one side; folders without `decoding` hold sampled completions only."""
-    return [s for s in run.samples if s.get("which") == which and s.get("decoding", "sampled") == "sampled"]
 
 
 def _average(values: Iterable[tuple[str, float | None]]) -> ByRow:

@@ -17,17 +17,15 @@ from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.report.curves import plot_runs
-from rlhf_exp.report.groups import UnknownSetting, find_shared, group_runs, sort_runs
+from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, group_runs, sort_runs
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
-from rlhf_exp.report.verdict import status_sentence
+from rlhf_exp.report.summary import status_sentence
 from rlhf_exp.runs.figures import duration, percent, write_name
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS
 from rlhf_exp.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_interval, mean_interval
-
-Groups = dict[str, list[Run]]
 
 
 def describe_runs(runs: list[Run], named: str | None = None) -> list[Block]:

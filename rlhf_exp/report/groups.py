@@ -18,6 +18,9 @@ IDENTITY = ("task", "model", "max_tokens", "loss_type")
 
 REJECTION = "rejection sampling"
 
+Groups = dict[str, list[Run]]
+"""Runs by the label of their setting."""
+
 
 class UnknownSetting(ValueError):
     """A name that no group of runs has; the message is one line for the user."""
@@ -39,7 +42,7 @@ def sort_runs(runs: list[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: names.index(run.info["algo"]) if run.algorithm else len(names))
 
 
-def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> dict[str, list[Run]]:
+def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:
     """Runs by label, which names the method and the settings that differ: the main ones between all groups, and all
     others between groups of one method. Runs of a group differ in the settings `seeds`; runs that began with other
     rows, checkers, rewards or start models are of another group, named by the beginnings of their hashes."""

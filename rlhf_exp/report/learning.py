@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlhf_exp.report.columns import Column, fill, stack
+from rlhf_exp.report.columns import Column, at, fill, stack
+from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Text
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style, read_bounds
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import LEVELS, SHARES, Interval, Kind, crossed_interval, exact
+from rlhf_exp.stats import LEVELS, SHARES, Interval, crossed_interval, exact
 
 COSTS = {
     "trained_tokens": "tokens trained on",
@@ -25,14 +26,6 @@ COSTS = {
 }
 """What metrics.jsonl counts, all from 0; the seconds are without those of the measurements themselves."""
 KL = {"validation/kl": "KL to the start model, nats per completion"}
-
-
-class Measured(NamedTuple):
-    """A figure: its name in validation.jsonl, how it is written, and the bounds of its mean."""
-
-    name: str
-    write: Callable[[Interval | None], str]
-    kind: Kind
 
 
 class Trace(NamedTuple):
@@ -51,12 +44,13 @@ class Trace(NamedTuple):
 
     def pick(self, steps: list[int]) -> "Trace":
         """The measurements of these steps."""
-        at = [self.steps.index(step) for step in steps]
-        return Trace(steps, self.places[at], self.values[at], {name: row[at] for name, row in self.by_row.items()})
+        kept = [self.steps.index(step) for step in steps]
+        by_row = {name: row[kept] for name, row in self.by_row.items()}
+        return Trace(steps, self.places[kept], self.values[kept], by_row)
 
 
-KINDS = (Measured("accuracy", percent, SHARES), Measured("reward", number(".3f"), LEVELS))
-Groups = dict[str, list[Run]]
+KINDS = (Column("accuracy", at("accuracy"), percent, kind=SHARES), Column("reward", at("reward"), number(".3f")))
+"""What may have been measured, as a line of validation.jsonl holds it of each row; the kind is of its mean."""
 
 
 def describe_learning(groups: Groups) -> list[Block]:
@@ -83,7 +77,7 @@ def describe_learning(groups: Groups) -> list[Block]:
     return [Heading("Learning on validation rows"), Figures([plot]), fill(columns, groups), Text(note)]
 
 
-def summarise(traces: list[Trace], read: Callable[[Trace, np.ndarray], np.ndarray], kind: Measured) -> list[Interval]:
+def summarise(traces: list[Trace], read: Callable[[Trace, np.ndarray], np.ndarray], kind: Column) -> list[Interval]:
     """Means over seeds, with 95% intervals that join seeds, rows and sampling; of one seed, or without each row's
     figures, there are none.
 
@@ -94,7 +88,7 @@ def summarise(traces: list[Trace], read: Callable[[Trace, np.ndarray], np.ndarra
     figures = stack(rows) if len(rows) > 1 else None  # (seeds, rows, numbers)
     if figures is None:
         return [exact(float(value)) for value in np.mean([read(trace, trace.values) for trace in traces], axis=0)]
-    return [crossed_interval(figures[:, :, i], kind.kind) for i in range(figures.shape[2])]
+    return [crossed_interval(figures[:, :, i], kind.kind or LEVELS) for i in range(figures.shape[2])]
 
 
 def area(places: np.ndarray, values: np.ndarray, end: float) -> np.ndarray:
@@ -108,11 +102,11 @@ def area(places: np.ndarray, values: np.ndarray, end: float) -> np.ndarray:
     return np.trapezoid(np.interp(inside, places, values), inside) / end
 
 
-def _measure_area(traces: list[Trace], end: float, kind: Measured) -> Interval:
+def _measure_area(traces: list[Trace], end: float, kind: Column) -> Interval:
     return summarise(traces, lambda trace, values: area(trace.places, values, end)[None], kind)[0]
 
 
-def _read_traces(groups: Groups, kind: Measured, cost: str) -> dict[str, list[Trace]]:
+def _read_traces(groups: Groups, kind: Column, cost: str) -> dict[str, list[Trace]]:
     """For each group the curves of its runs; without groups that have no such cost, such as sampled tokens of dpo."""
     read = {}
     for label, group in groups.items():
@@ -121,7 +115,7 @@ def _read_traces(groups: Groups, kind: Measured, cost: str) -> dict[str, list[Tr
     return read
 
 
-def _read_trace(run: Run, kind: Measured, cost: str) -> Trace | None:
+def _read_trace(run: Run, kind: Column, cost: str) -> Trace | None:
     """The measurements for which the run knows its `cost`, a key of metrics.jsonl; at step 0 nothing is spent. None if
     these are fewer than two, or nothing was spent."""
     metric = f"validation/{kind.name}"
@@ -130,14 +124,14 @@ def _read_trace(run: Run, kind: Measured, cost: str) -> Trace | None:
     if len(rows) < 2 or not places.max() > 0:
         return None
     steps = [row["step"] for row in rows]
-    lines = [line for line in run.validation if kind.name in line and line["step"] in steps]
+    lines = [line for line in run.validation if kind.read(line) and line["step"] in steps]
     complete = [line["step"] for line in lines] == steps and all(line["id"] == lines[0]["id"] for line in lines)
-    values = np.array([line[kind.name] for line in lines], dtype=np.float64).T if complete else ()
+    values = np.array([kind.read(line) for line in lines], dtype=np.float64).T if complete else ()
     by_row = dict(zip(lines[0]["id"], values, strict=True)) if complete else {}
     return Trace(steps, places, np.array([row[metric] for row in rows], dtype=np.float64), by_row)
 
 
-def _plot_cost(xlabel: str, groups: dict[str, list[Trace]], kind: Measured) -> Panel:
+def _plot_cost(xlabel: str, groups: dict[str, list[Trace]], kind: Column) -> Panel:
     """A line for each group through the means over its seeds, at the steps that all of them measured."""
     lines, scale = [], 100 if kind.kind is SHARES else 1
     for place, (label, traces) in enumerate(groups.items()):

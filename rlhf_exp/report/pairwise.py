@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from rlhf_exp.report.columns import ByRow, Column, fill, stack, subtract
+from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Text
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
 from rlhf_exp.runs.figures import percent
-from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import LEVEL, Contrast, Interval, aggregate, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.contrasts import bound_spreads, measure_spreads, shared_deviation
@@ -28,7 +28,6 @@ STRATUM = re.compile(r"\s*\b(?:task|max_tokens)=\S+")
 THRESHOLDS = np.linspace(0, 1, 201)
 SEED = 0
 
-Groups = dict[str, list[Run]]
 Scores = dict[str, np.ndarray]
 
 

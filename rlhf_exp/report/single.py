@@ -3,19 +3,24 @@
 describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 """
 
-from collections.abc import Iterator
-
 from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.baselines import describe_baselines
 from rlhf_exp.report.columns import Column, at, fill
 from rlhf_exp.report.curves import plot_run
-from rlhf_exp.report.page import NOTES, Block, Callout, Code, Figures, Heading, Pair, Table, Text
+from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Code, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
-from rlhf_exp.report.preferences import describe_preferences
-from rlhf_exp.report.summary import summary_note, summary_table, title
-from rlhf_exp.report.verdict import best_sentence, status_sentence, verdict
-from rlhf_exp.runs.figures import duration
+from rlhf_exp.report.summary import (
+    RANKING_FIGURES,
+    best_sentence,
+    status_sentence,
+    summary_note,
+    summary_table,
+    title,
+    verdict,
+)
+from rlhf_exp.runs.figures import duration, percent
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.settings import flatten
 
 COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
@@ -26,6 +31,12 @@ COSTS = (
 KINDS = {1: ("Better after training", 3), -1: ("Worse after training", 2), 0: ("Equally good, or not graded", 2)}
 """Samples by the sign of the change: the title, and how many are shown."""
 SHOWN_ALONE = 5
+
+ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
+"""Name and rule of each kind of wrongly ranked pairs."""
+
+N = Column("n", at("n"))
+CALIBRATION = (Column("predicted", at("predicted"), percent), Column("observed", at("observed"), percent), N)
 
 
 def describe_run(run: Run) -> list[Block]:
@@ -50,6 +61,24 @@ def describe_run(run: Run) -> list[Block]:
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
     blocks += [Heading("Time and memory"), Table(["", ""], costs)]
     return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
+
+
+def describe_preferences(run: Run) -> list[Block]:
+    """On held-out preference pairs, ranked by a reward model or by a policy's implicit reward: from the figures down to
+    the pairs that were ranked wrongly; empty without pairs."""
+    section = run.preference("trained")
+    if not section:
+        return []
+    blocks: list[Block] = [Heading("Held-out preference pairs")]
+    if not run.trains_scorer:
+        blocks.append(Table(["", "trained"], [[figure.name, figure.cell(section)] for figure in RANKING_FIGURES]))
+    # A policy has no baseline: its implicit rewards are all 0 there.
+    known = {row["label"]: row for row in _list_parts(run.preference("baseline"))}
+    before = Column("baseline", lambda row: at(row["label"], "accuracy")(known), percent)
+    right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
+    rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
+    blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
+    return [*blocks, Text(NOTES["preferences"]), *_list_errors(run)]
 
 
 def describe_samples(run: Run) -> list[Block]:
@@ -84,17 +113,8 @@ def describe_findings(run: Run) -> list[Block]:
 
 def fact_table(facts: dict) -> Table:
     """data.json as a list; counts of 0 are left out."""
-    return Table(["", ""], [[label, text] for label, text in _flatten(facts) if text])
-
-
-def _flatten(facts: dict, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names joined by commas, and values as text; empty for 0 and None."""
-    for name, value in facts.items():
-        label = f"{prefix}{str(name).replace('_', ' ')}"
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{label}, ")
-        else:
-            yield label, f"{value:,}" if value and isinstance(value, int) else str(value or "")
+    found = [(name.replace("_", " "), value) for name, value in flatten(facts, separator=", ").items() if value]
+    return Table(["", ""], [[name, f"{value:,}" if isinstance(value, int) else str(value)] for name, value in found])
 
 
 def _find_change(before: dict, after: dict) -> int:
@@ -129,3 +149,29 @@ def _caption(when: str, sample: dict) -> tuple[str, str]:
     parts += [f"reward {sample['reward']:.3g}"] if sample.get("reward") is not None else []
     parts.append(f"{sample['tokens']} tokens{', cut off' if sample['truncated'] else ''}")
     return f"{when}: {', '.join(parts)}", sample["completion"]
+
+
+def _list_parts(section: dict) -> list[dict]:
+    """Label, n and accuracy of all pairs, by length and by subset."""
+    by_length = [row | {"label": f"chosen answer {row['label']} tokens"} for row in section.get("by_length", [])]
+    whole = {"label": "all", "n": section.get("n"), "accuracy": section.get("accuracy")}
+    return [whole, *by_length, *section.get("by_subset", [])]
+
+
+def _list_errors(run: Run) -> list[Block]:
+    counts = run.errors.get("counts")
+    if not counts:
+        return []
+    rows = [[*ERROR_KINDS[kind], str(n)] for kind, n in counts.items()]
+    blocks: list[Block] = [Heading("Wrongly ranked pairs"), Table(["kind", "rule, the first that fits", "pairs"], rows)]
+    blocks.append(Text("Some of them, worst first, to open one by one. Their texts may offend."))
+    for place, error in enumerate(run.errors.get("shown", []), start=1):
+        title = f"{place}. {ERROR_KINDS[error['kind']][0]}: margin {error['margin']:+.2f}, {error['subset']}"
+        sides = _read_side(error, "chosen"), _read_side(error, "rejected")
+        blocks.append(Pair(title, error["prompt"].strip(), sides, folded=True))
+    return blocks
+
+
+def _read_side(error: dict, side: str) -> tuple[str, str]:
+    caption = f"{side.capitalize()}: reward {error[f'{side}_reward']:.2f}, {error[f'{side}_tokens']} tokens"
+    return caption, error[side].strip()

@@ -1,22 +1,33 @@
-"""The figures of one run before and after training, for the terminal, the pages and the model card.
+"""The figures of one run before and after training, and in a sentence what it achieved, for the terminal, the pages and
+the model card. The verdict is by the first of these that was measured: held-out accuracy, the win rate by reward, the
+accuracy of the implicit reward.
 
 summary_table(run)  ->  Table(["", "baseline", ...], [["accuracy", "25.2% [21.6, 29.1]", "46.1% [41.8, 50.4]", ...]])
+verdict(run)  ->  Verdict("ok", "Held-out accuracy rose: 22.1% before and 38.5% after, ...")
 terminal_table(Path("outputs/2026-01-01/12-00-00"))  ->  what a run prints at its end
 """
 
+import math
 import textwrap
 from pathlib import Path
+from typing import NamedTuple
 
 from rlhf_exp.errors import printable
 from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import Column, at, join_notes
 from rlhf_exp.report.page import NOTES, TEXTS, Table, align
-from rlhf_exp.report.verdict import best_sentence, status_sentence, verdict
 from rlhf_exp.runs.figures import duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
+from rlhf_exp.stats import Interval
+from rlhf_exp.stats.planning import plan_rows
 
 WRITERS = {"%": percent, "counts": lambda counts: " / ".join(map(str, counts.values()))}
 """How figures are written that are no plain numbers."""
+
+
+VERDICTS = ("ok", "info", "warning")
+CHANGED = ("rose", "did not measurably change", "fell")
+OFTEN = ("more often than", "not measurably more often than", "less often than")
 
 
 def _make_column(name: str, path: str, form: str, has_difference: bool = False) -> Column:
@@ -58,6 +69,56 @@ def terminal_table(run_dir: Path) -> str:
         return printable(_tabulate(run))
 
 
+class Verdict(NamedTuple):
+    kind: str  # of a Callout: ok, info or warning
+    sentence: str
+
+
+def verdict(run: Run) -> Verdict:
+    """The sentence, and its kind: ok for better, warning for worse, info if the interval includes no change."""
+    before, after, paired = (run.evaluation.get(part, {}) for part in ("baseline", "trained", "paired"))
+    if not run.trains:
+        accuracy = f"{percent(before.get('accuracy'))} on {before.get('n', 0)} rows"
+        return Verdict("info", f"Held-out accuracy is {accuracy}; nothing was trained.")
+    if difference := paired.get("difference"):
+        place = _judge(difference, 0)
+        sides = f"{100 * before['accuracy']['value']:.1f}% before and {100 * after['accuracy']['value']:.1f}% after"
+        sentence = f"Held-out accuracy {CHANGED[place]}: {sides}, a difference of {points(difference)} points on"
+        plan = _plan(difference, paired["n"]) if place == 1 else ""
+        return Verdict(VERDICTS[place], f"{sentence} {paired['n']} rows.{plan}")
+    if rate := paired.get("win_rate"):
+        place = _judge(rate, 0.5)
+        sentence = f"By reward the trained model wins {OFTEN[place]} it loses: {percent(rate)} of {paired['n']}"
+        return Verdict(VERDICTS[place], f"{sentence} held-out rows against the start model (a tie is half a win).")
+    if section := after.get("preference"):
+        place = _judge(section["accuracy"], 0.5)
+        sentence = f"The implicit reward puts the chosen answer first {OFTEN[place]} chance: in"
+        return Verdict(VERDICTS[place], f"{sentence} {percent(section['accuracy'])} of {section['n']} held-out pairs.")
+    return Verdict("info", "Held-out accuracy after training was not measured.")
+
+
+def best_sentence(run: Run) -> str | None:
+    """The policy of step 40, the best of 9 measurements: accuracy 45.3% on 128 validation rows"""
+    if not (best := run.info.get("best")):
+        return None
+    write = percent if best["metric"].endswith("accuracy") else number(".3f")
+    figure = f"{best['metric'].partition('/')[2]} {write(best['value'])}"
+    measured = len(run.series(best["metric"])[0])
+    rows = run.config.get("eval", {}).get("every_rows")
+    return f"the policy of step {best['step']}, the best of {measured} measurements: {figure} on {rows} validation rows"
+
+
+def status_sentence(run: Run) -> str | None:
+    """Why the run has not finished; None for a finished run."""
+    if run.status == "finished":
+        return None
+    error = " ".join(str(run.info.get("error") or "no reason was recorded").split())[:500].rstrip(".")
+    reached = f"The last logged step is {run.metrics[-1]['step']}." if run.metrics else "No step was logged."
+    if run.status == "running":
+        return f"This run is still running, or was killed before it could say so. {reached}"
+    return f"This run {'was ' if run.status == 'stopped' else ''}{run.status}: {error}. {reached}"
+
+
 def title(run: Run) -> str:
     """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0 name=my-run tags=a,b: finished"""
     keys = ("algo", "loss_type", "task", "model", "max_tokens", "seed", "name", "tags")
@@ -77,6 +138,22 @@ def _list_figures(run: Run) -> list[Column]:
     passes = [_make_column(f"pass@{k}", f"pass_at_k.{k}", "%") for k in several if k > 1]  # pass@1 is the accuracy
     figures = [*RANKING_FIGURES, *SCORER_FIGURES] if run.trains_scorer else [*POLICY_FIGURES, *passes]
     return [figure for figure in figures if any(figure.cell(side) != "-" for side in sides)]
+
+
+def _judge(interval: Interval, null: float) -> int:
+    """0 for an interval that is above `null`, 1 if it includes it, 2 if it is below."""
+    low, high = interval["low"], interval["high"]
+    return 0 if low is not None and low > null else 2 if high is not None and high < null else 1
+
+
+def _plan(difference: Interval, n: int) -> str:
+    """What these rows could have shown; empty without an interval."""
+    low, high = difference["low"], difference["high"]
+    if low is None or high is None or not math.isfinite(high - low):
+        return ""
+    shown, needed = plan_rows(difference, n)
+    text = f" With this many rows a difference of {100 * shown:.1f} points is detected with 80% power"
+    return f"{text}; the observed one needs {needed:,}." if needed else f"{text}."
 
 
 def _tabulate(run: Run) -> str:

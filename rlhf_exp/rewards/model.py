@@ -11,7 +11,6 @@ A text longer than the reward model's context is scored on its first tokens, wit
 of these completions as `reward_model/cut`.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import read_text
-from rlhf_exp.runs.load import read_config, refusing_damage
+from rlhf_exp.runs.load import read_config, read_json, refusing_damage
 from rlhf_exp.tasks import Task, Text, as_completion
 
 if TYPE_CHECKING:
@@ -60,8 +59,7 @@ def load_model_reward(cfg: Config, task: Task) -> Callable[..., list[float]]:
 
 def _read_normalisation(cfg: Config) -> tuple[float, float]:
     """Mean and standard deviation of the trained reward model's scores of held-out answers."""
-    file = Path(cfg.reward.path or "").expanduser() / "evaluation.json"
-    measured = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    measured = read_json(Path(cfg.reward.path or "").expanduser() / "evaluation.json")
     reward = measured.get("trained", {}).get("reward", {})
     mean, std = reward.get("mean", {}).get("value"), reward.get("std")
     if mean is None or not std:  # null is NaN

@@ -78,15 +78,6 @@ def agree(groups: list[str], answers: list[str | None]) -> list[float]:
     return [float(answer is not None and votes[group, answer] == most[group]) for group, answer in pairs]
 
 
-def check_voters(cfg: "Config") -> list[str]:
-    """Whether a policy that learns by agreement samples more than one completion of a prompt."""
-    votes = "self_consistency" in cfg.reward.weights and cfg.algo.row.online
-    if not votes or cfg.algo.args.get("num_generations", 1) != 1:
-        return []
-    alone = "compares the completions of one prompt, and num_generations is 1"
-    return [f"reward.weights.self_consistency: {alone}; use ++algo.args.num_generations=8"]
-
-
 def think_format(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:
     """Whether a completion begins with `<think> ... </think>`, 1.0 or 0.0: TRL's think_format_reward, which accepts
     only messages. A plain completion is read without the white space between it and its prompt, which byte-level
@@ -208,6 +199,6 @@ REWARDS = {
     "process": Reward(process, COUNTDOWN),
     "random": Reward(random),
     "repetition": Reward(repetition),
-    "self_consistency": Reward(self_consistency, GRADE, check=check_voters),
+    "self_consistency": Reward(self_consistency, GRADE),
     "think_format": Reward(think_format),
 }

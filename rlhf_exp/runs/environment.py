@@ -23,13 +23,9 @@ def read_command() -> str:
 
 
 def name_launcher(python: str) -> list[str]:
-    """What starts the program: Python, or torchrun on each machine."""
+    """What starts the program: Python, or torchrun, on each machine with the user's own --nnodes and rendezvous."""
     n = processes.count()
-    if n == 1:
-        return [python]
-    here = int(os.environ.get("LOCAL_WORLD_SIZE") or n)
-    machines = ["--nnodes", str(n // here), "--rdzv_backend", "c10d", "--rdzv_endpoint", "HOST:29400"]
-    return ["torchrun", *(machines if n > here else []), "--nproc_per_node", str(here)]
+    return [python] if n == 1 else ["torchrun", "--nproc_per_node", os.environ.get("LOCAL_WORLD_SIZE") or str(n)]
 
 
 def name_program() -> list[str]:

@@ -24,6 +24,7 @@ YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C, where PyYAML has it, takes a tenth of the time."""
 
 EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
+SIDES = ("baseline", "trained")
 DEPTH = 4
 """How far below a folder runs are looked for."""
 
@@ -101,12 +102,14 @@ class Run:
 
     def paired_samples(self) -> list[tuple[dict, dict]]:
         """(baseline, trained): the first sampled completion of each row, in the order of the baseline's file.
+        Folders without `sample` hold one per row."""
+        before, after = ([row for row in self.sampled(which) if not row.get("sample")] for which in SIDES)
+        trained = {row["id"]: row for row in after}
+        return [(row, trained[row["id"]]) for row in before if row["id"] in trained]
 
-        Folders without `sample` and `decoding` hold one sampled completion per row.
-        """
-        kept = [row for row in self.samples if row.get("decoding", "sampled") == "sampled" and not row.get("sample")]
-        trained = {row["id"]: row for row in kept if row["which"] == "trained"}
-        return [(row, trained[row["id"]]) for row in kept if row["which"] == "baseline" and row["id"] in trained]
+    def sampled(self, which: str) -> list[dict]:
+        """The samples of one model without greedy ones; folders without `decoding` hold no greedy ones."""
+        return [s for s in self.samples if s.get("which") == which and s.get("decoding", "sampled") == "sampled"]
 
     def preference(self, which: str) -> dict:
         """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's; or {}."""

@@ -1,6 +1,6 @@
 """The settings of a run: how it was started, what its config says, and in what another config differs.
 
-recall("outputs/x")                           # ([], ["algo=dpo", "seed=1"])
+recall("outputs/x")                           # ({}, ["algo=dpo", "seed=1"])
 list_settings(config)["eval.rows"]            # "512"
 find_differences(Path("outputs/x"), cfg)      # {"seed": "seed=0, here 1"}
 """
@@ -36,8 +36,9 @@ LATER = ("algo.trainer",)
 """Keys that runs of earlier versions do not have: null says the same."""
 
 
-def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """How the run in `folder` was started: its study as flags, and its overrides except those typed again.
+def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """How the run in `folder` was started: the `config_dir` and `config_name` of its study, if it is of one, and its
+    overrides except those typed again.
 
     Raises:
         ConfigError: a file in its `.hydra` is damaged; a missing one is as an empty one.
@@ -49,9 +50,9 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[list[str], list[st
         sources = hydra["runtime"]["config_sources"] if overrides and hydra else []
         studies = [source["path"] for source in sources if source["provider"] == "command-line"]
         if not studies:
-            return [], kept
-        flags = [f"--config-dir={studies[0]}", f"--config-name={hydra['job']['config_name']}"]
-    return flags, ["hydra.mode=RUN", *kept]
+            return {}, kept
+        study = {"config_dir": studies[0], "config_name": hydra["job"]["config_name"]}
+    return study, ["hydra.mode=RUN", *kept]
 
 
 def list_settings(config: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,6 @@ what can be learned from, and evaluation.json, whose baseline is of the train sp
 with `task.samples=self` calls `sample`. Both use cached completions if there are any.
 """
 
-import json
 import sys
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import compose_command
+from rlhf_exp.runs.load import read_json
 from rlhf_exp.runs.lock import claim
 
 GRADED = tuple(name for name, keys in TASKS.items() if keys.graded)
@@ -56,7 +56,7 @@ def _work(arguments: list[str]) -> None:
         cfg = replace(cfg, output_dir=str(folder))
         model = resolve_model(cfg, folder)
         sample(cfg, folder, model, load_tokenizer(model))
-    print(describe_counts(json.loads((folder / "data.json").read_text(encoding="utf-8"))["samples"]))
+    print(describe_counts(read_json(folder / "data.json")["samples"]))
     print(f"learn from them with: python -m rlhf_exp algo=dpo task={task.name} task.samples={folder}")
 
 

@@ -63,7 +63,7 @@ def runs(monkeypatch):
         ("task=data.csv", "task=data.csv: no such option; rows of your own are task=file"),
         ("+seed", "+seed: must be KEY=VALUE"), ("reprot", "reprot: must be KEY=VALUE, or a command"),
         ("~nope", "Could not delete from config. 'nope' does not exist."), ("--bogus", "unrecognized arguments"),
-        ("resume=latest", "resume=latest: outputs/latest is missing"),
+        ("resume=latest", "resume=outputs/latest: not a run's folder"),
         ("--config-name=nope", "-cn nope: no such config"),
         ("output_dir=/dev/null/x", "output_dir=/dev/null/x: cannot be written"),
     ],

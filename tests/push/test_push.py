@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.push import push, push_command
+from rlhf_exp.pipeline import push, push_command
 from rlhf_exp.runs.folder import write_text
 
 SMALL = ("algo=grpo", "task=countdown", "device=cpu", "algo.args.max_steps=1", "eval.rows=8", "task.baselines=false",
@@ -64,7 +64,7 @@ def test_a_run_pushes_after_its_report(command_line, tmp_path, hub):
     assert record["status"] == "finished" and record["pushed"] == "https://hub/me/model/commit/1"
     assert not (tmp_path / "there/checkpoints/README.md").exists()  # TRL's
     card = ModelCard(hub.files["me/model"]["README.md"].decode())
-    assert card.data.license == "apache-2.0"
+    assert card.data.library_name == "transformers"
     assert [result.metric_type for result in card.data.eval_results][:2] == ["accuracy", "accuracy_gain"]
     assert "model = AutoModelForCausalLM.from_pretrained(place)" in card.text
     assert "place = 'me/model'" in card.text

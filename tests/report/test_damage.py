@@ -67,7 +67,7 @@ def test_the_line_names_the_run_and_what_was_found(make_run, tmp_path, capsys):
 def test_a_run_without_hydras_own_file_is_recalled(tmp_path):
     (tmp_path / ".hydra").mkdir()
     Path(tmp_path, ".hydra", "overrides.yaml").write_text("- seed=1\n- output_dir=x\n")
-    assert recall(str(tmp_path)) == ([], ["seed=1"])
+    assert recall(str(tmp_path)) == ({}, ["seed=1"])
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.report.curves import CURVES, list_curves
 from rlhf_exp.report.page import Pair
 from rlhf_exp.report.single import KINDS, describe_samples
-from rlhf_exp.report.summary import summary_table
-from rlhf_exp.report.verdict import verdict
+from rlhf_exp.report.summary import summary_table, verdict
 from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.load import load_run
 

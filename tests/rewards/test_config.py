@@ -12,7 +12,6 @@ from rlhf_exp.errors import ConfigError
         ("reward=graduated task=gsm8k", "reward.weights.graduated", "conflict"),
         ("algo=dpo task=hh_rlhf reward=graduated", "reward.weights.graduated", "conflict"),
         ("task=hh_rlhf reward=self_consistency", "reward.weights.self_consistency", "conflict"),
-        ("algo=ppo reward=self_consistency", "reward.weights.self_consistency", "conflict"),
         ("reward.overlong.cache=97", "reward.overlong.cache", "conflict"),
         ("reward.overlong.cache=0", "reward.overlong.cache", "range"),
         ("reward.repetition.max_penalty=1", "reward.repetition.max_penalty", "range"),

@@ -198,5 +198,4 @@ def test_the_command_of_several_processes_names_their_launcher(monkeypatch):
     monkeypatch.setattr("sys.argv", ["rlhf_exp", "algo=sft"])
     assert read_command() == "torchrun --nproc_per_node 4 -m rlhf_exp algo=sft"
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    machines = "--nnodes 2 --rdzv_backend c10d --rdzv_endpoint HOST:29400"
-    assert read_command() == f"torchrun {machines} --nproc_per_node 2 -m rlhf_exp algo=sft"
+    assert read_command() == "torchrun --nproc_per_node 2 -m rlhf_exp algo=sft"

@@ -9,9 +9,9 @@ from transformers import TrainerCallback
 from transformers.trainer_pt_utils import safe_globals
 
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.callbacks.ending import SaveAndStop
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.stopping import StopSignals
+from rlhf_exp.train import SaveAndStop
 from tests.building import QUIET, UNTRAINED, build, reward_length_of_7
 
 SMALL = [
