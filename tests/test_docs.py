@@ -173,7 +173,7 @@ def check_own(module, words):
         module, words = COMMANDS[words[0]].removesuffix(".__main__"), words[1:]
     name = module.removeprefix("rlhf_exp.")
     if name == "describe":
-        DESCRIBE._compose(words)
+        DESCRIBE.compose(words)
     elif name == "sample":
         compose_command(name, ["algo=none", "output_dir=x"], words)
     elif name in ("chat", "merge", "report", "runs"):

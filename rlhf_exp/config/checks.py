@@ -103,13 +103,8 @@ def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterat
         elif is_secret(name):
             yield explain_secret(key)
         elif has_own_loss:  # another's file may set arguments of that algorithm
-            yield Problem(key, "unknown", value, _explain_argument(name, algo, own))
-
-
-def _explain_argument(name: str, algo: str, own: Collection[str]) -> str:
-    if name in own and name in load_arguments(algo):
-        return f"not TRL's; use algo.{name}"
-    return explain_key(f"algo.args.{name}", algo)
+            of_ours = f"not TRL's; use algo.{name}" if name in own and name in known else ""
+            yield Problem(key, "unknown", value, of_ours or explain_key(key, algo))
 
 
 def build(schema: Any, values: dict[str, Any]) -> Any:

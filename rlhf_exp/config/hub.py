@@ -13,7 +13,6 @@ import socket
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from threading import Thread
 from urllib.parse import urlsplit
 
 from rlhf_exp.config.schema import Config
@@ -86,14 +85,7 @@ def go_offline_without_answer() -> None:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Whether a connection opens. In a thread of its own, since looking up a name can take longer than any timeout."""
-    opened = []
-
-    def connect() -> None:
-        with suppress(OSError), socket.create_connection((host, port), timeout=TIMEOUT_S):
-            opened.append(True)
-
-    thread = Thread(target=connect, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT_S)
-    return bool(opened)
+    """Whether a connection opens."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=TIMEOUT_S):
+        return True
+    return False

@@ -91,13 +91,11 @@ def explain_key(key: str, algo: str = "grpo") -> str:
         group = owners[0].partition("=")[0]
         return f"a key of {' and '.join(owners)} alone; use {'task@' if '.' in group else ''}{owners[0]}"
     known = known_keys(algo if algo in ALGORITHMS else "grpo")
-    same = key if key in known else None
     meant = next((name for name, words in SYNONYMS.items() if end in words and name in known), None)
     alike = [name for name in known if name.rpartition(".")[2] == end]
     neighbours = [name for name in known if name.rpartition(".")[0] == place]
-    near = same or meant or nearest(key, alike) or nearest(key, neighbours) or nearest(key, known)
-    note = ", of which a value below 1 is a share of all steps" if end == "warmup_ratio" else ""
-    return f"no such key{f'; did you mean {near}{note}?' if near else ''}"
+    near = key if key in known else meant or nearest(key, alike) or nearest(key, neighbours) or nearest(key, known)
+    return f"no such key{f'; did you mean {near}?' if near else ''}"
 
 
 def _list_owners(key: str) -> list[str]:

@@ -27,41 +27,22 @@ _BY_RANGE = {
     ">= 0, <= 1": ("min_p", "top_entropy_quantile", "ref_model_mixup_alpha", "ld_alpha"),
     ">= 0, < 1": ("adam_beta1", "adam_beta2", "label_smoothing_factor"),
     ">= 0, < 0.5": ("label_smoothing",),
-    ">= 0, <= 1000": (
-        *("beta", "weight_decay", "neftune_noise_alpha", "loss_weights", "desirable_weight", "undesirable_weight"),
-        *("entropy_coef", "entropy_coef_min", "entropy_coef_max", "entropy_coef_delta", "entropy_target"),
-        *("center_rewards_coefficient", "router_aux_loss_coef"),
-        *("vespo_k_pos", "vespo_k_neg", "vespo_lambda_pos", "vespo_lambda_neg"),
-    ),
-    "> 0, <= 1000": (
-        *("temperature", "repetition_penalty", "epsilon", "epsilon_high", "delta", "discopop_tau"),
-        *("sapo_temperature_neg", "sapo_temperature_pos", "off_policy_mask_threshold"),
-    ),
+    ">= 0, <= 1000": ("beta", "weight_decay", "loss_weights", "desirable_weight", "undesirable_weight", "entropy_coef"),
+    "> 0, <= 1000": ("temperature", "repetition_penalty", "epsilon", "epsilon_high", "delta"),
     ">= -1000, <= 1000": ("reward_weights", "reward_clip_range"),
     "> -100, < 100": ("f_alpha_divergence_coef",),
     ">= 1, <= 65536": (
-        *("per_device_train_batch_size", "per_device_eval_batch_size", "precompute_ref_batch_size", "num_iterations"),
-        *("gradient_accumulation_steps", "eval_accumulation_steps", "steps_per_generation", "num_generations_eval"),
-        *("pad_to_multiple_of", "max_tool_calling_iterations", "vllm_tensor_parallel_size", "vllm_group_port"),
-        *("vllm_server_port", "dataloader_prefetch_factor", "dataset_num_proc", "num_generations"),
+        *("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation", "num_iterations"),
+        *("num_generations", "dataset_num_proc", "dataloader_prefetch_factor", "vllm_tensor_parallel_size"),
     ),
-    ">= 0, <= 10000000": (
-        *("warmup_steps", "top_k", "eval_delay", "max_grad_norm", "vllm_importance_sampling_clip_min"),
-        *("dataloader_num_workers", "local_rank"),
-    ),
-    ">= 1, <= 100000000": (
-        *("max_completion_length", "max_length", "ref_model_sync_steps", "vllm_max_model_length", "save_total_limit"),
-        *("torch_empty_cache_steps", "generation_batch_size", "num_completions_to_print", "ddp_bucket_cap_mb"),
-    ),
+    ">= 1, <= 100000000": ("max_completion_length", "max_length", "generation_batch_size", "save_total_limit"),
     ">= 1, <= 10000000 or -1": ("max_steps",),
-    "> 0, <= 100000000": (
-        *("logging_steps", "eval_steps", "save_steps", "num_train_epochs", "vllm_server_timeout", "ddp_timeout"),
-        *("vllm_importance_sampling_cap", "vllm_importance_sampling_clip_max"),
-    ),
+    "> 0, <= 100000000": ("logging_steps", "save_steps", "num_train_epochs"),
 }
-"""Arguments by their range; of logging and saving, a number below 1 is a share of all steps. TRL accepts
-`learning_rate=1e9` and `beta=-1`, and fails late or never. Upper bounds are far above any value in use, so that a value
-beyond them is a typing mistake."""
+OTHERS = ">= 0, <= 100000000"
+"""Arguments by their range, and the range of all other numbers; of logging and saving, a number below 1 is a share of
+all steps. TRL accepts `learning_rate=1e9` and `beta=-1`, and fails late or never. Upper bounds are far above any value
+in use, so that a value beyond them is a typing mistake."""
 
 RANGES = {name: bounds for bounds, names in _BY_RANGE.items() for name in names}
 
@@ -74,7 +55,7 @@ class Other:
 class Argument:
     annotation: Any
     default: Any
-    bounds: str | None = None
+    bounds: str
 
 
 @cache
@@ -83,7 +64,7 @@ def load_arguments(algo: str) -> dict[str, Argument]:
     recorded = _read_file()[algo]
     spelled = type("Spelled", (), {"__annotations__": {name: item["type"] for name, item in recorded.items()}})
     hints = get_type_hints(spelled, localns={"Any": Any, "Literal": Literal, "Other": Other})
-    return {name: Argument(hints[name], item["default"], RANGES.get(name)) for name, item in recorded.items()}
+    return {name: Argument(hints[name], item["default"], RANGES.get(name, OTHERS)) for name, item in recorded.items()}
 
 
 @cache

@@ -8,7 +8,6 @@ A range is written as it is shown: ">= 1", "> 0, <= 1", ">= 1 or -1".
 
 import math
 import operator
-import re
 import types
 import typing
 from collections.abc import Collection, Iterable
@@ -128,15 +127,6 @@ def choices(annotation: Any, words: bool = False) -> list[str]:
     found = [choice for part in typing.get_args(annotation) for choice in choices(part, words)]
     named = {bool: ["true", "false"], type(None): ["null"]} if words else {}
     return found + named.get(annotation if isinstance(annotation, type) else None, [])
-
-
-def find_pattern_problem(pattern: str) -> str | None:
-    """Why a text is no regular expression; None if it is one."""
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        return f"no regular expression, {error}"
-    return None
 
 
 def list_names(annotation: Any) -> list[str]:

@@ -1,16 +1,17 @@
 """python -m rlhf_exp describe task=NAME [KEY=VALUE ...]
 
-A user's mistake is one line on stderr and exit status 2.
+    figures = describe(cfg, Path("outputs/describe/hh_rlhf/x"))     # describe.json, .md and .html there
+
+No text of a row is ever written, since rows can be offensive. A user's mistake is one line on stderr and exit status 2.
 """
 
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rlhf_exp.commands import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
-from rlhf_exp.describe import describe
 from rlhf_exp.errors import printable
 from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.runs.lock import claim
@@ -21,7 +22,7 @@ usage: python -m rlhf_exp describe task=NAME [KEY=VALUE ...] [--out FOLDER]
 
 Says what is in a task's data: lengths in tokens, what a budget cuts off, whether the longer answer is preferred,
 splits, repeats and odd rows. It writes describe.md, describe.html and describe.json, and no text of a row.
-A folder of model.path, whose tokenizer counts, may hold a tokenizer alone; -cd FOLDER adds configs of your own.
+-cd FOLDER adds configs of your own.
 
   python -m rlhf_exp describe task=hh_rlhf task.source=file task.path=FOLDER model=gpt2
   python -m rlhf_exp describe task=gsm8k task.source=generated model=tiny_gpt2
@@ -34,32 +35,45 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(arguments: list[str]) -> None:
-    cfg, is_new = _compose(arguments)
+    cfg, is_new = compose(arguments)
     print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
     prepare_hub(cfg)
     with claim(cfg.output_dir, is_new) as folder:
         figures = describe(cfg, folder)
-    from rlhf_exp.describe.page import terminal_table
+    from rlhf_exp.describe.page import describe_data
+    from rlhf_exp.report.page import to_text
 
-    print(printable(terminal_table(figures)))
+    print(printable(to_text(describe_data(figures))))
     print(f"written: {folder / 'describe.html'}, describe.md and describe.json")
 
 
-def _compose(arguments: list[str]) -> tuple[Config, bool]:
+def compose(arguments: list[str]) -> tuple[Config, bool]:
     """The checked config, and whether its folder may get a number; of algo=none, since rows are described in all their
     forms."""
-    folder = _find_tokenizer_folder(arguments)
-    checked = [text for text in arguments if folder is None or not text.startswith("model.path=")]
-    cfg, is_new = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], checked)
-    return cfg if folder is None else replace(cfg, model=replace(cfg.model, path=folder)), is_new
+    return compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], arguments)
 
 
-def _find_tokenizer_folder(arguments: list[str]) -> str | None:
-    """The folder of `model.path=` if it holds only a tokenizer: that is refused for a run, but suffices here."""
-    typed = [text.partition("=")[2].strip("'\"") for text in arguments if text.startswith("model.path=")]
-    folder = Path(typed[-1]).expanduser() if typed else Path("")
-    has_tokenizer = any((folder / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json"))
-    return str(folder) if typed and has_tokenizer and not (folder / "config.json").is_file() else None
+def describe(cfg: Config, out: Path) -> dict[str, Any]:
+    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write the figures into `out` and return them.
+
+    Raises:
+        ConfigError: rows or a tokenizer that cannot be read, or one that does not know these texts' words.
+    """
+    # After the command line was checked: transformers and torch take seconds.
+    from rlhf_exp.describe.figures import measure
+    from rlhf_exp.describe.page import describe_data
+    from rlhf_exp.describe.rows import count_tokens, load_tokenizer, read_examples
+    from rlhf_exp.report.page import write_page
+    from rlhf_exp.runs.folder import write_json
+
+    tokenizer = load_tokenizer(cfg)
+    data = read_examples(cfg, tokenizer)
+    figures = measure(data, count_tokens(cfg, tokenizer, data.examples))
+    figures |= {"task": cfg.task.name, "source": data.source, "tokenizer": str(cfg.model.path or cfg.model.name)}
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "describe.json", figures)
+    write_page(describe_data(figures), out, "describe")
+    return figures
 
 
 if __name__ == "__main__":

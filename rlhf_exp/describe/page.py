@@ -1,14 +1,13 @@
-"""The page on a task's data, and its short table for the terminal.
+"""The page on a task's data.
 
-describe_data(figures)       ->  blocks
-terminal_table(figures)      ->  a few lines of plain text
+describe_data(figures)       ->  blocks, as report/page.py writes them
 """
 
 from typing import Any
 
 from rlhf_exp.describe.figures import BUDGETS, QUANTILES
 from rlhf_exp.report.columns import Column, at, fill
-from rlhf_exp.report.page import Block, Heading, Table, Text, to_text
+from rlhf_exp.report.page import Block, Heading, Table, Text
 from rlhf_exp.runs.figures import number, percent
 
 LENGTH_NOTE = (
@@ -47,12 +46,6 @@ def describe_data(figures: dict[str, Any]) -> list[Block]:
     counts = [[_read_name(name), count(n)] for name, n in figures["counts"].items()]
     blocks += [Heading("Splits and repeats"), Table(["", ""], counts)]
     return [*blocks, Heading("Odd rows"), _odd_table(figures)] if figures["odd"] else blocks
-
-
-def terminal_table(figures: dict[str, Any]) -> str:
-    """Lengths, and how often the longer answer is preferred."""
-    blocks: list[Block] = [Text(_origin(figures)), fill(LENGTHS, figures["lengths"])]
-    return to_text([*blocks, fill(PREFERENCE, figures["preference"])] if figures["preference"] else blocks)
 
 
 def _origin(figures: dict[str, Any]) -> str:

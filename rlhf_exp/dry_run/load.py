@@ -28,12 +28,13 @@ from rlhf_exp.rewards import build_rewards, load_function
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sources import Unavailable
+from rlhf_exp.tasks.tokens import measure
 
 SAMPLE_ROWS = 256
 
 
 class Lengths(NamedTuple):
-    """Tokens of a training row, without those of a chat template.
+    """Tokens of a training row, as its trainer sees them.
 
     A completion that is sampled counts as the whole budget; `bound` then says " at most".
     """
@@ -113,16 +114,17 @@ def load_checked_task(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Task
 
 def measure_lengths(cfg: Config, tokenizer: Any, task: Task | None) -> Lengths:
     """The lengths in a sample of the rows."""
-    columns = [name for name in cfg.algo.row.form.columns if name not in ("prompt", "label")]
+    names = [name for name in cfg.algo.row.form.columns if name not in ("prompt", "label")]
     sample = [] if task is None else (task.train or task.eval)[:SAMPLE_ROWS]
-    prompts = [_count_tokens(tokenizer, row["prompt"]) for row in sample]
-    if not columns or not sample or columns[0] not in sample[0]:
-        answers = [float(cfg.max_tokens)] * max(1, len(columns))
-        sampled = Lengths(fmean(prompts or [0]), answers, " at most", 0)
-        return sampled._replace(longest=sampled.row)
-    counts = [[_count_tokens(tokenizer, row[name]) for row in sample] for name in columns]
-    longest = max(prompt + max(of_row) for prompt, of_row in zip(prompts, zip(*counts, strict=True), strict=True))
-    return Lengths(fmean(prompts), [fmean(of_column) for of_column in counts], "", len(columns) * longest)
+    given = [tuple(row[name] for name in names if name in row) for row in sample]
+    counts = measure(tokenizer, [row["prompt"] for row in sample], given) if sample else []
+    prompt = fmean([tokens.prompt for tokens in counts] or [0])
+    if not any(given):
+        answers = [float(cfg.max_tokens)] * max(1, len(names))
+        return Lengths(prompt, answers, " at most", len(answers) * prompt + sum(answers))
+    longest = max(tokens.prompt + max(tokens.answers) for tokens in counts)
+    means = [fmean(column) for column in zip(*(tokens.answers for tokens in counts), strict=True)]
+    return Lengths(prompt, means, "", len(names) * longest)
 
 
 def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: list[str]) -> Any:
@@ -134,9 +136,3 @@ def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: li
             raise
         unchecked.append(f"model.path={path}: {what} is not in the hub's cache, and there is no network")
         return None
-
-
-def _count_tokens(tokenizer: PreTrainedTokenizerBase, text: Any) -> int:
-    """Tokens of a text, or of the contents of messages, without those of a chat template."""
-    texts = [text] if isinstance(text, str) else [message["content"] for message in text]
-    return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"])

@@ -66,11 +66,8 @@ def list_chosen(cfg: Config) -> list[str]:
 def _describe_setting(cfg: Config) -> str:
     """Algorithm, task, model and device."""
     loss = f" ({write_name(found)})" if (found := cfg.algo.args.get("loss_type")) else ""
-    device = (
-        f"hardware={cfg.hardware.name}"
-        if targets_other_hardware(cfg)
-        else f"the {'CPU' if cfg.device.use_cpu else 'GPU'}"
-    )
+    here = "the CPU" if cfg.device.use_cpu else "the GPU"
+    device = f"hardware={cfg.hardware.name}" if targets_other_hardware(cfg) else here
     return f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, on {device}"
 
 

@@ -63,12 +63,11 @@ def build_config(init: dict, tokenizer: PreTrainedTokenizerBase) -> PreTrainedCo
     common = {given: name for given, name in (RENAMED | kind.attribute_map).items() if name in fields}
     names = common | {name: name for name in fields if name not in common.values()}
     shape = {key: value for key, value in init.items() if key not in ("architecture", "tokenizer")}
-    unknown = [key for key in shape if key not in names]
-    if unknown:
+    if unknown := [key for key in shape if key not in names]:
+        allowed = f"must be one of architecture, tokenizer, {', '.join(names)}"
+        kind_lacks = f"{init['architecture']} has no such key"
         raise ConfigError(
-            f"model.init.{key}={shape[key]}: {init['architecture']} has no such key{suggest(key, names)};"
-            f" must be one of architecture, tokenizer, {', '.join(names)}"
-            for key in unknown
+            f"model.init.{key}={shape[key]}: {kind_lacks}{suggest(key, names)}; {allowed}" for key in unknown
         )
     own = {names[key]: value for key, value in shape.items()}
     tokens = {"bos_token_id": None, "pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}

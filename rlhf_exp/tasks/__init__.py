@@ -12,7 +12,6 @@ A task is a module here and a file in conf/task, both named as in `task=`:
     grade(completion, row)          -> Grade; or build_grader(keys, source), which returns that function
     demonstration(item, keys, seed) optional: the text of an answer to learn from, or None
     pair(item, keys)                optional: the better and the worse answer
-    turns(item)                     optional: the texts of the prompt alone, whose words `describe` counts
     read_prompt(prompt)             optional: the row of a plain prompt that says all that the grader needs, or None
 
 and where `Keys.draws_rows`, since with source=generated rows are drawn instead of read:

@@ -16,6 +16,7 @@ another template moves no row. The same hash makes validation rows, or test rows
 none. No prompt is in two splits.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, ClassVar, Literal
 
-from rlhf_exp.config.values import find_pattern_problem, show
+from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.graders import PASSED
@@ -132,8 +133,10 @@ class Keys(GradedKeys):
             problems.append(f"{key}.checker=math: needs math-verify; pip install 'math-verify>=0.9,<0.10'")
         if (self.ready_checker == "regex") != (self.pattern is not None):
             problems.append(f"{key}.pattern: belongs to {key}.checker=regex, which needs one, such as 'Answer: (.*)'")
-        elif self.pattern is not None and (problem := find_pattern_problem(self.pattern)):
-            problems.append(f"{key}.pattern={self.pattern}: {problem}")
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            problems.append(f"{key}.pattern={self.pattern}: no regular expression, {error}")
         if self.answer_column in ("prompt", *PASSED):
             problems.append(f"{key}.answer_column={self.answer_column}: training has another meaning for it; rename it")
         return problems
@@ -150,11 +153,6 @@ class Keys(GradedKeys):
             except ConfigError as error:
                 problems = error.problems
         return problems
-
-    def find_lacking(self, need: str) -> str | None:
-        if need != DEMONSTRATIONS or self.completion_column is not None or self.samples is not None:
-            return None
-        return "needs task.completion_column, or task.samples=self for its own correct samples"
 
 
 def read(keys: Keys) -> Source:

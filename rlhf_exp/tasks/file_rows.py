@@ -188,18 +188,13 @@ def _join_history(row: FileRow, prompt: Any, history: list[dict[str, str]]) -> A
     """The row's prompt, or where it has none, or goes on in its answers, their history, as TRL's `extract_prompt` makes
     it. The history must begin with the prompt; a system's message before it may be left out."""
     given = as_messages(prompt)
-    if given is None:
-        return history
-    if are_messages(given):  # anything else is refused as any other prompt
-        texts, begun = ([(m["role"], m["content"].strip()) for m in messages] for messages in (history, given))
-        if texts[0][0] == "system" != begun[0][0]:
-            del texts[0]
-        if texts[: len(begun)] != begun:
-            way = "leave out the prompt (the column, or task.prompt_template), and the history is the prompt"
-            raise ConfigError([f"{row.where}: its answers do not begin with the messages of its prompt; {way}"])
-        if len(history) > len(given):
-            return history
-    return prompt
+    if given is None or not are_messages(given):  # other prompts are refused later
+        return history if given is None else prompt
+    begun = history[1:] if history[0]["role"] == "system" != given[0]["role"] else history
+    if [m["content"].strip() for m in begun[: len(given)]] != [m["content"].strip() for m in given]:
+        way = "leave out the prompt (the column, or task.prompt_template), and the history is the prompt"
+        raise ConfigError([f"{row.where}: its answers do not begin with the messages of its prompt; {way}"])
+    return history if len(history) > len(given) else prompt
 
 
 # Splits and ids

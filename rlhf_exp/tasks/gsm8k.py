@@ -98,10 +98,6 @@ def grade(completion: str, row: Row) -> grader.Gsm8kGrade:
     return grader.grade(completion, row["answer"])
 
 
-def turns(item: Item) -> list[str]:
-    return [item.content]
-
-
 def _read_rows(keys: Keys) -> Iterator[tuple[str, str, Any]]:
     """Every row with its part of the source (train, test, or `all` if there are no parts) and its place."""
     path = Path(keys.path or "")

@@ -32,7 +32,7 @@ from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from rlhf_exp.config.values import Within
 from rlhf_exp.errors import ConfigError
@@ -94,16 +94,6 @@ class Keys(TaskKeys):
     budget = (128, "half of the 256 tokens that experiment=hh_rlhf_gpt2_* allows a prompt with its answer")
 
 
-class RawPair(NamedTuple):
-    """One row. `part` is the source's own split, train or test, or None; `where` is for error lines."""
-
-    where: str
-    subset: str
-    part: str | None
-    chosen: str
-    rejected: str
-
-
 @dataclass(frozen=True)
 class Pair:
     """Two answers to one prompt. Every text is stripped of the white space around it.
@@ -132,9 +122,9 @@ def read(keys: Keys) -> Source:
     """
     pairs, counts, seen = [], Counter[str](), set()
     odd: dict[str, Counter[str]] = {kind: Counter() for kind in (*DROPPED, *KEPT)}
-    for raw in read_raw(keys):
-        counts[raw.subset] += 1
-        pair, kinds = parse_pair(raw)
+    for where, subset, part, *dialogues in read_raw(keys):
+        counts[subset] += 1
+        pair, kinds = parse_pair(where, subset, part, *dialogues)
         if pair is not None:
             # A pair in both parts of the source is not a duplicate: it is removed from train below.
             name = (pair.part, pair.id.removeprefix(pair.subset))
@@ -142,7 +132,7 @@ def read(keys: Keys) -> Source:
                 pair, kinds = None, ["duplicate"]
             seen.add(name)
         for kind in kinds:
-            odd[kind][raw.subset] += 1
+            odd[kind][subset] += 1
         if pair is not None:
             pairs.append(pair)
     splits, odd["prompt_in_test"] = _split_pairs(sorted(pairs, key=lambda pair: pair.id))
@@ -172,14 +162,10 @@ def demonstration(item: Item, keys: Keys, seed: str) -> str:
     return item.content.chosen
 
 
-def turns(item: Item) -> list[str]:
-    return [text for _, text in item.content.history]
-
-
-def parse_pair(raw: RawPair) -> tuple[Pair | None, list[str]]:
-    """The pair, None if it is dropped, and the kinds in which it is odd."""
-    opening, chosen_turns = _parse_turns(raw.chosen, f'{raw.where}: "chosen"')
-    other_opening, rejected_turns = _parse_turns(raw.rejected, f'{raw.where}: "rejected"')
+def parse_pair(where: str, subset: str, part: str | None, chosen: str, rejected: str) -> tuple[Pair | None, list[str]]:
+    """The pair, None if it is dropped, and the kinds in which it is odd; arguments as read_raw gives them."""
+    opening, chosen_turns = _parse_turns(chosen, f'{where}: "chosen"')
+    other_opening, rejected_turns = _parse_turns(rejected, f'{where}: "rejected"')
     (speaker, chosen), (other_speaker, rejected) = chosen_turns.pop(), rejected_turns.pop()
     if not speaker == other_speaker == "Assistant":
         return None, ["not_ending_on_assistant"]
@@ -196,7 +182,7 @@ def parse_pair(raw: RawPair) -> tuple[Pair | None, list[str]]:
     texts = [*(text for _, text in history), chosen, rejected]
     fits = (any(map(INLINE.search, texts)), len(history) < len(chosen_turns), not all(texts))
     digest = blake2b("\0".join((prompt, chosen, rejected)).encode(), digest_size=8).hexdigest()
-    pair = Pair(f"{raw.subset} {digest}", raw.subset, raw.part, history, prompt, chosen, rejected)
+    pair = Pair(f"{subset} {digest}", subset, part, history, prompt, chosen, rejected)
     return pair, [kind for kind, fit in zip(KEPT, fits, strict=True) if fit]
 
 
@@ -216,8 +202,9 @@ def _split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]
     return splits, in_test
 
 
-def read_raw(task: Keys) -> Iterator[RawPair]:
-    """Every pair of `task.subsets` that the source has.
+def read_raw(task: Keys) -> Iterator[tuple[Any, ...]]:
+    """Every pair of `task.subsets` that the source has: its place, for error lines; its subset; the source's own split,
+    train or test, or None; the dialogue with the chosen and that with the rejected answer.
 
     Raises:
         ConfigError: a file, a line or a subset that cannot be read.
@@ -227,15 +214,15 @@ def read_raw(task: Keys) -> Iterator[RawPair]:
 
         for number, (subset, chosen, rejected) in enumerate(generate_pairs(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
             if subset in task.subsets:
-                yield RawPair(f"generated pair {number}", subset, None, chosen, rejected)
+                yield f"generated pair {number}", subset, None, chosen, rejected
     elif task.source == "file":
         for path, subset, part in find_pair_files(Path(task.path or ""), task.subsets):
             for where, row in read_lines(path):
-                yield RawPair(where, subset, part, *read_texts(row, where, "chosen", "rejected"))
+                yield where, subset, part, *read_texts(row, where, "chosen", "rejected")
     else:
         for subset in task.subsets:
             for part, where, row in read_hub(task.hub_id, data_dir=subset):
-                yield RawPair(where, subset, part, *read_texts(row, where, "chosen", "rejected"))
+                yield where, subset, part, *read_texts(row, where, "chosen", "rejected")
 
 
 def find_pair_files(path: Path, subsets: Sequence[str]) -> list[tuple[Path, str, str | None]]:

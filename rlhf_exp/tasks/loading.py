@@ -167,24 +167,20 @@ class Loader:
         written, taken, looked_at, shortest = self.write(items, form, seed), list[tuple[Item, Row]](), 0, math.inf
         if self.cfg.task.draws_rows:  # which are all of about the same length
             return Selection(written[:n])
-        from tqdm.auto import tqdm
-
         from rlhf_exp.tasks.tokens import measure
 
         context = self.tokenizer.model_max_length
         limit = min(getattr(self.cfg.task, "max_length", None) or context, context)
-        with tqdm(total=n or len(written), desc="tokenizing", unit="row", leave=False, delay=2) as bar:
-            while looked_at < len(written) and (n is None or len(taken) < n):
-                batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
-                answers = [tuple(row[key] for key in form.answers) for _, row in batch]
-                counts = measure(self.tokenizer, [row["prompt"] for _, row in batch], answers)
-                for pair, tokens in zip(batch, counts, strict=True):
-                    needed = tokens.prompt + max(room, *tokens.answers, 0)
-                    shortest = min(shortest, needed)
-                    if needed <= limit:
-                        taken.append(pair)
-                looked_at += len(batch)
-                bar.update(len(batch))
+        while looked_at < len(written) and (n is None or len(taken) < n):
+            batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
+            answers = [tuple(row[key] for key in form.answers) for _, row in batch]
+            counts = measure(self.tokenizer, [row["prompt"] for _, row in batch], answers)
+            for pair, tokens in zip(batch, counts, strict=True):
+                needed = tokens.prompt + max(room, *tokens.answers, 0)
+                shortest = min(shortest, needed)
+                if needed <= limit:
+                    taken.append(pair)
+            looked_at += len(batch)
         return Selection(taken, looked_at - len(taken), limit, shortest)
 
     def write_prompt(self, item: Item) -> Text:

@@ -42,6 +42,9 @@ class Keys(GradedKeys):
 
     names: ClassVar[frozenset[str]] = frozenset()
     """At the top of the file."""
+    provided_by: ClassVar[dict[str, str]] = {
+        DEMONSTRATIONS: "a function demonstration(row) in the file, or task.samples=self"
+    }
     file = "a file or a folder"
     chooses_by_source = False
     reads_folder = True
@@ -63,11 +66,6 @@ class Keys(GradedKeys):
             problems.append(f"{key}.module={show(self.module)}: must be a Python file, such as {key}.module=mine.py")
         return problems
 
-    def find_lacking(self, need: str) -> str | None:
-        if need != DEMONSTRATIONS or "demonstration" in self.names or self.samples is not None:
-            return None
-        return "needs a function demonstration(row) in the file, or task.samples=self for its own correct samples"
-
     def _list_names(self) -> frozenset[str]:
         """The names at the top of the file, of which nothing is run; none if it cannot be read, which is told
         elsewhere (config/rules/files.py)."""
@@ -85,7 +83,7 @@ def read(keys: Keys) -> Source:
     Raises:
         ConfigError: the file cannot be imported, raises an error, or returns something else than rows.
     """
-    file, where = _open(keys), f"task.module={keys.module}: read"
+    file, where = _open(keys.module or ""), f"task.module={keys.module}: read"
     found = _call(file, "read", keys)
     if not isinstance(found, dict) or not {"train"} <= {*found} <= {*SHARES}:
         allowed = "must be the rows of each split, {'train': [...], 'test': [...]}, or 'validation' too"
@@ -116,17 +114,13 @@ def pair(item: Item, keys: Keys) -> tuple[str, str]:
 def build_grader(keys: Keys, source: Source | None) -> Any:
     from rlhf_exp.graders.checkers import guard
 
-    return guard(_open(keys).grade, f"task.module={keys.module}: grade", keys.module or "")
-
-
-def _open(keys: Keys) -> ModuleType:
     path = keys.module or ""
-    return _import(path, Path(path).expanduser().stat().st_mtime_ns)
+    return guard(_open(path).grade, f"task.module={path}: grade", path)
 
 
 @lru_cache
-def _import(path: str, mtime_ns: int) -> ModuleType:
-    """The file as a module, imported once until it changes."""
+def _open(path: str) -> ModuleType:
+    """The file as a module, imported once in a process."""
     return import_file(path, f"task.module={path}")
 
 

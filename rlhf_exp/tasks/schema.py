@@ -41,6 +41,8 @@ class TaskKeys:
     """Names that a key of `functions` may have instead of the user's own."""
     graded_by: ClassVar[tuple[str, ...]] = ()
     """The keys that would make them so, if they depend on any."""
+    demonstrates = True
+    """Whether the task has demonstrations of its own, if it provides any."""
     gives_pairs = False
     """Whether the task has preference pairs of its own, so that none are made from samples."""
     of_pairs = False
@@ -66,9 +68,6 @@ class TaskKeys:
     budget = (512, "the default where the task names none")
     """The default of max_tokens for models that write text, and the reason."""
 
-    least_tokens = 1
-    """The fewest tokens of an answer that earns more than none."""
-
     @property
     def functions(self) -> dict[str, str]:
         """The user's functions, FILE.py:FUNCTION, each by its key of these."""
@@ -88,10 +87,6 @@ class TaskKeys:
     def find_row_problems(self) -> list[str]:
         """A line for each mistake that the rows at `path` show before torch is imported."""
         return []
-
-    def find_lacking(self, need: str) -> str | None:
-        """What must be set where the algorithm learns from `need`, which `provides` promises; None: nothing."""
-        return None
 
     def list_sources(self) -> list[tuple[str, Any]]:
         """The keys by which rows are read, with their places; for a task with another's prompts, that one's come
@@ -124,7 +119,8 @@ class GradedKeys(TaskKeys):
         """Say what a task whose keys decide it provides: the class says what it may have, an instance what it has."""
         has = {PROMPTS: True, DEMONSTRATIONS: graded or demonstrations, PAIRS: graded or pairs}
         provides = tuple(name for name, there in has.items() if there)
-        for name, value in {"graded": graded, "gives_pairs": pairs, "provides": provides}.items():
+        found = {"graded": graded, "demonstrates": demonstrations, "gives_pairs": pairs, "provides": provides}
+        for name, value in found.items():
             object.__setattr__(self, name, value)
 
     def find_problems(self, key: str) -> list[str]:

@@ -10,7 +10,6 @@ template, which writes the special tokens itself, including the end. A reward mo
 not padding, so the end must be the same as in training. All texts of one call have the same form.
 """
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2.exceptions import TemplateError
@@ -79,38 +78,24 @@ def encode_row(tokenizer: "PreTrainedTokenizerBase", prompt: Text, *answers: Tex
 
 def measure(tokenizer: "PreTrainedTokenizerBase", prompts: Texts, answers: list[tuple[Any, ...]]) -> list[Tokens]:
     """The tokens of each prompt and of its answers, of which there may be none. An answer counts the tokens of both
-    together minus those of its prompt.
-
-    A whole that begins with its prompt is counted as prompt plus rest, so the prompt is tokenized once. A tokenizer
-    that merges across that border would give one token less for the whole; those of GPT-2 and Qwen3 never do on
-    HH-RLHF's 8,486 pairs.
-    """
+    together minus those of its prompt."""
     plain = isinstance(prompts[0], str)
-    alone = render(tokenizer, prompts, ask=True)
-    joined = [prompt + answer for prompt, several in zip(prompts, answers, strict=True) for answer in several]
-    asked = [prompt for prompt, several in zip(alone, answers, strict=True) for _ in several]
-    pairs = list(zip(asked, render(tokenizer, joined), strict=True))
-    in_prompt = _count(tokenizer, alone, special=plain)
-    in_rest = _count(tokenizer, [whole.removeprefix(prompt) for prompt, whole in pairs], special=False)
-    counts = (
-        in_rest[whole.removeprefix(prompt)] + plain - (0 if whole.startswith(prompt) else in_prompt[prompt])
-        for prompt, whole in pairs
-    )
-    return [
-        Tokens(in_prompt[prompt], tuple(islice(counts, len(several))))
-        for prompt, several in zip(alone, answers, strict=True)
+    joined = [
+        _join(tokenizer, prompt, answer) for prompt, several in zip(prompts, answers, strict=True) for answer in several
     ]
+    alone = _count(tokenizer, render(tokenizer, prompts, ask=True), special=plain)
+    whole = iter(_count(tokenizer, render(tokenizer, joined), special=plain))
+    return [Tokens(n, tuple(next(whole) - n for _ in several)) for n, several in zip(alone, answers, strict=True)]
 
 
-def _count(tokenizer: "PreTrainedTokenizerBase", texts: list[str], special: bool) -> dict[str, int]:
+def _count(tokenizer: "PreTrainedTokenizerBase", texts: list[str], special: bool) -> list[int]:
     """The number of tokens of each text; `special` says whether the tokenizer adds its special tokens."""
-    counts: dict[str, int] = {}
-    unique = list(dict.fromkeys(texts))
-    for start in tqdm(range(0, len(unique), BATCH), desc="tokenizing", unit="batch", leave=False, delay=2):
-        batch = unique[start : start + BATCH]
+    counts: list[int] = []
+    for start in tqdm(range(0, len(texts), BATCH), desc="tokenizing", unit="batch", leave=False, delay=2):
+        batch = texts[start : start + BATCH]
         # verbose=False: texts longer than the model's context are counted here, and need no warning.
         encoded = tokenizer(batch, add_special_tokens=special, return_attention_mask=False, verbose=False)
-        counts |= {text: len(ids) for text, ids in zip(batch, encoded["input_ids"], strict=True)}
+        counts += map(len, encoded["input_ids"])
     return counts
 
 

@@ -48,7 +48,6 @@ args.model_init_kwargs.dtype=int8  ->  args.model_init_kwargs.dtype owned
 output_dir=there args.output_dir=here  ->  args.output_dir owned
 '~args.seed'  ->  args.seed owned
 +args.model_init_kwargs.revision=main  ->  args.model_init_kwargs.revision unknown
-peft=lora peft.lora=null  ->  peft.lora conflict
 'reward.weights={}'  ->  reward.weights *
 +args.num_train_epochs=2  ->  args.num_train_epochs idle
 algo=ppo args.steps_per_generation=abc  ->  args.steps_per_generation type
@@ -67,7 +66,6 @@ algo=ppo algo.target_kl=6 +args.min_p=0.1 generation.method=trl  ->  args.min_p 
 algo=ppo algo.target_kl=6 generation=trl '+args.generation_kwargs={typical_p: 0.9}'  ->  args.generation_kwargs conflict
 algo=none eval.every=5  ->  eval.every conflict
 algo=dpo args.beta=0  ->  args.beta conflict
-max_tokens=1  ->  max_tokens conflict
 args.learning_rate=1e-300  ->  args.learning_rate range
 '+args.generation_kwargs={max_new_tokens: 5}'  ->  args.generation_kwargs.max_new_tokens owned
 +args.fsdp=true  ->  args.fsdp owned

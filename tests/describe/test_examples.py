@@ -4,9 +4,8 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe import load_tokenizer
+from rlhf_exp.describe.rows import load_tokenizer, read_examples
 from rlhf_exp.tasks import gsm8k as gsm8k_files
-from rlhf_exp.tasks.examples import read_examples
 from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"

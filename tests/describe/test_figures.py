@@ -1,7 +1,7 @@
 import pytest
 
 from rlhf_exp.describe.figures import measure
-from rlhf_exp.tasks.examples import Data, Example, OddKind
+from rlhf_exp.describe.rows import Data, Example, OddKind
 from rlhf_exp.tasks.tokens import Tokens
 
 

@@ -4,7 +4,6 @@ import re
 import pytest
 
 from rlhf_exp.describe.__main__ import main
-from rlhf_exp.models.untrained import build_byte_tokenizer
 
 
 def test_the_command_writes_its_files_and_says_where(hh_overrides, tmp_path, capsys):
@@ -14,13 +13,6 @@ def test_the_command_writes_its_files_and_says_where(hh_overrides, tmp_path, cap
     assert f"written: {out / 'describe.html'}" in printed
     figures = json.loads((out / "describe.json").read_text())
     assert (figures["n"], figures["task"], figures["tokenizer"]) == (6, "hh_rlhf", "tiny_gpt2")
-
-
-def test_a_folder_with_a_tokenizer_alone_will_do(hh_overrides, tmp_path, capsys):
-    build_byte_tokenizer().save_pretrained(tmp_path / "tokenizer")
-    arguments = [*hh_overrides[:-1], f"model.path={tmp_path / 'tokenizer'}", f"output_dir={tmp_path / 'out'}"]
-    assert main(arguments) == 0
-    assert f"tokenizer of {tmp_path / 'tokenizer'}." in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe import count_tokens, load_tokenizer
+from rlhf_exp.describe.rows import Example, count_tokens, load_tokenizer
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.tasks.examples import Example
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe import describe
+from rlhf_exp.describe.__main__ import describe
 from rlhf_exp.errors import UNPRINTABLE, printable, say
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.runs.__main__ import main as list_runs

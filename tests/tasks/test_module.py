@@ -102,7 +102,7 @@ def test_the_shipped_example(tmp_path):
         (("100 + n", "n"), "returned a prompt in two splits, What is 0 . 1."),
         (("    train = [", "    1 / 0\n    train = ["), "read raised ZeroDivisionError in line 6: division by zero"),
         (("    train = [", "    raise ConfigError(['no'])\n    train = ["), "^no$"),
-        (("def grade(completion, row)", "def grade(completion)"), "grade: takes .completion., too many"),
+        (("def grade(completion, row)", "def grade(completion)"), "raised TypeError: grade.. takes 1 positional"),
         (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
         (("import ConfigError", "import ConfgError"), "cannot be imported, ImportError in line"),
         (("range(20)", "range(0)"), "has 0 rows in its test split"),

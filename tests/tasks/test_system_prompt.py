@@ -5,9 +5,9 @@ import json
 import pytest
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.describe.rows import read_examples
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import draw_prompts, load_task
-from rlhf_exp.tasks.examples import read_examples
 from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import encode_prompts, measure
 

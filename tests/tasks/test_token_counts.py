@@ -3,7 +3,7 @@ from transformers import AutoTokenizer
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.tasks import as_completion, hh_rlhf
-from rlhf_exp.tasks.hh_rlhf import RawPair, parse_pair
+from rlhf_exp.tasks.hh_rlhf import parse_pair
 from rlhf_exp.tasks.sources import Item
 from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import measure, render
@@ -13,7 +13,7 @@ CHATML = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>THINK{% endif %}"
 )
-PAIRS = [parse_pair(RawPair("", subset, None, *texts))[0] for subset, *texts in generate_pairs(60, seed=0)]
+PAIRS = [parse_pair("", subset, None, *texts)[0] for subset, *texts in generate_pairs(60, seed=0)]
 
 
 def list_texts(chat):

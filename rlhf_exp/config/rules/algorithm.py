@@ -5,14 +5,13 @@ Stays here: what TRL refuses only after minutes, or never.
 
 from collections.abc import Iterator, Sequence
 
-from rlhf_exp.algorithms import ALGORITHMS, TRL_SAMPLING
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, TRL_SAMPLING
 from rlhf_exp.config.device import count_processes
 from rlhf_exp.config.rules.files import check_function
 from rlhf_exp.config.schema import TASKS, Config, Grpo, Ppo, conflict
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem, show
-from rlhf_exp.rewards.table import REWARDS
 
 NOT_WITH_PPO = (
     *("loss_type", "beta", "scale_rewards", "mask_truncated_completions", "importance_sampling_level"),
@@ -35,8 +34,8 @@ def check_task(cfg: Config) -> Iterator[str]:
         remedy = f" until you set {cfg.task.provided_by[need]}" if need in cfg.task.provided_by else ""
         others = f"tasks with {need.split()[-1]}: {', '.join(tasks)}; algorithms for task={task}: {', '.join(fitting)}"
         yield conflict(cfg, "algo", f"needs {need}, and task={task} has none{remedy}; {others}")
-    elif lacking := cfg.task.find_lacking(need):
-        yield conflict(cfg, "algo", lacking)
+    elif need == DEMONSTRATIONS and not cfg.task.demonstrates and cfg.task.samples is None:
+        yield conflict(cfg, "algo", f"needs {cfg.task.provided_by[need]}")
     for key, source in cfg.task.list_sources():
         yield from source.find_problems(key)
     if getattr(cfg.task, "samples", None) is not None and (row.online or not row.trains):
@@ -58,10 +57,6 @@ def check_algorithm(cfg: Config) -> Iterator[str]:
             yield conflict(cfg, f"algo.args.{name}", "not with generation=compact; use generation=trl")
     if row.has_implicit_rewards and args.get("beta") == 0 and not {*losses} & {*row.losses_without_kl}:
         yield conflict(cfg, "algo.args.beta", "the loss is scaled by it, so that nothing would be learned; must be > 0")
-    graded = [name for name in cfg.reward.weights if name in REWARDS and "grade" in REWARDS[name].needs]
-    if row.online and graded and cfg.max_tokens < cfg.task.least_tokens:
-        why = f"no answer of task={cfg.task.name} is that short, so that nothing would earn reward.weights.{graded[0]}"
-        yield conflict(cfg, "max_tokens", f"{why}; must be at least {cfg.task.least_tokens}")
 
 
 def find_other_losses(cfg: Config, overrides: Sequence[str]) -> list[Problem]:

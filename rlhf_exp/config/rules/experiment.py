@@ -50,15 +50,6 @@ def check_size(cfg: Config) -> list[Problem]:
     return found or [conflict(cfg, "model.path", f"{why}; {way}", "missing")]
 
 
-def check_peft(cfg: Config) -> Iterator[Problem]:
-    """Whether lora and quantization are set exactly if the chosen `peft=` has them."""
-    peft = cfg.peft
-    if (peft.lora is None) != (peft.name == "none"):
-        yield Problem("peft.lora", "conflict", hint=f"not as peft={peft.name} has it; use peft=none, lora or qlora")
-    elif bool(peft.quantization) != (peft.name == "qlora"):
-        yield Problem("peft.quantization", "conflict", hint=f"not as peft={peft.name} has it; use peft=lora or qlora")
-
-
 def check_reward(cfg: Config) -> Iterator[str]:
     """Whether there is a reward if the algorithm needs one, and everything that each reward needs."""
     rewards, functions = cfg.reward.weights, cfg.reward.functions

@@ -152,25 +152,27 @@ def test_as_many_rows_are_drawn_as_whole_rollouts_need(overrides, rows):
     assert count_needed(compose_config([*overrides, *drop])) == rows
 
 
+FEW = ["eval.every_rows=8", "task.sampling.rows=8"]
+
+
 def test_very_many_steps_draw_a_bounded_number_of_rows_and_say_so(monkeypatch):
     assert count_rows(compose_config(["algo.args.max_steps=10000000"])) == (MOST_DRAWN, 80_000_000)
     monkeypatch.setattr(countdown, "MOST_DRAWN", 50)
-    task = load_task(compose_config(["eval.rows=4"]), PLAIN)
+    task = load_task(compose_config(["eval.rows=4", *FEW]), PLAIN)
     assert len(task.train) == 50
     assert task.notes == ("training uses 880 rows: 50 are drawn, and then come again",)
     monkeypatch.setattr(countdown, "MOST_DRAWN", 1_000)
-    longer = load_task(compose_config(["eval.rows=4"]), PLAIN)
+    longer = load_task(compose_config(["eval.rows=4", *FEW]), PLAIN)
     assert longer.train[:50] == task.train and len(longer.train) == 880
 
 
 @pytest.mark.parametrize(
     ("typed", "line"),
-    [("eval.rows=1000000", "eval.rows=1000000: allowed is 1 to 1,398"),
-     ("algo=dpo task.sampling.rows=100000", "task.sampling.rows=100000: allowed is 1 to 3,579"),
+    [("algo=dpo task.sampling.rows=1000000", "task.sampling.rows=1000000: allowed is 1 to 200,000"),
      ("task.train_rows=10000000", "task.train_rows=10000000: allowed is 1 to 200,000"),
      ("task.numbers=[6] task.high=100 eval.rows=1000000", "eval.rows=1000000: allowed is 1 to 200,000")],
 )  # fmt: skip
-def test_more_rows_than_there_are_is_refused_before_any_is_drawn(typed, line, monkeypatch):
+def test_more_rows_than_are_drawn_is_refused_before_any_is_drawn(typed, line, monkeypatch):
     monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kwargs: pytest.fail("drawn"))
     with pytest.raises(ConfigError, match=f"^{line}"):
         load_task(compose_config(typed.split()), PLAIN)

@@ -169,6 +169,6 @@ def test_a_column_that_no_row_has_is_refused_with_the_config(tmp_path):
     assert line.endswith("; did you mean Question?")
     named = "task.prompt_template='{Question}'"
     assert look(path, named) == look(path, named, "algo=sft", "task.completion_column=a") == []
-    assert look(path, named, "algo=sft")[0].startswith("algo=sft: needs task.completion_column, or task.samples=self")
+    assert look(path, named, "algo=sft")[0].startswith("algo=sft: needs task.completion_column")
     path.write_text("Question,a\n")
     assert len(look(path)) == 1

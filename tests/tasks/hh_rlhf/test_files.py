@@ -36,7 +36,7 @@ def test_a_lone_file_without_a_name_is_read_as_subset_file(tmp_path, name):
     path = write(tmp_path / name, f"{LINE}\n\n{LINE}")
     first, second = read(path)
     assert first == (f"{path}, line 1", "file", None, ROW["chosen"], ROW["rejected"])
-    assert second.where == f"{path}, line 3"
+    assert second[0] == f"{path}, line 3"
 
 
 def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
@@ -47,7 +47,7 @@ def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
     write(tmp_path / "red-team-attempts" / "red_team_attempts.jsonl.gz", "of another form")
     write(tmp_path / "helpful-base" / "notes.txt", "no pairs")
     write(tmp_path / "helpful-rejection-sampled" / "attestation.jsonl")  # no "test" in it but as part of a word
-    found = Counter((raw.subset, raw.part) for raw in read(tmp_path, SUBSETS))
+    found = Counter((subset, part) for _, subset, part, *_ in read(tmp_path, SUBSETS))
     assert found == {
         ("harmless-base", "test"): 1,
         ("helpful-base", "train"): 1,
@@ -93,10 +93,10 @@ def test_a_subset_that_is_not_there_is_named_with_those_that_are(tmp_path):
 
 def test_a_character_spelled_by_two_halves_is_text(tmp_path):
     path = write(tmp_path / "pairs.jsonl", r'{"chosen": "\ud83d\ude00", "rejected": "x"}')
-    assert read(path)[0].chosen == "\U0001f600"
+    assert read(path)[0][3] == "\U0001f600"
 
 
 def test_the_synthetic_set_is_one_and_is_read_by_subset():
     whole, half = (read(None, subsets, source="generated") for subsets in (SUBSETS, ["helpful-base"]))
     assert len(whole) == SYNTHETIC_ROWS and len(half) == SYNTHETIC_ROWS // 2
-    assert half == [raw for raw in whole if raw.subset == "helpful-base"]
+    assert half == [raw for raw in whole if raw[1] == "helpful-base"]

@@ -7,7 +7,7 @@ import pytest
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks import hh_rlhf
-from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, Pair, RawPair, parse_pair
+from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, Pair, parse_pair
 from rlhf_exp.tasks.hh_rlhf import _split_pairs as split_pairs
 from rlhf_exp.tasks.sources import Item
 from rlhf_exp.tasks.splits import split_of
@@ -17,7 +17,7 @@ ASK = "\n\nHuman: Hi!\n\nAssistant:"
 
 
 def parse(chosen, rejected):
-    return parse_pair(RawPair("FILE, line 1", "helpful-base", None, chosen, rejected))
+    return parse_pair("FILE, line 1", "helpful-base", None, chosen, rejected)
 
 
 def configure(path, *overrides):

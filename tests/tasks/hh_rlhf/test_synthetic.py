@@ -1,12 +1,12 @@
 import json
 from hashlib import sha256
 
-from rlhf_exp.tasks.hh_rlhf import RawPair, parse_pair
+from rlhf_exp.tasks.hh_rlhf import parse_pair
 from rlhf_exp.tasks.synthetic import generate_pairs
 
 N = 4000
 ROWS = list(generate_pairs(N, seed=0))
-PAIRS = [parse_pair(RawPair("", subset, None, chosen, rejected)) for subset, chosen, rejected in ROWS]
+PAIRS = [parse_pair("", subset, None, chosen, rejected) for subset, chosen, rejected in ROWS]
 
 
 def test_every_synthetic_pair_is_well_formed_with_a_prompt_of_its_own():

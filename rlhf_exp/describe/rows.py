@@ -1,8 +1,10 @@
-"""The rows of any task in one form, for rlhf_exp.describe.
+"""The rows of any task in one form, and their lengths in tokens.
 
+tokenizer = load_tokenizer(cfg)
 data = read_examples(cfg, tokenizer)
 data.examples[0].prompt, data.examples[0].answers      # as the model reads them: texts, or lists of messages
 data.odd[0].kind, data.odd[0].rule, data.odd[0].counts
+count_tokens(cfg, tokenizer, data.examples)[0]         # Tokens(prompt=4, answers=(2,))
 """
 
 from dataclasses import dataclass, replace
@@ -11,14 +13,22 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR
+from rlhf_exp.models.loading import read_tokenizer, set_thinking
+from rlhf_exp.models.source import locate_start_model
+from rlhf_exp.models.untrained import build_tokenizer
 from rlhf_exp.tasks.loading import Loader
 from rlhf_exp.tasks.schema import name_source
 from rlhf_exp.tasks.sources import Item, OddKind
-from rlhf_exp.tasks.texts import Row, Text
+from rlhf_exp.tasks.texts import Row, Text, as_messages
+from rlhf_exp.tasks.tokens import Tokens, measure
 
 DRAWN = 4096
 """Problems drawn to describe a task that generates them without end."""
+LOOKED_AT = 200  # prompts on which a tokenizer is tested
+UNKNOWN = 0.01  # share of unknown tokens above which counts would mean nothing
+NO_LIMIT = 2**31
 
 
 class Example(NamedTuple):
@@ -67,21 +77,39 @@ def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
             answered = {item.id: row for item, row in loader.write(items, form, 0)}
             written[split] = [(item, answered.get(item.id, row)) for item, row in loader.write(items, ASK, 0)]
         read, odd = loader.source.read, loader.source.odd
-    examples = [
-        _describe(loader, item, row, item.subset if keys.of_pairs else split, split)
-        for split, rows in written.items()
-        for item, row in rows
-    ]
+    examples = []
+    for split, rows in written.items():
+        for item, row in rows:
+            turns = len(as_messages(loader.task.prompt(item, chat=True))) + 1
+            answers = tuple(row[name] for name in form.answers if name in row)
+            examples.append(Example(item.subset if keys.of_pairs else split, split, turns, row["prompt"], answers))
     names = form.answers if form is PAIR else ("answer",)
-    answers = names if any(example.answers for example in examples) else ()
-    return Data(name_source(keys), answers, examples, read, odd)
+    return Data(name_source(keys), names if any(row.answers for row in examples) else (), examples, read, odd)
 
 
-def _describe(loader: Loader, item: Item, row: Row, subset: str, split: str) -> Example:
-    answers = tuple(row[name] for name in ("completion", "chosen", "rejected") if name in row)
-    if hasattr(loader.task, "turns"):
-        turns = len(loader.task.turns(item))
-    else:
-        prompt = loader.write_prompt(item)
-        turns = 1 if isinstance(prompt, str) else len(prompt)
-    return Example(subset, split, turns + 1, row["prompt"], answers)
+def load_tokenizer(cfg: Config) -> PreTrainedTokenizerBase:
+    """The tokenizer of `cfg.model`, without the limit of a model's context, so that no row is left out.
+
+    Raises:
+        ConfigError: it cannot be loaded.
+    """
+    source, init = locate_start_model(cfg), cfg.model.init
+    tokenizer = build_tokenizer(init) if init is not None else read_tokenizer(source)
+    set_thinking(source, tokenizer)
+    tokenizer.model_max_length = NO_LIMIT
+    return tokenizer
+
+
+def count_tokens(cfg: Config, tokenizer: PreTrainedTokenizerBase, examples: list[Example]) -> list[Tokens]:
+    """The counts in the order of `examples`.
+
+    Raises:
+        ConfigError: the tokenizer's closed vocabulary cannot encode these texts.
+    """
+    if tokenizer.unk_token_id is not None and isinstance(examples[0].prompt, str):
+        looked_at = examples[:: max(1, len(examples) // LOOKED_AT)]
+        ids = [token for example in looked_at for token in tokenizer(example.prompt)["input_ids"]]
+        if (share := ids.count(tokenizer.unk_token_id) / len(ids)) > UNKNOWN:
+            line = f"model={cfg.model.name}: its tokenizer does not know {share:.0%} of the words"
+            raise ConfigError([f"{line}; choose another: model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer"])
+    return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples])
