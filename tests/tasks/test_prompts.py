@@ -5,6 +5,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
+from tests.tasks.building import refuse
 
 ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
 
@@ -36,9 +37,8 @@ def test_a_length_that_every_prompt_to_train_on_fills_is_refused(overrides, rows
     """TRL drops such rows, and fails on none with an IndexError."""
     tokenizer, task = build_trace_tokenizer(), Task("countdown", rows, ROWS, None)
     check_context(compose_config([*overrides, "algo.args.max_length=7"]), tokenizer, task)  # the second prompt has 6
-    with pytest.raises(ConfigError) as error:
-        check_context(compose_config([*overrides, "algo.args.max_length=6"]), tokenizer, task)
-    assert error.value.problems == ["algo.args.max_length=6: every prompt of the 2 rows fills it; raise it"]
+    line = refuse(check_context, compose_config([*overrides, "algo.args.max_length=6"]), tokenizer, task)
+    assert line == "algo.args.max_length=6: every prompt of the 2 rows fills it; raise it"
 
 
 def test_fewer_prompts_than_a_rollout_takes_are_refused():
@@ -53,7 +53,5 @@ def test_fewer_prompts_than_a_rollout_takes_are_refused():
         (["algo=grpo", "+algo.args.steps_per_generation=4"], "task.train_rows=null: gives 31 prompts", 32),
         (["algo=grpo", "+algo.args.generation_batch_size=512"], "task.train_rows=null: gives 31 prompts", 32),
     ):
-        with pytest.raises(ConfigError) as error:
-            check_rows(compose_config(overrides), Task("countdown", rows[:31], rows, None))
-        [line] = error.value.problems
+        line = refuse(check_rows, compose_config(overrides), Task("countdown", rows[:31], rows, None))
         assert line.startswith(f"{given}, and a rollout of {overrides[0]} takes {needed}")

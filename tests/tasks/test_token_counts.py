@@ -7,12 +7,9 @@ from rlhf_exp.tasks.hh_rlhf import RawPair, parse_pair
 from rlhf_exp.tasks.sources import Item
 from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import measure, render
+from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer
 
 REAL = ROOT.parent / "shared" / "data" / "tokenizers"
-CHATML = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>THINK{% endif %}"
-)
 PAIRS = [parse_pair(RawPair("", subset, None, *texts))[0] for subset, *texts in generate_pairs(60, seed=0)]
 
 
@@ -28,15 +25,16 @@ def render_all(tokenizer, prompts, answers):
     return render(tokenizer, prompts, ask=True), [render(tokenizer, several) for several in wholes]
 
 
-def test_a_plain_answer_counts_with_its_end_token(small_tokenizer):
-    for pair, (prompt, answers) in zip(PAIRS, measure(small_tokenizer(), *list_texts(chat=False)), strict=True):
+def test_a_plain_answer_counts_with_its_end_token():
+    for pair, (prompt, answers) in zip(PAIRS, measure(build_tokenizer(), *list_texts(chat=False)), strict=True):
         assert prompt == len(pair.prompt)
         assert answers == tuple(1 + len(text) + 1 for text in (pair.chosen, pair.rejected))
 
 
 @pytest.mark.parametrize("think", ["", "(hm)"])  # with a thought the whole dialogue does not begin with the prompt
-def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(small_tokenizer, think):
-    tokenizer, texts = small_tokenizer(CHATML.replace("THINK", think)), list_texts(chat=True)
+def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(think):
+    template = CHAT_TEMPLATE.replace("<assistant>", f"<assistant>{think}")
+    tokenizer, texts = build_tokenizer(template), list_texts(chat=True)
     prompts, wholes = render_all(tokenizer, *texts)
     question = PAIRS[0].history[0][1]
     assert prompts[0] == f"<user>{question}</s><assistant>{think}"
@@ -47,8 +45,8 @@ def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(small_
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_rows_without_answers_keep_their_place(small_tokenizer, chat):
-    tokenizer, (prompts, answers) = small_tokenizer(CHATML), list_texts(chat)
+def test_rows_without_answers_keep_their_place(chat):
+    tokenizer, (prompts, answers) = build_tokenizer(CHAT_TEMPLATE), list_texts(chat)
     full = measure(tokenizer, prompts, answers)
     some = measure(tokenizer, prompts, [texts if i % 2 else () for i, texts in enumerate(answers)])
     assert some == [counts if i % 2 else (counts.prompt, ()) for i, counts in enumerate(full)]

@@ -8,8 +8,9 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.models.untrained import build_config
 from rlhf_exp.tasks.tokens import encode_answers, encode_row
+from tests.tasks.building import build_tokenizer
 
 TOKENIZERS = Path(__file__).parents[3] / "shared" / "data" / "tokenizers"
 INIT = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
@@ -18,6 +19,7 @@ ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": Tru
 PLAIN = [
     {"prompt": "\n\nHuman: Hi!\n\nAssistant:", "chosen": " Hello, friend.", "rejected": " What?"},
     {"prompt": "\n\nHuman: 2 + 2\n\nAssistant:", "chosen": " 4", "rejected": ""},
+    {"prompt": "a", "chosen": "b", "rejected": "b<eos>"},  # an end that is there is not added again
     {"prompt": "An un", "chosen": "believable story", "rejected": "dotted line"},  # tokens merge across the prompt
 ]
 
@@ -42,7 +44,7 @@ CHAT = [
 
 def load(name):
     if name == "bytes":
-        return build_byte_tokenizer()
+        return build_tokenizer()
     if not TOKENIZERS.is_dir():
         pytest.skip("needs ../shared/data/tokenizers")
     tokenizer = AutoTokenizer.from_pretrained(TOKENIZERS / name)
@@ -82,15 +84,8 @@ def test_pairs_are_the_tokens_of_the_dpo_trainer(name, architecture, rows, tmp_p
     assert ours == list(zip(*(trainer.train_dataset[f"{name}_ids"] for name in names), strict=True))
 
 
-def test_an_end_that_is_there_is_not_added_again():
-    tokenizer = build_byte_tokenizer()
-    once, already = encode_answers(tokenizer, ["a", "a"], ["b", "b<eos>"])
-    assert once == already
-    assert once[-1] == tokenizer.eos_token_id
-
-
 def test_tokens_that_merge_across_the_prompt_belong_to_the_answer():
     tokenizer = load("gpt2")
-    prompt, _, rejected = encode_row(tokenizer, *PLAIN[2].values())
+    prompt, _, rejected = encode_row(tokenizer, *PLAIN[-1].values())
     assert tokenizer.decode(prompt) == "An"
     assert tokenizer.decode(rejected) == " undotted line<|endoftext|>"
