@@ -1,12 +1,17 @@
+"""Prompts and completions: in chat or plain, known to the model, within its context, and enough of them."""
+
+from types import SimpleNamespace
+
 import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import Task, as_completion, wants_chat
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
 from tests.tasks.building import refuse
 
+PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
 ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
 
 
@@ -55,3 +60,16 @@ def test_fewer_prompts_than_a_rollout_takes_are_refused():
     ):
         line = refuse(check_rows, compose_config(overrides), Task("countdown", rows[:31], rows, None))
         assert line.startswith(f"{given}, and a rollout of {overrides[0]} takes {needed}")
+
+
+@pytest.mark.parametrize(("text", "plain"), [("yes", " yes"), (" yes", " yes"), ("\nyes", "\nyes"), ("", " ")])
+def test_a_plain_completion_begins_with_the_space_that_parts_it_from_its_prompt(text, plain):
+    assert as_completion(text, chat=False) == plain
+    assert as_completion(text, chat=True) == [{"role": "assistant", "content": text.strip()}]
+
+
+def test_auto_follows_the_chat_template_and_chat_needs_one():
+    cfg = {form: compose_config([f"task.prompt={form}"]) for form in ("auto", "plain", "chat")}
+    assert [wants_chat(cfg[form], CHAT) for form in cfg] == [True, False, True]
+    assert [wants_chat(cfg[form], PLAIN) for form in ("auto", "plain")] == [False, False]
+    assert refuse(wants_chat, cfg["chat"], PLAIN).startswith("task.prompt=chat: model=tiny has no chat template")
