@@ -86,17 +86,16 @@ def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
 
 def test_at_most_per_prompt_pairs_and_demonstrations_come_from_one_prompt(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: RIGHT + WRONG, TEST: RIGHT + WRONG})
-    assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=2").train) == 2
-    assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=9").train) == 3
-    assert len(learn(folder, "algo=sft", "task.sampling.per_prompt=1").train) == 2
+    for algo, most, rows in (("dpo", 2, 2), ("dpo", 9, 3), ("sft", 1, 2)):
+        assert len(learn(folder, f"algo={algo}", f"task.sampling.per_prompt={most}").train) == rows
 
 
 def test_demonstrations_are_the_correct_completions_of_all_prompts(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: [WRONG[0], RIGHT[0]], TEST: [RIGHT[1], RIGHT[1]], VALIDATION: WRONG})
     task = learn(folder, "algo=sft")
-    found = {(row["prompt"], row["completion"]) for row in task.train}
-    assert found == {(f"use 8 7 3 ({TRAIN})", f" {RIGHT[0]}"), (f"use 8 7 3 ({TEST})", f" {RIGHT[1]}")}
-    assert len(task.train) == 2 and task.pairs == []
+    found = sorted((row["prompt"], row["completion"]) for row in task.train)
+    assert found == sorted([(f"use 8 7 3 ({TRAIN})", f" {RIGHT[0]}"), (f"use 8 7 3 ({TEST})", f" {RIGHT[1]}")])
+    assert task.pairs == []
 
 
 def test_cut_off_and_repeated_completions_are_left_out_and_counted(tmp_path):

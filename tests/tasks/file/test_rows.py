@@ -195,6 +195,6 @@ def test_keys_that_do_not_fit_are_refused(path, typed, line):
 
 
 def test_the_source_is_what_is_named(path):
-    for given, source in (([], "hub"), ([f"task.path={path}"], "file")):
-        cfg = compose_config([*SMALL_FILE, TEMPLATE, "reward=brevity", "task.hub_id=me/mine", *given])
-        assert cfg.task.source == source
+    keys = [*SMALL_FILE, TEMPLATE, "reward=brevity", "task.hub_id=me/mine"]
+    assert compose_config(keys).task.source == "hub"
+    assert compose_config([*keys, f"task.path={path}"]).task.source == "file"

@@ -142,11 +142,8 @@ def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
     source = hh_rlhf.read(configure(REAL).task)
     odd, splits = {odd.kind: odd.counts for odd in source.odd}, source.splits
     assert source.read == {
-        "harmless-base": 2312,
-        "helpful-base": 2354,
-        "helpful-online": 1137,
-        "helpful-rejection-sampled": 2749,
-    }
+        "harmless-base": 2312, "helpful-base": 2354, "helpful-online": 1137, "helpful-rejection-sampled": 2749,
+    }  # fmt: skip
     # No pair is odd in two of the kinds that are dropped: these are the counts of the data's own MANIFEST.md.
     assert {kind: odd[kind] for kind in DROPPED} == {
         "not_ending_on_assistant": {"helpful-online": 2},
