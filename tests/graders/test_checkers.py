@@ -12,8 +12,11 @@ from rlhf_exp.graders.user_code import RewardError
 def keys(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "gold": "a"}')
 
-    def make(*overrides):
-        return compose_config(["task=file", f"task.path={tmp_path / 'rows.jsonl'}", *overrides]).task
+    def make(checker):
+        answer = [] if ":" in checker else ["task.answer_column=gold"]
+        pattern = ["task.pattern='A: (\\w+)'"] if checker == "regex" else []
+        rows = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"task.checker={checker}"]
+        return compose_config([*rows, *answer, *pattern]).task
 
     return make
 
@@ -37,24 +40,14 @@ def keys(tmp_path):
      ("choice", "B", "The answer should be option B", "correct"), ("choice", "B", r"\boxed{\textbf{B}}", "correct"),
      ("choice", "B", r"\boxed{B. Paris}", "correct"), ("choice", "B", "A) one\nB) two\nC) three", "failed"),
      ("choice", "A", "Answer: A, B, C, D", "failed"), ("choice", "I", "The answer is I think B", "failed"),
-     ("choice", "B", "the answer is not here", "failed")],
+     ("choice", "B", "the answer is not here", "failed"),
+     ("regex", "cat", "A: dog A: cat", "correct"), ("regex", "cat", "A: cat A: dog", "partial"),
+     ("regex", "cat", "cat", "failed"), ("regex", 4, "A: 4", "correct"), ("regex", 4.0, "A: 4", "correct")],
 )  # fmt: skip
 def test_ready_checkers(keys, checker, answer, completion, outcome):
-    grade = build_checker(keys("task.answer_column=gold", f"task.checker={checker}"))(completion, {"gold": answer})
+    grade = build_checker(keys(checker))(completion, {"gold": answer})
     assert grade.outcome == outcome
     assert grade.score == {"correct": 1.0, "partial": 0.1, "failed": 0.0}[outcome]
-
-
-def test_regex_takes_the_group_of_its_last_match(keys):
-    check = build_checker(keys("task.answer_column=gold", "task.checker=regex", "task.pattern='A: (\\w+)'"))
-    assert [check(text, {"gold": "cat"}).outcome for text in ("A: dog A: cat", "A: cat A: dog", "cat")] == [
-        "correct", "partial", "failed"
-    ]  # fmt: skip
-
-
-def test_regex_finds_whole_numbers(keys):
-    check = build_checker(keys("task.answer_column=gold", "task.checker=regex", "task.pattern='A: (\\w+)'"))
-    assert [check("A: 4", {"gold": gold}).outcome for gold in (4, 4.0, "4")] == ["correct"] * 3
 
 
 @pytest.mark.parametrize(
@@ -67,9 +60,7 @@ def test_regex_finds_whole_numbers(keys):
        for answer in (["3", "4"], {"a": 1}, True, b"4"))],
 )  # fmt: skip
 def test_an_answer_that_a_checker_cannot_compare_is_found(keys, checker, answer, fits):
-    pattern = ["task.pattern=a"] if checker == "regex" else []
-    task = keys("task.answer_column=gold", f"task.checker={checker}", *pattern)
-    assert (find_answer_problem(task, answer) is None) == fits
+    assert (find_answer_problem(keys(checker), answer) is None) == fits
 
 
 OWN = """
@@ -87,7 +78,7 @@ ROW = {"id": "7", "prompt": "?", "gold": "4", "completion_ids": [1, 2]}
 @pytest.fixture
 def own(keys, tmp_path):
     (tmp_path / "check.py").write_text(OWN)
-    return build_checker(keys(f"task.checker={tmp_path / 'check.py'}:grade"))
+    return build_checker(keys(f"{tmp_path / 'check.py'}:grade"))
 
 
 def test_the_users_checker_returns_a_bool_a_number_or_a_grade(own):
@@ -106,7 +97,7 @@ def test_the_users_checker_returns_a_bool_a_number_or_a_grade(own):
 def test_another_signature_is_refused(keys, tmp_path, source, problem):
     (tmp_path / "check.py").write_text(source)
     with pytest.raises(ConfigError) as refused:
-        build_checker(keys(f"task.checker={tmp_path / 'check.py'}:grade"))("4", ROW)
+        build_checker(keys(f"{tmp_path / 'check.py'}:grade"))("4", ROW)
     assert problem in str(refused.value)
 
 

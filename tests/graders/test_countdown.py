@@ -4,7 +4,6 @@ import json
 import operator
 import random
 import re
-from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -41,12 +40,6 @@ def test_division_is_exact_and_steps_need_not_be_integers(sign):
     assert outcome(f"10000000 {sign} 9999999", [10000000, 9999999], 1) == "partial"
 
 
-def test_operators_of_one_rank_associate_to_the_left():
-    assert outcome("8 - 7 - 3", target=-2) == "correct"
-    assert outcome("24 / 4 / 3", [3, 4, 24], 2) == "correct"
-    assert outcome("24 / 4 * 3", [3, 4, 24], 18) == "correct"
-
-
 @pytest.mark.parametrize(
     "answer",
     ["8*7-3 = 53", "8*7-3=99", "8*7-3 = -53", "8*7-3 = − 53", "8*7-3 = 53.0", "8*7-3 = 106/2", "$8*7-3 = 53$",
@@ -74,21 +67,26 @@ def test_the_expression_is_extracted_without_its_box_and_its_value():
     assert grade(r"<answer>\boxed{\frac{8}{7} - 3}</answer>", NUMBERS, TARGET).extracted == r"\frac{8}{7} - 3"
 
 
-@pytest.mark.parametrize("answer", ["8+7+3", "8*7*3", "(8-7)*3", "8/7/3"])
-def test_a_wrong_value_scores_a_tenth(answer):
+@pytest.mark.parametrize(
+    "answer",
+    ["8+7+3", "8*7*3", "(8-7)*3", "8/7/3",  # another value
+     "53", "8*7-3-0", "8*7-3+8-8", "7*7+7-3", "56-3", "50+3", "8*7", "7*8-3*1"],  # other numbers
+)  # fmt: skip
+def test_a_wrong_value_or_a_number_missing_used_twice_or_not_given_scores_a_tenth(answer):
     assert grade(f"<answer>{answer}</answer>", NUMBERS, TARGET) == Grade("partial", 0.1, answer)
 
 
-@pytest.mark.parametrize("answer", ["53", "8*7-3-0", "8*7-3+8-8", "7*7+7-3", "56-3", "50+3", "8*7", "7*8-3*1"])
-def test_a_number_missing_or_used_twice_or_not_given_is_wrong(answer):
-    assert outcome(answer) == "partial"
-
-
-def test_a_number_that_is_given_twice_is_used_twice():
-    assert outcome("4 * 4 + 3", [4, 3, 4], 19) == "correct"
-    assert outcome("4 * 4 + 3", [4, 3], 19) == "partial"
-    assert outcome("4 * 4 + 3", [4, 3, 4, 4], 19) == "partial"
-    assert outcome("4 + 3", [4, 3, 4], 7) == "partial"
+@pytest.mark.parametrize(
+    ("answer", "numbers", "target", "expected"),
+    [("8 - 7 - 3", NUMBERS, -2, "correct"), ("24 / 4 / 3", [3, 4, 24], 2, "correct"),
+     ("24 / 4 * 3", [3, 4, 24], 18, "correct"), ("4 * 4 + 3", [4, 3, 4], 19, "correct"),
+     ("4 * 4 + 3", [4, 3], 19, "partial"), ("4 * 4 + 3", [4, 3, 4, 4], 19, "partial"),
+     ("4 + 3", [4, 3, 4], 7, "partial")],
+)  # fmt: skip
+def test_one_rank_associates_to_the_left_and_a_number_that_is_given_twice_is_used_twice(
+    answer, numbers, target, expected
+):
+    assert outcome(answer, numbers, target) == expected
 
 
 @pytest.mark.parametrize("answer", ["1 2 + 3", "12 + 3", "1\n2 + 3", "1_2 + 3", "1(2) + 3", "(1)(2) + 3", "1$2 + 3"])
@@ -249,20 +247,6 @@ def solve(numbers, target):
                     value = APPLY[symbol](left[0], right[0])
                     stack.append([*rest, (value, f"({left[1]} {symbol} {right[1]})")])
     return found
-
-
-def test_every_solution_of_random_problems_scores_one():
-    rng = random.Random(2)
-    graded = Counter()
-    for count, problems in ((2, 40), (3, 40), (4, 4)):
-        for _ in range(problems):
-            numbers = [rng.randint(1, 12) for _ in range(count)]
-            for target in range(1, 30):
-                for solution in solve(numbers, target) if count < 4 or target == 24 else ():
-                    assert outcome(solution, numbers, target) == "correct", solution
-                    assert outcome(solution, numbers, target + 1) == "partial", solution
-                    graded[count] += 1
-    assert min(graded[2], graded[3], graded[4]) > 30, graded
 
 
 @pytest.mark.skipif(not PROBLEMS.exists(), reason="the 256 problems with three numbers are not beside this checkout")

@@ -19,7 +19,7 @@ from rlhf_exp.graders.expressions import grade, read_gold
      (r"\boxed{0.00001}", 1e-05, "correct"), (r"\boxed{4} and \boxed{5}", "4", "partial"),
      (r"\int_0^9 x^x dx is not needed" + "\n" + r"\boxed{4}", "4", "correct"),
      (r"\boxed{2^{2004}}", "2^{2004}", "correct"), ("", "4", "failed"), ("no idea", "4", "failed"),
-     (r"\boxed{4", "4", "failed")],
+     (r"\boxed{4", "4", "failed"), ("$" + " + ".join(map(str, range(100))) + "$", "99", "failed")],
 )  # fmt: skip
 def test_an_answer_is_compared_by_value(completion, answer, outcome):
     assert grade(completion, answer).outcome == outcome
@@ -41,10 +41,6 @@ def test_a_formula_300_characters_before_the_end_is_the_answer_if_none_follows()
     for back in range(280, 299):
         text = r"It is $\frac{1}{2}$." + " so"[: back % 3] + " so" * (back // 3)
         assert grade(text, "0.5").outcome == "correct", back
-
-
-def test_of_a_formula_longer_than_300_characters_no_part_is_read():
-    assert grade("$" + " + ".join(map(str, range(100))) + "$", "99").outcome == "failed"
 
 
 HOSTILE = {

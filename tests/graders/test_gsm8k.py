@@ -68,13 +68,10 @@ def test_no_number_at_all_fails(completion):
     assert grade(completion, "18") == NOTHING
 
 
-def test_a_wrong_number_is_an_answer_only_where_it_is_marked():
+def test_a_wrong_number_or_a_text_is_an_answer_only_where_it_is_marked():
     assert grade("#### 17", "18") == Gsm8kGrade("partial", 0.1, "17", strict=False, lenient=False)
     assert grade("A: 17", "18") == Gsm8kGrade("failed", 0.0, "17", strict=False, lenient=False)
     assert grade("18 - 1 = 17 and 3 * 4 =", "18").outcome == "failed"
-
-
-def test_a_marked_answer_without_a_number_leaves_the_lenient_reading_to_the_text():
     assert grade("18 <answer>no idea</answer>", "18") == Gsm8kGrade("partial", 0.1, "no idea", False, True)
     assert grade("18 #### 17", "18").lenient is False
 
@@ -158,12 +155,10 @@ def test_listing_guesses_in_a_box_or_in_tags_is_no_answer(answer):
 
 @pytest.mark.parametrize(
     ("answer", "value"),
-    [(r"\frac{3}{4}", "0.75"), (r"\dfrac{3}{4}", "0.75"), (r"\frac34", "0.75"), (r"-\frac{3}{4}", "-0.75"),
-     (r"\frac{3}{4}\text{ cups}", "0.75"), (r"x = \frac{36}{2}", "18"), (r"1\frac{1}{2}", "1.5"), ("3 1/2", "3.5"),
-     ("(1/2)3", "1.5"), (r"\frac{1}{2}3", "1.5"), (r"\frac{1,000}{2}", "500"), (r"2\sqrt{9}", "6"),
-     (r"\sqrt{16}", "4"), (r"3 \times 6", "18"), ("3 × 6", "18"), ("36 ÷ 2", "18"), ("3*6", "18"), ("20 - 2", "18"),
-     ("(3 + 6) * 2", "18"), (r"\left(3 + 6\right) \cdot 2", "18"), ("10^3", "1000"), ("10^{3}", "1000"),
-     (r"1.8 \times 10^{4}", "18000"), ("0.1 * 3", "0.3"), ("36 / 4 / 2", "4.5")],
+    [(r"\frac{3}{4}", "0.75"), (r"\dfrac{3}{4}", "0.75"), (r"-\frac{3}{4}", "-0.75"),
+     (r"\frac{3}{4}\text{ cups}", "0.75"), (r"x = \frac{36}{2}", "18"), ("3 1/2", "3.5"), ("(1/2)3", "1.5"),
+     (r"\frac{1,000}{2}", "500"), (r"2\sqrt{9}", "6"), (r"3 \times 6", "18"), ("3 × 6", "18"), ("36 ÷ 2", "18"),
+     ("20 - 2", "18"), (r"\left(3 + 6\right) \cdot 2", "18"), ("10^3", "1000"), ("36 / 4 / 2", "4.5")],
 )  # fmt: skip
 def test_arithmetic_is_worked_out_where_there_is_no_plain_number(answer, value):
     assert grade(f"\\boxed{{{answer}}}", value).strict
@@ -257,11 +252,9 @@ def test_where_the_papers_code_reads_a_number_strict_reads_the_same_but_for_calc
     rng = random.Random(1)
     for _ in range(2000):
         number = rng.choice([str(rng.randint(-999, 99999)), f"{rng.randint(1000, 10**7):,}"])
-        text = (
-            f"{rng.randint(0, 9)} clips\n#### {number}{rng.choice(['', '.', ' clips', ' of 7', ', he said', chr(10)])}"
-        )
-        paper = PAPER.search(text).group(1).replace(",", "").rstrip(".")
-        assert grade(text, paper).strict, text
+        end = rng.choice(["", ".", " clips", " of 7", ", he said", "\n"])
+        text = f"{rng.randint(0, 9)} clips\n#### {number}{end}"
+        assert grade(text, PAPER.search(text).group(1).replace(",", "").rstrip(".")).strict, text
 
 
 def test_random_garbage_raises_nothing_and_strict_implies_lenient():

@@ -17,10 +17,22 @@ from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.runs.folder import write_jsonl
 
 ROW = {"id": "7", "prompt": "p", "answer": "4"}
+
+
+def wait_whatever_comes():
+    for _ in range(2):
+        try:
+            time.sleep(1000)
+        except BaseException:  # noqa: S110
+            pass
+    time.sleep(1000)
+
+
 NEVER = {
     "a loop": lambda: [None for _ in iter(int, 1)],
     "a regular expression": lambda: re.search(r"(a+)+$", "a" * 60 + "b"),
     "a wait": lambda: time.sleep(1000),
+    "a function that catches every error": wait_whatever_comes,
 }
 
 
@@ -51,20 +63,6 @@ def test_without_a_limit_the_line_names_the_key_and_the_call_goes_on(impatient, 
     [line] = capfd.readouterr().err.splitlines()
     assert line.startswith("rlhf_exp: task.checker=mine.py:check, on row 7 with completion '4', has not returned for ")
     assert line.endswith(" s; reward.timeout_s=60 would end such a call")
-
-
-def test_a_function_that_catches_every_error_is_ended_too(impatient, monkeypatch):
-    def check(completion, row):
-        for _ in range(2):
-            try:
-                time.sleep(1000)
-            except BaseException:  # noqa: S110
-                pass
-        time.sleep(1000)
-
-    monkeypatch.setattr(user_code, "limit_s", 0.2)
-    with pytest.raises(ConfigError, match="raised TimedOut"):
-        guard(check, "task.checker=mine.py:check", "mine.py")("4", ROW)
 
 
 def test_a_later_call_that_never_returns_fails_the_run(impatient, monkeypatch):

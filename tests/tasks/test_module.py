@@ -1,14 +1,15 @@
 """task=module: a file of the user's with the functions of a task; what it returns is checked, in one line."""
 
+import re
+
 import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, find_grader, load_task
+from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, refuse
 
-CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 MINE = """
 from rlhf_exp.errors import ConfigError
 
@@ -36,18 +37,18 @@ def pair(row):
 
 
 @pytest.fixture
-def prepare(tmp_path, small_tokenizer):
-    def prepare(source, *overrides, template=None):
+def compose(tmp_path):
+    def compose(source, *overrides):
         (tmp_path / "mine.py").write_text(source)
         keys = ["task=module", f"task.module={tmp_path / 'mine.py'}", "model=tiny_qwen3", "max_tokens=8", "device=cpu"]
-        return compose_config([*keys, "eval.rows=null", *overrides]), small_tokenizer(template)
+        return compose_config([*keys, "eval.rows=null", *overrides])
 
-    return prepare
+    return compose
 
 
 @pytest.fixture
-def load(prepare):
-    return lambda source, *overrides, template=None: load_task(*prepare(source, *overrides, template=template))
+def load(compose):
+    return lambda source, *overrides, template=None: load_task(compose(source, *overrides), build_tokenizer(template))
 
 
 def test_the_rows_and_the_grader_are_those_of_the_file(load):
@@ -60,23 +61,24 @@ def test_the_rows_and_the_grader_are_those_of_the_file(load):
 
 
 def test_texts_become_messages_for_a_chat_model_after_the_system_prompt(load):
-    task = load(MINE + ANSWERS, "algo=sft", "reward=none", "task.system_prompt=Hi", template=CHAT)
+    task = load(MINE + ANSWERS, "algo=sft", "reward=none", "task.system_prompt=Hi", template=CHAT_TEMPLATE)
     assert [message["role"] for message in task.train[0]["prompt"]] == ["system", "user"]
     assert task.train[0]["completion"][0]["role"] == "assistant" and len(task.demonstrations) == 20
 
 
-def test_every_algorithm_learns_from_what_the_file_gives(load, prepare):
+def test_every_algorithm_learns_from_what_the_file_gives(load, compose):
     assert load(MINE + ANSWERS, "algo=sft", "reward=none").train[0]["completion"].startswith(" ")
     dpo = load(MINE + ANSWERS, "algo=dpo", "reward=none")
     assert dpo.train[0]["rejected"] == " 0" and dpo.pairs[0]["subset"] == "all" and dpo.eval
     assert {row["label"] for row in load(MINE + ANSWERS, "algo=kto", "reward=none").train} == {True, False}
     assert load(MINE + ANSWERS, "algo=reward_model", "reward=none").pairs
-    cfg, tokenizer = prepare(MINE, "algo=dpo", "task.sampling.rows=5", "reward=none")
+    assert load(MINE.replace("def grade", "def grader"), "reward=brevity").grade is None
+    cfg, tokenizer = compose(MINE, "algo=dpo", "task.sampling.rows=5", "reward=none"), build_tokenizer()
     assert cfg.learns_from_samples and load_task(cfg, tokenizer).train == []
     rows = draw_prompts(cfg, tokenizer, 5)
     assert len(rows) == 5 and {row["id"][0] for row in rows} == {"t"}
-    with pytest.raises(ConfigError, match=r"task.sampling.rows=50: .* has 40 rows in its train split"):
-        draw_prompts(cfg, tokenizer, 50)
+    line = refuse(draw_prompts, cfg, tokenizer, 50)
+    assert line.startswith("task.sampling.rows=50: ") and line.endswith(" has 40 rows in its train split")
 
 
 def test_the_shipped_example(tmp_path):
@@ -111,9 +113,7 @@ def test_the_shipped_example(tmp_path):
 )  # fmt: skip
 def test_what_is_no_task_is_refused_in_one_line(load, change, line):
     assert change[0] in MINE
-    with pytest.raises(ConfigError, match=line) as refused:
-        load(MINE.replace(*change))
-    assert len(refused.value.problems) == 1 and "\n" not in str(refused.value)
+    assert re.search(line, refuse(load, MINE.replace(*change)))
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,5 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
         (MINE, ["task.options=3"], "task.options=3: must be a mapping"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_a_task_is_refused_before_anything_loads(prepare, source, overrides, line):
-    with pytest.raises(ConfigError) as refused:
-        prepare(source, *overrides)
-    assert len(refused.value.problems) == 1 and line in refused.value.problems[0], refused.value.problems
-
-
-def test_without_a_grader_there_is_a_reward_of_its_own(load):
-    assert load(MINE.replace("def grade", "def grader"), "reward=brevity").grade is None
+def test_a_file_that_cannot_be_a_task_is_refused_before_anything_loads(compose, source, overrides, line):
+    assert line in refuse(compose, source, *overrides)

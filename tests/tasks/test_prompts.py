@@ -1,11 +1,17 @@
+"""Prompts and completions: in chat or plain, known to the model, within its context, and enough of them."""
+
+from types import SimpleNamespace
+
 import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import Task, as_completion, wants_chat
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
+from tests.tasks.building import refuse
 
+PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
 ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
 
 
@@ -36,9 +42,8 @@ def test_a_length_that_every_prompt_to_train_on_fills_is_refused(overrides, rows
     """TRL drops such rows, and fails on none with an IndexError."""
     tokenizer, task = build_trace_tokenizer(), Task("countdown", rows, ROWS, None)
     check_context(compose_config([*overrides, "algo.args.max_length=7"]), tokenizer, task)  # the second prompt has 6
-    with pytest.raises(ConfigError) as error:
-        check_context(compose_config([*overrides, "algo.args.max_length=6"]), tokenizer, task)
-    assert error.value.problems == ["algo.args.max_length=6: every prompt of the 2 rows fills it; raise it"]
+    line = refuse(check_context, compose_config([*overrides, "algo.args.max_length=6"]), tokenizer, task)
+    assert line == "algo.args.max_length=6: every prompt of the 2 rows fills it; raise it"
 
 
 def test_fewer_prompts_than_a_rollout_takes_are_refused():
@@ -53,7 +58,18 @@ def test_fewer_prompts_than_a_rollout_takes_are_refused():
         (["algo=grpo", "+algo.args.steps_per_generation=4"], "task.train_rows=null: gives 31 prompts", 32),
         (["algo=grpo", "+algo.args.generation_batch_size=512"], "task.train_rows=null: gives 31 prompts", 32),
     ):
-        with pytest.raises(ConfigError) as error:
-            check_rows(compose_config(overrides), Task("countdown", rows[:31], rows, None))
-        [line] = error.value.problems
+        line = refuse(check_rows, compose_config(overrides), Task("countdown", rows[:31], rows, None))
         assert line.startswith(f"{given}, and a rollout of {overrides[0]} takes {needed}")
+
+
+@pytest.mark.parametrize(("text", "plain"), [("yes", " yes"), (" yes", " yes"), ("\nyes", "\nyes"), ("", " ")])
+def test_a_plain_completion_begins_with_the_space_that_parts_it_from_its_prompt(text, plain):
+    assert as_completion(text, chat=False) == plain
+    assert as_completion(text, chat=True) == [{"role": "assistant", "content": text.strip()}]
+
+
+def test_auto_follows_the_chat_template_and_chat_needs_one():
+    cfg = {form: compose_config([f"task.prompt={form}"]) for form in ("auto", "plain", "chat")}
+    assert [wants_chat(cfg[form], CHAT) for form in cfg] == [True, False, True]
+    assert [wants_chat(cfg[form], PLAIN) for form in ("auto", "plain")] == [False, False]
+    assert refuse(wants_chat, cfg["chat"], PLAIN).startswith("task.prompt=chat: model=tiny has no chat template")

@@ -1,14 +1,13 @@
-import json
 from types import SimpleNamespace
 
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.countdown import grade
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.tasks.splits import split_of
+from tests.tasks.building import refuse, write_rows
 
 PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
 NUMBERS, TARGET = [8, 7, 3], 53
@@ -17,46 +16,38 @@ WRONG = [f"<answer> {e} </answer>" for e in ("8 + 7 + 3", "8 * 7 * 3", "8 - 7 - 
 NONE = "<think> 8 + 7 = 15"
 
 
-def write_folder(folder, rows, task="countdown", split="train", chat=False):
+def write_folder(folder, rows, keys="name: countdown", split="train", chat=False):
     """A folder as rlhf_exp.sample makes it; `rows`: the completions of each prompt, cut off where they end in ..."""
-    lines = []
+    samples = []
     for name, texts in rows.items():
         for i, text in enumerate(texts):
-            found = grade(text, NUMBERS, TARGET)
             sample = {
                 "which": "baseline", "id": name, "sample": i, "decoding": "sampled", "prompt": f"use 8 7 3 ({name})",
-                "completion": text.removesuffix("..."), "truncated": text.endswith("..."), "outcome": found.outcome,
+                "completion": text.removesuffix("..."), "truncated": text.endswith("..."),
+                "outcome": grade(text, NUMBERS, TARGET).outcome,
             }  # fmt: skip
             if chat:
                 sample["messages"] = [{"role": "user", "content": sample["prompt"]}]
-            lines.append(json.dumps(sample))
-    (folder / ".hydra").mkdir(parents=True)
-    (folder / ".hydra" / "config.yaml").write_text(f"task: {{name: {task}}}\neval: {{split: test}}\n")
-    (folder / "evaluation.json").write_text(json.dumps({"baseline": {"split": split} if split else {}}))
-    (folder / "samples.jsonl").write_text("\n".join(lines) + "\n")
+            samples.append(sample)
+    write_rows(folder / "samples.jsonl", samples)
+    write_rows(folder / ".hydra" / "config.yaml", [f"task: {{{keys}}}", "eval: {split: test}"])
+    write_rows(folder / "evaluation.json", [{"baseline": {"split": split} if split else {}}])
     return folder
 
 
-def name_of(split, n=0):
+def name_of(split):
     """A row's id whose pairs belong to `split`."""
-    fitting = (f"row {i}" for i in range(10_000) if split_of(f"pairs of row {i}") == split)
-    return [next(fitting) for _ in range(n + 1)][n]
+    return next(f"row {i}" for i in range(10_000) if split_of(f"pairs of row {i}") == split)
 
 
-TRAIN, TEST, VALIDATION = (name_of(split) for split in ("train", "test", "validation"))
+TRAIN, TEST, VALIDATION = map(name_of, ("train", "test", "validation"))
+BOTH = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)}
 
 
 def learn(folder, *overrides):
     cfg = compose_config([f"task.samples={folder}", "eval.rows=4", *overrides])
     tokenizer = CHAT if cfg.task.prompt == "chat" else PLAIN
     return learn_from(cfg, load_task(cfg, tokenizer), folder)
-
-
-def refuse(folder, *overrides):
-    with pytest.raises(ConfigError) as error:
-        learn(folder, *overrides)
-    (problem,) = error.value.problems
-    return problem.replace(str(folder), "DIR")
 
 
 def test_pairs_join_the_ith_correct_with_the_ith_wrong_completion(tmp_path):
@@ -85,8 +76,7 @@ def test_labelled_completions_need_no_other_side(tmp_path):
 
 
 def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
-    rows = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST, VALIDATION)}
-    folder = write_folder(tmp_path / "s", rows)
+    folder = write_folder(tmp_path / "s", BOTH | {VALIDATION: BOTH[TRAIN]})
     for split, name in (("test", TEST), ("validation", VALIDATION)):
         task = learn(folder, "algo=reward_model", f"eval.split={split}")
         assert [row["id"] for row in task.pairs] == [f"{name} #1"]
@@ -96,17 +86,16 @@ def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
 
 def test_at_most_per_prompt_pairs_and_demonstrations_come_from_one_prompt(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: RIGHT + WRONG, TEST: RIGHT + WRONG})
-    assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=2").train) == 2
-    assert len(learn(folder, "algo=dpo", "task.sampling.per_prompt=9").train) == 3
-    assert len(learn(folder, "algo=sft", "task.sampling.per_prompt=1").train) == 2
+    for algo, most, rows in (("dpo", 2, 2), ("dpo", 9, 3), ("sft", 1, 2)):
+        assert len(learn(folder, f"algo={algo}", f"task.sampling.per_prompt={most}").train) == rows
 
 
 def test_demonstrations_are_the_correct_completions_of_all_prompts(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: [WRONG[0], RIGHT[0]], TEST: [RIGHT[1], RIGHT[1]], VALIDATION: WRONG})
     task = learn(folder, "algo=sft")
-    found = {(row["prompt"], row["completion"]) for row in task.train}
-    assert found == {(f"use 8 7 3 ({TRAIN})", f" {RIGHT[0]}"), (f"use 8 7 3 ({TEST})", f" {RIGHT[1]}")}
-    assert len(task.train) == 2 and task.pairs == []
+    found = sorted((row["prompt"], row["completion"]) for row in task.train)
+    assert found == sorted([(f"use 8 7 3 ({TRAIN})", f" {RIGHT[0]}"), (f"use 8 7 3 ({TEST})", f" {RIGHT[1]}")])
+    assert task.pairs == []
 
 
 def test_cut_off_and_repeated_completions_are_left_out_and_counted(tmp_path):
@@ -147,9 +136,7 @@ def test_pairs_of_countdowns_train_prompts_reach_all_three_splits(tmp_path):
 
 
 def test_chat_samples_give_messages(tmp_path):
-    rows = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)}
-    folder = write_folder(tmp_path / "s", rows, chat=True)
-    row = learn(folder, "algo=dpo", "task.prompt=chat").train[0]
+    row = learn(write_folder(tmp_path / "s", BOTH, chat=True), "algo=dpo", "task.prompt=chat").train[0]
     assert row["prompt"] == [{"role": "user", "content": f"use 8 7 3 ({TRAIN})"}]
     assert row["chosen"] == [{"role": "assistant", "content": RIGHT[0]}]
     assert row["rejected"] == [{"role": "assistant", "content": WRONG[0]}]
@@ -158,26 +145,24 @@ def test_chat_samples_give_messages(tmp_path):
 @pytest.mark.parametrize("name", [".hydra/config.yaml", "evaluation.json", "samples.jsonl"])
 @pytest.mark.parametrize("content", ["a: [", "7", "{}"])
 def test_a_folder_with_a_damaged_file_is_refused(tmp_path, name, content):
-    folder = write_folder(tmp_path / "s", {TRAIN: [RIGHT[0], WRONG[0]]})
+    folder = write_folder(tmp_path / "s", BOTH)
     (folder / name).write_text(content)
-    assert "DIR" in refuse(folder, "algo=dpo")
-
-
-BOTH = {name: [RIGHT[0], WRONG[0]] for name in (TRAIN, TEST)}
+    assert str(folder) in refuse(learn, folder, "algo=dpo")
 
 
 @pytest.mark.parametrize(
-    ("overrides", "folder", "line"),
+    ("overrides", "rows", "made", "line"),
     [
-        ("algo=dpo", {"rows": BOTH, "task": "gsm8k"}, "was sampled with task.name=gsm8k, and here it is countdown"),
-        ("algo=dpo", {"rows": BOTH, "split": None}, "its prompts are held out"),
-        ("algo=dpo task.prompt=chat", {"rows": BOTH}, "its prompts are plain text"),
-        ("algo=dpo task.prompt=plain", {"rows": BOTH, "chat": True}, "its prompts are chat messages"),
-        ("algo=dpo", {"rows": {TRAIN: RIGHT, TEST: BOTH[TEST]}}, "no pairs to train on, of 2 prompts: 1 with"),
-        ("algo=reward_model", {"rows": {TRAIN: BOTH[TRAIN], TEST: WRONG}}, "no pairs of the test split"),
-        ("algo=sft", {"rows": {TRAIN: WRONG, TEST: WRONG}}, "no demonstrations to train on"),
+        ("algo=dpo", BOTH, {"keys": "name: gsm8k"}, "was sampled with task.name=gsm8k, and here it is countdown"),
+        ("algo=dpo", BOTH, {"keys": "prompt_template: Q"}, "was sampled with task.prompt_template=Q, and here it is"),
+        ("algo=dpo", BOTH, {"split": None}, "its prompts are held out"),
+        ("algo=dpo task.prompt=chat", BOTH, {}, "its prompts are plain text"),
+        ("algo=dpo task.prompt=plain", BOTH, {"chat": True}, "its prompts are chat messages"),
+        ("algo=dpo", BOTH | {TRAIN: RIGHT}, {}, "no pairs to train on, of 2 prompts: 1 with"),
+        ("algo=reward_model", BOTH | {TEST: WRONG}, {}, "no pairs of the test split"),
+        ("algo=sft", {TRAIN: WRONG, TEST: WRONG}, {}, "no demonstrations to train on"),
     ],
 )  # fmt: skip
-def test_samples_that_do_not_fit_are_refused(tmp_path, overrides, folder, line):
-    made = write_folder(tmp_path / "s", folder.pop("rows"), **folder)
-    assert refuse(made, *overrides.split()).startswith(f"task.samples=DIR: {line}")
+def test_samples_that_do_not_fit_are_refused(tmp_path, overrides, rows, made, line):
+    folder = write_folder(tmp_path / "s", rows, **made)
+    assert refuse(learn, folder, *overrides.split()).startswith(f"task.samples={folder}: {line}")

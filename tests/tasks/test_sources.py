@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.sources import read_hub
+from tests.tasks.building import refuse
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def test_rows_come_with_their_part_and_place(hub):
 
 
 def test_what_cannot_be_had_is_refused(monkeypatch, hub):
-    with pytest.raises(ConfigError, match="^task.hub_id=org/set: has no split tst; .* did you mean test"):
-        list(read_hub("org/set", parts=("train", "tst")))
+    line = refuse(list, read_hub("org/set", parts=("train", "tst")))
+    assert line.startswith("task.hub_id=org/set: has no split tst; ") and "did you mean test" in line
     monkeypatch.setattr(sys.modules["datasets"], "load_dataset", lambda *args, **kwargs: (_ for _ in ()).throw(OSError))
-    with pytest.raises(ConfigError, match="^task.hub_id=org/set, sub: cannot be loaded .OSError."):
-        list(read_hub("org/set", data_dir="sub"))
+    line = refuse(list, read_hub("org/set", data_dir="sub"))
+    assert line.startswith("task.hub_id=org/set, sub: cannot be loaded (OSError")

@@ -1,18 +1,16 @@
 """task.system_prompt: it stands before the prompts of every task, and counts wherever tokens are counted."""
 
-import json
-
 import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.rows import read_examples
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import encode_prompts, measure
+from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, load_file, refuse, write_rows
 
-PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + PLAIN
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+NO_SYSTEM += CHAT_TEMPLATE
 FORGETFUL = "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}"
 SYSTEM = "Be brief. " * 3
 
@@ -26,22 +24,23 @@ SMALL = ["model=tiny_qwen3", "max_tokens=8", "device=cpu", "eval.rows=null", "ev
 
 
 @pytest.fixture
-def prepare(tmp_path, small_tokenizer):
-    def prepare(task, *overrides, template=None):
+def compose(tmp_path):
+    def compose(task, *overrides):
         rows = [{"question": "word " * (n % 12 + 1) + f"{n} ?", "answer": "#### 1"} for n in range(400)]
         if task == "hh_rlhf":
             rows = [{"chosen": chosen, "rejected": rejected} for _, chosen, rejected in generate_pairs(400, 0)]
-        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        keys = [key.replace("ROWS", str(tmp_path / "rows.jsonl")) for key in TASKS[task]]
-        return compose_config([f"task={task}", *keys, *SMALL, *overrides]), small_tokenizer(template)
+        path = write_rows(tmp_path / "rows.jsonl", rows)
+        keys = [key.replace("ROWS", str(path)) for key in TASKS[task]]
+        return compose_config([f"task={task}", *keys, *SMALL, *overrides])
 
-    return prepare
+    return compose
 
 
-@pytest.mark.parametrize("template", [None, PLAIN], ids=["plain", "chat"])
+@pytest.mark.parametrize("template", [None, CHAT_TEMPLATE], ids=["plain", "chat"])
 @pytest.mark.parametrize("task", TASKS)
-def test_rows_fit_the_context_together_with_it(prepare, task, template):
-    cfg, tokenizer = prepare(task, f"task.system_prompt='{SYSTEM}'", "task.train_rows=64", template=template)
+def test_rows_fit_the_context_together_with_it(compose, task, template):
+    cfg = compose(task, f"task.system_prompt='{SYSTEM}'", "task.train_rows=64")
+    tokenizer = build_tokenizer(template)
     lengths = sorted(map(len, encode_prompts(tokenizer, load_task(cfg, tokenizer).eval)))
     tokenizer.model_max_length = limit = lengths[len(lengths) // 2] + (80 if task == "hh_rlhf" else cfg.max_tokens)
     loaded = load_task(cfg, tokenizer)
@@ -55,12 +54,10 @@ def test_rows_fit_the_context_together_with_it(prepare, task, template):
 
 
 @pytest.mark.parametrize("task", ["file", "gsm8k", "hh_rlhf"])
-def test_describe_counts_it(prepare, task):
-    cfg, tokenizer = prepare(task, f"task.system_prompt='{SYSTEM}'")
-    with_it = read_examples(cfg, tokenizer)
-    cfg, _ = prepare(task)
-    without = read_examples(cfg, tokenizer)
-    assert with_it.examples[0].prompt == f"{SYSTEM}\n\n{without.examples[0].prompt}"
+def test_describe_counts_it(compose, task):
+    cfg = compose(task), compose(task, f"task.system_prompt='{SYSTEM}'")
+    without, with_it = (read_examples(one, build_tokenizer()).examples[0].prompt for one in cfg)
+    assert with_it == f"{SYSTEM}\n\n{without}"
 
 
 @pytest.mark.parametrize(
@@ -68,24 +65,16 @@ def test_describe_counts_it(prepare, task):
     [(NO_SYSTEM, "(System role not supported)"), (FORGETFUL, "task.system_prompt: ")],
     ids=["refuses", "leaves out"],
 )
-def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(prepare, template, reason):
-    cfg, tokenizer = prepare("gsm8k", "task.system_prompt=Hello", template=template)
+def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(compose, template, reason):
+    cfg, tokenizer = compose("gsm8k", "task.system_prompt=Hello"), build_tokenizer(template)
     for call in (load_task, read_examples, lambda *args: draw_prompts(*args, 4)):
-        with pytest.raises(ConfigError) as refused:
-            call(cfg, tokenizer)
-        [line] = refused.value.problems
-        assert reason in line
-    cfg, tokenizer = prepare("gsm8k", "task.system_prompt=Hello", "task.prompt=plain", template=template)
-    assert load_task(cfg, tokenizer).train
+        assert reason in refuse(call, cfg, tokenizer)
+    assert load_task(compose("gsm8k", "task.system_prompt=Hello", "task.prompt=plain"), tokenizer).train
 
 
-def test_messages_that_the_template_refuses_are_refused_in_one_line(prepare, tmp_path):
-    messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
-    path = tmp_path / "own.jsonl"
-    path.write_text("".join(json.dumps({"prompt": [*messages, messages[1] | {"content": f"{n}"}], "answer": "a"}) + "\n"
-                            for n in range(99)))  # fmt: skip
-    cfg, tokenizer = prepare("file", "task.prompt_template=null", f"task.path={path}", template=NO_SYSTEM)
-    with pytest.raises(
-        ConfigError, match="template refuses messages of system, user .System role not supported.; take"
-    ):
-        load_task(cfg, tokenizer)
+def test_messages_that_the_template_refuses_are_refused_in_one_line(tmp_path):
+    system, user = {"role": "system", "content": "a"}, {"role": "user", "content": "b"}
+    rows = [{"prompt": [system, user, user | {"content": f"{n}"}], "answer": "a"} for n in range(99)]
+    path = write_rows(tmp_path / "own.jsonl", rows)
+    line = refuse(load_file, path, "task.answer_column=answer", template=NO_SYSTEM)
+    assert "template refuses messages of system, user (System role not supported); take" in line

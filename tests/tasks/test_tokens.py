@@ -1,23 +1,29 @@
-"""Token for token the datasets that TRL's own trainers prepare."""
+"""Token for token the datasets that TRL's own trainers prepare; and the lengths of prompts and answers."""
 
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
-from rlhf_exp.tasks.tokens import encode_answers, encode_row
+from rlhf_exp.config import ROOT
+from rlhf_exp.models.untrained import build_config
+from rlhf_exp.tasks import as_completion, hh_rlhf
+from rlhf_exp.tasks.hh_rlhf import parse_pair
+from rlhf_exp.tasks.sources import Item
+from rlhf_exp.tasks.synthetic import generate_pairs
+from rlhf_exp.tasks.tokens import encode_answers, encode_row, measure, render
+from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer
 
-TOKENIZERS = Path(__file__).parents[3] / "shared" / "data" / "tokenizers"
+TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 INIT = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
 ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "max_length": None}
 
 PLAIN = [
     {"prompt": "\n\nHuman: Hi!\n\nAssistant:", "chosen": " Hello, friend.", "rejected": " What?"},
     {"prompt": "\n\nHuman: 2 + 2\n\nAssistant:", "chosen": " 4", "rejected": ""},
+    {"prompt": "a", "chosen": "b", "rejected": "b<eos>"},  # an end that is there is not added again
     {"prompt": "An un", "chosen": "believable story", "rejected": "dotted line"},  # tokens merge across the prompt
 ]
 
@@ -42,7 +48,7 @@ CHAT = [
 
 def load(name):
     if name == "bytes":
-        return build_byte_tokenizer()
+        return build_tokenizer()
     if not TOKENIZERS.is_dir():
         pytest.skip("needs ../shared/data/tokenizers")
     tokenizer = AutoTokenizer.from_pretrained(TOKENIZERS / name)
@@ -82,15 +88,60 @@ def test_pairs_are_the_tokens_of_the_dpo_trainer(name, architecture, rows, tmp_p
     assert ours == list(zip(*(trainer.train_dataset[f"{name}_ids"] for name in names), strict=True))
 
 
-def test_an_end_that_is_there_is_not_added_again():
-    tokenizer = build_byte_tokenizer()
-    once, already = encode_answers(tokenizer, ["a", "a"], ["b", "b<eos>"])
-    assert once == already
-    assert once[-1] == tokenizer.eos_token_id
-
-
 def test_tokens_that_merge_across_the_prompt_belong_to_the_answer():
     tokenizer = load("gpt2")
-    prompt, _, rejected = encode_row(tokenizer, *PLAIN[2].values())
+    prompt, _, rejected = encode_row(tokenizer, *PLAIN[-1].values())
     assert tokenizer.decode(prompt) == "An"
     assert tokenizer.decode(rejected) == " undotted line<|endoftext|>"
+
+
+PAIRS = [parse_pair("", subset, None, *texts)[0] for subset, *texts in generate_pairs(60, seed=0)]
+
+
+def list_texts(chat):
+    """The prompts of the pairs, and their answers, in one form."""
+    prompts = [hh_rlhf.prompt(Item(pair.id, {}, pair), chat) for pair in PAIRS]
+    return prompts, [(as_completion(pair.chosen, chat), as_completion(pair.rejected, chat)) for pair in PAIRS]
+
+
+def render_all(tokenizer, prompts, answers):
+    """The prompts as the model reads them, and each with each of its answers."""
+    wholes = [[prompt + answer for answer in several] for prompt, several in zip(prompts, answers, strict=True)]
+    return render(tokenizer, prompts, ask=True), [render(tokenizer, several) for several in wholes]
+
+
+def test_a_plain_answer_counts_with_its_end_token():
+    for pair, (prompt, answers) in zip(PAIRS, measure(build_tokenizer(), *list_texts(chat=False)), strict=True):
+        assert prompt == len(pair.prompt)
+        assert answers == tuple(1 + len(text) + 1 for text in (pair.chosen, pair.rejected))
+
+
+@pytest.mark.parametrize("think", ["", "(hm)"])  # with a thought the whole dialogue does not begin with the prompt
+def test_of_a_chat_pair_prompt_and_answer_sum_to_what_the_template_writes(think):
+    template = CHAT_TEMPLATE.replace("<assistant>", f"<assistant>{think}")
+    tokenizer, texts = build_tokenizer(template), list_texts(chat=True)
+    prompts, wholes = render_all(tokenizer, *texts)
+    question = PAIRS[0].history[0][1]
+    assert prompts[0] == f"<user>{question}</s><assistant>{think}"
+    assert wholes[0] == [f"<user>{question}</s><assistant>{text}</s>" for text in (PAIRS[0].chosen, PAIRS[0].rejected)]
+    for (prompt, answers), alone, both in zip(measure(tokenizer, *texts), prompts, wholes, strict=True):
+        assert prompt == len(alone)
+        assert [prompt + answer for answer in answers] == [len(whole) for whole in both]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_rows_without_answers_keep_their_place(chat):
+    tokenizer, (prompts, answers) = build_tokenizer(CHAT_TEMPLATE), list_texts(chat)
+    full = measure(tokenizer, prompts, answers)
+    some = measure(tokenizer, prompts, [texts if i % 2 else () for i, texts in enumerate(answers)])
+    assert some == [counts if i % 2 else (counts.prompt, ()) for i, counts in enumerate(full)]
+    assert measure(tokenizer, prompts, [()] * len(prompts)) == [(counts.prompt, ()) for counts in full]
+
+
+@pytest.mark.parametrize(("name", "chat"), [("gpt2", False), ("qwen3", True), ("qwen3", False)])
+def test_real_tokenizers_count_as_they_tokenize_the_whole_text(name, chat):
+    tokenizer, texts = load(name), list_texts(chat)
+    prompts, wholes = render_all(tokenizer, *texts)
+    for (prompt, answers), alone, both in zip(measure(tokenizer, *texts), prompts, wholes, strict=True):
+        assert prompt == len(tokenizer(alone)["input_ids"])
+        assert [prompt + n for n in answers] == [len(tokenizer(whole)["input_ids"]) + (not chat) for whole in both]

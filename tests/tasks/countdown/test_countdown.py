@@ -1,16 +1,15 @@
-import json
 from random import Random
 from types import SimpleNamespace
 
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.countdown import grade
 from rlhf_exp.tasks import countdown, draw_prompts, load_task
 from rlhf_exp.tasks.countdown import MOST_DRAWN, SPLITS, count_rows, draw_problems, problem_id, read_prompt, split_of
 from rlhf_exp.tasks.loading import count_needed
 from tests.graders.test_countdown import solve
+from tests.tasks.building import refuse, write_rows
 
 PLAIN = SimpleNamespace(chat_template=None)
 CHAT = SimpleNamespace(chat_template="{{ messages }}")
@@ -59,13 +58,11 @@ def test_demonstrations_prompts_and_held_out_rows_share_no_problem():
 
 def test_chat_models_get_messages_with_the_tags_spelled_out():
     row = load("eval.rows=1", tokenizer=CHAT).eval[0]
-    assert [message["role"] for message in row["prompt"]] == ["user"]
-    text, trace = (
-        row["prompt"][0]["content"],
-        load("algo=sft", "task.train_rows=1", tokenizer=CHAT).train[0]["completion"],
-    )
+    [message] = row["prompt"]
+    assert message["role"] == "user" and str(row["target"]) in message["content"]
+    assert "<think>" in message["content"] and "<answer>" in message["content"]
+    trace = load("algo=sft", "task.train_rows=1", tokenizer=CHAT).train[0]["completion"]
     assert trace[0]["role"] == "assistant" and trace[0]["content"].startswith("<think>")
-    assert str(row["target"]) in text and "<think>" in text and "<answer>" in text
     assert isinstance(load("eval.rows=1", "task.prompt=plain", tokenizer=CHAT).eval[0]["prompt"], str)
 
 
@@ -90,25 +87,18 @@ def test_local_rows_are_read_split_and_deduplicated(tmp_path):
     problems = draw_problems(compose_config([]).task, [3], "train", 60, seed=0)
     problems += draw_problems(compose_config([]).task, [3], "test", 30, seed=0, distinct=True)
     Random(0).shuffle(problems)
-    lines = [json.dumps({"nums": numbers, "target": target}) for numbers, target in problems]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join([*lines, "", lines[0]]) + "\n")
+    rows = [{"nums": numbers, "target": target} for numbers, target in problems]
+    path = write_rows(tmp_path / "rows.jsonl", [*rows, "", rows[0]])
     task = load("task.source=file", f"task.path={path}", "eval.rows=30")
     assert len(task.eval) == 30
     assert {row["id"] for row in task.train} == {problem_id(*p) for p in problems if split_of(*p) == "train"}
     assert task.notes[0].startswith("91 problems read; ")
 
 
-@pytest.mark.parametrize(
-    "line", ['{"nums": [1, 2', '{"nums": [1, 2]}', '{"nums": [1, -2], "target": 3}', '{"nums": [1, 2], "target": 2.5}']
-)
-def test_a_broken_local_row_is_refused_with_its_line_number(tmp_path, line):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"nums": [1, 2, 3], "target": 6}\n' + line + "\n")
-    with pytest.raises(ConfigError) as error:
-        load("task.source=file", f"task.path={path}")
-    [problem] = error.value.problems
-    assert problem.startswith(f"{path}, line 2: ") and "\n" not in problem
+@pytest.mark.parametrize("row", [{"nums": [1, 2]}, {"nums": [1, -2], "target": 3}, {"nums": [1, 2], "target": 2.5}])
+def test_a_broken_local_row_is_refused_with_its_line_number(tmp_path, row):
+    path = write_rows(tmp_path / "rows.jsonl", [{"nums": [1, 2, 3], "target": 6}, row])
+    assert refuse(load, "task.source=file", f"task.path={path}").startswith(f"{path}, line 2: ")
 
 
 def test_all_problems_of_a_split_are_taken_once_whatever_the_seed():
@@ -119,19 +109,14 @@ def test_all_problems_of_a_split_are_taken_once_whatever_the_seed():
     assert set(names[0]) == set(names[1]) and len(set(names[0])) == there_are and names[0] != names[1]
     assert draw_problems(task, [3], "test", there_are, 0, distinct=True) == whole[0]
     assert draw_problems(task, [3], "test", there_are - 1, 0, distinct=True) == whole[0][:-1]
-    with pytest.raises(ConfigError, match=rf"found {there_are} of {there_are + 1} problems"):
-        draw_problems(task, [3], "test", there_are + 1, 0, distinct=True)
-
-
-def test_ranges_that_leave_no_problem_are_refused():
-    with pytest.raises(ConfigError, match=r"found 0 of \d+ problems"):
-        load("task.low=1", "task.high=1", "task.target_low=50")
+    line = refuse(draw_problems, task, [3], "test", there_are + 1, 0, distinct=True)
+    assert f"found {there_are} of {there_are + 1} problems" in line
 
 
 def test_by_default_training_sees_each_row_once():
     assert len(load("algo.args.max_steps=10", "algo.args.per_device_train_batch_size=64").train) == 40
-    with pytest.raises(ConfigError, match="task.train_rows=null: means as many as algo.args.max_steps uses"):
-        load("algo.args.max_steps=-1")
+    line = refuse(load, "algo.args.max_steps=-1")
+    assert line.startswith("task.train_rows=null: means as many as algo.args.max_steps uses")
 
 
 @pytest.mark.parametrize(
@@ -174,8 +159,7 @@ def test_very_many_steps_draw_a_bounded_number_of_rows_and_say_so(monkeypatch):
 )  # fmt: skip
 def test_more_rows_than_are_drawn_is_refused_before_any_is_drawn(typed, line, monkeypatch):
     monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kwargs: pytest.fail("drawn"))
-    with pytest.raises(ConfigError, match=f"^{line}"):
-        load_task(compose_config(typed.split()), PLAIN)
+    assert refuse(load_task, compose_config(typed.split()), PLAIN).startswith(line)
 
 
 def test_a_row_is_read_back_from_its_prompt():

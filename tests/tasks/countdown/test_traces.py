@@ -2,6 +2,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from itertools import permutations, product
 from random import Random
 
@@ -18,6 +19,7 @@ from rlhf_exp.tasks.countdown_search import (
     reachable,
     write_trace,
 )
+from tests.graders.test_countdown import APPLY
 
 UNIFORM = Searcher(None, [1, 1, 1, 1])
 HONEST = Traces([3], 0.2, 0.5, 8, patience=None, skilled_share=0.0, skilled=UNIFORM, novice=UNIFORM)
@@ -34,13 +36,8 @@ def draw(n, seed=0):
 
 
 def test_reachable_agrees_with_trying_every_expression():
-    from fractions import Fraction
-
-    def apply(op, a, b):
-        return None if a is None or b is None or (op == "/" and b == 0) else eval_op(op, a, b)
-
-    def eval_op(op, a, b):
-        return {"+": a + b, "-": a - b, "*": a * b, "/": a / b if b else None}[op]
+    def apply(symbol, a, b):
+        return None if None in (a, b) or (symbol == "/" and b == 0) else APPLY[symbol](a, b)
 
     for numbers, _, _ in draw(40):
         slow = set()
@@ -48,25 +45,18 @@ def test_reachable_agrees_with_trying_every_expression():
             for f, g in product("+-*/", repeat=2):
                 slow |= {apply(g, apply(f, a, b), c), apply(g, a, apply(f, b, c))}
         assert reachable(numbers) == {int(v) for v in slow if v is not None and v.denominator == 1 and v > 0}
-
-
-def test_reachable_knows_answers_that_need_fractions_on_the_way():
     assert 24 in reachable([3, 3, 8, 8])  # 8 / (3 - 8 / 3)
 
 
-def test_attempts_are_right_and_their_expressions_use_each_number_once():
-    for numbers, _, _ in draw(50):
-        for attempt in list_attempts(numbers):
+def test_attempts_are_right_use_each_number_once_and_reach_every_target_whose_steps_stay_small():
+    for numbers, _, _ in draw(100):
+        attempts = list_attempts(numbers)
+        for attempt in attempts:
             assert 0 <= attempt.value <= LARGEST_STEP
             if attempt.value > 0:
                 assert grade(f"<answer>{attempt.expression}</answer>", numbers, attempt.value).score == 1.0
-
-
-def test_attempts_reach_every_target_whose_steps_stay_small():
-    for numbers, _, _ in draw(100):
-        values = {attempt.value for attempt in list_attempts(numbers)}
-        missing = {t for t in reachable(numbers) if t <= 99} - values
-        assert all(max(numbers) * sorted(numbers)[1] > LARGEST_STEP for _ in missing)
+        missing = {t for t in reachable(numbers) if t <= 99} - {attempt.value for attempt in attempts}
+        assert not missing or max(numbers) * sorted(numbers)[1] > LARGEST_STEP
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -76,7 +66,7 @@ def test_a_trace_holds_no_error(seed):
         assert re.fullmatch(r"<think> .* </think> <answer> [^<>]* </answer>", trace)
         for a, op, b, value in re.findall(r"(\d+) ([-+*/]) (\d+) = (\d+)", trace):
             a, b, value = int(a), int(b), int(value)
-            assert {"+": a + b == value, "-": a - b == value, "*": a * b == value, "/": a == b * value}[op]
+            assert APPLY[op](a, b) == value
         graded = grade(trace, numbers, target)
         assert graded.outcome == ("correct" if " yes " in trace else "partial")
         assert ("give up" in trace) == (graded.outcome == "partial")
@@ -90,17 +80,12 @@ def test_a_searcher_that_never_gives_up_finds_what_its_attempts_hold():
 
 
 def test_the_habits_have_their_probabilities():
-    rng, gave_up, checked, found = Random(0), 0, 0, 0
-    habits = replace(HONEST, give_up=0.3, check=0.8, max_attempts=1000)
-    failed = 0
-    for numbers, target, _ in draw(1500):
-        trace = write_trace(numbers, target, habits, rng)
-        failed += trace.count(" no ")
-        gave_up += "give up" in trace
-        found += " yes " in trace
-        checked += "check" in trace
-    assert gave_up / failed == pytest.approx(0.3, abs=0.03)
-    assert checked / found == pytest.approx(0.8, abs=0.05)
+    rng, habits = Random(0), replace(HONEST, give_up=0.3, check=0.8, max_attempts=1000)
+    traces = [write_trace(numbers, target, habits, rng) for numbers, target, _ in draw(1500)]
+    failed = sum(trace.count(" no ") for trace in traces)
+    found = sum(" yes " in trace for trace in traces)
+    assert sum("give up" in trace for trace in traces) / failed == pytest.approx(0.3, abs=0.03)
+    assert sum("check" in trace for trace in traces) / found == pytest.approx(0.8, abs=0.05)
 
 
 def test_every_word_of_a_trace_is_one_token():

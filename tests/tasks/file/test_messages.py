@@ -1,16 +1,17 @@
 """task=file: TRL's conversational format, in columns to learn from."""
 
-import json
-
 import pytest
 from trl import extract_prompt
 
 from rlhf_exp.errors import ConfigError
+from tests.tasks.building import CHAT_TEMPLATE, load_file, refuse, write_rows
 
-CHAT = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 PAIRS = ["algo=dpo", "reward=none", "task.chosen_column=chosen", "task.rejected_column=rejected"]
 SFT = ["algo=sft", "reward=none", "task.completion_column=messages"]
 N = 40
+
+
+TURNS = [{"role": "assistant", "content": "Why?"}, {"role": "user", "content": "So."}]
 
 
 def ask(n, *more):
@@ -22,29 +23,20 @@ def say(text):
 
 
 @pytest.fixture
-def make(tmp_path, load):
+def make(tmp_path):
     def make(rows, *overrides, chat=True):
-        path = tmp_path / "rows.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return load(path, *overrides, chat_template=CHAT if chat else None)
+        path = write_rows(tmp_path / "rows.jsonl", rows)
+        return load_file(path, *overrides, template=CHAT_TEMPLATE if chat else None)
 
     return make
 
 
-def refuse(make, *args, **kwargs):
-    with pytest.raises(ConfigError) as refused:
-        make(*args, **kwargs)
-    (line,) = refused.value.problems
-    return line
-
-
 def test_conversations_are_demonstrations_after_their_history(make):
-    turns = [say("Why?"), {"role": "user", "content": "So."}]
-    rows = [{"messages": ask(n, *turns * (n % 2), say(f"It is {n}."))} for n in range(N)]
+    rows = [{"messages": ask(n, *TURNS * (n % 2), say(f"It is {n}."))} for n in range(N)]
     task = make(rows, *SFT)
     for row in (*task.train, *task.demonstrations):
         n = int(row["completion"][0]["content"].removeprefix("It is ").rstrip("."))
-        assert row == {"prompt": ask(n, *turns * (n % 2)), "completion": [say(f"It is {n}.")]}
+        assert row == {"prompt": ask(n, *TURNS * (n % 2)), "completion": [say(f"It is {n}.")]}
     assert [row["prompt"] for row in task.eval] == [row["prompt"] for row in task.demonstrations]
 
 
@@ -87,8 +79,7 @@ def test_one_message_is_its_text_for_a_model_without_a_chat_template(make):
 
 def test_a_prompt_that_goes_on_in_the_answer_is_all_that_is_before_it(make):
     system = {"role": "system", "content": "Be brief."}
-    turns = [say("Why?"), {"role": "user", "content": "So."}]
-    rows = [{"prompt": f"What is {n}? ", "messages": [system, *ask(n, *turns, say("4"))]} for n in range(N)]
+    rows = [{"prompt": f"What is {n}? ", "messages": [system, *ask(n, *TURNS, say("4"))]} for n in range(N)]
     task = make(rows, *SFT)
     assert [message["role"] for message in task.train[0]["prompt"]] == ["system", "user", "assistant", "user"]
 

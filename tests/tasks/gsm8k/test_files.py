@@ -1,16 +1,15 @@
-import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.config import ROOT
 from rlhf_exp.tasks import gsm8k
 from rlhf_exp.tasks.splits import SHARES, split_of
 from rlhf_exp.tasks.synthetic import generate_problems
+from tests.tasks.building import refuse, write_rows
 
-GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k"
+GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
 PROBLEMS = [{"question": question, "answer": answer} for question, answer in generate_problems(300, seed=5)]
 GOOD = '{"question": "How many?", "answer": "#### 18"}'
 
@@ -20,24 +19,12 @@ def read(path, source="file", hub_id="openai/gsm8k"):
     return found.splits, found.facts
 
 
-def refuse(*args, **kwargs):
-    with pytest.raises(ConfigError) as error:
-        read(*args, **kwargs)
-    assert len(error.value.problems) == 1 and "\n" not in error.value.problems[0]
-    return error.value.problems[0]
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 def name_questions(splits):
     return {name: {problem.content for problem in problems} for name, problems in splits.items()}
 
 
 def test_one_file_is_divided_by_a_hash_of_the_question(tmp_path):
-    splits, facts = read(write(tmp_path / "rows.jsonl", PROBLEMS))
+    splits, facts = read(write_rows(tmp_path / "rows.jsonl", PROBLEMS))
     assert name_questions(splits) == {
         name: {row["question"] for row in PROBLEMS if split_of(row["question"]) == name} for name in SHARES
     }
@@ -45,26 +32,23 @@ def test_one_file_is_divided_by_a_hash_of_the_question(tmp_path):
 
 
 def test_a_folder_keeps_its_test_part_and_the_same_questions_validate(tmp_path):
-    write(tmp_path / "train.jsonl", PROBLEMS[:200])
-    write(tmp_path / "test.jsonl", PROBLEMS[200:])
+    write_rows(tmp_path / "train.jsonl", PROBLEMS[:200])
+    assert refuse(read, tmp_path) == f"{tmp_path}/test.jsonl: cannot be read, No such file or directory"
+    write_rows(tmp_path / "test.jsonl", PROBLEMS[200:])
     splits, facts = read(tmp_path)
     found = name_questions(splits)
     assert found["test"] == {row["question"] for row in PROBLEMS[200:]}
     assert found["train"] | found["validation"] == {row["question"] for row in PROBLEMS[:200]}
     assert {split_of(question) for question in found["validation"]} == {"validation"}
     assert {split_of(question) for question in found["train"]} == {"train", "test"}
-    assert facts == {
-        "read": {"train": 200, "test": 100},
-        "duplicates": 0,
-        "in_both_parts": 0,
-        "splits": {"train": len(found["train"]), "validation": len(found["validation"]), "test": 100},
-    }
+    sizes = {name: len(questions) for name, questions in found.items()}
+    assert facts == {"read": {"train": 200, "test": 100}, "duplicates": 0, "in_both_parts": 0, "splits": sizes}
 
 
 def test_repeated_questions_and_those_of_the_test_part_are_dropped_and_counted(tmp_path):
     again = {"question": f" {PROBLEMS[0]['question']}\n", "answer": "Other words.\n#### 5"}
-    write(tmp_path / "train.jsonl", [*PROBLEMS[:10], again, PROBLEMS[1], *PROBLEMS[200:203]])
-    write(tmp_path / "test.jsonl", [*PROBLEMS[200:210], PROBLEMS[200]])
+    write_rows(tmp_path / "train.jsonl", [*PROBLEMS[:10], again, PROBLEMS[1], *PROBLEMS[200:203]])
+    write_rows(tmp_path / "test.jsonl", [*PROBLEMS[200:210], PROBLEMS[200]])
     splits, facts = read(tmp_path)
     assert (facts["duplicates"], facts["in_both_parts"]) == (3, 3)
     assert sum(map(len, splits.values())) == 20
@@ -88,17 +72,12 @@ def test_repeated_questions_and_those_of_the_test_part_are_dropped_and_counted(t
 def test_a_broken_row_is_refused_with_its_file_and_line(tmp_path, line, problem):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(f"{GOOD}\n\n".encode() + line + b"\n")
-    assert refuse(path).startswith(f"{path}, line 3: {problem}")
-
-
-def test_a_folder_without_a_part_is_refused(tmp_path):
-    write(tmp_path / "train.jsonl", PROBLEMS[:3])
-    assert refuse(tmp_path) == f"{tmp_path}/test.jsonl: cannot be read, No such file or directory"
+    assert refuse(read, path).startswith(f"{path}, line 3: {problem}")
 
 
 def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):
-    write(tmp_path / "train.jsonl", PROBLEMS[:50])
-    write(tmp_path / "test.jsonl", PROBLEMS[50:60])
+    write_rows(tmp_path / "train.jsonl", PROBLEMS[:50])
+    write_rows(tmp_path / "test.jsonl", PROBLEMS[50:60])
     asked = []
 
     def load_dataset(*args, **kwargs):
@@ -113,10 +92,6 @@ def test_the_hub_and_a_folder_give_the_same_splits(tmp_path, monkeypatch):
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
 def test_the_published_files_are_read_whole():
     splits, facts = read(GSM8K)
-    assert facts == {
-        "read": {"train": 7473, "test": 1319},
-        "duplicates": 0,
-        "in_both_parts": 0,
-        "splits": {"train": 6844, "validation": 629, "test": 1319},
-    }
-    assert {name: len(problems) for name, problems in splits.items()} == facts["splits"]
+    sizes = {"train": 6844, "validation": 629, "test": 1319}
+    assert facts == {"read": {"train": 7473, "test": 1319}, "duplicates": 0, "in_both_parts": 0, "splits": sizes}
+    assert {name: len(problems) for name, problems in splits.items()} == sizes

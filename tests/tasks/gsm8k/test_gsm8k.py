@@ -1,61 +1,29 @@
-import json
-from functools import cache
-
 import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.gsm8k import grade
-from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.synthetic import generate_problems
+from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, refuse, write_rows
 
-TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-
-
-def build_tokenizer(context=2048, template=None):
-    tokenizer = build_byte_tokenizer()
-    tokenizer.model_max_length, tokenizer.chat_template = context, template
-    return tokenizer
-
-
-PLAIN, CHAT = build_tokenizer(), build_tokenizer(template=TEMPLATE)
+PLAIN, CHAT = build_tokenizer(context=2048), build_tokenizer(CHAT_TEMPLATE, context=2048)
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     """Overrides that read 400 problems from a file."""
-    return write_rows(tmp_path_factory.mktemp("gsm8k") / "rows.jsonl", 400)
-
-
-def write_rows(path, n):
-    problems = [{"question": question, "answer": answer} for question, answer in generate_problems(n, seed=9)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in problems))
+    problems = [{"question": question, "answer": answer} for question, answer in generate_problems(400, seed=9)]
+    path = write_rows(tmp_path_factory.mktemp("gsm8k") / "rows.jsonl", problems)
     return ["task.source=file", f"task.path={path}"]
 
 
 def configure(source, *overrides):
-    return _compose("task=gsm8k", "model=tiny_qwen3", "eval.rows=20", *source, *overrides)
-
-
-@cache
-def _compose(*overrides):
-    return compose_config(overrides)
+    return compose_config(["task=gsm8k", "model=tiny_qwen3", "eval.rows=20", *source, *overrides])
 
 
 def load(source, *overrides, tokenizer=PLAIN):
     return load_task(configure(source, *overrides), tokenizer)
-
-
-def refuse(source, *overrides, tokenizer=PLAIN, lines=1):
-    """The first line, of so many."""
-    with pytest.raises(ConfigError) as error:
-        load(source, *overrides, tokenizer=tokenizer)
-    assert len(error.value.problems) == lines
-    return error.value.problems[0]
 
 
 def test_a_prompt_row_has_the_question_and_the_whole_gold_answer(rows):
@@ -82,11 +50,7 @@ def test_a_demonstration_is_the_gold_answer_without_the_calculators_annotations(
 def test_chat_models_are_told_what_the_strict_grader_reads(rows):
     task = load(rows, "task.train_rows=3", tokenizer=CHAT)
     (message,) = task.train[0]["prompt"]
-    assert message["role"] == "user"
-    assert message["content"].endswith(
-        "?\n\nReason step by step. Then end with a line that holds #### and the answer, a number alone, for example:"
-        " #### 42"
-    )
+    assert message["role"] == "user" and message["content"].endswith("#### 42")
     assert grade(message["content"], "42").strict
     row = load(rows, "algo=sft", "task.train_rows=3", tokenizer=CHAT).train[0]
     (answer,) = row["completion"]
@@ -108,13 +72,15 @@ def test_more_rows_than_there_are_or_fit_are_refused_with_their_number(rows):
     counts, shortest = load(rows).facts["splits"], min(len(row["prompt"].encode()) for row in load(rows).train)
     fewer = f" has {counts['train']} rows in its train split"
     assert sum(counts.values()) == 400
-    assert refuse(rows, "eval.rows=90").endswith(f"has {counts['test']} rows in its test split")
-    assert refuse(rows, "task.train_rows=399").endswith(fewer)
-    with pytest.raises(ConfigError, match=rf"^task.sampling.rows=399: .*{fewer}$"):
-        draw_prompts(configure(rows), PLAIN, 399)
-    none = refuse(rows, "max_tokens=230", tokenizer=build_tokenizer(context=240), lines=2)
-    assert f"0 rows of at most 240 tokens in its train split; {counts['train']} are longer" in none
-    assert f"the shortest needs {shortest + 230}" in none
+    assert refuse(load, rows, "eval.rows=90").endswith(f"has {counts['test']} rows in its test split")
+    assert refuse(load, rows, "task.train_rows=399").endswith(fewer)
+    line = refuse(draw_prompts, configure(rows), PLAIN, 399)
+    assert line.startswith("task.sampling.rows=399: ") and line.endswith(fewer)
+    with pytest.raises(ConfigError) as error:
+        load(rows, "max_tokens=230", tokenizer=build_tokenizer(context=240))
+    train, test = error.value.problems
+    assert f"0 rows of at most 240 tokens in its train split; {counts['train']} are longer" in train
+    assert f"the shortest needs {shortest + 230}" in train and "in its test split" in test
 
 
 def test_rows_longer_than_the_context_are_left_out_and_counted(rows):
@@ -127,16 +93,13 @@ def test_rows_longer_than_the_context_are_left_out_and_counted(rows):
     over_long = task.facts["over_long"]
     assert over_long["train"] == len(whole.train) - len(fitting)
     assert whole.facts["over_long"] == {"train": 0, "test": 0} and whole.notes[1].endswith(": none")
-    assert task.notes[1] == (
-        f"rows: {len(fitting)} of train, 20 of test; longer than 230 tokens and left out:"
-        f" {over_long['train']} of train, {over_long['test']} of test"
-    )
+    assert f"left out: {over_long['train']} of train, {over_long['test']} of test" in task.notes[1]
 
 
-@pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "chat"])
+@pytest.mark.parametrize("template", [None, CHAT_TEMPLATE], ids=["plain", "chat"])
 def test_a_demonstration_counts_with_its_answer_and_end_token_and_without_max_tokens(template, rows):
     overrides = ("algo=sft", "max_tokens=1", "eval.rows=1")
-    tokenizer = build_tokenizer(template=template)
+    tokenizer = build_tokenizer(template, context=2048)
     whole = load(rows, *overrides, tokenizer=tokenizer).train
     tokenizer.model_max_length = limit = sorted(measure(row) for row in whole)[len(whole) // 2]
     kept = load(rows, *overrides, tokenizer=tokenizer).train
@@ -149,4 +112,4 @@ def measure(row):
     if isinstance(row["prompt"], str):
         return len((row["prompt"] + row["completion"]).encode()) + 1
     question, answer = row["prompt"][0]["content"], row["completion"][0]["content"]
-    return len(f"<user>{question}</user><assistant>{answer}</assistant>".encode())
+    return len(f"<user>{question}</s><assistant>{answer}</s>".encode())

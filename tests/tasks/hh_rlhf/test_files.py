@@ -5,94 +5,68 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.hh_rlhf import SUBSETS, SYNTHETIC_ROWS, find_pair_files, read_raw
+from tests.tasks.building import refuse, write_rows
 
 ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
-LINE = json.dumps(ROW)
 
 
 def read(path, subsets=("harmless-base",), source="file", hub_id="Anthropic/hh-rlhf"):
     return list(read_raw(SimpleNamespace(source=source, path=str(path), hub_id=hub_id, subsets=list(subsets))))
 
 
-def refuse(*args, **kwargs):
-    with pytest.raises(ConfigError) as error:
-        read(*args, **kwargs)
-    assert len(error.value.problems) == 1
-    return error.value.problems[0]
-
-
-def write(path, text=LINE + "\n"):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "wb") as file:
-        file.write(text if isinstance(text, bytes) else text.encode())
-    return path
-
-
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.jsonl.gz"])
 def test_a_lone_file_without_a_name_is_read_as_subset_file(tmp_path, name):
-    path = write(tmp_path / name, f"{LINE}\n\n{LINE}")
+    path = write_rows(tmp_path / name, [ROW, "", ROW])
     first, second = read(path)
     assert first == (f"{path}, line 1", "file", None, ROW["chosen"], ROW["rejected"])
     assert second[0] == f"{path}, line 3"
 
 
 def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
-    write(tmp_path / "harmless-base-test.jsonl.gz")
-    write(tmp_path / "deep" / "helpful-base" / "train.jsonl")
-    write(tmp_path / "deep" / "helpful-base" / "test.jsonl.gz")
-    write(tmp_path / "helpful-online.jsonl")
-    write(tmp_path / "red-team-attempts" / "red_team_attempts.jsonl.gz", "of another form")
-    write(tmp_path / "helpful-base" / "notes.txt", "no pairs")
-    write(tmp_path / "helpful-rejection-sampled" / "attestation.jsonl")  # no "test" in it but as part of a word
-    found = Counter((subset, part) for _, subset, part, *_ in read(tmp_path, SUBSETS))
-    assert found == {
-        ("harmless-base", "test"): 1,
-        ("helpful-base", "train"): 1,
-        ("helpful-base", "test"): 1,
-        ("helpful-online", None): 1,
-        ("helpful-rejection-sampled", None): 1,
-    }
+    for name in (
+        "harmless-base-test.jsonl.gz", "deep/helpful-base/train.jsonl", "deep/helpful-base/test.jsonl.gz",
+        "helpful-online.jsonl", "helpful-rejection-sampled/attestation.jsonl",  # "test" is but a part of a word
+    ):  # fmt: skip
+        write_rows(tmp_path / name, [ROW])
+    write_rows(tmp_path / "red-team-attempts" / "red_team_attempts.jsonl.gz", ["of another form"])
+    write_rows(tmp_path / "helpful-base" / "notes.txt", ["no pairs"])
+    assert Counter((subset, part) for _, subset, part, *_ in read(tmp_path, SUBSETS)) == {
+        ("harmless-base", "test"): 1, ("helpful-base", "train"): 1, ("helpful-base", "test"): 1,
+        ("helpful-online", None): 1, ("helpful-rejection-sampled", None): 1,
+    }  # fmt: skip
+    line = refuse(read, tmp_path / "deep", ["helpful-base", "helpful-online"])
+    assert line.startswith("task.subsets=") and line.endswith("use task.subsets=[helpful-base]")
 
 
 def test_a_lone_file_needs_no_other_subset_but_its_own(tmp_path):
-    path = write(tmp_path / "harmless-base" / "test.jsonl")
+    path = write_rows(tmp_path / "harmless-base" / "test.jsonl", [ROW])
     assert find_pair_files(path, list(SUBSETS)) == [(path, "harmless-base", "test")]
-    assert refuse(path, ["helpful-base"]).endswith("use task.subsets=[harmless-base]")
+    assert refuse(read, path, ["helpful-base"]).endswith("use task.subsets=[harmless-base]")
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"plain text", b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20, gzip.compress(LINE.encode() * 3)[:-12]],
+    [
+        b"plain text",
+        b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20,
+        gzip.compress(json.dumps(ROW).encode() * 3)[:-12],
+    ],
     ids=["text", "a broken body", "cut off"],
 )
 def test_what_is_no_gzip_file_or_breaks_off_is_refused(tmp_path, content):
     (tmp_path / "pairs.jsonl.gz").write_bytes(content)
-    assert "not a whole gzip file, broken or cut off after line " in refuse(tmp_path / "pairs.jsonl.gz")
+    assert "not a whole gzip file, broken or cut off after line " in refuse(read, tmp_path / "pairs.jsonl.gz")
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [(b"{", "not JSON ("), (b"\xff\xfe", "not UTF-8 (byte 1 of the line)"), (b"[1, 2]", "expected {"),
-     (b'{"chosen": "x"}', "expected {"), (b'{"chosen": [], "rejected": "x"}', "expected {"),
-     (rb'{"chosen": "\ud83d", "rejected": "x"}', '"chosen" holds half a character')],
-)  # fmt: skip
-def test_a_broken_line_is_named_by_file_and_number(tmp_path, line, says):
-    path = write(tmp_path / "pairs.jsonl", LINE.encode() + b"\n" + line)
-    assert refuse(path).startswith(f"{path}, line 2: {says}")
-
-
-def test_a_subset_that_is_not_there_is_named_with_those_that_are(tmp_path):
-    write(tmp_path / "harmless-base.jsonl")
-    write(tmp_path / "helpful-base.jsonl")
-    line = refuse(tmp_path, ["harmless-base", "helpful-online"])
-    assert line.startswith("task.subsets=") and line.endswith("use task.subsets=[harmless-base,helpful-base]")
+@pytest.mark.parametrize("row", [{"chosen": "x"}, {"chosen": [], "rejected": "x"}])
+def test_a_broken_line_is_named_by_file_and_number(tmp_path, row):
+    path = write_rows(tmp_path / "pairs.jsonl", [ROW, row])
+    assert refuse(read, path).startswith(f"{path}, line 2: expected {{")
 
 
 def test_a_character_spelled_by_two_halves_is_text(tmp_path):
-    path = write(tmp_path / "pairs.jsonl", r'{"chosen": "\ud83d\ude00", "rejected": "x"}')
+    path = write_rows(tmp_path / "pairs.jsonl", [r'{"chosen": "\ud83d\ude00", "rejected": "x"}'])
     assert read(path)[0][3] == "\U0001f600"
 
 

@@ -1,4 +1,3 @@
-import gzip
 import json
 from collections import Counter
 
@@ -11,6 +10,7 @@ from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, Pair, parse_pair
 from rlhf_exp.tasks.hh_rlhf import _split_pairs as split_pairs
 from rlhf_exp.tasks.sources import Item
 from rlhf_exp.tasks.splits import split_of
+from tests.tasks.building import write_rows
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
 ASK = "\n\nHuman: Hi!\n\nAssistant:"
@@ -22,12 +22,6 @@ def parse(chosen, rejected):
 
 def configure(path, *overrides):
     return compose_config(["algo=dpo", "task=hh_rlhf", "task.source=file", f"task.path='{path}'", *overrides])
-
-
-def write(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps({"chosen": chosen, "rejected": rejected}) + "\n" for chosen, rejected in rows)
 
 
 def test_the_prompt_is_the_shared_history_with_the_last_assistant_mark():
@@ -82,10 +76,14 @@ def test_turns_of_one_speaker_in_a_row_become_one_and_empty_turns_stay():
     assert kinds == ["same_speaker_twice", "empty_turn"]
 
 
+def as_row(chosen, rejected):
+    return {"chosen": chosen, "rejected": rejected}
+
+
 def test_reading_counts_every_kind_by_subset_and_drops_duplicates(tmp_path):
-    good, other = (f"{ASK} A", f"{ASK} B"), (f"{ASK} B", f"{ASK} A")
-    write(tmp_path / "helpful-base.jsonl.gz", [good, good, other, (f"{ASK} A", f"{ASK} A")])
-    write(tmp_path / "harmless-base.jsonl.gz", [good, (f"{ASK} A Human: x", f"{ASK} B")])
+    good, other = as_row(f"{ASK} A", f"{ASK} B"), as_row(f"{ASK} B", f"{ASK} A")
+    write_rows(tmp_path / "helpful-base.jsonl.gz", [good, good, other, as_row(f"{ASK} A", f"{ASK} A")])
+    write_rows(tmp_path / "harmless-base.jsonl.gz", [good, as_row(f"{ASK} A Human: x", f"{ASK} B")])
     source = hh_rlhf.read(configure(tmp_path, "task.subsets=[helpful-base,harmless-base]").task)
     assert source.read == {"helpful-base": 4, "harmless-base": 2}
     assert [odd.kind for odd in source.odd] == [*DROPPED, *KEPT]
@@ -144,11 +142,8 @@ def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
     source = hh_rlhf.read(configure(REAL).task)
     odd, splits = {odd.kind: odd.counts for odd in source.odd}, source.splits
     assert source.read == {
-        "harmless-base": 2312,
-        "helpful-base": 2354,
-        "helpful-online": 1137,
-        "helpful-rejection-sampled": 2749,
-    }
+        "harmless-base": 2312, "helpful-base": 2354, "helpful-online": 1137, "helpful-rejection-sampled": 2749,
+    }  # fmt: skip
     # No pair is odd in two of the kinds that are dropped: these are the counts of the data's own MANIFEST.md.
     assert {kind: odd[kind] for kind in DROPPED} == {
         "not_ending_on_assistant": {"helpful-online": 2},
@@ -160,11 +155,8 @@ def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
         "duplicate": {},
         "prompt_in_test": {},
     }
-    assert {kind: sum(odd[kind].values()) for kind in KEPT} == {
-        "inline_speaker": 117,
-        "same_speaker_twice": 10,
-        "empty_turn": 1,
-    }
+    kept = {kind: sum(odd[kind].values()) for kind in KEPT}
+    assert kept == {"inline_speaker": 117, "same_speaker_twice": 10, "empty_turn": 1}
     items = [item for members in splits.values() for item in members]
     assert len(items) == 8552 - 66 == len({item.id for item in items})
     assert all(item.content.part == "test" for item in items)

@@ -1,24 +1,22 @@
-from types import SimpleNamespace
-
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.schema import find_keys
+from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, refuse, write_rows
 
-PLAIN = SimpleNamespace(chat_template=None)
+PLAIN, CHAT = build_tokenizer(), build_tokenizer(CHAT_TEMPLATE)
+NOTES = [{"prompt": f"Write note {i} to the milkman."} for i in range(80)]
+MESSAGES = {"prompt": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi!"}]}
 
 
 def load(*overrides, tokenizer=PLAIN):
     return load_task(compose_config(["task=brevity", *overrides]), tokenizer)
 
 
-def refuse(*overrides):
-    with pytest.raises(ConfigError) as caught:
-        compose_config(["task=brevity", *overrides])
-    return caught.value.problems
+def load_rows(path, rows, *overrides, tokenizer=PLAIN):
+    source = ["task.source=file", f"task.path={write_rows(path, rows)}", "max_tokens=32", "eval.rows=2"]
+    return load(*source, *overrides, tokenizer=tokenizer)
 
 
 def test_it_runs_offline_by_default_on_the_prompts_of_countdown():
@@ -34,11 +32,7 @@ def test_it_runs_offline_by_default_on_the_prompts_of_countdown():
 
 @pytest.mark.parametrize("of", ["gsm8k", "hh_rlhf"])
 def test_the_prompts_may_be_those_of_any_task(of):
-    tokenizer = build_byte_tokenizer()
-    tokenizer.model_max_length = 512
-    task = load(
-        f"task@task.of={of}", "task.of.source=generated", "task.train_rows=5", "eval.rows=3", tokenizer=tokenizer
-    )
+    task = load(f"task@task.of={of}", "task.of.source=generated", "task.train_rows=5", "eval.rows=3")
     assert (len(task.train), len(task.eval), task.facts["of"]) == (5, 3, of)
     assert not {row["prompt"] for row in task.train} & {row["prompt"] for row in task.eval}
 
@@ -46,7 +40,6 @@ def test_the_prompts_may_be_those_of_any_task(of):
 def test_its_own_keys_are_passed_on_and_the_other_tasks_keys_stay_typed():
     task = compose_config(["task=brevity", "task.train_rows=7", "task.data_seed=3", "task.of.low=2"]).task
     assert (task.of.train_rows, task.of.data_seed, task.of.low) == (7, 3, 2)
-    assert refuse("task.of.low=zero") == ["task.of.low=zero: must be a whole number >= 1, <= 1000000"]
 
 
 @pytest.mark.parametrize(
@@ -54,29 +47,39 @@ def test_its_own_keys_are_passed_on_and_the_other_tasks_keys_stay_typed():
     [
         ("task@task.of=hh_rlhf +task.of.low=3", "task.of.low unknown"), ("+task.of.lo=3", "task.of.lo unknown"),
         ("task.of=gsm8k", "task.of type"), ("task@task.of=brevity", "task.of.name type"),
-        ("task.of.low=40 task.of.high=3", "task.of.low=40:"), ("task.of.source=file", "task.of.source=file:"),
-        ("task.source=file", "task.source=file:"), ("algo=dpo", "algo conflict"),
+        ("task.of.low=zero", "task.of.low type"), ("task.of.low=40 task.of.high=3", "task.of.low=40:"),
+        ("task.of.source=file", "task.of.source=file:"), ("task.source=file", "task.source=file:"),
+        ("algo=dpo", "algo conflict"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(typed, found):
-    [problem] = refuse(*typed.split())
+    problem = refuse(compose_config, ["task=brevity", *typed.split()])
     assert (f"{problem.key} {problem.kind}" if hasattr(problem, "key") else problem.split()[0]) == found
 
 
-def test_a_file_is_not_asked_what_the_unused_task_has(tmp_path):
-    (tmp_path / "prompts.jsonl").write_text("{}")
-    source = ["task.source=file", f"task.path={tmp_path / 'prompts.jsonl'}"]
-    assert compose_config(["task=brevity", *source, "task.of.low=40", "task.of.high=3"])
-
-
 def test_what_the_other_task_refuses_is_said_of_its_own_keys(tmp_path):
-    def refuse_rows(*overrides, tokenizer=PLAIN):
-        with pytest.raises(ConfigError) as caught:
-            load(*overrides, tokenizer=tokenizer)
-        return caught.value.problems
-
     narrow = [f"task.of.{key}" for key in ("low=20", "high=20", "target_low=11", "target_high=11")]
-    (line,) = refuse_rows(*narrow, "task.train_rows=5")
+    line = refuse(load, *narrow, "task.train_rows=5")
     assert line.startswith("task.of=countdown: task: found 0 of 5 problems with [3] numbers from 20 to 20")
-    (line,) = refuse_rows("task@task.of=gsm8k", "task.of.source=file", f"task.of.path={tmp_path}")
+    line = refuse(load, "task@task.of=gsm8k", "task.of.source=file", f"task.of.path={tmp_path}")
     assert line.startswith(f"task.of=gsm8k: {tmp_path}/train.jsonl: cannot be read")
+
+
+def test_texts_and_messages_of_a_file_become_chat_where_the_model_chats(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    unused = ["task.of.low=40", "task.of.high=3"]  # a file is not asked what the unused task has
+    task = load_rows(path, [*NOTES, MESSAGES], *unused, tokenizer=CHAT)
+    prompts = [row["prompt"] for row in [*task.train, *task.eval]]
+    assert all(prompt[-1]["role"] == "user" for prompt in prompts)
+    assert sum(prompt[0]["role"] == "system" for prompt in prompts) <= 1
+    plain = load_rows(path, NOTES, "task.prompt=plain", tokenizer=CHAT)
+    assert isinstance(plain.train[0]["prompt"], str)
+    assert [row["id"] for row in plain.eval] == [row["id"] for row in load_rows(path, NOTES, tokenizer=CHAT).eval]
+
+
+@pytest.mark.parametrize("row", [{"question": "Hi"}, {"prompt": [{"role": "user"}]}])
+def test_a_row_without_a_prompt_is_refused_with_its_place(tmp_path, row):
+    path = tmp_path / "prompts.jsonl"
+    line = refuse(load_rows, path, [*NOTES, row])
+    assert line.startswith(f"{path}, line 81: its prompt must be a text, or messages")
+    assert refuse(load_rows, path, [*NOTES, MESSAGES]).startswith("task.prompt: the prompts are messages")

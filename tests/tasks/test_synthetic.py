@@ -1,3 +1,5 @@
+"""The problems and pairs that ship: right by an oracle of their own, and the same for ever."""
+
 import json
 import re
 from collections import Counter
@@ -6,9 +8,11 @@ from hashlib import sha256
 
 from rlhf_exp.graders.gsm8k import grade
 from rlhf_exp.tasks.gsm8k import SYNTHETIC_ROWS, SYNTHETIC_SEED
-from rlhf_exp.tasks.synthetic import generate_problems
+from rlhf_exp.tasks.hh_rlhf import parse_pair
+from rlhf_exp.tasks.synthetic import generate_pairs, generate_problems
 
 PROBLEMS = list(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED))
+PAIRS = list(generate_pairs(4000, seed=0))
 
 # What a question asks for, by words of its own: written apart from the templates that made it.
 SOLUTIONS = {
@@ -46,3 +50,13 @@ def test_questions_are_distinct_and_the_rows_are_those_that_were_approved():
     assert len({question for question, _ in PROBLEMS}) == len(PROBLEMS) == 10_000
     assert list(generate_problems(50, 0)) == PROBLEMS[:50] != list(generate_problems(50, 1))
     assert sha256(json.dumps(PROBLEMS).encode()).hexdigest()[:16] == "d8b4f82e52d6dc5c"
+
+
+def test_pairs_are_well_formed_with_a_prompt_each_and_those_that_were_approved():
+    parsed = [parse_pair("", subset, None, chosen, rejected) for subset, chosen, rejected in PAIRS]
+    assert [kinds for _, kinds in parsed] == [[]] * 4000
+    assert len({pair.prompt for pair, _ in parsed}) == 4000
+    assert [pair.subset for pair, _ in parsed[:2]] == ["helpful-base", "harmless-base"]
+    assert {len(pair.history) for pair, _ in parsed} == {1, 3}
+    assert list(generate_pairs(50, seed=0)) == PAIRS[:50] != list(generate_pairs(50, seed=1))
+    assert sha256(json.dumps(PAIRS).encode()).hexdigest()[:16] == "908593134489513c"
