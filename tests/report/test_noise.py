@@ -1,4 +1,3 @@
-import json
 import random
 
 import numpy as np
@@ -6,6 +5,7 @@ import pytest
 
 from rlhf_exp.report import study_table, write_report
 from rlhf_exp.report.compare import measure_passes
+from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import SHARES, crossed_interval, mean_interval, share_interval
 
@@ -24,13 +24,11 @@ def make_pass(path, seed, first=0, completions=2):
         for row, several in enumerate(right) for i, found in enumerate(several)
     ]  # fmt: skip
     section = {"n": ROWS, "completions": completions, "accuracy": share_interval(shares, completions)}
-    config = {"algo": {"name": "none", "args": {}}, "eval": {"seed": seed, "completions": 1}, "seed": 0}
-    info = {"status": "finished", "algo": "none", "task": "countdown", "model": "tiny", "max_tokens": 64, "seed": 0}
     (path / ".hydra").mkdir(parents=True)
-    (path / ".hydra" / "config.yaml").write_text(json.dumps(config))
-    (path / "run.json").write_text(json.dumps(info))
-    (path / "evaluation.json").write_text(json.dumps({"baseline": section}))
-    (path / "samples.jsonl").write_text("".join(f"{json.dumps(sample)}\n" for sample in samples))
+    write_json(path / ".hydra" / "config.yaml", {"algo": {"name": "none", "args": {}}, "eval": {"seed": seed}})
+    write_json(path / "run.json", {"status": "finished", "algo": "none", "task": "countdown", "max_tokens": 64})
+    write_json(path / "evaluation.json", {"baseline": section})
+    write_jsonl(path / "samples.jsonl", samples)
     return path, np.array(shares)
 
 
