@@ -107,14 +107,6 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     assert {figure for one in baseline for figure in (one.kl, one.kl_sampled, one.kl_outside)} == {0.0}
 
 
-def describe(cfg, task=None, rewards=None):
-    """The lines of samples.jsonl, and the completions that they are of."""
-    task = task or load(cfg)
-    experiment = set_up(cfg, task, build_rewards(cfg, task) if rewards is None else rewards)
-    found = judge(experiment, sample_held_out(experiment, make_model()))
-    return [one.describe("baseline", task.eval[one.row]) for one in found], found
-
-
 @pytest.mark.parametrize("reward", ["outcome", "length_efficiency", "self_consistency"])
 def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
     cfg = make_config(f"reward={reward}")
@@ -122,7 +114,7 @@ def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
     watched = replace(task, grade=lambda text, row: graded.append(text) or task.grade(text, row))
     rewards = build_rewards(cfg, watched)
     graded.clear()  # of trials
-    _, found = describe(cfg, watched, rewards)
+    found = judge(set_up(cfg, watched, rewards), sample(make_model(), cfg))
     assert graded == [one.text for one in found]
     assert all(reward in one.rewards for one in found)
 
@@ -130,8 +122,10 @@ def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
 def test_samples_say_which_of_a_rows_completions_they_are_how_they_were_decoded_and_their_weighted_reward():
     cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5", "reward=outcome")
     cfg = replace(cfg, reward=replace(cfg.reward, weights={"outcome": 2.0}))
-    samples, found = describe(cfg)
-    ids = [row["id"] for row in load(cfg).eval]
+    task = load(cfg)
+    found = judge(set_up(cfg, task, build_rewards(cfg, task)), sample(make_model(), cfg))
+    samples = [one.describe("baseline", task.eval[one.row]) for one in found]
+    ids = [row["id"] for row in task.eval]
     assert [(s["id"], s["sample"], s["decoding"]) for s in samples] == [
         *((name, i, "sampled") for name in ids for i in range(3)),
         *((name, 0, "greedy") for name in ids),
@@ -141,43 +135,30 @@ def test_samples_say_which_of_a_rows_completions_they_are_how_they_were_decoded_
         "which", "id", "sample", "decoding", "prompt", "completion", "tokens", "truncated", "outcome", "extracted",
         "rewards", "reward", "kl",
     }  # fmt: skip
-    for sample in samples:
-        assert sample["reward"] == 2 * sample["rewards"]["outcome"]
-        assert sample["tokens"] == 12 or not sample["truncated"]
+    for line in samples:
+        assert line["reward"] == 2 * line["rewards"]["outcome"]
+        assert line["tokens"] == 12 or not line["truncated"]
 
 
 def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_the_trained_one():
     cfg = make_config("eval.completions=2", "eval.start_completions=4", "eval.rows=5")
-    task = load(cfg)
 
     def group(prompts, **columns):
         return [float(prompts.count(prompt)) for prompt in prompts]
 
-    weighted = replace(cfg, reward=replace(cfg.reward, weights={"group": 1.0}))
-    experiment = set_up(weighted, task, [group])
+    experiment = set_up(replace(cfg, reward=replace(cfg.reward, weights={"group": 1.0})), rewards=[group])
     ids = [[5 + i, TOKENIZER.eos_token_id] for i in range(20)]
     found = judge(experiment, [Completion(i // 4, i % 4, "sampled", ids[i], truncated=False) for i in range(20)])
     assert [one.reward for one in found] == [2.0] * 20
     assert [one.text for one in found] == TOKENIZER.batch_decode(ids, True)
 
 
-def test_without_a_grader_or_rewards_their_keys_are_absent():
-    cfg = make_config("eval.completions=2", "eval.greedy=true", "eval.rows=5")
-    samples, found = describe(cfg, replace(load(cfg), grade=None), rewards=[])
-    absent = {"outcome", "extracted", "rewards", "reward"}
-    assert not any(absent & set(sample) for sample in samples)
-    section = summarise(found, 12)
-    assert set(section) == {
-        "n", "completions", "max_tokens", "mean_tokens", "truncation_rate", "utilisation", "kl", "distinct", "greedy"
-    }  # fmt: skip
-    assert set(section["greedy"]) == {"mean_tokens", "truncation_rate"}
-
-
-def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last():
+def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last_and_no_grade_that_is_not_there():
     messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": "use 8 7 3 make 53 ."}]
     row = {"id": "1", "prompt": messages}
     sample = Completion(0, 0, "sampled", [5, 1], truncated=False).describe("baseline", row)
     assert sample["prompt"] == "use 8 7 3 make 53 ." and sample["messages"] == messages
+    assert not {"outcome", "extracted", "rewards", "reward"} & set(sample)
 
 
 CHANGES = [
@@ -187,16 +168,12 @@ CHANGES = [
 ]  # fmt: skip
 
 
-def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes():
+def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes(monkeypatch):
     others = (cache.hash_sampling(set_up(make_config()), *which) for which in (("others",), ("weights", "sample")))
     assert len({find_key(), *others, *(find_key(*change) for change in CHANGES)}) == 3 + len(CHANGES)
     assert find_key("seed=5", "algo.args.learning_rate=1e-5", "loss_type=dr_grpo") == find_key()
-
-
-def test_the_cache_knows_the_engine_and_its_version(monkeypatch):
-    versions = iter(["0.30.0", "0.31.0"])
+    versions, cfg = iter(["0.30.0", "0.31.0"]), make_config()
     monkeypatch.setattr(cache, "find_version", lambda name: next(versions))
-    cfg = make_config()
     by_vllm = replace(cfg, eval=replace(cfg.eval, engine="vllm"))
     assert len({cache.hash_sampling(set_up(one), "weights") for one in (cfg, by_vllm, by_vllm)}) == 3
 

@@ -97,17 +97,6 @@ def test_there_is_no_majority_of_answers_that_the_grader_does_not_name():
     assert "pass_at_k" in found and "majority_at_k" not in found
 
 
-def test_majority_at_k_is_the_share_of_rows_by_a_slow_count():
-    rows = draw(Random(2), 60, 5)
-    right = 0
-    for row in rows:
-        answers = [extracted for _, extracted in row if extracted]
-        best = sorted(set(answers), key=lambda a: (-answers.count(a), answers.index(a)))[:1]
-        right += bool(best) and best[0].startswith("correct")
-    assert 5 < right < 55
-    assert summarise(make(rows), 12)["majority_at_k"] == wilson(right, 60)
-
-
 def test_more_completions_than_k_sharpen_what_is_estimated_for_k():
     rows = draw(Random(3), 40, 6)
     samples = make(rows)
@@ -159,6 +148,9 @@ def test_what_cannot_be_compared_is_absent():
     assert set(compare(no_grade, no_grade, 12)) == {*always, "reward", *rewarded}
     assert compare(no_grade, no_grade, 12).items() >= rewarded.items()
     assert set(compare(neither, neither, 12)) == always
+    found = summarise(neither + make([[C], [F]], "greedy", grade={}, reward=None), 12)
+    assert set(found) == {*always, "completions", "max_tokens", "distinct", "greedy"}
+    assert set(found["greedy"]) == {"mean_tokens", "truncation_rate"}
 
 
 def test_every_difference_stands_where_the_figure_does_and_is_of_rows():

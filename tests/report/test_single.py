@@ -1,7 +1,6 @@
 """The report and the terminal's table of one run, where the golden ones (test_golden.py) do not go."""
 
 import json
-import math
 import subprocess
 import sys
 
@@ -65,21 +64,6 @@ def test_what_was_not_measured_or_is_not_finite_is_a_dash(run_dir, edit):
 def test_a_bound_just_below_zero_is_zero():
     assert percent({"value": 0.0, "low": -1e-17, "high": 0.434}) == "0.0% [0.0, 43.4]"
     assert points({"value": -1e-9, "low": -0.01, "high": 0.01}) == "+0.0 [-1.0, +1.0]"
-
-
-LN2 = dict.fromkeys(("value", "low", "high"), math.log(2))
-
-
-@pytest.mark.parametrize(
-    ("algo", "baseline", "note"),
-    [("sft", {"loss_left_out": "of packing"}, "Held-out loss is left out: of packing."),
-     ("dpo", {"loss": LN2}, "Held-out loss: of demonstrations in nats"),
-     ("grpo", {"kl_sampled": {"mean": LN2}}, "KL as sampled: of the distri")],
-)  # fmt: skip
-def test_a_note_explains_a_figure_that_is_rarely_measured(run_dir, edit, algo, baseline, note):
-    edit(run_dir, "run.json", algo=algo)
-    edit(run_dir, "evaluation.json", {f"baseline.{key}": value for key, value in baseline.items()})
-    assert note in write_report([run_dir], run_dir).with_suffix(".md").read_text()
 
 
 def test_the_kl_in_the_loss_of_kto_is_not_drawn_as_one_per_token(run_dir, edit_info):

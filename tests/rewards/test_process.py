@@ -39,15 +39,6 @@ def judge_steps(completion, numbers):
         ("x = 5", []),
         ("56 = 56", []),
         ("", []),
-    ],
-)
-def test_a_step_is_an_expression_its_value_and_the_verdict_on_both(thought, verdicts):
-    assert judge_steps(f"<think> {thought} </think>", NUMBERS) == verdicts
-
-
-@pytest.mark.parametrize(
-    ("thought", "verdicts"),
-    [
         # a chain, and a line of search, go on from what is left
         ("7 - 3 = 4 * 8 = 32", [RIGHT, RIGHT]),
         ("8 * 7 = 56 ; 56 - 3 = 53", [RIGHT, RIGHT]),
@@ -69,7 +60,7 @@ def test_a_step_is_an_expression_its_value_and_the_verdict_on_both(thought, verd
         ("8 / 3 = 2.67", [WRONG]),
     ],
 )
-def test_a_step_uses_numbers_that_its_search_has_left(thought, verdicts):
+def test_a_step_is_an_expression_of_what_its_search_has_left_and_its_value(thought, verdicts):
     assert judge_steps(f"<think> {thought} </think>", NUMBERS) == verdicts
 
 

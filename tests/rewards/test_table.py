@@ -119,13 +119,6 @@ def test_the_budget_of_the_punishment_is_that_of_the_curriculums_stage():
     assert reward(completion_ids=ids, trainer_state=TrainerState(global_step=0))[:3] == [0.0, -0.5, -1.0]
 
 
-def test_a_cache_longer_than_the_first_stages_budget_is_refused():
-    with pytest.raises(ConfigError) as caught:
-        stages = "algo.curriculum={budgets:[20,60],from_steps:[0,10]}"
-        compose_config(["reward=overlong", "max_tokens=100", stages, "reward.overlong.cache=30"])
-    assert caught.value.problems == ["reward.overlong.cache=30: must be at most 20, the smallest completion budget"]
-
-
 def test_repeated_ngrams_are_punished_by_their_share():
     ids = [[1, 2, 3, 4, 5], [5, 5, 5, 5, 5], [1, 2]]
     assert build("repetition")(prompts=["p"] * 3, completions=[""] * 3, completion_ids=ids) == pytest.approx(
