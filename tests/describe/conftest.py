@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from rlhf_exp.config.compose import compose_config
-
 
 def write_pair(turns, chosen, rejected):
     """A row as the files have it: `turns` are texts of the human and the assistant in turn."""
@@ -38,15 +36,5 @@ def hh_folder(tmp_path):
 
 @pytest.fixture
 def hh_overrides(hh_folder):
-    return [
-        "task=hh_rlhf",
-        "task.source=file",
-        f"task.path={hh_folder}",
-        "task.subsets=[harmless-base,helpful-base]",
-        "model=tiny_gpt2",
-    ]
-
-
-@pytest.fixture
-def hh_config(hh_overrides):
-    return compose_config(["algo=sft", *hh_overrides])
+    subsets = "task.subsets=[harmless-base,helpful-base]"
+    return ["task=hh_rlhf", "task.source=file", f"task.path={hh_folder}", subsets, "model=tiny_gpt2"]

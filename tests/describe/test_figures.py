@@ -56,21 +56,12 @@ def test_what_a_budget_cuts_off_is_the_longer_text_s_affair(figures):
 
 def test_repeats_and_overlap_are_found(figures):
     assert figures["counts"]["train_rows"] == 3 and figures["counts"]["prompts_in_several_splits"] == 0
-    examples = [
-        pair("harmless", "train", "p", "a", "b"),
-        pair("harmless", "train", "p", "a", "b"),
-        pair("helpful", "train", "p", "b", "a"),
-        pair("helpful", "test", "p", "c", "d"),
-        pair("helpful", "test", "q", "c", "d"),
-    ]
+    rows = ["train p a b", "train p a b", "train p b a", "test p c d", "test q c d"]
+    examples = [pair("helpful", *row.split()) for row in rows]
     assert measure(data(examples), [Tokens(1, (1, 1))] * 5)["counts"] == {
-        "train_rows": 3,
-        "test_rows": 2,
-        "prompts_in_several_splits": 1,
-        "rows_with_an_earlier_prompt": 3,
-        "rows_with_an_earlier_prompt_and_answers": 1,
-        "pairs_preferred_both_ways": 1,
-    }
+        "train_rows": 3, "test_rows": 2, "prompts_in_several_splits": 1, "rows_with_an_earlier_prompt": 3,
+        "rows_with_an_earlier_prompt_and_answers": 1, "pairs_preferred_both_ways": 1,
+    }  # fmt: skip
 
 
 def test_chat_prompts_are_distinguished_by_their_texts():

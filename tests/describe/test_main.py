@@ -6,12 +6,19 @@ import pytest
 from rlhf_exp.describe.__main__ import main
 
 
-def test_the_command_writes_its_files_and_says_where(hh_overrides, tmp_path, capsys):
+def test_the_command_writes_its_files_says_where_and_shows_no_text_of_a_row(hh_overrides, tmp_path, capsys):
     out = tmp_path / "out"
     assert main([*hh_overrides, f"output_dir={out}"]) == 0
     printed = capsys.readouterr().out
     assert f"written: {out / 'describe.html'}" in printed
-    figures = json.loads((out / "describe.json").read_text())
+    html, markdown, figures = ((out / f"describe.{end}").read_text() for end in ("html", "md", "json"))
+    for heading in ("Lengths", "What a budget cuts off", "Length and preference", "Splits", "Odd rows"):
+        assert f"<h2>{heading}" in html and f"## {heading}" in markdown
+    for text in (html, markdown, figures, printed):
+        assert not re.search("bread|baker|flour|hurt|go on", text)
+    assert not re.search(r"<script|<link|src=.http|url\(", html)
+    assert "| equal answers | chosen and rejected are the same text | dropped | 1 | 0 | 1 |" in markdown
+    figures = json.loads(figures)
     assert (figures["n"], figures["task"], figures["tokenizer"]) == (6, "hh_rlhf", "tiny_gpt2")
 
 
@@ -28,14 +35,11 @@ def test_a_mistake_is_one_line_and_status_2(argument, line, tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-COLUMNS = {
-    (): [],
-    ("answer",): ["task.completion_column=good"],
-    ("chosen", "rejected"): ["task.chosen_column=good", "task.rejected_column=bad"],
-}
-
-
-@pytest.mark.parametrize(("answers", "columns"), COLUMNS.items())
+@pytest.mark.parametrize(
+    ("answers", "columns"),
+    [([], []), (["answer"], ["task.completion_column=good"]),
+     (["chosen", "rejected"], ["task.chosen_column=good", "task.rejected_column=bad"])],
+)  # fmt: skip
 def test_rows_of_your_own_need_no_grader(answers, columns, tmp_path, capsys):
     rows = [{"prompt": f"use {i} 2 make {i + 2} .", "good": "yes", "bad": "no no"} for i in range(1, 20)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

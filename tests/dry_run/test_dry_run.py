@@ -3,7 +3,6 @@ import re
 from dataclasses import asdict
 
 import pytest
-from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, GPT2Config
 
 from rlhf_exp.config import device
@@ -25,24 +24,27 @@ def no_weights(monkeypatch):
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", refuse)
 
 
-def test_a_dry_run_prints_config_rows_tokens_and_memory(no_weights, capsys):
-    overrides = ["model=tiny_untrained", "max_tokens=10", "algo.args.per_device_train_batch_size=256"]
-    print_dry_run(compose_config([*SMALL, *overrides]))
-    text = capsys.readouterr().out
-    assert "  | use " in text and "max_completion_length" not in text
-    assert "rows: 64 to train on, 16 held out (test)" in text
-    assert "tokens per step: 256 x (prompt 7 + completion 10 at most) = 4,352" in text
-    assert text.endswith("all checks passed\n")
+@pytest.fixture
+def show(no_weights, capsys):
+    """show("algo=sft", ...) is what a dry run prints."""
+
+    def show(*overrides):
+        print_dry_run(compose_config([*SMALL, *overrides]))
+        return capsys.readouterr().out
+
+    return show
 
 
-def test_parameters_and_memory_are_worked_out_by_hand(no_weights, capsys):
+def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
     shape = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     shape |= {"num_key_value_heads": 2, "head_dim": 4}
     overrides = [f"++model.init.{name}={value}" for name, value in shape.items()]
     overrides += ["++model.init.tie_word_embeddings=true", "max_tokens=10", "algo.args.beta=0"]
     overrides.append("algo.args.per_device_train_batch_size=256")
-    print_dry_run(compose_config([*SMALL, "model=tiny_untrained", *overrides]))
-    text = capsys.readouterr().out
+    text = show("model=tiny_untrained", *overrides)
+    assert "  | use " in text and text.endswith("all checks passed\n")
+    assert "rows: 64 to train on, 16 held out (test)" in text
+    assert "tokens per step: 256 x (prompt 7 + completion 10 at most) = 4,352" in text
     layer = 4 * 8 * 8 + 3 * 8 * 16 + 2 * 8 + 2 * 4  # attention, MLP, two norms, norms of query and key
     parameters = len(build_trace_tokenizer()) * 8 + 2 * layer + 8
     assert f"parameters: {parameters:,}, all trained\n" in text
@@ -57,18 +59,15 @@ def test_parameters_and_memory_are_worked_out_by_hand(no_weights, capsys):
     assert kept == 1664 and f"memory of training = {formula}\n" in text
 
 
-def test_sft_counts_the_tokens_of_its_demonstrations(no_weights, capsys):
-    print_dry_run(compose_config([*SMALL, "algo=sft", "model=tiny_untrained"]))
-    text = capsys.readouterr().out
+def test_sft_counts_the_steps_of_its_demonstrations_and_has_no_reference(show):
+    text = show("algo=sft", "model=tiny_untrained")
     assert "steps: 6\n" in text  # three times 64 rows, by 32
     assert "  algo.args.max_steps=-1: the rows 3 times, transformers' num_train_epochs\n" in text
-    assert "at most" not in text
-    assert "reference" not in text.split("memory, estimated")[1]
+    assert "at most" not in text and "reference" not in text.split("memory, estimated")[1]
 
 
-def test_with_adapters_only_they_have_gradients_and_4_bit_weights_take_half_a_byte(no_weights, capsys):
-    print_dry_run(compose_config([*SMALL, "model=tiny_gpt2", "peft=qlora", "max_tokens=10"]))
-    text = capsys.readouterr().out
+def test_with_adapters_only_they_have_gradients_and_4_bit_weights_take_half_a_byte(show):
+    text = show("model=tiny_gpt2", "peft=qlora", "max_tokens=10")
     weights = {"attention": (64, 192), "its output": (64, 64), "up": (64, 192), "down": (192, 64)}
     trained = 2 * sum(8 * (rows + columns) for rows, columns in weights.values())  # two layers, rank 8
     assert f", {trained:,} of them trained\n" in text
@@ -78,28 +77,26 @@ def test_with_adapters_only_they_have_gradients_and_4_bit_weights_take_half_a_by
     assert f"weights {weights / 1e6:.1f} MB + AdamW's moments {trained * 4 / 1e6:.1f} MB + " in text
 
 
-def test_pairs_count_both_answers_and_what_will_be_sampled_first_is_said(no_weights, capsys):
-    print_dry_run(compose_config([*SMALL, "algo=reward_model", "max_tokens=10"]))
-    text = capsys.readouterr().out
+def test_pairs_count_both_answers_and_what_will_be_sampled_first_is_said(show):
+    text = show("algo=reward_model", "max_tokens=10")
     assert "rows: made of 1024 x 8 completions to train on, a share of them held out (test)" in text
     assert "tokens per step: 32 x (prompt 7 + chosen 10 at most + prompt 7 + rejected 10 at most) = 1,088" in text
 
 
-def test_time_is_that_of_the_last_like_run(no_weights, capsys, monkeypatch, tmp_path):
-    overrides = [*SMALL, "model=tiny_untrained", "max_tokens=10", "algo.args.max_steps=7"]
+def test_time_is_that_of_the_last_like_run(show, monkeypatch, tmp_path):
+    overrides = ["model=tiny_untrained", "max_tokens=10", "algo.args.max_steps=7"]
 
     def finish(name, started, seconds, status="finished", *changes):
         folder = tmp_path / name
         (folder / ".hydra").mkdir(parents=True)
-        cfg = compose_config([*overrides, "seed=3", "algo.args.learning_rate=0.5", *changes])
-        (folder / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
+        cfg = compose_config([*SMALL, *overrides, "seed=3", "algo.args.learning_rate=0.5", *changes])
+        (folder / ".hydra" / "config.yaml").write_text(json.dumps(asdict(cfg)))
         info = {"task": "countdown", "started": started, "status": status, "steps": 5}
         info |= {"seconds": {"train": seconds}, "max_tokens": cfg.max_tokens}
         (folder / "run.json").write_text(json.dumps(info))
 
     def read():
-        print_dry_run(compose_config(overrides))
-        [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("time of training")]
+        [line] = [line for line in show(*overrides).splitlines() if line.startswith("time of training")]
         return line
 
     monkeypatch.setattr(cost, "OUTPUTS", tmp_path)
@@ -122,32 +119,30 @@ def test_time_is_that_of_the_last_like_run(no_weights, capsys, monkeypatch, tmp_
         (["algo=kto", "algo.args.loss_type=apo_zero_unpaired"], 3),
     ],
 )
-def test_on_other_hardware_time_counts_every_pass_of_the_algorithm(no_weights, capsys, algo, passes):
-    print_dry_run(compose_config([*SMALL[1:], "hardware=gpu_24gb", "dry_run=true", *algo]))
-    assert f" tokens x {passes} passes x 2 x " in capsys.readouterr().out
+def test_on_other_hardware_time_counts_every_pass_of_the_algorithm(show, algo, passes):
+    text = show("device=auto", "hardware=gpu_24gb", "dry_run=true", *algo)
+    assert f" tokens x {passes} passes x 2 x " in text
 
 
-def test_a_chat_prompt_is_shown_as_the_model_reads_it(no_weights, capsys, tmp_path):
+def test_a_chat_prompt_is_shown_as_the_model_reads_it(show, tmp_path):
     tokenizer = build_byte_tokenizer()
     tokenizer.chat_template = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}<|assistant|>\n"
     tokenizer.save_pretrained(tmp_path)
     GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=len(tokenizer)).save_pretrained(tmp_path)
-    print_dry_run(compose_config([*SMALL, f"model.path={tmp_path}", "task.prompt=chat"]))
-    text = capsys.readouterr().out
+    text = show(f"model.path={tmp_path}", "task.prompt=chat")
     assert "  | <|user|>\n  | Using the numbers [" in text and "...\n  | <|assistant|>\n" in text
 
 
 @pytest.mark.parametrize("targets", [".*nope", "[model.layers.99.self_attn.q_proj]"])
-def test_an_adapter_that_fits_no_module_is_refused(no_weights, targets):
+def test_an_adapter_that_fits_no_module_is_refused(show, targets):
     wrong = f"peft.lora.target_modules={targets}"
     with pytest.raises(ConfigError) as refused:
-        print_dry_run(compose_config(["device=cpu", "dry_run=true", "peft=lora", wrong]))
+        show("dry_run=true", "peft=lora", wrong)
     assert [problem.startswith(wrong) for problem in refused.value.problems] == [True]
 
 
-def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(no_weights, capsys):
-    print_dry_run(compose_config([*SMALL, "model=qwen3_1_7b"]))
-    text = capsys.readouterr().out
+def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show):
+    text = show("model=qwen3_1_7b")
     assert "parameters: 1,720,574,976, all trained\n" in text
     unchecked = "its tokenizer is not in the hub's cache, and there is no network"
     assert f"not checked here: model.path=Qwen/Qwen3-1.7B: {unchecked}\n" in text
@@ -157,12 +152,11 @@ def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(no_weigh
 @pytest.mark.parametrize(
     ("peft", "way"), [("none", "add peft=lora"), ("lora", "add peft=qlora"), ("qlora", "use a smaller model")]
 )
-def test_more_memory_than_is_free_is_said_with_a_way_out(no_weights, capsys, monkeypatch, tmp_path, peft, way):
+def test_more_memory_than_is_free_is_said_with_a_way_out(show, monkeypatch, tmp_path, peft, way):
     for free_kb in (100, 10**9):
         (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {free_kb} kB\n")
         monkeypatch.setattr(cost, "MEMORY", tmp_path / "meminfo")
-        print_dry_run(compose_config([*SMALL, "algo=sft", f"peft={peft}"]))
-        [line] = [line for line in capsys.readouterr().out.splitlines(True) if line.startswith("memory, estimated")]
+        [line] = [x for x in show("algo=sft", f"peft={peft}").splitlines() if x.startswith("memory, estimated")]
         assert (f"; MORE than the 0.00 GB that are free on this computer; {way}" in line) == (free_kb == 100)
 
 
@@ -170,6 +164,6 @@ def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (8 * 10**9, 10**12))
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     cfg = compose_config([])
-    more, less = {"training": 9e9}, {"training": 7e9}
-    assert warn_of_memory(cfg, more).startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
-    assert warn_of_memory(cfg, less) == ""
+    warning = warn_of_memory(cfg, {"training": 9e9})
+    assert warning.startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
+    assert warn_of_memory(cfg, {"training": 7e9}) == ""

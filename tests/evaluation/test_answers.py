@@ -45,36 +45,24 @@ def make_model(kind, architecture="gpt2", seed=0):
     return kind.from_config(config)
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "qwen2"])
-def test_scores_do_not_depend_on_the_batch(architecture):
-    model = make_model(AutoModelForSequenceClassification, architecture)
-    together = score_pairs(set_up(), model)
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
+def test_scores_are_those_of_the_reward_trainer_whatever_the_batch_and_without_dropout(architecture, tmp_path):
+    model = make_model(AutoModelForSequenceClassification, architecture).train()
+    scores = score_pairs(set_up(), model)
+    assert model.training
     apart = [score_pairs(set_up("reward.batch_size=1", pairs=[pair]), model)[0] for pair in PAIRS]
-    for pair, alone in zip(together, apart, strict=True):
-        assert pair == pytest.approx(alone, abs=1e-5)
-    assert len({round(score, 3) for pair in together for score in pair}) > 10
-
-
-@pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
-def test_scores_are_those_of_the_reward_trainer(architecture, tmp_path):
-    model = make_model(AutoModelForSequenceClassification, architecture)
+    assert [x for pair in apart for x in pair] == pytest.approx([x for pair in scores for x in pair], abs=1e-5)
+    assert len({round(score, 3) for pair in scores for score in pair}) > 10
     args = RewardConfig(output_dir=str(tmp_path), **ARGS)
     trainer = RewardTrainer(model, args, train_dataset=Dataset.from_list(PAIRS), processing_class=TOKENIZER)
     batch = trainer.data_collator([trainer.train_dataset[i] for i in range(len(PAIRS))])
     with torch.no_grad():
         loss, outputs = trainer.compute_loss(trainer.model.eval(), batch, return_outputs=True)
     chosen, rejected = outputs.logits.squeeze(-1).chunk(2)
-    scores = score_pairs(set_up(), model)
     assert [c for c, _ in scores] == pytest.approx(chosen.tolist(), abs=1e-5)
     assert [r for _, r in scores] == pytest.approx(rejected.tolist(), abs=1e-5)
     margins = torch.tensor([c - r for c, r in scores])
     assert -torch.nn.functional.logsigmoid(margins).mean() == pytest.approx(loss.item(), abs=1e-5)
-
-
-def test_measuring_switches_dropout_off_and_training_mode_back_on():
-    model = make_model(AutoModelForSequenceClassification).train()
-    assert score_pairs(set_up(), model) == score_pairs(set_up(), model)
-    assert model.training
 
 
 @torch.no_grad()
@@ -134,27 +122,17 @@ def test_beta_is_that_of_the_training_and_a_tenth_without_implicit_rewards(algo)
 
 
 def test_a_row_holds_both_answers_their_rewards_and_their_lengths():
-    row = describe_pairs("trained", set_up(pairs=PAIRS[3:4]), [(0.25, 1.0)])[0]
-    assert row == {
-        "which": "trained",
-        "id": "3",
-        "subset": "helpful-base",
-        "prompt": "\n\nHuman: why? why? why? \n\nAssistant:",
-        "chosen": " yes, yes, yes, ",
-        "rejected": " no no ",
-        "chosen_reward": 0.25,
-        "rejected_reward": 1.0,
-        "margin": -0.75,
-        "chosen_tokens": 16,
+    [row] = describe_pairs("trained", set_up(pairs=PAIRS[3:4]), [(0.25, 1.0)])
+    assert row == PAIRS[3] | {
+        "which": "trained", "chosen_reward": 0.25, "rejected_reward": 1.0, "margin": -0.75, "chosen_tokens": 16,
         "rejected_tokens": 7,
-    }
+    }  # fmt: skip
 
 
 def test_a_chat_row_is_written_as_text():
     turns = [{"role": role, "content": text} for role, text in (("user", "Hi!"), ("assistant", "Yes?"), ("user", "Y?"))]
     answers = {side: [{"role": "assistant", "content": text}] for side, text in (("chosen", "So."), ("rejected", "No"))}
-    row = describe_pairs("baseline", set_up(pairs=[{"id": "a", "subset": "b", "prompt": turns, **answers}]), [(0, 0)])[
-        0
-    ]
+    pair = {"id": "a", "subset": "b", "prompt": turns, **answers}
+    [row] = describe_pairs("baseline", set_up(pairs=[pair]), [(0, 0)])
     assert row["prompt"] == "user: Hi!\n\nassistant: Yes?\n\nuser: Y?"
     assert (row["chosen"], row["rejected"], row["chosen_tokens"]) == ("So.", "No", 3)

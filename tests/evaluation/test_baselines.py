@@ -62,7 +62,7 @@ def test_the_best_on_validation_rows_is_measured_on_the_held_out_rows(measured):
 
 
 def test_the_figures_of_each_held_out_row_are_kept(measured):
-    (row,) = map(json.loads, (measured.experiment.folder.path / "policies.jsonl").read_text().splitlines())
+    row = json.loads((measured.experiment.folder.path / "policies.jsonl").read_text())
     assert (row["family"], row["policy"]) == (measured.best.policy.family, measured.best.policy.name)
     assert row["id"] == [held_out["id"] for held_out in measured.experiment.task.eval]
     assert row["accuracy"] == measured.best.correct.tolist()

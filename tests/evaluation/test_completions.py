@@ -1,5 +1,4 @@
 import functools
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,9 +10,7 @@ from rlhf_exp.evaluation import cache
 from rlhf_exp.evaluation.completions import Completion, judge, measure_kl, sample_held_out
 from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.kl import CompletionKL
-from rlhf_exp.models.scoring import completion_logps
+from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.models.vllm import choose_engine
 from rlhf_exp.rewards import build_rewards
@@ -60,15 +57,9 @@ def find_key(*overrides):
     return cache.hash_sampling(set_up(make_config(*overrides)), "weights")
 
 
-def load_prompts(cfg):
-    return encode_prompts(TOKENIZER, load(cfg).eval)
-
-
 def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
     """In float64, so that no number lies within rounding of a boundary between two tokens."""
     model, cfg = make_model().double(), make_config()
-    prompts = load_prompts(cfg)
-    assert len(set(map(len, prompts))) > 1
     torch.manual_seed(1)  # is not read
     drawn = draw(model, cfg)
     assert len(set(map(tuple, drawn))) > 30
@@ -78,12 +69,7 @@ def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
     more = draw(model, make_config("eval.completions=3"))
     assert more[::3] == drawn and more[1::3] != drawn and len(set(map(tuple, more[:3]))) == 3
     assert draw(model, make_config("eval.seed=1"), rows_of=cfg) != drawn
-    other = draw(model, cfg, purpose="validation")
-    assert sum(map(list.__eq__, other, drawn)) < 5
-    found = sample_completions(
-        model, [prompts[5]], [("evaluation", 0, 5, 2)], Sampling(12), [TOKENIZER.eos_token_id], TOKENIZER.pad_token_id
-    )
-    assert found[0] == more[17]
+    assert sum(map(list.__eq__, draw(model, cfg, purpose="validation"), drawn)) < 5
 
 
 def test_greedy_completions_come_beside_the_sampled_ones_and_leave_them_as_they_are():
@@ -96,23 +82,10 @@ def test_greedy_completions_come_beside_the_sampled_ones_and_leave_them_as_they_
     assert greedy == sample(model, make_config("eval.greedy=true", "eval.seed=7"), rows_of=cfg)[-40:]
 
 
-@torch.no_grad()
-def test_kl_of_a_completion_is_the_exact_sum_over_its_tokens():
-    model, start = make_model(0), make_model(1)
-    rows = [([3, 4], [5, 6, 7]), ([8], [9]), ([3, 3, 3], [4] * 7)]
-    slow = []
-    for row in rows:
-        p, q = completion_logps(model, [row], 0).double(), completion_logps(start, [row], 0).double()
-        slow.append((p.exp() * (p - q)).sum().item())
-    found = measure_kl(model, start, rows, 0, Sampling(7))
-    assert [one.kl for one in found] == pytest.approx(slow, rel=1e-4)
-    assert [(one.sampled, one.outside) for one in found] == [(one.kl, 0.0) for one in found]
-    assert measure_kl(model, model, rows, 0, Sampling(7)) == [CompletionKL(0.0, 0.0, 0.0)] * 3
-
-
 def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     cfg = make_config("eval.temperature=0.7", "eval.top_p=0.8", "eval.greedy=true")
-    model, start, prompts, task = make_model(0), make_model(1), load_prompts(cfg), load(cfg)
+    model, start, task = make_model(0), make_model(1), load(cfg)
+    prompts = encode_prompts(TOKENIZER, task.eval)
     for parameter in (p for network in (model, start) for p in network.parameters()):
         parameter.data *= 3.0 if parameter.dim() > 1 else 1.0
     found = sample(model, cfg, start)
@@ -124,24 +97,14 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
         if completions is drawn:
             assert [one.kl_sampled for one in drawn] == pytest.approx([one.sampled for one in slow])
             assert [one.kl_outside for one in drawn] == pytest.approx([one.outside for one in slow])
-    assert min(one.kl_sampled for one in drawn) >= 0
     assert {(one.kl_sampled, one.kl_outside) for one in greedy} == {(None, None)}
     found = judge(set_up(cfg), found)
     section = summarise(found, 12)
-    assert set(section["kl_sampled"]) == {"mean", "std", "outside"} and set(section["kl"]) == {"mean", "std"}
     assert section["kl_sampled"]["mean"]["value"] == pytest.approx(sum(one.kl_sampled for one in drawn) / len(drawn))
     assert 0 < section["kl_sampled"]["outside"]["value"] < 1
     assert "kl_sampled" not in section["greedy"] and "kl_sampled" not in found[-1].describe("trained", task.eval[-1])
     baseline = sample(start, cfg)[: len(prompts)]
     assert {figure for one in baseline for figure in (one.kl, one.kl_sampled, one.kl_outside)} == {0.0}
-
-
-def describe(cfg, task=None, rewards=None):
-    """The lines of samples.jsonl, and the completions that they are of."""
-    task = task or load(cfg)
-    experiment = set_up(cfg, task, build_rewards(cfg, task) if rewards is None else rewards)
-    found = judge(experiment, sample_held_out(experiment, make_model()))
-    return [one.describe("baseline", task.eval[one.row]) for one in found], found
 
 
 @pytest.mark.parametrize("reward", ["outcome", "length_efficiency", "self_consistency"])
@@ -151,23 +114,18 @@ def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
     watched = replace(task, grade=lambda text, row: graded.append(text) or task.grade(text, row))
     rewards = build_rewards(cfg, watched)
     graded.clear()  # of trials
-    _, found = describe(cfg, watched, rewards)
+    found = judge(set_up(cfg, watched, rewards), sample(make_model(), cfg))
     assert graded == [one.text for one in found]
     assert all(reward in one.rewards for one in found)
 
 
-def test_samples_hold_every_reward_component_and_their_weighted_sum():
-    samples, _ = describe(make_config("reward=outcome", "reward.weights.outcome=2.0", "eval.rows=10"))
-    for sample in samples:
-        assert set(sample["rewards"]) == {"outcome"}
-        assert sample["reward"] == 2 * sample["rewards"]["outcome"]
-        assert sample["tokens"] == 12 or not sample["truncated"]
-
-
-def test_samples_say_which_of_a_rows_completions_they_are_and_how_they_were_decoded():
-    cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5")
-    samples, found = describe(cfg)
-    ids = [row["id"] for row in load(cfg).eval]
+def test_samples_say_which_of_a_rows_completions_they_are_how_they_were_decoded_and_their_weighted_reward():
+    cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5", "reward=outcome")
+    cfg = replace(cfg, reward=replace(cfg.reward, weights={"outcome": 2.0}))
+    task = load(cfg)
+    found = judge(set_up(cfg, task, build_rewards(cfg, task)), sample(make_model(), cfg))
+    samples = [one.describe("baseline", task.eval[one.row]) for one in found]
+    ids = [row["id"] for row in task.eval]
     assert [(s["id"], s["sample"], s["decoding"]) for s in samples] == [
         *((name, i, "sampled") for name in ids for i in range(3)),
         *((name, 0, "greedy") for name in ids),
@@ -177,41 +135,30 @@ def test_samples_say_which_of_a_rows_completions_they_are_and_how_they_were_deco
         "which", "id", "sample", "decoding", "prompt", "completion", "tokens", "truncated", "outcome", "extracted",
         "rewards", "reward", "kl",
     }  # fmt: skip
+    for line in samples:
+        assert line["reward"] == 2 * line["rewards"]["outcome"]
+        assert line["tokens"] == 12 or not line["truncated"]
 
 
 def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_the_trained_one():
     cfg = make_config("eval.completions=2", "eval.start_completions=4", "eval.rows=5")
-    task = load(cfg)
 
     def group(prompts, **columns):
         return [float(prompts.count(prompt)) for prompt in prompts]
 
-    experiment = Experiment(
-        replace(cfg, reward=replace(cfg.reward, weights={"group": 1.0})), None, "", TOKENIZER, task, [group]
-    )
+    experiment = set_up(replace(cfg, reward=replace(cfg.reward, weights={"group": 1.0})), rewards=[group])
     ids = [[5 + i, TOKENIZER.eos_token_id] for i in range(20)]
     found = judge(experiment, [Completion(i // 4, i % 4, "sampled", ids[i], truncated=False) for i in range(20)])
     assert [one.reward for one in found] == [2.0] * 20
     assert [one.text for one in found] == TOKENIZER.batch_decode(ids, True)
 
 
-def test_without_a_grader_or_rewards_their_keys_are_absent():
-    cfg = make_config("eval.completions=2", "eval.greedy=true", "eval.rows=5")
-    samples, found = describe(cfg, replace(load(cfg), grade=None), rewards=[])
-    absent = {"outcome", "extracted", "rewards", "reward"}
-    assert not any(absent & set(sample) for sample in samples)
-    section = summarise(found, 12)
-    assert set(section) == {
-        "n", "completions", "max_tokens", "mean_tokens", "truncation_rate", "utilisation", "kl", "distinct", "greedy"
-    }  # fmt: skip
-    assert set(section["greedy"]) == {"mean_tokens", "truncation_rate"}
-
-
-def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last():
+def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last_and_no_grade_that_is_not_there():
     messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": "use 8 7 3 make 53 ."}]
     row = {"id": "1", "prompt": messages}
     sample = Completion(0, 0, "sampled", [5, 1], truncated=False).describe("baseline", row)
     assert sample["prompt"] == "use 8 7 3 make 53 ." and sample["messages"] == messages
+    assert not {"outcome", "extracted", "rewards", "reward"} & set(sample)
 
 
 CHANGES = [
@@ -221,16 +168,12 @@ CHANGES = [
 ]  # fmt: skip
 
 
-def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes():
+def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes(monkeypatch):
     others = (cache.hash_sampling(set_up(make_config()), *which) for which in (("others",), ("weights", "sample")))
     assert len({find_key(), *others, *(find_key(*change) for change in CHANGES)}) == 3 + len(CHANGES)
     assert find_key("seed=5", "algo.args.learning_rate=1e-5", "loss_type=dr_grpo") == find_key()
-
-
-def test_the_cache_knows_the_engine_and_its_version(monkeypatch):
-    versions = iter(["0.30.0", "0.31.0"])
+    versions, cfg = iter(["0.30.0", "0.31.0"]), make_config()
     monkeypatch.setattr(cache, "find_version", lambda name: next(versions))
-    cfg = make_config()
     by_vllm = replace(cfg, eval=replace(cfg.eval, engine="vllm"))
     assert len({cache.hash_sampling(set_up(one), "weights") for one in (cfg, by_vllm, by_vllm)}) == 3
 
@@ -249,20 +192,13 @@ def test_auto_is_vllm_on_a_gpu_that_has_it_but_for_4_bits(monkeypatch):
     assert choose(use_cpu=False, quantization={"load_in_4bit": True}) == "transformers"
 
 
-DAMAGES = {
-    "empty": lambda text: "",
-    "truncated": lambda text: text[: len(text) // 2],
-    "a list": lambda text: "[]",
-    "a key missing": lambda text: text.replace('"completions":', '"other":'),
-    "of an earlier version": lambda text: json.dumps({"completion_ids": [[5, 1]], "truncated": [False], "kl": [0.0]}),
-}
+EARLIER = '{"completion_ids": [[5, 1]], "truncated": [false], "kl": [0.0]}'
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, capsys, damage):
+@pytest.mark.parametrize("text", ["", '{"completions": [[0,', "[]", EARLIER], ids=["empty", "torn", "list", "earlier"])
+def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, capsys, text):
     entry = tmp_path / "key.json"
-    cache.write_entry(entry, [Completion(0, 0, "sampled", [5, 1], truncated=False)])
-    entry.write_text(damage(entry.read_text()))
+    entry.write_text(text)
     assert cache.read_entry(entry) is None
     line = capsys.readouterr().err
     assert line.startswith(f"rlhf_exp: {entry}: damaged (") and line.endswith("); sampled anew\n")

@@ -42,22 +42,18 @@ def test_the_loss_that_training_minimises_is_measured_before_and_after(tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("overrides", "argument"),
+    ("overrides", "reason"),
     [
-        ([*DPO, "+algo.args.loss_type=[ipo]"], "algo.args.loss_type=[ipo]"),
-        ([*DPO, "algo.args.max_length=64"], "algo.args.max_length=64"),  # training cuts the answers to it
-        ([*SFT, "algo.args.completion_only_loss=false"], "algo.args.completion_only_loss=false"),
+        ([*DPO, "+algo.args.loss_type=[ipo]"], "with algo.args.loss_type=[ipo] it is not the training loss"),
+        # training cuts the answers to it
+        ([*DPO, "algo.args.max_length=64"], "with algo.args.max_length=64 it is not the training loss"),
+        ([*SFT, "algo.args.completion_only_loss=false"],
+         "with algo.args.completion_only_loss=false it is not the training loss"),
+        ([*SFT, "algo.args.max_length=8"], "the prompts of all 8 rows fill algo.args.max_length=8"),
     ],
-)
-def test_under_another_training_loss_the_held_out_one_is_left_out_with_a_line(tmp_path, capsys, overrides, argument):
+)  # fmt: skip
+def test_a_held_out_loss_that_is_not_the_training_loss_is_left_out_with_a_line(tmp_path, capsys, overrides, reason):
     found = measure(tmp_path, *overrides)
-    reason = f"with {argument} it is not the training loss"
     assert found["baseline"]["loss_left_out"] == reason
     assert f"held-out loss: left out, {reason}\n" in capsys.readouterr().out
-    assert not any("loss" in found.get(section, {}) for section in ("baseline", "trained", "paired"))
-
-
-def test_demonstrations_whose_prompts_fill_the_length_are_counted(tmp_path, capsys):
-    found = measure(tmp_path, *SFT, "algo.args.max_length=8")
-    assert "held-out loss: left out, the prompts of all 8 rows fill algo.args.max_length=8\n" in capsys.readouterr().out
     assert not any("loss" in found.get(section, {}) for section in ("baseline", "trained", "paired"))

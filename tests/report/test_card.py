@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
@@ -18,15 +19,16 @@ COMMIT = "c" * 40
 
 
 @pytest.fixture
-def write_card(run_dir):
+def write_card(run_dir, edit_info):
     """Give the run a model and these parts of a config, and write its report: its card."""
+    edit_info(run_dir, best=None)
 
     def write(folder="model", files=(), **config):
         (run_dir / folder).mkdir(exist_ok=True)
         for name, text in dict(files).items():
             (run_dir / folder / name).write_text(text)
         path = run_dir / ".hydra" / "config.yaml"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "task": GENERATED, **config}))
+        path.write_text(json.dumps({**yaml.safe_load(path.read_text()), "task": GENERATED, **config}))
         write_report([run_dir], run_dir)
         return ModelCard.load(run_dir / folder / "README.md")
 
@@ -43,25 +45,17 @@ def test_a_start_model_and_data_of_the_hub_are_named(write_card, run_dir, edit_i
     assert "tokenizer('...'" in card.text  # no row of the data is shown
 
 
-def test_random_weights_have_no_base(write_card):
-    card = write_card(model={"name": "tiny_gpt2", "init": {"architecture": "gpt2"}})
-    assert card.data.base_model is None and "started from random weights (model=tiny_gpt2)" in card.text
-
-
 def test_the_card_of_an_adapter_replaces_pefts_and_says_how_it_is_loaded(write_card):
+    of_peft = "---\nlibrary_name: peft\n---\n[More Information Needed]"
     config = {"base_model_name_or_path": "/elsewhere/base", "r": 16}
-    files = {
-        "README.md": "---\nlibrary_name: peft\n---\n[More Information Needed]",
-        "adapter_config.json": json.dumps(config),
-    }
+    files = {"README.md": of_peft, "adapter_config.json": json.dumps(config)}
     card = write_card(files=files, model={"name": "tiny", "path": None})
     assert card.data.library_name == "peft" and "lora" in card.data.tags
     assert "More Information Needed" not in card.text
     assert "AutoPeftModelForCausalLM.from_pretrained(place)" in card.text
     assert "That is a folder of the machine it was trained on" in card.text
     assert "--enable-lora --max-lora-rank 16 --lora-modules trained=" in card.text
-    config["base_model_name_or_path"] = "org/base"
-    files["adapter_config.json"] = json.dumps(config)
+    files["adapter_config.json"] = json.dumps(config | {"base_model_name_or_path": "org/base"})
     card = write_card(files=files, model={"name": "x", "path": "/here"}, hub={"base_model": "org/base"})
     assert card.data.base_model == "org/base" and "That is a folder of the machine" not in card.text
     assert "vllm serve org/base --enable-lora" in card.text
@@ -81,8 +75,7 @@ def test_the_code_in_the_card_runs(kind, adapted, run_dir, write_card, edit_info
     if kind == "SEQ_CLS":
         edit_info(run_dir, algo="reward_model")
         (run_dir / "evaluation.json").unlink()
-    edit_sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
-    card = write_card(model={"name": "tiny", "path": None}, eval=edit_sampling, max_tokens=8)
+    card = write_card(model={"name": "tiny", "path": None}, max_tokens=8)
     code = re.search("```python\n(.+?)```", card.text, re.DOTALL)[1]
     exec(code, {})
     printed = capsys.readouterr().out

@@ -7,19 +7,20 @@ from rlhf_exp.runs.load import load_run
 
 
 @pytest.fixture
-def make(tmp_path, make_run, edit_info):
+def make(tmp_path):
     """A run of any algorithm, with what its config says besides."""
 
-    def build(name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, **args):
-        path = make_run(tmp_path / name, seed)
-        edit_info(path, algo=algo, loss_type=loss_type, max_tokens=max_tokens, inputs=inputs)
-        config = json.loads((path / ".hydra" / "config.yaml").read_text())
-        config["max_tokens"] = max_tokens
-        config["algo"] = {"name": algo, "args": config["algo"]["args"] | args}
-        config["task"] = {"name": "countdown", "samples": samples}
-        config["reward"] = {"random": {"seed": seed}}
-        (path / ".hydra" / "config.yaml").write_text(json.dumps(config))
-        return load_run(path)
+    def build(name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, engine=None, **args):
+        info = {"algo": algo, "loss_type": loss_type, "task": "countdown", "max_tokens": max_tokens, "inputs": inputs}
+        info |= {"status": "finished", "seed": seed, "eval_engine": engine}
+        config = {
+            "seed": seed, "max_tokens": max_tokens, "algo": {"name": algo, "args": {"seed": seed} | args},
+            "task": {"name": "countdown", "samples": samples}, "reward": {"random": {"seed": seed}},
+        }  # fmt: skip
+        (tmp_path / name / ".hydra").mkdir(parents=True)
+        (tmp_path / name / "run.json").write_text(json.dumps(info))
+        (tmp_path / name / ".hydra" / "config.yaml").write_text(json.dumps(config))
+        return load_run(tmp_path / name)
 
     return build
 
@@ -42,13 +43,9 @@ def test_what_follows_the_seed_names_and_tags_make_no_settings(make):
 
 
 def test_methods_that_differ_in_everything_are_called_by_their_names_in_a_fixed_order(make):
-    runs = [make("a", "grpo"), make("b", "ppo", loss_type=None, vf_coef=0.1), make("c", "sft", learning_rate=1e-3)]
-    assert list(group_runs(sort_runs(runs))) == ["sft", "grpo", "ppo"]
-
-
-def test_runs_of_an_unknown_algorithm_come_last(make):
-    runs = [make("a", "unknown"), make("b", "rloo", loss_type=None), make("c", "grpo")]
-    assert [run.info["algo"] for run in sort_runs(runs)] == ["grpo", "rloo", "unknown"]
+    """One that is not known comes last."""
+    runs = [make("a", "unknown"), make("b", "ppo", loss_type=None, vf_coef=0.1), make("c", "sft", learning_rate=1e-3)]
+    assert list(group_runs(sort_runs([*runs, make("d", "grpo")]))) == ["sft", "grpo", "ppo", "unknown"]
 
 
 def test_only_what_differs_within_a_method_is_added_to_its_name(make):
@@ -62,13 +59,10 @@ def test_budgets_are_named_for_every_method(make):
     assert list(group_runs(runs)) == labels
 
 
-def test_runs_that_were_measured_by_other_engines_are_other_settings(make, edit_info):
-    runs = [make("a", "grpo"), make("b", "grpo", 1), make("c", "ppo", loss_type=None)]
-    edit_info(runs[1].path, eval_engine="vllm")
-    edit_info(runs[2].path, eval_engine="transformers")
-    runs = [load_run(run.path) for run in runs]
-    for run in runs:
-        run.config["eval"] = {"engine": "auto"} if run.path.name == "b" else {}
+def test_runs_that_were_measured_by_other_engines_are_other_settings(make):
+    runs = [make("a", "grpo"), make("b", "grpo", 1, engine="vllm")]
+    runs.append(make("c", "ppo", loss_type=None, engine="transformers"))
+    runs[1].config["eval"] = {"engine": "auto"}
     labels = ["grpo eval.engine=transformers", "grpo eval.engine=vllm", "ppo eval.engine=transformers"]
     assert list(group_runs(runs)) == labels
 

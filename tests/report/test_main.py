@@ -7,9 +7,7 @@ from rlhf_exp.runs.__main__ import main as list_runs
 def test_one_run_writes_into_its_own_folder_and_prints_the_table(run_dir, capsys):
     assert main([str(run_dir)]) == 0
     printed = capsys.readouterr().out
-    assert printed.endswith(f"written: {run_dir / 'report.html'}\n")
-    assert "accuracy" in printed
-    assert f"report       {run_dir / 'report.html'}" in printed
+    assert "accuracy" in printed and printed.endswith(f"written: {run_dir / 'report.html'}\n")
 
 
 def test_settings_are_compared_with_a_named_one(tmp_path, capsys, make_run):
@@ -33,8 +31,7 @@ def test_a_run_named_twice_counts_once(run_dir, tmp_path):
      ("", "the following arguments are required: DIR"), ("run other", "2 runs to compare: say where the report goes"),
      ("run --out run/run.json", "[Errno 17] File exists: ")],
 )  # fmt: skip
-def test_a_mistake_is_answered_in_one_line(tmp_path, monkeypatch, capsys, arguments, message, make_run):
-    make_run(tmp_path / "run")
+def test_a_mistake_is_answered_in_one_line(run_dir, tmp_path, monkeypatch, capsys, arguments, message, make_run):
     make_run(tmp_path / "other", seed=1)
     monkeypatch.chdir(tmp_path)
     assert main(arguments.split()) == 2

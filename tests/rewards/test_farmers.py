@@ -65,16 +65,3 @@ def test_a_templates_wrong_answers_earn_about_what_honest_ones_do_in_graduated()
 )  # fmt: skip
 def test_steps_that_lead_nowhere_earn_a_tenth_at_most_in_process(thought, earned):
     assert weigh(judge(f"<think> {thought} </think>", [8, 7, 3], 53)) == earned
-
-
-@pytest.mark.parametrize(
-    ("name", "earned"),
-    [("think_format", 1.0), ("overlong", 0.0), ("repetition", 0.0), ("self_consistency", 1.0), ("brevity", 2.0),
-     ("constant", 1.0)],
-)  # fmt: skip
-def test_a_reward_of_form_pays_its_farmer_in_full_and_so_stands_beside_the_outcome(name, earned):
-    assert farm(name) == earned
-
-
-def test_of_a_random_reward_a_fixed_text_earns_the_mean():
-    assert 0.45 < farm("random") < 0.55

@@ -60,12 +60,9 @@ def test_of_a_long_completion_the_end_is_graded():
     assert steps.weigh(steps.judge(f"<think> 8 * 7 - 3 = 53 {padding} </think>", NUMBERS, TARGET)) == 0.0
     assert countdown.grade(RIGHT + padding, NUMBERS, TARGET).outcome == "failed"
     assert gsm8k.grade(f"#### 18 {padding}", "18").outcome == "failed"
-
-
-def test_what_is_shorter_is_graded_whole():
-    padding = "a" * (MAX_CHARACTERS - len(RIGHT))
-    assert countdown.grade(RIGHT + padding, NUMBERS, TARGET).outcome == "correct"
-    assert countdown.grade(RIGHT + padding + "a", NUMBERS, TARGET).outcome == "failed"
+    whole = RIGHT + "a" * (MAX_CHARACTERS - len(RIGHT))
+    assert countdown.grade(whole, NUMBERS, TARGET).outcome == "correct"
+    assert countdown.grade(whole + "a", NUMBERS, TARGET).outcome == "failed"
 
 
 def test_hostile_completions_are_graded_without_an_exception_in_range_and_as_the_oracle_says():
@@ -78,10 +75,7 @@ def test_hostile_completions_are_graded_without_an_exception_in_range_and_as_the
 def test_the_oracle_finds_a_wrong_grade():
     problem = ([8, 7, 3], 53, "18", "")
     assert FUZZ.judge_countdown("( 8 * 7 ) - 3", problem) is True
-    assert FUZZ.judge_countdown("8 * 7 * 3", problem) is False
-    assert FUZZ.judge_countdown("8 * 7 - 3 - 0", problem) is False
-    assert FUZZ.judge_countdown("56 - 3", problem) is False
+    assert FUZZ.judge_countdown("8 * 7 * 3", problem) is FUZZ.judge_countdown("56 - 3", problem) is False
     assert FUZZ.judge_gsm8k(r"\frac{36}{2}", "18") is True
     assert FUZZ.judge_gsm8k("17", "18") is False
     assert FUZZ.judge_gsm8k("eighteen", "18") is None
-    assert FUZZ.judge_gsm8k("4 + 5.", "9") is None

@@ -13,7 +13,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.answers import score_pairs
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer
-from rlhf_exp.rewards import build_rewards, score_completions
+from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import Task
 
 INIT = {"architecture": "gpt2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -41,13 +41,12 @@ def make_tokenizer(chat=False):
     return tokenizer
 
 
-def make_run(path, tokenizer, prompt="auto", kind=AutoModelForSequenceClassification):
+def make_run(path, tokenizer, prompt="auto"):
     """The folder that a run of algo=reward_model leaves."""
     torch.manual_seed(0)
     config = build_config(INIT, tokenizer)
-    if kind is AutoModelForSequenceClassification:
-        config.num_labels = 1
-    kind.from_config(config).save_pretrained(path / "model")
+    config.num_labels = 1
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(path / "model")
     tokenizer.save_pretrained(path / "model")
     (path / ".hydra").mkdir()
     config = OmegaConf.create(asdict(TRAINING))
@@ -82,15 +81,6 @@ def test_the_reward_of_a_training_pair_is_its_score_in_training(pairs, tmp_path)
     with torch.no_grad():
         logits = trainer.compute_loss(trainer.model.eval(), batch, return_outputs=True)[1].logits
     assert rewards[0] + rewards[1] == pytest.approx(logits.squeeze(-1).tolist(), abs=1e-5)
-
-
-def test_the_evaluation_scores_with_the_same_function(tmp_path):
-    model = build(make_run(tmp_path / "run", make_tokenizer(chat=True)), CHAT_PAIRS)
-    texts = ["Hello, friend.", " So.\n"]
-    rewards = model(prompts=[p["prompt"] for p in CHAT_PAIRS], completions=[p["chosen"] for p in CHAT_PAIRS])
-    assert score_completions([model], CHAT_PAIRS, texts, [[1]] * 2) == [
-        {"model": pytest.approx(r, abs=1e-6)} for r in rewards
-    ]
 
 
 def test_a_completion_gets_the_space_that_its_tokenizer_lost(tmp_path):
@@ -134,23 +124,16 @@ def test_prompts_that_the_reward_model_does_not_read_are_refused(tmp_path):
     build(runs["chat"] / "model", PAIRS)  # no run that tells
 
 
-def test_a_language_model_is_refused(tmp_path):
-    run = make_run(tmp_path / "run", make_tokenizer(), kind=AutoModelForCausalLM)
-    with pytest.raises(ConfigError, match=rf"^reward.path={run}/model: holds a language model \(GPT2LMHeadModel\)"):
-        build(run, PAIRS)
-
-
-@pytest.mark.parametrize("pairs", [PAIRS, CHAT_PAIRS], ids=["plain", "chat"])
-def test_grpo_trains_on_it(pairs, tmp_path):
-    tokenizer = make_tokenizer(chat=pairs is CHAT_PAIRS)
-    model = build(make_run(tmp_path / "run", tokenizer), pairs)
+def test_grpo_trains_on_it(tmp_path):
+    tokenizer = make_tokenizer(chat=True)
+    model = build(make_run(tmp_path / "run", tokenizer), CHAT_PAIRS)
     policy = AutoModelForCausalLM.from_config(build_config(INIT, tokenizer))
     args = GRPOConfig(
         output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True, max_steps=1,
         per_device_train_batch_size=4, num_generations=2, max_completion_length=4, logging_steps=1,
         save_strategy="no",
     )  # fmt: skip
-    rows = Dataset.from_list([{"id": pair["id"], "prompt": pair["prompt"]} for pair in pairs])
+    rows = Dataset.from_list([{"id": pair["id"], "prompt": pair["prompt"]} for pair in CHAT_PAIRS])
     trainer = GRPOTrainer(policy, [model], args, train_dataset=rows, processing_class=tokenizer)
     trainer.train()
     logged = trainer.state.log_history[0]

@@ -12,6 +12,7 @@ SMALL = [
 OURS = ["graduated", "process", "think_format", "length_efficiency", "overlong", "repetition", "self_consistency"]
 OURS = [*OURS, "random", "constant"]
 FUNCTIONS = """
+import os
 def tokens(completion_ids, **_):
     return [len(ids) for ids in completion_ids]
 
@@ -24,8 +25,9 @@ def late(completions, **kwargs):
 def broken(completions, **kwargs):
     return kwargs["nope"]
 
-def narrow(texts):
-    return [1.0 for _ in texts]
+def clears(completions, **_):
+    os.environ.clear()
+    return [0.0] * len(completions)
 """
 
 
@@ -66,11 +68,16 @@ def test_training_and_evaluation_record_every_reward_by_name(tmp_path, launch):
         assert sample["reward"] == pytest.approx(sum(weights[n] * value for n, value in sample["rewards"].items()))
 
 
+def test_a_function_that_clears_the_environment_ends_no_run(launch):
+    done = launch(*use("clears"))
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "status", "line"),
     [("first", "refused", "returned 1 values for 16 completions"),
      ("late", "failed", "returned 1 values for 16 completions"),
-     ("broken", "failed", "raised KeyError in line 12: 'nope' (traceback in run/error.log)")],
+     ("broken", "failed", "raised KeyError in line 13: 'nope' (traceback in run/error.log)")],
 )  # fmt: skip
 def test_a_mistake_of_a_function_is_one_line_with_its_name(name, status, line, tmp_path, launch):
     done = launch(*use(name))

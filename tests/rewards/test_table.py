@@ -30,7 +30,7 @@ def as_messages(texts):
 
 def test_the_outcome_is_the_graders_score_and_training_logs_the_share_of_each():
     logged, reward = {}, build("outcome")
-    texts, columns = [RIGHT, WRONG, "8 * 7"], {"numbers": [NUMBERS] * 3, "target": [53] * 3}
+    texts, columns = [RIGHT, WRONG, "8 * 7"], {name: values[:3] for name, values in COLUMNS.items()}
     assert reward(prompts=["p"] * 3, completions=texts, log_metric=logged.__setitem__, **columns) == [1.0, 0.1, 0.0]
     assert logged == {"outcome/correct": 1 / 3, "outcome/partial": 1 / 3, "outcome/failed": 1 / 3}
     assert reward(prompts=[[]] * 3, completions=as_messages(texts), trainer_state=None, **columns) == [1.0, 0.1, 0.0]
@@ -43,50 +43,45 @@ def test_columns_of_rows_may_have_any_name():
     assert score_completions([build("outcome"), build("random")], rows, [RIGHT] * 3, [[1]] * 3)[0]["outcome"] == 1.0
 
 
-def score(completion, numbers, target):
-    return REWARDS["graduated"].function(None, None, completions=[completion], numbers=[numbers], target=[target])[0]
+def score(answer, numbers, target):
+    columns = {"completions": [f"<answer> {answer} </answer>"], "numbers": [numbers], "target": [target]}
+    return REWARDS["graduated"].function(None, None, **columns)[0]
 
 
 @pytest.mark.parametrize(
     ("answer", "target", "expected"),
     [
-        ("8 * 7 - 3", 53, 1.0),
-        ("8 * 7 - 3 = 53", 53, 1.0),
+        ("8 * 7 - 3", 53, 1.0), ("8 * 7 - 3 = 53", 53, 1.0),
         ("8 * 7 + 3", 56, 0.2),  # 59, 3 away of 5.6
-        ("8 * 7 + 4", 57, 0.05),  # a number that is not given
         ("8 * 7 - 3", 54, 0.3),  # 1 away of 2.7
-        ("( 8 - 3 ) * 8", 40, 0.05),
         ("8 * 7 + 3", 60, 0.3),  # 1 away, 5% would be 3
         ("8 + 7 + 3", 20, 0.2),  # 2 away, just within 10%
         ("8 + 7 + 3", 21, 0.1),
         ("7 - 8 - 3", 53, 0.1),  # a negative value
         ("8 / 7 / 3", 53, 0.1),
-        ("8 / (7 - 3 - 4)", 53, 0.05),  # a number that is not given
-        ("8 + 7", 15, 0.05),
-        ("8 * 7 - 3 - 3", 50, 0.05),
-        ("53", 53, 0.05),
-        ("8 7 3", 53, 0.05),  # the prompt, copied
-        ("8 + 7 3", 53, 0.05),
-        ("no idea", 53, 0.05),
-        ("", 53, 0.0),
+        # a number that is not given, or twice, or not used
+        ("8 * 7 + 4", 57, 0.05), ("( 8 - 3 ) * 8", 40, 0.05), ("8 + 7", 15, 0.05), ("8 * 7 - 3 - 3", 50, 0.05),
+        # no expression: the target, the prompt, words
+        ("53", 53, 0.05), ("8 7 3", 53, 0.05), ("8 + 7 3", 53, 0.05), ("no idea", 53, 0.05), ("", 53, 0.0),
     ],
-)
+)  # fmt: skip
 def test_an_answer_is_worth_more_the_nearer_it_comes(answer, target, expected):
-    assert score(f"<answer> {answer} </answer>", NUMBERS, target) == expected
+    assert score(answer, NUMBERS, target) == expected
 
 
-def test_an_expression_of_the_right_numbers_that_divides_by_zero_is_valid():
-    assert score("<answer> 8 / ( 7 - 7 ) </answer>", [8, 7, 7], 8) == 0.1
-    assert score("<answer> ( 8 / ( 7 - 7 ) + 3 ) * 0 </answer>", [8, 7, 7, 3, 0], 0.0) == 0.1
-    assert score("<answer> - ( 8 / ( 7 - 7 ) ) </answer>", [8, 7, 7], 8) == 0.1
-    assert score("<answer> 8 / ( 7 - 7 ) + </answer>", [8, 7, 7], 8) == 0.05
-
-
-def test_distances_are_exact():
-    assert score("<answer> 1 / 3 + 27 </answer>", [1, 3, 27], 30) == 0.2  # 27 1/3
-    assert score("<answer> 27 - 1 / 3 </answer>", [1, 3, 27], 30) == 0.1  # 26 2/3
-    assert score("<answer> 19 + 1 / 9 </answer>", [1, 9, 19], 20) == 0.3  # 19 1/9
-    assert score("<answer> 19 - 1 / 9 </answer>", [1, 9, 19], 20) == 0.2  # 18 8/9
+@pytest.mark.parametrize(
+    ("answer", "numbers", "target", "expected"),
+    [
+        # dividing by zero, of the right numbers
+        ("8 / ( 7 - 7 )", [8, 7, 7], 8, 0.1), ("( 8 / ( 7 - 7 ) + 3 ) * 0", [8, 7, 7, 3, 0], 0, 0.1),
+        ("- ( 8 / ( 7 - 7 ) )", [8, 7, 7], 8, 0.1), ("8 / ( 7 - 7 ) +", [8, 7, 7], 8, 0.05),
+        # distances are exact: 27 1/3, 26 2/3, 19 1/9 and 18 8/9
+        ("1 / 3 + 27", [1, 3, 27], 30, 0.2), ("27 - 1 / 3", [1, 3, 27], 30, 0.1),
+        ("19 + 1 / 9", [1, 9, 19], 20, 0.3), ("19 - 1 / 9", [1, 9, 19], 20, 0.2),
+    ],
+)  # fmt: skip
+def test_values_are_fractions(answer, numbers, target, expected):
+    assert score(answer, numbers, target) == expected
 
 
 def test_a_completion_has_to_begin_with_one_closed_thought():
@@ -124,13 +119,6 @@ def test_the_budget_of_the_punishment_is_that_of_the_curriculums_stage():
     assert reward(completion_ids=ids, trainer_state=TrainerState(global_step=0))[:3] == [0.0, -0.5, -1.0]
 
 
-def test_a_cache_longer_than_the_first_stages_budget_is_refused():
-    with pytest.raises(ConfigError) as caught:
-        stages = "algo.curriculum={budgets:[20,60],from_steps:[0,10]}"
-        compose_config(["reward=overlong", "max_tokens=100", stages, "reward.overlong.cache=30"])
-    assert caught.value.problems == ["reward.overlong.cache=30: must be at most 20, the smallest completion budget"]
-
-
 def test_repeated_ngrams_are_punished_by_their_share():
     ids = [[1, 2, 3, 4, 5], [5, 5, 5, 5, 5], [1, 2]]
     assert build("repetition")(prompts=["p"] * 3, completions=[""] * 3, completion_ids=ids) == pytest.approx(
@@ -150,47 +138,37 @@ def test_every_sixteen_words_cost_one_point(completion, score):
     assert build("brevity")(completions=[completion], numbers=[[8]]) == [score]
 
 
-def test_the_answer_with_the_most_votes_is_agreed_with():
-    assert agree(["a"] * 5, ["1", "2", "1", None, "3"]) == [1.0, 0.0, 1.0, 0.0, 0.0]
-
-
-def test_of_a_tie_every_answer_is_the_majoritys_in_any_order():
-    assert agree(["a"] * 6, ["1", "2", "3", "2", "1", None]) == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
-    assert agree(["a"] * 6, ["2", "1", "3", "1", "2", None]) == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
-    assert agree(["a"] * 3, ["1", "2", "3"]) == [1.0] * 3
-
-
-def test_an_answer_alone_agrees_with_itself_and_no_answer_with_nothing():
-    assert agree(["a", "b", "c"], ["1", None, "1"]) == [1.0, 0.0, 1.0]
-    assert agree(["a"] * 3, [None] * 3) == [0.0] * 3
-    assert agree([], []) == []
-
-
-def test_groups_are_of_one_prompt_wherever_its_completions_lie():
-    assert agree(["a", "b", "a", "b", "a", "b"], ["1", "1", "2", "1", "2", "2"]) == [0.0, 1.0, 1.0, 1.0, 1.0, 0.0]
+@pytest.mark.parametrize(
+    ("prompts", "answers", "expected"),
+    [
+        ("aaaaa", ["1", "2", "1", None, "3"], [1, 0, 1, 0, 0]),
+        # of a tie every answer is the majority's, in any order
+        ("aaaaaa", ["1", "2", "3", "2", "1", None], [1, 1, 0, 1, 1, 0]),
+        ("aaaaaa", ["2", "1", "3", "1", "2", None], [1, 1, 0, 1, 1, 0]),
+        ("aaa", ["1", "2", "3"], [1, 1, 1]),
+        # an answer alone agrees with itself, no answer with nothing
+        ("abc", ["1", None, "1"], [1, 0, 1]), ("aaa", [None] * 3, [0, 0, 0]), ("", [], []),
+        # groups are of one prompt, wherever its completions lie
+        ("ababab", ["1", "1", "2", "1", "2", "2"], [0, 1, 1, 1, 1, 0]),
+    ],
+)  # fmt: skip
+def test_the_answer_with_the_most_votes_is_agreed_with(prompts, answers, expected):
+    assert agree(list(prompts), answers) == expected
 
 
 def test_the_reward_votes_on_what_the_grader_extracts():
-    answers = ["8 * 7 - 3", "8 + 7", " 8 + 7 ", "no"]
-    texts = [f"<answer>{answer}</answer>" for answer in answers] + ["8 + 7"]
-    columns = {"numbers": [NUMBERS] * 5, "target": [53] * 5}
-    expected = [0.0, 1.0, 1.0, 0.0, 0.0]
-    assert build("self_consistency")(prompts=["p"] * 5, completions=texts, **columns) == expected
-    prompts = [[{"role": "user", "content": "p"}]] * 5
-    assert build("self_consistency")(prompts=prompts, completions=as_messages(texts), **columns) == expected
+    texts = [f"<answer>{answer}</answer>" for answer in ("8 * 7 - 3", "8 + 7", " 8 + 7 ", "no")]
+    prompts = [[{"role": "user", "content": "p"}]] * 4
+    assert build("self_consistency")(prompts=["p"] * 4, completions=texts, **COLUMNS) == [0.0, 1.0, 1.0, 0.0]
+    assert build("self_consistency")(prompts=prompts, completions=as_messages(texts), **COLUMNS) == [0.0, 1.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize(("result", "refused"), [("0.5", True), ("False", True), ('Grade("failed", 0.0, None)', False)])
-def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path, result, refused):
+def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "p"}')
-    check = f"from rlhf_exp.graders import Grade\ndef grade(completion, row): return {result}\n"
-    (tmp_path / "check.py").write_text(check)
+    (tmp_path / "check.py").write_text("def grade(completion, row): return 0.5\n")
     keys = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"task.checker={tmp_path / 'check.py'}:grade"]
     cfg = compose_config([*keys, "reward=self_consistency"])
     [reward] = build_rewards(cfg, Task("file", [], [{"id": "1", "prompt": "p"}], build_checker(cfg.task)))
-    if not refused:
-        assert reward(prompts=["p"], completions=["1"]) == [0.0]
-        return
     with pytest.raises(ConfigError, match="compares answers, and the checker returns numbers"):
         reward(prompts=["p"], completions=["1"])
 
@@ -199,7 +177,7 @@ def test_random_rewards_are_decided_by_seed_prompt_and_completion():
     random = build("random")
     first = random(prompts=["p", "p", "q"], completions=["a", "b", "a"])
     assert random(prompts=["q", "p", "p"], completions=["a", "b", "a"], completion_ids=[[1]] * 3) == first[::-1]
-    assert len(set(first)) == 3
+    assert len(set(first)) == 3 and len(random(prompts=["p"], completions=["\ud800"])) == 1  # which no encoding takes
     assert random(prompts=["p"], completions=[[{"role": "assistant", "content": "a"}]]) == first[:1]
     assert build("random", "seed=1")(prompts=["p"], completions=["a"]) != first[:1]
     assert build("random", "seed=1", "reward.random.seed=0")(prompts=["p"], completions=["a"]) == first[:1]
@@ -210,7 +188,3 @@ def test_random_rewards_are_uniform():
     drawn = build("random")(prompts=["p"] * 10_000, completions=[str(i) for i in range(10_000)])
     assert 0.0 <= min(drawn) < 0.001 and 0.999 < max(drawn) < 1.0
     assert abs(statistics.fmean(drawn) - 1 / 2) < 0.01 and abs(statistics.pvariance(drawn) - 1 / 12) < 0.003
-
-
-def test_text_that_no_encoding_takes_has_a_random_reward_too():
-    assert len(build("random")(prompts=["p"], completions=["\ud800"])) == 1
