@@ -20,10 +20,6 @@ def test_an_unknown_key_has_the_nearest_key_or_the_fields_word_for_it(typed, mea
     assert explain_key(typed) == f"no such key; did you mean {meant}?"
 
 
-def test_a_key_of_one_option_is_still_told_by_its_owner():
-    assert explain_key("peft.lora.r") == "a key of peft=lora and peft=qlora alone; use peft=lora"
-
-
 def test_a_key_that_takes_text_is_known_by_the_schema():
     texts = ("task.prompt_template", "task.of.path", "model.path", "run.name", "output_dir")
     others = ("seed", "algo", "run.tags", "reward.weights", "eval.split", "algo.args.beta", "nope", "nope.x")

@@ -39,6 +39,8 @@ task.traces.skilled.temperature=0  ->  task.traces.skilled.temperature range
 model=tiny_untrained model.path=gpt2  ->  model.path conflict
 model=gpt2 model.path=null  ->  model.path conflict
 model.path=./nope  ->  model.path missing
+model.path=/  ->  model.path missing
+model.path=org/name algo=ppo  ->  model.path missing
 generation=compact +args.use_vllm=true  ->  generation conflict
 'args.reward_weights=[3.0]'  ->  args.reward_weights owned
 args.max_completion_length=8  ->  args.max_completion_length owned
@@ -116,6 +118,20 @@ device=auto hardware.gpus=2 scale=ddp dry_run=true  ->  hardware conflict
 device=auto hardware.memory_gb=48 dry_run=true  ->  hardware conflict
 device=auto hardware=gpus_8x80gb dry_run=true algo=ppo scale=zero3  ->  scale conflict
 device=auto hardware=gpu_80gb dry_run=true peft=qlora generation=vllm_colocate  ->  generation conflict
+hub.push=true  ->  hub.push conflict
+hub.repo=x hub.push=true  ->  hub.repo type
+hub.base_model=x  ->  hub.base_model type
+hub.push=true hub.repo=me/x algo=none  ->  hub.push conflict
+hub.push=true hub.repo=me/x +hub.token=hf_abc  ->  hub.token secret
+hub.push=true hub.repo=me/x peft=lora  ->  hub.push conflict
++args.push_to_hub=true  ->  args.push_to_hub conflict
+"run.name='my run'"  ->  run.name type
+run.name=../up  ->  run.name type
+run.name=a/b  ->  run.name type
+run.name=-x  ->  run.name type
+"run.tags=['']"  ->  run.tags type
+run.tags=x  ->  run.tags type
+scale=ddp  ->  scale conflict
 args.seed=abc args.temperature=0 +args.bta=1  ->  args.bta unknown, args.seed type, args.temperature range
 """
 
@@ -143,6 +159,7 @@ algo=dpo eval.every=5 eval.best=true
 algo=sft model=tiny_untrained
 experiment=countdown_qwen3
 model=gpt2
+model.path=org/name model.parameters=7e9
 +args.scale_rewards=true
 'algo.curriculum={budgets: [32, 64], from_steps: [0, 20]}'
 algo.curriculum=null

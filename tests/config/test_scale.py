@@ -66,7 +66,6 @@ def test_more_processes_than_gpus_are_refused(ranks, installed, monkeypatch):
 @pytest.mark.parametrize(
     ("processes", "typed", "key", "kind"),
     [
-        (1, "scale=ddp", "scale", "conflict"),
         (3, "scale=none algo=sft", "scale", "conflict"),
         *((2, f"algo=sft scale={engine}", "scale", "conflict") for engine in ("fsdp2", "zero2", "zero3")),
         *((2, f"{GPU} algo=ppo scale={engine}", "scale", "conflict") for engine in ("zero2", "zero3")),

@@ -42,7 +42,7 @@ def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
     assert refuse("device=cuda") == ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
 
 
-def test_every_number_has_a_range():
+def test_every_number_has_a_range_and_every_range_its_number():
     numbers = {
         name
         for algo in ALGORITHMS
@@ -50,9 +50,6 @@ def test_every_number_has_a_range():
         if re.search(r"\b(int|float)\b", str(item.annotation))
     }
     assert numbers - set(RANGES) - {item.name for item in fields(Ppo)} == set()
-
-
-def test_every_algorithm_has_its_config_class():
     names = {item.name for row in ALGORITHMS.values() for item in fields(load_object(row.config_class))}
     assert set(RANGES) <= names
 
@@ -75,13 +72,7 @@ def test_our_choices_are_those_of_the_installed_trl():
     assert set(re.findall(r"'(\w+)'", modes)) == list_texts("vllm_importance_sampling_mode")
     config = (TRAINERS / "grpo_config.py").read_text()
     assert 'Must be one of `"server"` or\n            `"colocate"`' in config
-
-
-def test_our_dpo_losses_are_those_of_the_installed_trl():
     source = (TRAINERS / "dpo_trainer.py").read_text()
     assert tuple(re.findall(r'loss_type == "(\w+)":', source)) == ALGORITHMS["dpo"].losses
-
-
-def test_our_sft_losses_are_those_of_the_installed_trl():
     source = (TRAINERS / "sft_trainer.py").read_text()
     assert f"args.loss_type not in {ALGORITHMS['sft'].losses}".replace("'", '"') in source

@@ -22,23 +22,6 @@ def refuse(*overrides):
 
 
 @pytest.mark.parametrize(
-    ("typed", "key", "kind"),
-    [
-        ("hub.push=true", "hub.push", "conflict"),
-        ("hub.repo=x hub.push=true", "hub.repo", "type"), ("hub.base_model=x", "hub.base_model", "type"),
-        ("hub.push=true hub.repo=me/x algo=none", "hub.push", "conflict"),
-        ("hub.push=true hub.repo=me/x +hub.token=hf_x", "hub.token", "secret"),
-        ("+algo.args.push_to_hub=true", "algo.args.push_to_hub", "conflict"),
-        ("hub.push=true hub.repo=me/x peft=lora", "hub.push", "conflict"),
-    ],
-)  # fmt: skip
-def test_keys_that_do_not_fit_are_refused_before_the_hub_is_asked(typed, key, kind, monkeypatch):
-    monkeypatch.setattr(rules, "_explain_no_push", lambda: pytest.fail("asked"))
-    [problem] = refuse(*typed.split())
-    assert (problem.key, problem.kind) == (key, kind)
-
-
-@pytest.mark.parametrize(
     ("variables", "token", "line"),
     [({}, None, "no token to write with; set the environment variable HF_TOKEN"),
      ({"HF_HUB_OFFLINE": "1"}, "hf_x", "the hub does not answer, or HF_HUB_OFFLINE says not to ask it"),
