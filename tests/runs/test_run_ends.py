@@ -29,7 +29,7 @@ class Odd(BaseException):
     pass
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), SystemExit(3), GeneratorExit(), Odd("y")])
+@pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit(), Odd("y"), RuntimeError("boom\nmore")])
 def test_whatever_ends_a_run_early_leaves_a_failed_record_and_status_1(end, error):
     def stages(cfg, folder):
         raise error
@@ -38,7 +38,9 @@ def test_whatever_ends_a_run_early_leaves_a_failed_record_and_status_1(end, erro
     assert status == 1
     assert (record["status"], record["error"]) == ("failed", f"{type(error).__name__}: {error}")
     assert record["finished"] is not None
-    assert lines == [f"rlhf_exp: failed: {type(error).__name__}: {error} (traceback in there/error.log)"]
+    first = str(error).partition("\n")[0]
+    assert lines == [f"rlhf_exp: failed: {type(error).__name__}: {first} (traceback in there/error.log)"]
+    assert "in stages" in Path("there/error.log").read_text()
 
 
 def test_a_disk_that_stays_full_still_lets_the_error_be_read(end, monkeypatch):

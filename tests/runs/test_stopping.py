@@ -1,5 +1,6 @@
 """Signals: what is noted, what is raised, and that the line at the end is true."""
 
+import json
 import os
 import shlex
 import signal
@@ -16,9 +17,9 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError, Stop
 from rlhf_exp.runs import stopping
 from rlhf_exp.runs.environment import read_command
-from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.stopping import SIGNALS, StopSignals, describe_stop
+from tests.runs.building import leave_checkpoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,11 +34,6 @@ def clock(monkeypatch):
 
 def send(number):
     os.kill(os.getpid(), number)
-
-
-def save(run_dir, step):
-    with staged(run_dir / "checkpoints", f"checkpoint-{step}") as staging:
-        (staging / f"checkpoint-{step}").mkdir()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -134,7 +130,7 @@ def test_the_line_says_what_can_be_resumed(tmp_path, monkeypatch):
         "Stopped by SIGTERM; there is no checkpoint yet."
         f" Start anew with: {Path(sys.executable).name} -m rlhf_exp algo=grpo 'task.path=a b' output_dir=elsewhere"
     )
-    save(tmp_path, 40)
+    leave_checkpoint(tmp_path, 40)
     saved = describe_stop(stop, tmp_path)
     assert "the last checkpoint is of step 40" in saved and saved.endswith(f"-m rlhf_exp resume={tmp_path}")
 
@@ -173,23 +169,21 @@ def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
             compose_config(["seed=3", "device=cpu", "output_dir=there", way], [check_run_folder])
 
 
-def test_a_run_that_is_stopped_while_it_measures_says_so_with_the_status_of_its_signal(tmp_path, monkeypatch, capsys):
-    number = signal.SIGINT
-    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: send(number))
-    monkeypatch.setattr(pipeline, "_report_what_there_is", lambda folder: None)
-    cfg = compose_config(["device=cpu", f"output_dir={tmp_path}"])
-    assert pipeline.run(cfg, tmp_path, None) == 128 + number
-    record = (tmp_path / "run.json").read_text()
-    assert '"status": "stopped"' in record and f'"error": "{number.name}"' in record
-    assert f"Stopped by {number.name}; there is no checkpoint yet. Start anew with: " in capsys.readouterr().out
-
-
-def test_a_signal_while_the_report_is_written_leaves_a_finished_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: None)
-    monkeypatch.setattr(pipeline, "_write_report", lambda folder: send(signal.SIGTERM))
-    assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path, None) == 143
-    assert '"status": "finished"' in (tmp_path / "run.json").read_text()
-    assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp report " in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("stage", "status", "line"),
+    [("_run_stages", "stopped", "Stopped by SIGINT; there is no checkpoint yet. Start anew with: "),
+     ("_write_report", "finished", "Finished; SIGINT cut off its report. Write it with: python -m rlhf_exp report ")],
+)  # fmt: skip
+def test_a_signal_is_the_status_and_the_record_says_whether_the_run_had_finished(
+    stage, status, line, tmp_path, monkeypatch, capsys
+):
+    for name in ("_run_stages", "_write_report", "_report_what_there_is"):
+        monkeypatch.setattr(pipeline, name, lambda *_: None)
+    monkeypatch.setattr(pipeline, stage, lambda *_: send(signal.SIGINT))
+    assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path, None) == 130
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert (record["status"], record["error"]) == (status, "SIGINT" if status == "stopped" else None)
+    assert line in capsys.readouterr().out
 
 
 def test_the_command_of_several_processes_names_their_launcher(monkeypatch):
