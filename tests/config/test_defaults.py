@@ -4,12 +4,11 @@ import json
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import save
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, LlamaConfig
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config import ROOT, device
+from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.defaults import list_defaults, read_settings
 from rlhf_exp.config.model_shape import INIT_VOCABULARY, KNOWN, find_shape
@@ -129,13 +128,6 @@ def test_tiny_models_keep_their_recipes(model, peft):
         assert (cfg.max_tokens, cfg.model.dtype) == (96, "float32")
     assert read(compose_config(["algo=sft"]), "max_steps", "warmup_steps", "save_steps") == (8_000, 100, 1_000)
     assert read(compose_config(["algo=ppo"]), "max_steps", "steps_per_generation") == (320, 4)
-
-
-def test_an_algorithm_without_a_rate_of_the_models_own_takes_the_tables():
-    own = {name: yaml.safe_load((ROOT / "conf" / "model" / f"{name}.yaml").read_text()) for name in OWN}
-    for model, rates in own.items():
-        for algo in ALGORITHMS.keys() - rates.get("learning_rate", {}).keys():
-            assert compose_config([f"model={model}"]).model.learning_rate[algo] == ALGORITHMS[algo].rates[0][1]
 
 
 def test_another_model_inherits_nothing_of_tinys(llama_7b):

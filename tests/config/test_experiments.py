@@ -97,17 +97,6 @@ def test_every_experiment_passes_its_dry_run(name, miniatures, capsys):
     assert capsys.readouterr().out.endswith("all checks passed\n")
 
 
-@pytest.mark.slow
-def test_every_study_has_a_dry_run_without_the_network(capsys, monkeypatch):
-    monkeypatch.setattr("datasets.load_dataset", lambda *args, **kwargs: pytest.fail("asked"))
-    for name in EXPERIMENTS:
-        if not name.startswith("compare") and not name.endswith("_tiny") and compose(name).model.path is not None:
-            print_dry_run(compose(name))
-            text = capsys.readouterr().out
-            assert "parameters: " in text and "memory, estimated, " in text, name
-            assert "not checked here: task=" in text and text.endswith("all other checks passed\n"), name
-
-
 def test_rows_of_the_hub_that_are_not_cached_are_named(miniatures, capsys, monkeypatch):
     def fail(*args, **kwargs):
         raise ConnectionError("offline")
