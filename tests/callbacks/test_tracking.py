@@ -91,9 +91,5 @@ def test_a_run_alone_is_named_by_its_settings_and_names_of_the_user_count(tmp_pa
     assert name_run(compose_config(["seed=3"]), tmp_path / "x") == ("grpo_countdown_tiny_seed-3", None)
     cfg = compose_config(["run.name=mine", "logging.group=ours"])
     assert name_run(cfg, tmp_path / "x") == ("mine", "ours")
-
-
-def test_jobs_of_a_sweep_with_one_name_are_told_apart(tmp_path):
-    (tmp_path / "multirun.yaml").write_text("")
-    cfg = compose_config(["run.name=mine"])
-    assert name_run(cfg, tmp_path / "00_seed-0") == ("mine_00_seed-0", tmp_path.name)
+    (tmp_path / "multirun.yaml").write_text("")  # now it is a sweep
+    assert name_run(compose_config(["run.name=mine"]), tmp_path / "00_seed-0") == ("mine_00_seed-0", tmp_path.name)

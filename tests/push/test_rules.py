@@ -15,12 +15,6 @@ def tokens_are_asked_anew():
     rules._explain_no_push.cache_clear()
 
 
-def refuse(*overrides):
-    with pytest.raises(ConfigError) as caught:
-        compose_config(["device=cpu", *overrides])
-    return caught.value.problems
-
-
 @pytest.mark.parametrize(
     ("variables", "token", "line"),
     [({}, None, "no token to write with; set the environment variable HF_TOKEN"),
@@ -31,7 +25,9 @@ def test_a_push_that_could_not_be_made_is_refused(variables, token, line, hub, m
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: token)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    [problem] = refuse(*PUSH)
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["device=cpu", *PUSH])
+    [problem] = caught.value.problems
     assert (problem.key, problem.kind) == ("hub.push", "missing") and line in problem
     assert hub.created == []
 

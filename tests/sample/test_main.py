@@ -39,12 +39,6 @@ def finished(tmp_path_factory):
     return folder
 
 
-def refused(capsys, *arguments):
-    assert main(list(arguments)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def test_the_folder_is_a_run_folder_of_train_prompts(finished):
     record = json.loads((finished / "run.json").read_text())
     facts = [record[name] for name in ("status", "algo", "task", "model")]
@@ -141,19 +135,19 @@ def test_what_the_model_cannot_read_is_refused_before_there_is_a_folder(tmp_path
     ("argument", "reason"),
     [
         ("task=hh_rlhf", "its completions cannot be graded as right or wrong; use task="),
-        ("resume=x", "not with rlhf_exp sample, only with rlhf_exp"),
-        ("dry_run=true", "not with rlhf_exp sample, only with rlhf_exp"),
-        ("task.sampling.rows=0", "must be a whole number >= 1, <= 10000000"),
+        ("task=file task.path=rows.jsonl", "its completions cannot be graded as right or wrong; set task"),
+        ("resume=x", "not with"), ("dry_run=true", "not with"), ("task.sampling.rows=0", "must be a whole number >= 1"),
         ("task.sampling.row=3", "no such key; did you mean task.sampling.rows?"),
+        ("output_dir={}", "already holds a run; use another folder"),
     ],
-)
-def test_a_mistake_is_refused_in_one_line(argument, reason, capsys):
-    assert refused(capsys, argument).startswith(f"rlhf_exp sample: {argument}: {reason}")
-
-
-def test_a_folder_that_holds_a_run_is_refused(finished, capsys):
-    line = refused(capsys, f"output_dir={finished}")
-    assert line.startswith(f"rlhf_exp sample: output_dir={finished}: already holds a run; use another folder")
+)  # fmt: skip
+def test_a_mistake_is_refused_in_one_line(argument, reason, capsys, finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text('{"prompt": "use 1 2 make 3 ."}\n')
+    typed = argument.format(finished).split()
+    assert main(typed) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"rlhf_exp sample: {typed[0]}: {reason}")
 
 
 def test_help_and_mistakes_import_no_torch():
@@ -161,9 +155,3 @@ def test_help_and_mistakes_import_no_torch():
     for argument, status in (("--help", "0"), ("task=nope", "2")):
         done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == f"{status} False", done.stderr
-
-
-def test_rows_without_answers_name_what_would_grade_them(tmp_path, capsys):
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "use 1 2 make 3 ."}\n')
-    line = refused(capsys, "task=file", f"task.path={tmp_path / 'rows.jsonl'}")
-    assert line.startswith("rlhf_exp sample: task=file: ") and "task.answer_column, or task.checker=" in line

@@ -49,10 +49,13 @@ def finished(job, steps=STEPS):
     assert [row["step"] for row in read_steps(job)] == list(range(1, steps + 1))
 
 
-def test_a_job_at_its_time_limit_saves_and_ends_like_one_without_interruption(cluster, tmp_path):
+def test_a_job_at_its_time_limit_saves_and_ends_like_one_without_interruption_or_a_warning(cluster, tmp_path):
     limit = ("hydra.launcher.timeout_min=2", "hydra.launcher.signal_delay_s=5", "hydra.launcher.max_num_timeout=9")
     process = cluster.start(tmp_path, *SMALL, *limit, "algo.args.max_steps=160", "run.name=limited,whole", SLOW="0")
     assert end(process) == 0
+    assert "disabled" in cluster.call("sacct", check=False)
+    output = (tmp_path / "output.txt").read_text()
+    assert "sacct" not in output and "accounting" not in output and "submitit WARNING" not in output
     limited, whole = tmp_path / "sweep" / "00_run.name-limited", tmp_path / "sweep" / "01_run.name-whole"
     for job in (limited, whole):
         finished(job, 160)
@@ -164,14 +167,6 @@ def test_jobs_go_on_without_the_command_and_are_skipped_when_it_is_repeated(clus
     assert end(cluster.start(tmp_path, *given)) == 0
     assert (tmp_path / "sweep" / "report.html").is_file()
     assert read_logs(tmp_path).count("finished already: ") == 2
-
-
-def test_a_sweep_on_a_cluster_without_accounting_prints_no_warning(cluster, tmp_path):
-    assert "disabled" in cluster.call("sacct", check=False)
-    assert end(cluster.start(tmp_path, *SMALL, "algo.args.max_steps=2", "seed=0,1")) == 0
-    output = (tmp_path / "output.txt").read_text()
-    assert "report " in output
-    assert "sacct" not in output and "accounting" not in output and "submitit WARNING" not in output
 
 
 def test_what_sbatch_refuses_is_a_line_and_status_2(cluster, tmp_path):
