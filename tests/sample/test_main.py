@@ -17,6 +17,7 @@ from rlhf_exp.sample.__main__ import main
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.sampled import learn_from
+from tests.building import build
 
 SMALL = ["task.sampling.rows=16", "task.sampling.completions=4", "max_tokens=32", "device=cpu", "device.threads=1"]
 TINY = resolve_model(compose_config([]), Path())
@@ -74,14 +75,9 @@ def test_a_run_learns_from_the_folder(finished):
 
 
 def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, tmp_path):
-    from rlhf_exp.config.trl_args import build_args
-    from rlhf_exp.experiment import Experiment
-    from rlhf_exp.trainers import build_trainer
-
-    cfg = compose_config(["algo=sft", f"task.samples={finished}", f"output_dir={tmp_path}", "device=cpu"])
-    tokenizer = load_tokenizer(TINY)
+    cfg, tokenizer = compose_config(["algo=sft", f"task.samples={finished}"]), load_tokenizer(TINY)
     task = learn_from(cfg, load_task(cfg, tokenizer), finished)
-    trainer = build_trainer(Experiment(cfg, None, TINY, tokenizer, task, [], build_args(cfg)))
+    trainer = build(tmp_path, "algo=sft", "device=cpu", rows=task.train)
     for row, encoded in zip(task.train, trainer.train_dataset, strict=True):
         ids = encoded["input_ids"]
         assert ids.count(tokenizer.eos_token_id) == 1 and ids[-1] == tokenizer.eos_token_id
