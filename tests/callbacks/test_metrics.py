@@ -1,14 +1,12 @@
-import io
 import json
 import math
-import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
 
-from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
+from rlhf_exp.callbacks.metrics import MetricsWriter, Probe
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models import scoring
 from rlhf_exp.models.kl import token_kl
@@ -110,15 +108,3 @@ def test_a_resumed_run_keeps_the_lines_up_to_its_checkpoint_and_repairs_a_torn_o
     begin(writer, step=3)
     call(writer, 4, {"loss": 9.0})
     assert [(row["step"], row["loss"]) for row in read(tmp_path)] == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 9.0)]
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_the_bar_of_training_has_a_name_and_is_drawn_on_a_terminal_alone(monkeypatch, terminal):
-    shown = io.StringIO()
-    monkeypatch.setattr(shown, "isatty", lambda: terminal, raising=False)
-    monkeypatch.setattr(sys, "stderr", shown)
-    state, progress = TrainerState(max_steps=80), QuietProgress()
-    progress.on_train_begin(None, state, TrainerControl())
-    progress.training_bar.close()
-    assert shown.getvalue().strip().startswith("train:   0%") is terminal
-    assert bool(shown.getvalue()) is terminal

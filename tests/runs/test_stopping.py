@@ -1,8 +1,6 @@
 """Signals: what is noted, what is raised, and that the line at the end is true."""
 
-import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -11,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp import pipeline
-from rlhf_exp.config import trl_args
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError, Stop
+from rlhf_exp.errors import Stop
 from rlhf_exp.runs import stopping
 from rlhf_exp.runs.environment import read_command
-from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.stopping import SIGNALS, StopSignals, describe_stop
 from tests.runs.building import leave_checkpoint
 
@@ -133,57 +127,6 @@ def test_the_line_says_what_can_be_resumed(tmp_path, monkeypatch):
     leave_checkpoint(tmp_path, 40)
     saved = describe_stop(stop, tmp_path)
     assert "the last checkpoint is of step 40" in saved and saved.endswith(f"-m rlhf_exp resume={tmp_path}")
-
-
-@pytest.fixture
-def start(command_line, tmp_path, monkeypatch):
-    """Start a sweep whose runs are stopped before their first checkpoint: what the first job's line says."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
-    monkeypatch.setattr(pipeline, "_report_what_there_is", lambda folder: None)
-    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: send(signal.SIGTERM))
-
-    def call(*arguments):
-        done = command_line(*arguments, cwd=tmp_path)
-        assert done.returncode == 143
-        [line] = [line for line in done.stdout.splitlines() if line.startswith("Stopped")]
-        return line.partition(" -m rlhf_exp ")[2]
-
-    return call
-
-
-def test_a_job_of_a_sweep_starts_anew_by_the_command_of_the_sweep(start):
-    typed = ("-m", "seed=0,1", "skip_finished=true", "device=cpu", "output_dir=a b")
-    assert start(*typed) == shlex.join(typed)
-
-
-def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
-    def stop_after_training(cfg, folder, *_):
-        (folder.path / "model").mkdir()
-        send(signal.SIGTERM)
-
-    monkeypatch.setattr(pipeline, "_run_stages", stop_after_training)
-    assert start("seed=3", "device=cpu", "output_dir=there") == "seed=3 device=cpu output_dir=there"
-    for way, line in {"output_dir=there": "output_dir=there: already holds", "resume=there": "resume=there: "}.items():
-        with pytest.raises(ConfigError, match=f"^{line}"):
-            compose_config(["seed=3", "device=cpu", "output_dir=there", way], [check_run_folder])
-
-
-@pytest.mark.parametrize(
-    ("stage", "status", "line"),
-    [("_run_stages", "stopped", "Stopped by SIGINT; there is no checkpoint yet. Start anew with: "),
-     ("_write_report", "finished", "Finished; SIGINT cut off its report. Write it with: python -m rlhf_exp report ")],
-)  # fmt: skip
-def test_a_signal_is_the_status_and_the_record_says_whether_the_run_had_finished(
-    stage, status, line, tmp_path, monkeypatch, capsys
-):
-    for name in ("_run_stages", "_write_report", "_report_what_there_is"):
-        monkeypatch.setattr(pipeline, name, lambda *_: None)
-    monkeypatch.setattr(pipeline, stage, lambda *_: send(signal.SIGINT))
-    assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path, None) == 130
-    record = json.loads((tmp_path / "run.json").read_text())
-    assert (record["status"], record["error"]) == (status, "SIGINT" if status == "stopped" else None)
-    assert line in capsys.readouterr().out
 
 
 def test_the_command_of_several_processes_names_their_launcher(monkeypatch):
