@@ -316,6 +316,7 @@ def test_help_names_every_group_option_and_key():
 @pytest.mark.parametrize(
     ("argument", "said"),
     [("--help", []), ("task=file task.answer_column=a task.path={}/rows.csv", []),
+     ("sample --help", []), ("sample task=nope", []),
      ("output_dir=there seed=3", ["grpo on countdown, model tiny, seed 3: there", "[start] imports torch and TRL"])],
 )  # fmt: skip
 def test_help_refusals_and_the_first_lines_of_a_run_import_no_ml_library(argument, said, tmp_path):

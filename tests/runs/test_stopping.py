@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,17 +75,13 @@ def test_an_ignored_signal_stays_ignored_as_under_nohup():
 
 
 def test_outside_the_main_thread_nothing_is_handled():
-    before = signal.getsignal(signal.SIGTERM)
-    seen = []
-
     def enter():
         with StopSignals():
-            seen.append(signal.getsignal(signal.SIGTERM))
+            return signal.getsignal(signal.SIGTERM)
 
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert seen == [before]
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(enter).result() == before
 
 
 HUNG_UP = """
