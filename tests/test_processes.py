@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import nullcontext
 
 import pytest
 
@@ -68,17 +67,6 @@ def test_ranks_broadcast_gather_add_and_refuse_together():
         assert found["once"] == "by 0"
         assert found["refused"] == ["one=1: no", "two=2: no"]
         assert found["entered"] == "entered"
-
-
-def test_one_process_keeps_its_own_values(monkeypatch):
-    for name in processes.SET_BY_TORCHRUN:
-        monkeypatch.delenv(name, raising=False)
-    assert processes.is_main() and processes.count() == 1 and processes.check() == []
-    assert processes.broadcast(5) == 5 and processes.gather(5) == [5] and processes.sum_over_ranks([1.0]) == [1.0]
-    assert list(processes.shard(range(3))) == [0, 1, 2] and processes.gather_dict({1: 2}) == {1: 2}
-    assert processes.on_main(lambda: 7) == 7 and processes.leave(3) == 3
-    with processes.enter_on_main(nullcontext(4)) as value:
-        assert value == 4
 
 
 @pytest.mark.parametrize(

@@ -60,33 +60,33 @@ def kept(folder):
     return {path.name: (path / "step").read_text() for path in folder.path.glob("*best*")}
 
 
-def test_the_start_every_nth_and_the_last_step_are_measured_whatever_is_logged(folder):
+def test_the_start_every_nth_and_the_last_step_are_measured_whatever_is_logged(folder, tmp_path):
     figures = {step: step / 100 for step in range(11)}
     Trainer(folder, figures, every=4).train(logging_steps=3)
     assert read(folder) == {step: step / 100 for step in (0, 4, 8, 10)}
+    shorter = RunFolder.create(tmp_path / "of_few_tokens", {})
+    Trainer(shorter, figures, every=4, spent_at=5).train()
+    assert list(read(shorter)) == [0, 4, 5]
 
 
-def test_the_end_of_the_tokens_is_measured_too(folder):
-    Trainer(folder, dict.fromkeys(range(11), 0.5), every=4, spent_at=5).train()
-    assert list(read(folder)) == [0, 4, 5]
-
-
-def test_the_best_policy_is_kept_and_of_equal_ones_the_first(folder):
+def test_the_best_policy_is_kept_and_of_equal_ones_the_first_and_none_of_an_earlier_start(folder):
+    Trainer(folder, {0: 0.9}, every=2, best=True, steps=0).train()
     figures = {0: 0.1, 2: 0.3, 4: 0.2, 6: 0.4, 8: 0.4, 10: 0.3}
     trainer = Trainer(folder, figures, every=2, best=True).train()
     assert kept(folder) == {"best-6": "6"} and trainer.best.path == folder.path / "best-6"
     assert json.loads((folder.path / "run.json").read_text())["best"] == {"step": 6, "metric": METRIC, "value": 0.4}
 
 
-def test_a_resumed_run_continues_to_compare(folder):
+def test_a_resumed_run_continues_to_compare_even_without_run_json(folder):
     figures = {0: 0.1, 2: 0.3, 4: 0.2, 6: 0.25, 8: 0.35, 10: 0.3}
     Trainer(folder, figures, every=2, best=True).train(until=5)
     again = RunFolder.create(folder.path, {})
     Trainer(again, figures, every=2, best=True, step=5).train(until=7)
     assert kept(again) == {"best-2": "2"}
+    (folder.path / "run.json").write_text('{"status": "runn')
     once_more = RunFolder.create(folder.path, {})
     Trainer(once_more, figures, every=2, best=True, step=3).train()  # from an earlier checkpoint
-    assert kept(once_more) == {"best-8": "8"}
+    assert kept(once_more) == {"best-8": "8"} and once_more.record["best"]["value"] == 0.35
     assert read(once_more) == figures
     lines = [json.loads(line) for line in (folder.path / "validation.jsonl").read_text().splitlines()]
     assert lines == [{"step": step, "id": ["x"], "accuracy": [value]} for step, value in figures.items()]
@@ -114,18 +114,3 @@ def test_a_figure_that_is_no_number_is_the_worst(folder):
     again = RunFolder.create(folder.path, {})
     Trainer(again, {3: 0.1, 4: nan}, every=2, best=True, step=3, steps=4).train()
     assert kept(again) == {"best-2": "2"}
-
-
-def test_what_an_earlier_start_of_the_folder_has_kept_is_nothing_to_a_new_one(folder):
-    Trainer(folder, {0: 0.9}, every=2, best=True, steps=0).train()
-    Trainer(folder, {0: 0.1, 2: 0.3}, every=2, best=True, steps=2).train()
-    assert kept(folder) == {"best-2": "2"}
-
-
-def test_the_best_policy_is_known_without_run_json(folder):
-    figures = {0: 0.1, 2: 0.3, 4: 0.2, 6: 0.25, 8: 0.2, 10: 0.3}
-    Trainer(folder, figures, every=2, best=True).train(until=5)
-    (folder.path / "run.json").write_text('{"status": "runn')
-    again = RunFolder.create(folder.path, {})
-    Trainer(again, figures, every=2, best=True, step=5).train()
-    assert kept(again) == {"best-2": "2"} and again.record["best"]["value"] == 0.3

@@ -54,6 +54,7 @@ def test_a_prompt_is_answered_and_graded(make, capsys):
     assert status == 0
     assert len(out) == 1 and out[0].startswith("<think>") and out[0].endswith("</answer>")
     assert err == [f"  (correct, {len(out[0].split()) + 1} tokens)"]  # a word is a token
+    assert chat(capsys, "--max-tokens", "3", "--prompt", PROBLEM)[2] == ["  (failed, 3 tokens, cut off)"]
 
 
 def test_the_start_model_answers_from_the_same_random_numbers(make, capsys):
@@ -63,12 +64,6 @@ def test_the_start_model_answers_from_the_same_random_numbers(make, capsys):
     texts = [line.partition(": ")[2] for line in out]
     assert texts[0] == texts[1] and texts[2] == texts[3] and texts[0] != texts[2]
     assert chat(capsys, "--prompt", HARD)[1] == texts[:1] != chat(capsys, "--seed", "1", "--prompt", HARD)[1]
-
-
-def test_the_budget_is_the_runs_or_that_of_the_command(make, capsys):
-    make("max_tokens=5")
-    assert chat(capsys, "--prompt", PROBLEM)[2] == ["  (failed, 5 tokens, cut off)"]
-    assert chat(capsys, "--max-tokens", "3", "--prompt", PROBLEM)[2] == ["  (failed, 3 tokens, cut off)"]
 
 
 def test_held_out_rows_are_those_of_the_run(make, capsys):

@@ -35,21 +35,17 @@ def test_hub_ids_are_seen(overrides, monkeypatch):
     assert os.environ["HF_HUB_OFFLINE"] == "1"
 
 
-def test_a_hub_that_answers_is_used(server):
-    prepare_hub(compose_config(["model=gpt2"]))
-    assert "HF_HUB_OFFLINE" not in os.environ
-
-
-def test_a_hub_that_does_not_answer_is_given_up_at_once(server):
-    server.close()
+@pytest.mark.parametrize(
+    ("answers", "proxy", "offline"), [(True, "", None), (False, "", "1"), (False, "http://x", None)]
+)
+def test_only_a_hub_that_neither_answers_nor_has_a_proxy_is_given_up_and_at_once(
+    server, monkeypatch, answers, proxy, offline
+):
+    if not answers:
+        server.close()
+    if proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
     start = time.perf_counter()
     prepare_hub(compose_config(["model=gpt2"]))
-    assert os.environ["HF_HUB_OFFLINE"] == "1"
+    assert os.environ.get("HF_HUB_OFFLINE") == offline
     assert time.perf_counter() - start < hub.TIMEOUT_S + 2
-
-
-def test_the_users_own_setting_and_a_proxy_are_left_alone(monkeypatch, server):
-    server.close()
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
-    prepare_hub(compose_config(["model=gpt2"]))
-    assert "HF_HUB_OFFLINE" not in os.environ

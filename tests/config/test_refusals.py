@@ -14,10 +14,6 @@ from rlhf_exp.config.compose import compose_config
 REFUSED = r"""
 +task.lo=1 dry_run=maybe seed=-1 eval.top_p=0  ->  task.lo unknown, dry_run type, seed range, eval.top_p range
 task.low=40 task.high=30 output_dir=/dev/null/x  ->  task.low *, output_dir missing
-max_tokens=0  ->  max_tokens range
-max_tokens=abc  ->  max_tokens type
-+modle=tiny  ->  modle unknown
-task.prompt=chta  ->  task.prompt type
 'task.path=${nope}'  ->  task.path conflict
 algo=sft loss_type=dapo  ->  loss_type conflict
 +reward.weights.outcom=1  ->  reward.weights.outcom conflict
@@ -31,14 +27,14 @@ reward.path=somebody/model  ->  reward.path *
 reward=model reward.path=./nope  ->  reward.path missing
 task.samples=self  ->  task.samples conflict
 algo=sft task.samples=outputs/nope  ->  task.samples missing
-task=hh_rlhf algo=dpo 'task.subsets=[harmless]'  ->  task.subsets type
 model=tiny_gpt2 model.init.architecture=gpt3  ->  model.init.architecture conflict
 'task.traces.patience=[96,24]'  ->  task.traces.patience *
 'task.traces.novice.operations=[1,2,3]'  ->  task.traces.novice.operations type
-task.traces.skilled.temperature=0  ->  task.traces.skilled.temperature range
 model=tiny_untrained model.path=gpt2  ->  model.path conflict
 model=gpt2 model.path=null  ->  model.path conflict
 model.path=./nope  ->  model.path missing
+model.path=/  ->  model.path missing
+model.path=org/name algo=ppo  ->  model.path missing
 generation=compact +args.use_vllm=true  ->  generation conflict
 'args.reward_weights=[3.0]'  ->  args.reward_weights owned
 args.max_completion_length=8  ->  args.max_completion_length owned
@@ -50,7 +46,6 @@ output_dir=there args.output_dir=here  ->  args.output_dir owned
 +args.model_init_kwargs.revision=main  ->  args.model_init_kwargs.revision unknown
 'reward.weights={}'  ->  reward.weights *
 +args.num_train_epochs=2  ->  args.num_train_epochs idle
-algo=ppo args.steps_per_generation=abc  ->  args.steps_per_generation type
 reward.weights.outcome=inf  ->  reward.weights.outcome type
 +args.run_name=x  ->  args.run_name conflict
 +args.logging_strategy=no  ->  args.logging_strategy conflict
@@ -77,10 +72,7 @@ algo=reward_model eval.every=5  ->  eval.every conflict
 algo=dpo task=hh_rlhf eval.every=5 eval.best=true  ->  eval.best conflict
 eval.completions=4 eval.start_completions=2  ->  eval.start_completions conflict
 eval.engine=vllm peft=qlora  ->  eval.engine conflict
-eval.engine=vlm  ->  eval.engine type
-+args.leraning_rate=1  ->  args.leraning_rate unknown
 algo=sft +args.num_iteration=1  ->  args.num_iteration unknown
-args.learning_rate=-1  ->  args.learning_rate range
 'args.learning_rate='"'"'1e-3'"'"''  ->  args.learning_rate type
 +args.scale_rewards=nope  ->  args.scale_rewards type
 args.save_strategy=false  ->  args.save_strategy type
@@ -89,14 +81,12 @@ args.per_device_train_batch_size=250  ->  args.per_device_train_batch_size confl
 args.num_generations=null  ->  args.num_generations range
 +args.gradient_checkpointing=true  ->  args.gradient_checkpointing unknown
 args.num_generations=1  ->  args.num_generations range
-loss_type=hybrid algo.hybrid.alpha=2  ->  algo.hybrid.alpha range
 algo.hybrid.alpha=0.5 loss_type=dr_grpo  ->  algo.hybrid.alpha conflict
 'algo.curriculum.budgets=[64,32,96]' 'algo.curriculum.from_steps=[0,20,40]'  ->  algo.curriculum.budgets conflict
 'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[5,20]'  ->  algo.curriculum.from_steps conflict
 'algo.curriculum.budgets=[32,128]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets conflict
 'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[0,110]'  ->  algo.curriculum.from_steps conflict
 'algo.curriculum.budgets=[0,64]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets range
-algo=ppo algo.critic=both  ->  algo.critic type
 algo=ppo algo.init_kl_coef=0 algo.target_kl=1  ->  algo.init_kl_coef conflict
 algo=ppo reward=none  ->  algo conflict
 algo=ppo +args.beta=0.1  ->  args.beta conflict
@@ -114,18 +104,29 @@ device=auto hardware.gpus=2 scale=ddp dry_run=true  ->  hardware conflict
 device=auto hardware.memory_gb=48 dry_run=true  ->  hardware conflict
 device=auto hardware=gpus_8x80gb dry_run=true algo=ppo scale=zero3  ->  scale conflict
 device=auto hardware=gpu_80gb dry_run=true peft=qlora generation=vllm_colocate  ->  generation conflict
+hub.push=true  ->  hub.push conflict
+hub.repo=x hub.push=true  ->  hub.repo type
+hub.base_model=x  ->  hub.base_model type
+hub.push=true hub.repo=me/x algo=none  ->  hub.push conflict
+hub.push=true hub.repo=me/x +hub.token=hf_abc  ->  hub.token secret
+hub.push=true hub.repo=me/x peft=lora  ->  hub.push conflict
++args.push_to_hub=true  ->  args.push_to_hub conflict
+"run.name='my run'"  ->  run.name type
+run.name=../up  ->  run.name type
+run.name=a/b  ->  run.name type
+run.name=-x  ->  run.name type
+"run.tags=['']"  ->  run.tags type
+run.tags=x  ->  run.tags type
+scale=ddp  ->  scale conflict
 args.seed=abc args.temperature=0 +args.bta=1  ->  args.bta unknown, args.seed type, args.temperature range
 """
 
 ACCEPTED = r"""
 task=module task.module=examples/own_task/near.py task.path=examples
-max_tokens=7 seed=3 model=gpt2 output_dir=outputs/x
-args.learning_rate=1e-3
 peft=none seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
 peft=lora seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
 +args.num_train_epochs=2 args.max_steps=-1
 algo=sft +args.eos_token=x
-eval.rows=7
 algo=ppo +args.min_p=0.1 generation.method=trl
 algo=ppo '+args.generation_kwargs={typical_p: 0.9}' generation.method=trl
 algo=grpo '~loss_type'
@@ -138,9 +139,7 @@ algo=sft max_tokens=1
 '+args.generation_kwargs={typical_p: 0.9}'
 eval.every=5 eval.best=true
 algo=dpo eval.every=5 eval.best=true
-algo=sft model=tiny_untrained
-experiment=countdown_qwen3
-model=gpt2
+model.path=org/name model.parameters=7e9
 +args.scale_rewards=true
 'algo.curriculum={budgets: [32, 64], from_steps: [0, 20]}'
 algo.curriculum=null
@@ -148,7 +147,6 @@ algo.curriculum=null
 'algo.curriculum.budgets=[32,96]' 'algo.curriculum.from_steps=[0,500]' args.max_steps=-1
 loss_type=hybrid algo.hybrid.alpha=0 algo.advantage_clip=0.5
 '+args.generation_kwargs={suppress_tokens: [1]}'
-args.max_steps=-1
 """
 
 

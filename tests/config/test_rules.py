@@ -1,4 +1,4 @@
-"""TRL's arguments beside our own keys, secrets, other words for a key, and weights as pickles."""
+"""Where secrets are sought, and rows that cannot be read."""
 
 import pytest
 
@@ -17,13 +17,6 @@ from rlhf_exp.tasks.sources import read_lines
 def test_a_secret_is_sought_in_keys_and_neither_in_values_nor_in_names_of_rewards(override):
     assert check_overrides([override]) == []
     assert HIDDEN not in assign(*override.lstrip("+").split("=", 1))
-
-
-def test_a_model_whose_weights_are_a_pickle_is_refused(tmp_path, refuse):
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    (tmp_path / "pytorch_model.bin").write_bytes(b"no weights")
-    [problem] = refuse(f"model.path={tmp_path}", "model.parameters=1e6")
-    assert (problem.key, problem.kind) == ("model.path", "missing") and "as a pickle, pytorch_model.bin" in problem
 
 
 def test_a_row_that_is_nested_too_deep_is_one_line(tmp_path):

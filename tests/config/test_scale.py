@@ -31,17 +31,13 @@ def installed(monkeypatch):
     monkeypatch.setattr(device, "cuda_major", lambda: 8)
 
 
-def test_the_launcher_chooses_ddp(ranks):
-    assert compose_config(["device=cpu"]).scale.name == "none"
-    ranks(2)
-    config = compose_config(["device=cpu"])
-    assert config.scale.name == "ddp" and config.algo.args["ddp_find_unused_parameters"] is False
-
-
-def test_a_step_is_as_large_with_any_number_of_processes(ranks):
-    one = compose_config(["device=cpu"]).algo.args
+def test_the_launcher_chooses_ddp_and_a_step_keeps_its_size(ranks):
+    one = compose_config(["device=cpu"])
     ranks(4)
-    four = compose_config(["device=cpu"]).algo.args
+    four = compose_config(["device=cpu"])
+    assert (one.scale.name, four.scale.name) == ("none", "ddp")
+    one, four = one.algo.args, four.algo.args
+    assert four["ddp_find_unused_parameters"] is False
     assert 4 * four["per_device_train_batch_size"] == one["per_device_train_batch_size"]
     assert four["gradient_accumulation_steps"] == one["gradient_accumulation_steps"]
 
@@ -66,7 +62,6 @@ def test_more_processes_than_gpus_are_refused(ranks, installed, monkeypatch):
 @pytest.mark.parametrize(
     ("processes", "typed", "key", "kind"),
     [
-        (1, "scale=ddp", "scale", "conflict"),
         (3, "scale=none algo=sft", "scale", "conflict"),
         *((2, f"algo=sft scale={engine}", "scale", "conflict") for engine in ("fsdp2", "zero2", "zero3")),
         *((2, f"{GPU} algo=ppo scale={engine}", "scale", "conflict") for engine in ("zero2", "zero3")),

@@ -55,10 +55,3 @@ def test_the_comparison_has_every_method_at_equal_tokens_measured_alike():
     assert jobs["compare_dr_grpo"].algo.args["loss_type"] == "dr_grpo"
     assert jobs["compare_dr_grpo"].algo.args["scale_rewards"] == "none"
     assert jobs["compare_dr_grpo"].algo.args["max_steps"] == jobs["compare_grpo"].algo.args["max_steps"]
-
-
-def test_the_qwen3_study_sweeps_over_the_budgets_of_its_experiment():
-    cfg = compose_job("countdown_qwen3_loss_x_tokens", "max_tokens=1024", "loss_type=dr_grpo", hydra=True)
-    assert cfg.hydra.sweeper.params["max_tokens"] == "256,512,1024"
-    assert (cfg.model.name, cfg.max_tokens, cfg.eval.rows) == ("qwen3_1_7b", 1024, 1024)
-    assert (cfg.algo.args.learning_rate, cfg.algo.args.max_steps, cfg.algo.args.loss_type) == (7e-6, 80, "dr_grpo")

@@ -64,13 +64,7 @@ def test_our_choices_are_those_of_the_installed_trl():
     assert set(re.findall(r"'(\w+)'", modes)) == list_texts("vllm_importance_sampling_mode")
     config = (TRAINERS / "grpo_config.py").read_text()
     assert 'Must be one of `"server"` or\n            `"colocate"`' in config
-
-
-def test_our_dpo_losses_are_those_of_the_installed_trl():
     source = (TRAINERS / "dpo_trainer.py").read_text()
     assert tuple(re.findall(r'loss_type == "(\w+)":', source)) == ALGORITHMS["dpo"].losses
-
-
-def test_our_sft_losses_are_those_of_the_installed_trl():
     source = (TRAINERS / "sft_trainer.py").read_text()
     assert f"args.loss_type not in {ALGORITHMS['sft'].losses}".replace("'", '"') in source

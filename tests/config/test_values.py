@@ -3,13 +3,8 @@ from typing import Any, Literal
 
 import pytest
 
-from rlhf_exp.config.values import (
-    find_problems,
-    fits,
-    in_range,
-    is_secret,
-    nearest,
-)
+from rlhf_exp.config.keys import explain_key, known_keys, takes_text
+from rlhf_exp.config.values import find_problems, fits, in_range, is_secret, nearest
 from rlhf_exp.errors import Problem
 
 
@@ -46,6 +41,8 @@ def test_a_problem_names_key_value_what_is_allowed_and_the_nearest_name():
     assert (problem.kind, problem) == ("range", "sizes=[3, 9]: must be a list, each a whole number <= 6")
     line = "schedule=linaer: must be one of linear, cosine; did you mean linear?"
     assert find_problems("schedule", "linaer", Literal["linear", "cosine"]) == [line]
+    wrong = ["w.a=x: must be a number >= 0", "w.c=-1: must be a number >= 0"]
+    assert find_problems("w", {"a": "x", "b": 1, "c": -1}, dict[str, float], ">= 0") == wrong
 
 
 @pytest.mark.parametrize(
@@ -76,16 +73,11 @@ def test_nearest_compares_the_last_part_of_a_dotted_name():
 @pytest.mark.parametrize(
     ("value", "annotation", "near"),
     [
-        ("LINEAR", Literal["linear", "cosine"], "linear"),
-        ("Qlora", Literal["lora", "qlora"], "qlora"),
-        ("DrGrpo", Literal["grpo", "dr_grpo"], "dr_grpo"),
-        ("TRUE", bool, "true"),
-        ("Flase", bool, "false"),
-        ("yes", bool, "true"),
-        ("None", int | None, "null"),
-        ("NONE", Literal["none", "group"] | None, "none"),
+        ("LINEAR", Literal["linear", "cosine"], "linear"), ("DrGrpo", Literal["grpo", "dr_grpo"], "dr_grpo"),
+        ("TRUE", bool, "true"), ("Flase", bool, "false"), ("yes", bool, "true"),
+        ("None", int | None, "null"), ("NONE", Literal["none", "group"] | None, "none"),
     ],
-)
+)  # fmt: skip
 def test_the_nearest_value_is_found_whatever_its_case(value, annotation, near):
     assert find_problems("key", value, annotation)[0].endswith(f"; did you mean {near}?")
 
@@ -95,8 +87,24 @@ def test_a_slip_of_a_number_of_tokens_is_no_secret():
     assert all(map(is_secret, ("token", "hub_token", "algo.args.hub_token", "access_token", "trainer_token")))
 
 
-def test_each_entry_of_a_mapping_that_does_not_fit_has_its_line():
-    assert find_problems("w", {"a": "x", "b": 1, "c": -1}, dict[str, float], ">= 0") == [
-        "w.a=x: must be a number >= 0",
-        "w.c=-1: must be a number >= 0",
-    ]
+@pytest.mark.parametrize("algo", ["grpo", "sft"])
+def test_every_key_is_named_for_its_upper_case(algo):
+    for key in known_keys(algo):
+        place, dot, end = key.rpartition(".")
+        for typed in (key.upper(), f"{place}{dot}{end.upper()}", f"{place}{dot}{end.capitalize()}"):
+            if typed != key:
+                assert explain_key(typed, algo) == f"no such key; did you mean {key}?"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("modle", "model"), ("num_generations", "algo.args.num_generations"), ("lr", "algo.args.learning_rate")],
+)
+def test_an_unknown_key_has_the_nearest_key_or_the_fields_word_for_it(typed, meant):
+    assert explain_key(typed) == f"no such key; did you mean {meant}?"
+
+
+def test_a_key_that_takes_text_is_known_by_the_schema():
+    texts = ("task.prompt_template", "task.of.path", "model.path", "run.name", "output_dir")
+    others = ("seed", "algo", "run.tags", "reward.weights", "eval.split", "algo.args.beta", "nope", "nope.x")
+    assert all(map(takes_text, texts)) and not any(map(takes_text, others))

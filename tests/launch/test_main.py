@@ -1,5 +1,4 @@
 import fcntl
-import json
 import os
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.runs.manifest import staged
+from tests.runs.building import leave_run
 
 HERE = "hydra/launcher=basic"  # all jobs of a study in this process, where there are stand-ins
 
@@ -135,7 +134,7 @@ def test_sweeps_that_start_in_one_second_have_a_folder_each(command, runs, one_s
 
 def test_resume_of_a_finished_run_does_nothing(command_line, runs, tmp_path):
     assert command_line("output_dir=there", cwd=tmp_path).returncode == 0
-    finish(tmp_path / "there", "finished", checkpoint=False)
+    leave_run(tmp_path / "there", "finished", checkpoint=False)
     done = command_line("resume=there", cwd=tmp_path)
     assert (done.returncode, done.stderr, len(runs)) == (0, "", 1)
     assert "finished already: there; its report: there/report.html" in done.stdout.splitlines()
@@ -147,7 +146,7 @@ def test_resume_of_a_finished_run_does_nothing(command_line, runs, tmp_path):
 def test_resume_goes_on_with_the_run_that_latest_points_at(command, runs, latest):
     command("seed=4")
     folder = runs[0][1]
-    finish(folder, "failed", checkpoint=True)
+    leave_run(folder, "failed", checkpoint=True)
     assert command(f"resume={latest}") == (0, [])
     cfg, again = runs[1]
     assert (again, cfg.output_dir, cfg.resume, cfg.seed) == (folder, str(folder), str(folder), 4)
@@ -204,30 +203,15 @@ def test_what_trl_refuses_is_one_line_and_leaves_nothing(command, runs, monkeypa
     assert lines[0].startswith(f"rlhf_exp: {where}") and "algo.args.x=1: no argument" in lines[0]
 
 
-def finish(folder, status="finished", checkpoint=False):
-    """Leave in a job's folder what a run leaves there."""
-    (folder / "run.json").write_text(json.dumps({"status": status}))
-    if checkpoint:
-        leave_checkpoint(folder)
-    if status == "finished":
-        (folder / "model").mkdir()
-        (folder / "model" / "model.safetensors").touch()
-
-
-def leave_checkpoint(folder):
-    with staged(folder / "checkpoints", "checkpoint-1") as staging:
-        (staging / "checkpoint-1").mkdir()
-
-
 def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command, runs):
     both = "experiment=compare_ppo,compare_grpo"
     study = ("-cd", "sweeps", "-cn", "compare", "seed=0,1", both, "output_dir=there", HERE)
     assert command(*study) == (0, [])
     names = [f"seed-{seed}_compare_{algo}" for seed in (0, 1) for algo in ("ppo", "grpo")]
     assert [folder.name for _, folder in runs] == names
-    finish(runs[0][1])
-    finish(runs[1][1], "failed", checkpoint=True)
-    finish(runs[2][1], "failed")
+    leave_run(runs[0][1])
+    leave_run(runs[1][1], "failed", checkpoint=True)
+    leave_run(runs[2][1], "failed")
     assert command(*study, "seed=0,1,2")[0] == 0  # the last word counts, and folders stay the same
     again = runs[4:]
     assert {folder.name: cfg.resume for cfg, folder in again} == {
@@ -270,7 +254,7 @@ def test_latest_is_the_last_run_for_every_command_that_reads_one(command):
 
 def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
     monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
-    monkeypatch.setattr(pipeline, "run", lambda cfg, folder, args: finish(folder) or 0)
+    monkeypatch.setattr(pipeline, "run", lambda cfg, folder, args: leave_run(folder) or 0)
     assert command("-m", "seed=0,1", "output_dir=there")[0] == 0
     assert "2 runs compared" in Path("there/report.html").read_text()
 
@@ -278,8 +262,8 @@ def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
 def test_a_sweep_that_was_cut_off_runs_the_jobs_whose_folder_holds_no_run(command, runs):
     sweep = ("-m", "seed=0,1,2", "output_dir=there")
     command(*sweep)
-    finish(runs[0][1], checkpoint=True)
-    finish(runs[1][1], "running", checkpoint=True)
+    leave_run(runs[0][1], checkpoint=True)
+    leave_run(runs[1][1], "running", checkpoint=True)
     with (runs[1][1] / ".lock").open("w") as lock:
         lock.write('{"pid": 71, "host": "node3"}')
         lock.flush()
@@ -293,28 +277,16 @@ def test_a_sweep_that_was_cut_off_runs_the_jobs_whose_folder_holds_no_run(comman
     assert [folder.name for _, folder in runs] == ["02_seed-2"]
 
 
-def test_a_crash_is_status_1_with_its_traceback_in_the_folder(command, runs, monkeypatch):
-    def crash(cfg, folder, args):
-        raise RuntimeError("boom\nmore")
-
-    monkeypatch.setattr(pipeline, "run", crash)
-    line = "rlhf_exp: failed: RuntimeError: boom (traceback in there/error.log)"
-    assert command("output_dir=there") == (1, [line])
-    assert "in crash" in Path("there/error.log").read_text()
-
-
-@pytest.mark.parametrize("status", [130, 143])
-def test_a_signal_to_one_job_ends_the_whole_sweep(command, runs, monkeypatch, status):
+def test_a_signal_to_one_job_ends_the_whole_sweep(command, runs, monkeypatch):
     started = []
-    monkeypatch.setattr(pipeline, "run", lambda cfg, folder, args: started.append(folder) or status)
-    assert command("-m", "max_tokens=8,16", "output_dir=there") == (status, [])
+    monkeypatch.setattr(pipeline, "run", lambda cfg, folder, args: started.append(folder) or 143)
+    assert command("-m", "max_tokens=8,16", "output_dir=there") == (143, [])
     assert len(started) == 1
 
 
 def test_resume_brings_the_overrides_of_the_run(command, runs):
     command("output_dir=there", "max_tokens=7", "loss_type=dapo", "+algo.args.delta=2.0")
-    Path("there/run.json").write_text("{}")
-    leave_checkpoint(Path("there"))
+    leave_run(Path("there"), "failed", checkpoint=True)
     assert command("resume=there", "algo.args.save_steps=10", "logging.wandb_project=x") == (0, [])
     cfg, folder = runs[1]
     assert folder == Path("there")
@@ -326,8 +298,7 @@ def test_resume_of_a_study_s_job_is_one_run(command, runs):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")  # which the study names
     command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "max_tokens=32", "output_dir=there", HERE)
     folder = runs[1][1]
-    (folder / "run.json").write_text("{}")
-    leave_checkpoint(folder)
+    leave_run(folder, "failed", checkpoint=True)
     assert command(f"resume={folder}") == (0, [])
     assert len(runs) == 3
     assert (runs[2][0].algo.args, runs[2][1]) == (runs[1][0].algo.args, folder)
@@ -345,6 +316,7 @@ def test_help_names_every_group_option_and_key():
 @pytest.mark.parametrize(
     ("argument", "said"),
     [("--help", []), ("task=file task.answer_column=a task.path={}/rows.csv", []),
+     ("sample --help", []), ("sample task=nope", []),
      ("output_dir=there seed=3", ["grpo on countdown, model tiny, seed 3: there", "[start] imports torch and TRL"])],
 )  # fmt: skip
 def test_help_refusals_and_the_first_lines_of_a_run_import_no_ml_library(argument, said, tmp_path):

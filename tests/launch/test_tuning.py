@@ -48,7 +48,6 @@ def test_the_search_is_given_held_out_accuracy_and_its_best_is_printed(command_l
         ("eval.split=test", "eval.split=test: a search chooses settings; "),
         ("dry_run=true", "dry_run=true: gives a search nothing to choose by; "),
         ("hydra.sweeper.direction=minimize", "hydra.sweeper.direction: must be maximize; "),
-        ("algo.args.learning_rte=1", "algo.args.learning_rte=1: no such key; did you mean algo.args.learning_rate?"),
     ],
 )
 def test_a_search_that_would_not_choose_well_is_refused(command_line, tmp_path, override, line):

@@ -15,29 +15,6 @@ def tokens_are_asked_anew():
     rules._explain_no_push.cache_clear()
 
 
-def refuse(*overrides):
-    with pytest.raises(ConfigError) as caught:
-        compose_config(["device=cpu", *overrides])
-    return caught.value.problems
-
-
-@pytest.mark.parametrize(
-    ("typed", "key", "kind"),
-    [
-        ("hub.push=true", "hub.push", "conflict"),
-        ("hub.repo=x hub.push=true", "hub.repo", "type"), ("hub.base_model=x", "hub.base_model", "type"),
-        ("hub.push=true hub.repo=me/x algo=none", "hub.push", "conflict"),
-        ("hub.push=true hub.repo=me/x +hub.token=hf_x", "hub.token", "secret"),
-        ("+algo.args.push_to_hub=true", "algo.args.push_to_hub", "conflict"),
-        ("hub.push=true hub.repo=me/x peft=lora", "hub.push", "conflict"),
-    ],
-)  # fmt: skip
-def test_keys_that_do_not_fit_are_refused_before_the_hub_is_asked(typed, key, kind, monkeypatch):
-    monkeypatch.setattr(rules, "_explain_no_push", lambda: pytest.fail("asked"))
-    [problem] = refuse(*typed.split())
-    assert (problem.key, problem.kind) == (key, kind)
-
-
 @pytest.mark.parametrize(
     ("variables", "token", "line"),
     [({}, None, "no token to write with; set the environment variable HF_TOKEN"),
@@ -48,7 +25,9 @@ def test_a_push_that_could_not_be_made_is_refused(variables, token, line, hub, m
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: token)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    [problem] = refuse(*PUSH)
+    with pytest.raises(ConfigError) as caught:
+        compose_config(["device=cpu", *PUSH])
+    [problem] = caught.value.problems
     assert (problem.key, problem.kind) == ("hub.push", "missing") and line in problem
     assert hub.created == []
 

@@ -1,4 +1,3 @@
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,8 +7,8 @@ from omegaconf import OmegaConf
 from rlhf_exp.callbacks.tracking import ID_FILE
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import Plan, check_run_folder, plan_job, start_anew
+from tests.runs.building import leave_run
 
 
 @pytest.fixture
@@ -19,16 +18,10 @@ def place(tmp_path, monkeypatch):
 
     def write(status, *overrides, checkpoint=False):
         folder = Path("there")
-        (folder / ".hydra").mkdir(parents=True)
+        leave_run(folder, status, checkpoint)
+        (folder / ".hydra").mkdir()
         cfg = compose_config([*overrides, "output_dir=elsewhere"])
         OmegaConf.save(OmegaConf.create(asdict(cfg)), folder / ".hydra" / "config.yaml")
-        (folder / "run.json").write_text(json.dumps({"status": status, "seconds": {"load": 3.0}}))
-        if status == "finished":
-            (folder / "model").mkdir()
-            (folder / "model" / "model.safetensors").touch()
-        if checkpoint:
-            with staged(folder / "checkpoints", "checkpoint-40") as staging:
-                (staging / "checkpoint-40").mkdir()
         return folder
 
     return write
@@ -75,10 +68,10 @@ def test_a_run_started_anew_leaves_nothing_of_the_one_before(place):
 
 def test_an_unfinished_run_whose_checkpoint_is_not_whole_starts_anew_and_loses_none(place):
     folder = place("failed", checkpoint=True)
-    (folder / "checkpoints" / "checkpoint-40" / "manifest.json").unlink()
+    (folder / "checkpoints" / "checkpoint-1" / "manifest.json").unlink()
     assert plan() == Plan.START
     start_anew(folder)
-    assert (folder / "checkpoints" / "checkpoint-40").is_dir()
+    assert (folder / "checkpoints" / "checkpoint-1").is_dir()
 
 
 def test_a_refused_run_starts_anew_whatever_its_settings(place):
@@ -95,9 +88,7 @@ def refuse(*overrides):
 
 @pytest.mark.parametrize("status", ["finished", "failed", "running"])
 def test_a_run_with_something_to_lose_is_resumed_and_not_overwritten(tmp_path, status):
-    (tmp_path / "run.json").write_text(json.dumps({"status": status}))
-    with staged(tmp_path / "checkpoints", "checkpoint-50") as staging:
-        (staging / "checkpoint-50").mkdir()
+    leave_run(tmp_path, status, checkpoint=True)
     assert refuse(f"output_dir={tmp_path}").startswith(f"output_dir={tmp_path}: already holds a run; ")
     assert compose_config([f"resume={tmp_path}"], [check_run_folder]).resume == str(tmp_path)
 

@@ -1,24 +1,19 @@
 """Signals: what is noted, what is raised, and that the line at the end is true."""
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from rlhf_exp import pipeline
-from rlhf_exp.config import trl_args
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError, Stop
+from rlhf_exp.errors import Stop
 from rlhf_exp.runs import stopping
 from rlhf_exp.runs.environment import read_command
-from rlhf_exp.runs.manifest import staged
-from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.stopping import SIGNALS, StopSignals, describe_stop
+from tests.runs.building import leave_checkpoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,11 +28,6 @@ def clock(monkeypatch):
 
 def send(number):
     os.kill(os.getpid(), number)
-
-
-def save(run_dir, step):
-    with staged(run_dir / "checkpoints", f"checkpoint-{step}") as staging:
-        (staging / f"checkpoint-{step}").mkdir()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -85,17 +75,13 @@ def test_an_ignored_signal_stays_ignored_as_under_nohup():
 
 
 def test_outside_the_main_thread_nothing_is_handled():
-    before = signal.getsignal(signal.SIGTERM)
-    seen = []
-
     def enter():
         with StopSignals():
-            seen.append(signal.getsignal(signal.SIGTERM))
+            return signal.getsignal(signal.SIGTERM)
 
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert seen == [before]
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(enter).result() == before
 
 
 HUNG_UP = """
@@ -134,62 +120,9 @@ def test_the_line_says_what_can_be_resumed(tmp_path, monkeypatch):
         "Stopped by SIGTERM; there is no checkpoint yet."
         f" Start anew with: {Path(sys.executable).name} -m rlhf_exp algo=grpo 'task.path=a b' output_dir=elsewhere"
     )
-    save(tmp_path, 40)
+    leave_checkpoint(tmp_path, 40)
     saved = describe_stop(stop, tmp_path)
     assert "the last checkpoint is of step 40" in saved and saved.endswith(f"-m rlhf_exp resume={tmp_path}")
-
-
-@pytest.fixture
-def start(command_line, tmp_path, monkeypatch):
-    """Start a sweep whose runs are stopped before their first checkpoint: what the first job's line says."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
-    monkeypatch.setattr(pipeline, "_report_what_there_is", lambda folder: None)
-    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: send(signal.SIGTERM))
-
-    def call(*arguments):
-        done = command_line(*arguments, cwd=tmp_path)
-        assert done.returncode == 143
-        [line] = [line for line in done.stdout.splitlines() if line.startswith("Stopped")]
-        return line.partition(" -m rlhf_exp ")[2]
-
-    return call
-
-
-def test_a_job_of_a_sweep_starts_anew_by_the_command_of_the_sweep(start):
-    typed = ("-m", "seed=0,1", "skip_finished=true", "device=cpu", "output_dir=a b")
-    assert start(*typed) == shlex.join(typed)
-
-
-def test_a_model_without_a_checkpoint_is_not_written_over(start, monkeypatch):
-    def stop_after_training(cfg, folder, *_):
-        (folder.path / "model").mkdir()
-        send(signal.SIGTERM)
-
-    monkeypatch.setattr(pipeline, "_run_stages", stop_after_training)
-    assert start("seed=3", "device=cpu", "output_dir=there") == "seed=3 device=cpu output_dir=there"
-    for way, line in {"output_dir=there": "output_dir=there: already holds", "resume=there": "resume=there: "}.items():
-        with pytest.raises(ConfigError, match=f"^{line}"):
-            compose_config(["seed=3", "device=cpu", "output_dir=there", way], [check_run_folder])
-
-
-def test_a_run_that_is_stopped_while_it_measures_says_so_with_the_status_of_its_signal(tmp_path, monkeypatch, capsys):
-    number = signal.SIGINT
-    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: send(number))
-    monkeypatch.setattr(pipeline, "_report_what_there_is", lambda folder: None)
-    cfg = compose_config(["device=cpu", f"output_dir={tmp_path}"])
-    assert pipeline.run(cfg, tmp_path, None) == 128 + number
-    record = (tmp_path / "run.json").read_text()
-    assert '"status": "stopped"' in record and f'"error": "{number.name}"' in record
-    assert f"Stopped by {number.name}; there is no checkpoint yet. Start anew with: " in capsys.readouterr().out
-
-
-def test_a_signal_while_the_report_is_written_leaves_a_finished_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(pipeline, "_run_stages", lambda *_: None)
-    monkeypatch.setattr(pipeline, "_write_report", lambda folder: send(signal.SIGTERM))
-    assert pipeline.run(compose_config(["device=cpu", f"output_dir={tmp_path}"]), tmp_path, None) == 143
-    assert '"status": "finished"' in (tmp_path / "run.json").read_text()
-    assert "Finished; SIGTERM cut off its report. Write it with: python -m rlhf_exp report " in capsys.readouterr().out
 
 
 def test_the_command_of_several_processes_names_their_launcher(monkeypatch):

@@ -1,8 +1,6 @@
 """The command on the shipped model; in this process, since torch takes seconds to import."""
 
 import json
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -17,6 +15,7 @@ from rlhf_exp.sample.__main__ import main
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.sampled import learn_from
+from tests.building import build
 
 SMALL = ["task.sampling.rows=16", "task.sampling.completions=4", "max_tokens=32", "device=cpu", "device.threads=1"]
 TINY = resolve_model(compose_config([]), Path())
@@ -37,12 +36,6 @@ def finished(tmp_path_factory):
     assert counts.startswith("16 prompts: ") and "all wrong" in counts
     assert use.endswith(f"algo=dpo task=countdown task.samples={folder}")
     return folder
-
-
-def refused(capsys, *arguments):
-    assert main(list(arguments)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
 
 
 def test_the_folder_is_a_run_folder_of_train_prompts(finished):
@@ -80,14 +73,9 @@ def test_a_run_learns_from_the_folder(finished):
 
 
 def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, tmp_path):
-    from rlhf_exp.config.trl_args import build_args
-    from rlhf_exp.experiment import Experiment
-    from rlhf_exp.trainers import build_trainer
-
-    cfg = compose_config(["algo=sft", f"task.samples={finished}", f"output_dir={tmp_path}", "device=cpu"])
-    tokenizer = load_tokenizer(TINY)
+    cfg, tokenizer = compose_config(["algo=sft", f"task.samples={finished}"]), load_tokenizer(TINY)
     task = learn_from(cfg, load_task(cfg, tokenizer), finished)
-    trainer = build_trainer(Experiment(cfg, None, TINY, tokenizer, task, [], build_args(cfg)))
+    trainer = build(tmp_path, "algo=sft", "device=cpu", rows=task.train)
     for row, encoded in zip(task.train, trainer.train_dataset, strict=True):
         ids = encoded["input_ids"]
         assert ids.count(tokenizer.eos_token_id) == 1 and ids[-1] == tokenizer.eos_token_id
@@ -141,29 +129,16 @@ def test_what_the_model_cannot_read_is_refused_before_there_is_a_folder(tmp_path
     ("argument", "reason"),
     [
         ("task=hh_rlhf", "its completions cannot be graded as right or wrong; use task="),
-        ("resume=x", "not with rlhf_exp sample, only with rlhf_exp"),
-        ("dry_run=true", "not with rlhf_exp sample, only with rlhf_exp"),
-        ("task.sampling.rows=0", "must be a whole number >= 1, <= 10000000"),
+        ("task=file task.path=rows.jsonl", "its completions cannot be graded as right or wrong; set task"),
+        ("resume=x", "not with"), ("dry_run=true", "not with"), ("task.sampling.rows=0", "must be a whole number >= 1"),
         ("task.sampling.row=3", "no such key; did you mean task.sampling.rows?"),
+        ("output_dir={}", "already holds a run; use another folder"),
     ],
-)
-def test_a_mistake_is_refused_in_one_line(argument, reason, capsys):
-    assert refused(capsys, argument).startswith(f"rlhf_exp sample: {argument}: {reason}")
-
-
-def test_a_folder_that_holds_a_run_is_refused(finished, capsys):
-    line = refused(capsys, f"output_dir={finished}")
-    assert line.startswith(f"rlhf_exp sample: output_dir={finished}: already holds a run; use another folder")
-
-
-def test_help_and_mistakes_import_no_torch():
-    code = "import sys; from rlhf_exp.sample.__main__ import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
-    for argument, status in (("--help", "0"), ("task=nope", "2")):
-        done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True)
-        assert done.stdout.splitlines()[-1] == f"{status} False", done.stderr
-
-
-def test_rows_without_answers_name_what_would_grade_them(tmp_path, capsys):
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "use 1 2 make 3 ."}\n')
-    line = refused(capsys, "task=file", f"task.path={tmp_path / 'rows.jsonl'}")
-    assert line.startswith("rlhf_exp sample: task=file: ") and "task.answer_column, or task.checker=" in line
+)  # fmt: skip
+def test_a_mistake_is_refused_in_one_line(argument, reason, capsys, finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text('{"prompt": "use 1 2 make 3 ."}\n')
+    typed = argument.format(finished).split()
+    assert main(typed) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"rlhf_exp sample: {typed[0]}: {reason}")

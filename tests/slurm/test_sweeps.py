@@ -33,9 +33,10 @@ def read_logs(folder):
     return "".join(path.read_text() for path in sorted((folder / "sweep" / ".submitit").glob("*_log.*")))
 
 
-def wait_for_step(cluster, job, step=5):
-    path = job / "metrics.jsonl"
-    cluster.wait_until(lambda: path.exists() and path.read_text().count("\n") >= step, f"step {step} of {job.name}")
+def wait_for_steps(cluster, *jobs):
+    """Wait until each of the jobs is at work."""
+    for path in (job / "metrics.jsonl" for job in jobs):
+        cluster.wait_until(lambda path=path: path.exists() and path.read_text().count("\n") >= 5, f"step 5 of {path}")
 
 
 def end(process):
@@ -43,19 +44,22 @@ def end(process):
     return process.wait(timeout=500)
 
 
-def finished(job, steps=STEPS):
-    """Refuse a run that has not finished, or that did not make each step once."""
-    assert read_status(job) == "finished"
-    assert [row["step"] for row in read_steps(job)] == list(range(1, steps + 1))
+def finished(*jobs, steps=STEPS):
+    """Refuse runs that have not finished, or that did not make each step once."""
+    for job in jobs:
+        assert read_status(job) == "finished"
+        assert [row["step"] for row in read_steps(job)] == list(range(1, steps + 1))
 
 
-def test_a_job_at_its_time_limit_saves_and_ends_like_one_without_interruption(cluster, tmp_path):
+def test_a_job_at_its_time_limit_saves_and_ends_like_one_without_interruption_or_a_warning(cluster, tmp_path):
     limit = ("hydra.launcher.timeout_min=2", "hydra.launcher.signal_delay_s=5", "hydra.launcher.max_num_timeout=9")
     process = cluster.start(tmp_path, *SMALL, *limit, "algo.args.max_steps=160", "run.name=limited,whole", SLOW="0")
     assert end(process) == 0
+    assert "disabled" in cluster.call("sacct", check=False)
+    output = (tmp_path / "output.txt").read_text()
+    assert "sacct" not in output and "accounting" not in output and "submitit WARNING" not in output
     limited, whole = tmp_path / "sweep" / "00_run.name-limited", tmp_path / "sweep" / "01_run.name-whole"
-    for job in (limited, whole):
-        finished(job, 160)
+    finished(limited, whole, steps=160)
     for one, other in zip(read_steps(limited), read_steps(whole), strict=True):
         assert (one["loss"], one["grad_norm"], one["reward"]) == (other["loss"], other["grad_norm"], other["reward"])
     logs = read_logs(tmp_path)
@@ -79,12 +83,10 @@ def test_preempted_jobs_go_on_where_they_stopped(cluster, tmp_path, grace_s):
     cluster.call("scontrol", "update", "PartitionName=main", f"GraceTime={grace_s}")
     process = cluster.start(tmp_path, *SMALL, TRAINED, "seed=0,1", SLOW="0,1")
     jobs = [tmp_path / "sweep" / f"0{seed}_seed-{seed}" for seed in (0, 1)]
-    for job in jobs:
-        wait_for_step(cluster, job)
+    wait_for_steps(cluster, *jobs)
     cluster.call("sbatch", "-p", "high", "-n2", "--mem=1000", "--output=/dev/null", "--wrap", "sleep 3")
     assert end(process) == 0
-    for job in jobs:
-        finished(job)
+    finished(*jobs)
     assert read_logs(tmp_path).count("resuming: ") == 2
 
 
@@ -102,7 +104,7 @@ def test_cancelled_jobs_stay_cancelled_and_the_repeated_command_makes_what_is_mi
     given = (*SMALL, TRAINED, "seed=0,1,2", "skip_finished=true")
     process = cluster.start(tmp_path, *given, SLOW="0")
     jobs = [tmp_path / "sweep" / f"seed-{seed}" for seed in (0, 1, 2)]
-    wait_for_step(cluster, jobs[0])
+    wait_for_steps(cluster, jobs[0])
     array = cluster.call("squeue", "--noheader", "--states=RUNNING", "--format=%F").split()[0]
     cluster.call("scancel", f"{array}_2")  # waits, or has just begun
     cluster.call("scancel", f"{array}_0")
@@ -114,8 +116,7 @@ def test_cancelled_jobs_stay_cancelled_and_the_repeated_command_makes_what_is_mi
     finished(jobs[1])
 
     assert end(cluster.start(tmp_path, *given)) == 0
-    for job in jobs:
-        finished(job)
+    finished(*jobs)
     logs = read_logs(tmp_path)
     assert f"resuming: {jobs[0]}" in logs and f"finished already: {jobs[1]}" in logs
 
@@ -123,8 +124,7 @@ def test_cancelled_jobs_stay_cancelled_and_the_repeated_command_makes_what_is_mi
 def test_a_whole_sweep_is_cancelled_by_the_number_of_its_array(cluster, tmp_path):
     process = cluster.start(tmp_path, *SMALL, TRAINED, "seed=0,1", SLOW="0,1")
     jobs = [tmp_path / "sweep" / f"0{seed}_seed-{seed}" for seed in (0, 1)]
-    for job in jobs:
-        wait_for_step(cluster, job)
+    wait_for_steps(cluster, *jobs)
     cluster.call("scancel", cluster.call("squeue", "--noheader", "--format=%F").split()[0])
     assert end(process) == 128 + signal.SIGTERM
     assert [read_status(job) for job in jobs] == ["stopped", "stopped"]
@@ -135,8 +135,7 @@ def test_ctrl_c_stops_the_running_jobs_and_takes_the_others_out_of_the_queue(clu
     given = (*SMALL, TRAINED, "seed=0,1,2", "skip_finished=true")
     process = cluster.start(tmp_path, *given, SLOW="0,1,2")
     jobs = [tmp_path / "sweep" / f"seed-{seed}" for seed in (0, 1, 2)]
-    for job in jobs[:2]:
-        wait_for_step(cluster, job)
+    wait_for_steps(cluster, *jobs[:2])
     os.killpg(process.pid, signal.SIGINT)
     assert end(process) == 128 + signal.SIGINT
     assert not cluster.call("squeue", "--noheader")
@@ -144,8 +143,7 @@ def test_ctrl_c_stops_the_running_jobs_and_takes_the_others_out_of_the_queue(clu
     assert "has died" not in (tmp_path / "output.txt").read_text()
 
     assert end(cluster.start(tmp_path, *given)) == 0
-    for job in jobs:
-        finished(job)
+    finished(*jobs)
     assert read_logs(tmp_path).count("resuming: ") == 2
 
 
@@ -153,25 +151,16 @@ def test_jobs_go_on_without_the_command_and_are_skipped_when_it_is_repeated(clus
     given = (*SMALL, TRAINED, "seed=0,1", "skip_finished=true")
     process = cluster.start(tmp_path, *given, SLOW="0,1")
     jobs = [tmp_path / "sweep" / f"seed-{seed}" for seed in (0, 1)]
-    wait_for_step(cluster, jobs[0])
+    wait_for_steps(cluster, jobs[0])
     process.kill()
     process.wait()
     cluster.wait_until(lambda: not cluster.call("squeue", "--noheader"), "the jobs end")
-    for job in jobs:
-        finished(job)
+    finished(*jobs)
     assert not (tmp_path / "sweep" / "report.html").exists()
 
     assert end(cluster.start(tmp_path, *given)) == 0
     assert (tmp_path / "sweep" / "report.html").is_file()
     assert read_logs(tmp_path).count("finished already: ") == 2
-
-
-def test_a_sweep_on_a_cluster_without_accounting_prints_no_warning(cluster, tmp_path):
-    assert "disabled" in cluster.call("sacct", check=False)
-    assert end(cluster.start(tmp_path, *SMALL, "algo.args.max_steps=2", "seed=0,1")) == 0
-    output = (tmp_path / "output.txt").read_text()
-    assert "report " in output
-    assert "sacct" not in output and "accounting" not in output and "submitit WARNING" not in output
 
 
 def test_what_sbatch_refuses_is_a_line_and_status_2(cluster, tmp_path):
