@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,9 @@ def list_run_folders(path: Path) -> list[Path]:
     root = path.resolve()
     found: dict[Path, Path] = {}
     for depth in range(DEPTH + 1):
-        for run_dir in sorted(file.parent for file in path.glob("*/" * depth + "run.json")):
+        # glob's own function passes over hidden folders, and over those that vanish meanwhile.
+        for file in sorted(glob("*/" * depth + "run.json", root_dir=path)):
+            run_dir = (path / file).parent
             target = run_dir.resolve()
             links_inside = target.is_relative_to(root) and target != root / run_dir.relative_to(path)
             if not links_inside and not found.keys() & set(target.parents):

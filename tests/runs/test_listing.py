@@ -66,6 +66,13 @@ def test_runs_lie_at_any_depth_and_nothing_inside_a_run_is_one(here, capsys):
     assert names(capsys, "outputs/a") == ["a"]
 
 
+def test_hidden_folders_hold_no_runs_and_may_vanish(here, capsys):
+    """A sweep's other processes remove such folders while rank 0 looks for runs."""
+    here("a")
+    here(".jobs_x/b")
+    assert names(capsys) == ["a"]
+
+
 def test_runs_that_cannot_be_read_are_listed_as_such(here, capsys):
     here("torn").joinpath("run.json").write_text('{"sta')
     here("list").joinpath("run.json").write_text("[1]")
