@@ -158,7 +158,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
     if cfg.learns_from_samples:
         samples = Path(cfg.task.samples or "self")
         if cfg.task.samples in (None, "self"):
-            with folder.phase("sample"):
+            with folder.phase("sample", announced=False):  # the samples' own folder says it
                 samples = sample(cfg, folder.path / "samples", model, tokenizer)
         task = learn_from(cfg, task, samples)
     with folder.phase("load"):

@@ -155,10 +155,10 @@ class RunFolder:
         write_json(self.path / "run.json", self.record)
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str, announced: bool = True) -> Iterator[None]:
         """Add the seconds spent inside to `seconds[name]`, and record the peak memory, on success and on failure. The
-        beginning of a phase is printed once."""
-        if name not in self._announced:
+        beginning of a phase is printed once, unless not `announced`."""
+        if announced and name not in self._announced:
             print(f"[{name}] {STAGES[name]}", flush=True)
             self._announced.add(name)
         start = time.perf_counter()
