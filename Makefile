@@ -64,7 +64,7 @@ audit: $(INSTALLED) ## known vulnerabilities of the packages in the three locks;
 
 compare: study-compare ## sft, rejection sampling, dpo, kto, ppo, rloo, grpo and dr_grpo at equal training tokens, and one report
 
-noise: study-noise ## how far eight samplings of the start model lie apart, and what two settings could show
+noise: study-noise ## how far eight samplings of the start model lie apart
 
 sweep: ## the study STUDY=NAME: many runs and one report
 	$(if $(STUDY),,$(error which study? make sweep STUDY=NAME, one of: $(STUDIES)))

@@ -70,7 +70,7 @@ class Resumable(AnyTrainer):
         return str(self._staging) if self._staging else super()._get_output_dir(trial)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write none: TRL's names no figures, data or licence, and would lie beside the checkpoints. The card of
+        """Write none: TRL's names no figures or data, and would lie beside the checkpoints. The card of
         the trained model comes with the report (report/card.py)."""
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
