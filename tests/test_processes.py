@@ -70,7 +70,7 @@ def test_ranks_broadcast_gather_add_and_refuse_together():
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [("2", "without RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT"), ("two", "without RANK, ")]
+    ("number", "said"), [("2", "without RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT"), ("two", "must be a whole number")]
 )
 def test_a_number_of_processes_that_torchrun_did_not_set_is_refused(monkeypatch, command_line, tmp_path, number, said):
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):

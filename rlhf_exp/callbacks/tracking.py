@@ -47,11 +47,14 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
 
 
 def watch(trainer: "Trainer") -> None:
-    """Let the trainer log into the run that `track` opened; transformers would open one that all jobs of a sweep
-    share."""
+    """Let the trainer log into the run that `track` opened. Transformers would open one that all jobs of a sweep share,
+    and write TRL's arguments into its config."""
     from transformers.integrations import WandbCallback
 
     class RunLogger(WandbCallback):
+        def setup(self, *args: Any, **kwargs: Any) -> None:
+            self._initialized = True
+
         def on_log(self, *args: Any, **kwargs: Any) -> None:
             _attempt("W&B: a step was not logged", lambda: super(RunLogger, self).on_log(*args, **kwargs))
 
@@ -104,6 +107,8 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
     place: dict[str, Any] = {"project": cfg.logging.wandb_project, "entity": cfg.logging.entity, "dir": run_dir}
     place |= {"mode": mode, "settings": settings}
     run = wandb.init(**of_run, **place, id=known, resume="allow" if known else None)
+    run.define_metric("train/global_step")
+    run.define_metric("*", step_metric="train/global_step", step_sync=True)
     if mode == "online":
         id_file.write_text(run.id, encoding="utf-8")
     if mode != "disabled":
@@ -112,9 +117,13 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
 
 
 def _close_wandb(run_dir: Path) -> None:
-    run, opened = load_run(run_dir), _find_run()
-    opened.summary.update(list_results(run))
-    opened.finish(exit_code=0 if run.status == "finished" else FAILED)
+    opened, status = _find_run(), FAILED
+    try:
+        run = load_run(run_dir)
+        status = 0 if run.status == "finished" else FAILED
+        opened.summary.update(list_results(run))
+    finally:
+        opened.finish(exit_code=status)
 
 
 def _find_run() -> Any:

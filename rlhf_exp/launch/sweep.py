@@ -124,7 +124,7 @@ def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed ({which})")
     if processes.is_main() and not config.dry_run:
         report_study(jobs.folder)
-        if jobs.tuned and len(bad) < len(statuses):
+        if jobs.tuned:
             print_best(jobs.folder)
     return min(bad.values(), default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
@@ -173,8 +173,10 @@ def report_study(folder: Path) -> None:
 
 
 def print_best(folder: Path) -> None:
-    """Print what Optuna found best in a sweep's folder, and how to measure it."""
-    found = yaml.safe_load((folder / "optimization_results.yaml").read_text(encoding="utf-8"))
+    """Print what Optuna found best in a sweep's folder, and how to measure it; nothing if its search was cut off."""
+    if not (path := folder / "optimization_results.yaml").is_file():
+        return
+    found = yaml.safe_load(path.read_text(encoding="utf-8"))
     best = shlex.join(f"{key}={value}" for key, value in found["best_params"].items())
     print(f"best    {best}: {found['best_value']:.4g} on the rows that it was chosen on, so less on others")
     print(f"        on test rows: the same command with hydra.mode=RUN, without -m, and with {best} eval.split=test")

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.utils import load_peft_weights
 from peft.utils.error import NoMatchingPeftModuleError
@@ -75,9 +76,11 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
         saved = load_peft_weights(source.path, device="cpu").keys()
         if saved != get_peft_model_state_dict(adapted, save_embedding_layers=False).keys():
             raise ValueError("the adapter has other tensors than the base needs")
+    except torch.OutOfMemoryError:
+        raise
     except (RuntimeError, *UNREADABLE) as error:
         reason = f"cannot be loaded onto its base {at} ({show(str(error), MOST)})"
-        raise source.refuse(f"{reason}; {OTHER_BASE}") from None
+        raise source.refuse(f"{reason}; {OTHER_BASE}") from error
     return adapted
 
 

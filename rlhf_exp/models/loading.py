@@ -92,6 +92,7 @@ def merge(source: ModelSource, out: str | Path) -> None:
     Raises:
         ConfigError: its base or its tokenizer cannot be loaded, or does not fit.
     """
+    source.check_whole()
     scores = {"num_labels": 1} if source.is_classifier else {}
     kind = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
     how = {"dtype": source.dtype, "trust_remote_code": source.trust_remote_code, "use_safetensors": True}

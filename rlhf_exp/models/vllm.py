@@ -50,7 +50,7 @@ vLLM 0.30 cannot divide one that has a seed."""
 
 
 class EngineFailed(RuntimeError):
-    """vLLM has not answered."""
+    """vLLM has not answered, or samples from other weights than it is sent."""
 
 
 def choose_engine(cfg: "Config") -> str:

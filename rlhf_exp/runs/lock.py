@@ -162,8 +162,11 @@ def _find_lock(folder: Path) -> "FileLock":
 
 
 def _read_owner(folder: Path) -> str:
-    owner = json.loads((folder / LOCK).read_text(encoding="utf-8") or "{}")
-    return f"process {owner['pid']} on {owner['host']}" if owner else "a process that has just begun"
+    try:
+        owner = json.loads((folder / LOCK).read_text(encoding="utf-8"))
+        return f"process {owner['pid']} on {owner['host']}"
+    except (OSError, ValueError, KeyError, TypeError):  # it has the lock but has not written its name yet
+        return "a process that has just begun"
 
 
 def _keep_traceback(error: BaseException, folder: Path) -> str:

@@ -100,8 +100,11 @@ def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) 
             return f"{name} is missing"
         if (found := file.stat().st_size) != sizes[name]:
             return f"{name} has {found:,} bytes in place of {sizes[name]:,}"
-        if hashes and not by_size and hash_path(file) != hashes.get(name):
-            return f"{name} is damaged: its hash is not that in {MANIFEST}"
+        try:
+            if hashes and not by_size and hash_path(file) != hashes.get(name):
+                return f"{name} is damaged: its hash is not that in {MANIFEST}"
+        except OSError as error:  # so that an older checkpoint is taken
+            return f"{name} cannot be read ({error.strerror})"
     return None
 
 

@@ -66,7 +66,11 @@ class EngineCallback(TrainerCallback):
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         set_seed(self._trainer.args.seed, device_specific=True)
 
-    def on_log(self, *args: Any, **kwargs: Any) -> None:
+    def on_log(self, args: Any, *others: Any, **kwargs: Any) -> None:
+        """Truncated sampling is not checked: vLLM's log-probabilities are then of the kept tokens alone."""
+        is_whole = args.top_p == 1 and not args.top_k and not args.min_p and args.repetition_penalty == 1
+        if not is_whole or args.generation_kwargs:
+            return
         if not (away := kwargs["logs"].get(DIFFERENCE, 0.0)) <= TOLERANCE:  # also of NaN
             line = f"its log-probabilities are {away:.2f} nats per token from the trainer's, on average"
             remedy = f"at most {TOLERANCE}; use generation=trl, or another version of vLLM"

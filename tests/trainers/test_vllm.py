@@ -72,7 +72,9 @@ def test_a_run_ends_once_the_servers_weights_are_not_the_policys(start):
     with pytest.raises(EngineFailed, match="vLLM does not sample from the weights that it is sent"):
         trainer.train()
     with pytest.raises(EngineFailed):
-        EngineCallback(trainer).on_log(logs={DIFFERENCE: float("nan")})
+        EngineCallback(trainer).on_log(trainer.args, logs={DIFFERENCE: float("nan")})
+    trainer.args.top_p = 0.5  # vLLM's log-probabilities are then of the kept tokens alone
+    EngineCallback(trainer).on_log(trainer.args, logs={DIFFERENCE: 1.7})
 
 
 def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
