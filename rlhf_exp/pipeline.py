@@ -49,7 +49,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         ConfigError: a user's mistake that shows only with the data or the model loaded.
         BaseException: any other error, which is already recorded in run.json.
     """
-    facts = processes.on_main(lambda: _check_and_list_facts(cfg))
+    facts = processes.on_main(lambda: _list_facts(cfg))
     folder = RunFolder.create(run_dir, facts)
     with StopSignals() as signals:
         try:
@@ -177,7 +177,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
     return Experiment(cfg, folder, model, tokenizer, task, rewards, args)
 
 
-def _check_and_list_facts(cfg: Config) -> dict[str, Any]:
+def _list_facts(cfg: Config) -> dict[str, Any]:
     device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {
         "name": cfg.run.name,

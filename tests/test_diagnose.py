@@ -5,6 +5,7 @@ import pytest
 
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.diagnose.rules import RULES
+from tests.config.test_remedies import COLLAPSED
 
 CONFIG = {
     "algo": {"name": "grpo", "args": {"learning_rate": 1e-3, "beta": 0.05, "num_generations": 16}},
@@ -124,16 +125,7 @@ def test_one_evaluated_row_has_no_interval_and_no_finding():
 
 
 def test_every_rule_applies_to_a_ruined_run_worst_first():
-    ruined = {
-        "loss": lambda x: math.nan if x > 0.9 else 0.0,
-        "probe/kl": lambda x: 3 * x,
-        "probe/entropy": lambda x: 1.01 - x,
-        "frac_reward_zero_std": lambda x: 0.99,
-        "completions/clipped_ratio": lambda x: 0.9,
-        "outcome/correct": lambda x: 0.3 * (1 - x),
-        "outcome/partial": lambda x: 0.7 * x,
-    }
-    findings = find(ruined, make_evaluation(difference=-0.2))
+    findings = find(COLLAPSED, make_evaluation(difference=-0.2))
     others = {"overfitting", "no_measurable_gain"}  # grpo has no held-out loss; the accuracy fell
     assert {finding["name"] for finding in findings} == {find.__name__ for _, find in RULES} - others
     assert [finding["severity"] for finding in findings] == ["error"] + ["warning"] * (len(RULES) - 3)

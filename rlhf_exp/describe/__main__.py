@@ -1,13 +1,13 @@
 """python -m rlhf_exp describe task=NAME [KEY=VALUE ...]
 
-    figures = describe(cfg, Path("outputs/describe/hh_rlhf/x"))     # describe.json, .md and .html there
+    page = describe(cfg, Path("outputs/describe/hh_rlhf/x"))     # describe.json, .md and .html there
 
 No text of a row is ever written, since rows can be offensive. A user's mistake is one line on stderr and exit status 2.
 """
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlhf_exp.commands import run_command
 from rlhf_exp.config.hub import prepare_hub
@@ -15,6 +15,9 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import printable
 from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.runs.lock import claim
+
+if TYPE_CHECKING:
+    from rlhf_exp.report.page import Block
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
@@ -39,11 +42,10 @@ def _work(arguments: list[str]) -> None:
     print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
     prepare_hub(cfg)
     with claim(cfg.output_dir, is_new) as folder:
-        figures = describe(cfg, folder)
-    from rlhf_exp.describe.page import describe_data
+        page = describe(cfg, folder)
     from rlhf_exp.report.page import to_text
 
-    print(printable(to_text(describe_data(figures))))
+    print(printable(to_text(page)))
     print(f"written: {folder / 'describe.html'}, describe.md and describe.json")
 
 
@@ -53,8 +55,9 @@ def compose(arguments: list[str]) -> tuple[Config, bool]:
     return compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], arguments)
 
 
-def describe(cfg: Config, out: Path) -> dict[str, Any]:
-    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write the figures into `out` and return them.
+def describe(cfg: Config, out: Path) -> "list[Block]":
+    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write figures and page into `out`, and return the
+    page.
 
     Raises:
         ConfigError: rows or a tokenizer that cannot be read, or one that does not know these texts' words.
@@ -72,8 +75,9 @@ def describe(cfg: Config, out: Path) -> dict[str, Any]:
     figures |= {"task": cfg.task.name, "source": data.source, "tokenizer": str(cfg.model.path or cfg.model.name)}
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "describe.json", figures)
-    write_page(describe_data(figures), out, "describe")
-    return figures
+    page = describe_data(figures)
+    write_page(page, out, "describe")
+    return page
 
 
 if __name__ == "__main__":

@@ -111,5 +111,5 @@ def count_tokens(cfg: Config, tokenizer: PreTrainedTokenizerBase, examples: list
         ids = [token for example in looked_at for token in tokenizer(example.prompt)["input_ids"]]
         if (share := ids.count(tokenizer.unk_token_id) / len(ids)) > UNKNOWN:
             line = f"model={cfg.model.name}: its tokenizer does not know {share:.0%} of the words"
-            raise ConfigError([f"{line}; choose another: model=tiny_gpt2 (bytes), or model.path=FOLDER of a tokenizer"])
+            raise ConfigError([f"{line}; choose another: model=tiny_gpt2 (bytes), or model.path=FOLDER"])
     return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples])

@@ -93,7 +93,7 @@ def test_other_rows_than_the_run_began_with_are_refused_and_its_record_stays(tmp
             check_inputs(cfg, folder, {"rows to train on": hash_rows([{"id": 2}])})
 
     monkeypatch.setattr(pipeline, "_run_stages", stages)
-    monkeypatch.setattr(pipeline, "_check_and_list_facts", lambda cfg: {"inputs": {}})
+    monkeypatch.setattr(pipeline, "_list_facts", lambda cfg: {"inputs": {}})
     with pytest.raises(ConfigError, match=r"is a run of other inputs \(rows to train on [0-9a-f]{8}, here "):
         pipeline.run(cfg, tmp_path, None)
     assert json.loads((tmp_path / "run.json").read_text()) == json.loads(before)
