@@ -56,8 +56,8 @@ def compose(arguments: list[str]) -> tuple[Config, bool]:
 
 
 def describe(cfg: Config, out: Path) -> "list[Block]":
-    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write figures and page into `out`, and return the
-    page.
+    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write figures and page into `out`, and return
+    the page.
 
     Raises:
         ConfigError: rows or a tokenizer that cannot be read, or one that does not know these texts' words.
