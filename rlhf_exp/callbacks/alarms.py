@@ -25,6 +25,10 @@ ROWS = "alarms.jsonl"
 WATCHED = ("loss", "grad_norm", "probe/kl")
 """Series that must be finite. probe/kl is of the weights after the step."""
 
+GROWTH = 1.05
+"""The rules are asked again only once there are so many times more rows, so that a long run is not slowed down: they
+read all of them."""
+
 Rows = list[dict[str, Any]]
 
 
@@ -39,11 +43,12 @@ class Alarms(TrainerCallback):
         self._signals, self._alert = signals, alert
         self._metrics: Rows = []
         self._raised: set[str] = set()
+        self._looked_at = 0  # so many rows
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the alarms up to the checkpoint's step, and raises them no second time."""
         self._raised = {row["name"] for row in keep_rows(self._run_dir / ROWS, state.global_step)}
-        self._metrics = []
+        self._metrics, self._looked_at = [], 0
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if "train_runtime" in logs:
@@ -54,7 +59,9 @@ class Alarms(TrainerCallback):
         else:
             self._metrics = read_jsonl(self._run_dir / "metrics.jsonl")
         bad = next((name for name in WATCHED if not math.isfinite(logs.get(name) or 0.0)), None)
-        if bad or step % every == 0 or step == state.max_steps:
+        is_due = step % every == 0 and len(self._metrics) >= GROWTH * self._looked_at or step == state.max_steps
+        if bad or is_due:
+            self._looked_at = len(self._metrics)
             began = processes.on_main(lambda: self._look(step))
             self._signals.alarm = next((name for name in began if name in self._monitor.stop_on), self._signals.alarm)
         if bad and self._monitor.stop_on_nonfinite:

@@ -12,7 +12,7 @@ from rlhf_exp.diagnose import diagnose
 from rlhf_exp.diagnose.rule import RULES
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.findings import FINDINGS
-from rlhf_exp.runs.folder import append_jsonl
+from rlhf_exp.runs.folder import append_jsonl, keep_rows
 from rlhf_exp.runs.stopping import StopSignals
 
 
@@ -30,6 +30,7 @@ class Run:
 
     def __init__(self, folder, step=0, find=find_losses, **monitor):
         self.folder, self.signals, self.alerts = folder, StopSignals(), []
+        keep_rows(folder / "metrics.jsonl", step)  # as the writer of the metrics does
         keys = {"every_steps": 2, "stop_on_nonfinite": True, "stop_on": [], "ignore": []} | monitor
         monitor = Monitor(probe_rows=1, probe_tokens=1, **keys)
         self.alarms = Alarms(folder, find, monitor, self.signals, lambda *alert: self.alerts.append(alert))
