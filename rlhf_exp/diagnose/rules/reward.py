@@ -2,7 +2,7 @@
 
 from rlhf_exp.algorithms import DEMONSTRATIONS
 from rlhf_exp.diagnose.rule import Finding, is_online, rule
-from rlhf_exp.diagnose.signals import Course, Signals, angle, combine, last_quarter, log, mean, recent, worst
+from rlhf_exp.diagnose.signals import Signals, angle, combine, last_quarter, log, mean, recent, worst
 from rlhf_exp.tasks.schema import find_keys
 
 RARELY, MOSTLY = 0.01, 0.5  # of completions: shares that tell one cause from another
@@ -134,7 +134,7 @@ def over_optimisation(run: Signals) -> Finding:
     """How far the correct share is below its own peak while the reward model's score is above what it was there, by the
     smaller of both (Gao et al. 2022, arXiv:2210.10760)."""
     gold, proxy = recent(run.series("outcome/correct")), dict(recent(run.series("rewards/model/mean")))
-    course: Course = []
+    course: list[tuple[int | None, float]] = []
     peak, at_peak = -1.0, 0.0
     for step, share in gold:
         if angle(share) > peak:
