@@ -11,7 +11,7 @@ A new finding is one function in a file of rules/ (rule.py says what it returns)
 
 from typing import Any
 
-from rlhf_exp.config.checks import choose_remedy
+from rlhf_exp.config.checks import apply, choose_remedy
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.diagnose.changes import list_changes
@@ -109,13 +109,14 @@ def _describe(
     """A finding as diagnosis.json holds it. Its steps are the first and the last whose score accuses."""
     above = [step for step, score in finding.course if of.severity == "info" or calibration.is_above(of.name, score)]
     steps = None if not above or above[0] is None else [above[0], above[-1]]
+    remedies = [text for text in finding.remedy if apply(run.config, text) != run.config]
     described: dict[str, Any] = {
         "name": of.name,
         "severity": of.severity,
         "steps": steps,
         "evidence": finding.evidence,
         "cause": finding.cause,
-        "remedy": choose_remedy(run.config, finding.remedy),
+        "remedy": choose_remedy(run.config, remedies),
     }
     if of.severity != "info":
         described["score"] = finding.score if finding.score != float("inf") else None

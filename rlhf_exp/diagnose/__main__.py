@@ -41,7 +41,7 @@ def _work(arguments: list[str]) -> int:
     for path, read in ((args.trl, read_trl), (args.wandb, read_wandb)):
         if path is not None:
             metrics = read(path)
-            config = {"algo": {"name": args.algo or guess_algo(metrics), "args": {}}}
+            config: dict[str, Any] = {"algo": {"name": args.algo or guess_algo(metrics), "args": {}}}
             reports[str(path)] = _require(path, diagnose(metrics, {}, config))
     if not reports:
         raise ConfigError(["nothing to diagnose; name a run's folder, --trl FILE or --wandb FILE"])
