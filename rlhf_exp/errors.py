@@ -103,8 +103,7 @@ class Stop(KeyboardInterrupt):
 class AlarmStop(Stop):
     """An alarm of monitor.stop_on asks the run to end."""
 
-    name: str = ""
-    status: int = ALARMED
+    name, status = "", ALARMED
 
     def __init__(self, alarm: str) -> None:
         KeyboardInterrupt.__init__(self, alarm)

@@ -14,7 +14,6 @@ from rlhf_exp import processes
 from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
-from rlhf_exp.callbacks.tracking import alert
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.diagnose import find_alarms
@@ -81,7 +80,7 @@ def add_callbacks(
     folder = experiment.folder.path
     run = load_run(folder)
     find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.get("context_room"))
-    callbacks.insert(0, Alarms(folder, find, monitor, signals, alert))
+    callbacks.insert(0, Alarms(folder, find, monitor, signals))
     callbacks.insert(0, MetricsWriter(folder, probe, monitor.every_steps))
     if validation is not None and (every := experiment.cfg.eval.every) is not None:
 

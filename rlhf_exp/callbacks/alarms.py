@@ -1,6 +1,6 @@
 """Raises alarms while a run trains: what the diagnosis would find in its series so far, each once, when it begins.
 
-    alarms = Alarms(run_dir, find, cfg.monitor, signals, alert)      # find(metrics) -> findings (diagnose.find_alarms)
+    alarms = Alarms(run_dir, find, cfg.monitor, signals)      # find(metrics) -> findings (diagnose.find_alarms)
     callbacks.insert(after_the_writer_of_metrics, alarms)
 
 An alarm is a line on the terminal, a row of alarms.jsonl, and an alert of W&B. `monitor.stop_on` names those that end
@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerState
 
 from rlhf_exp import processes
+from rlhf_exp.callbacks.tracking import alert
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss, name_error, printable, say
 from rlhf_exp.runs.folder import append_jsonl, keep_rows, read_jsonl
@@ -35,12 +36,8 @@ Rows = list[dict[str, Any]]
 class Alarms(TrainerCallback):
     """Comes after the writer of the metrics. Of several processes rank 0 looks, and all learn whether to stop."""
 
-    def __init__(
-        self, run_dir: Path, find: Callable[[Rows], Rows], monitor: Monitor, signals: StopSignals,
-        alert: Callable[[str, str], None],
-    ) -> None:  # fmt: skip
-        self._run_dir, self._find, self._monitor = run_dir, find, monitor
-        self._signals, self._alert = signals, alert
+    def __init__(self, run_dir: Path, find: Callable[[Rows], Rows], monitor: Monitor, signals: StopSignals) -> None:
+        self._run_dir, self._find, self._monitor, self._signals = run_dir, find, monitor, signals
         self._metrics: Rows = []
         self._raised: set[str] = set()
         self._looked_at = 0  # so many rows
@@ -81,8 +78,11 @@ class Alarms(TrainerCallback):
         for finding in new:
             self._raised.add(finding["name"])
             append_jsonl(self._run_dir / ROWS, {"step": step, **finding})
-            remedy = f"; try {finding['remedy']}" if finding["remedy"] else ""
-            text = f"{finding['evidence']}, since step {finding['steps'][0]}{remedy}"
-            tqdm.write(printable(f"alarm        {finding['name']} at step {step}: {text}"))
-            self._alert(f"{finding['name']} at step {step}", text)
+            title, text = (
+                f"{finding['name']} at step {step}",
+                f"{finding['evidence']}, since step {finding['steps'][0]}",
+            )
+            text += f"; try {finding['remedy']}" if finding["remedy"] else ""
+            tqdm.write(printable(f"alarm        {title}: {text}"))
+            alert(title, text)
         return [finding["name"] for finding in new]

@@ -80,9 +80,10 @@ class Resumable(AnyTrainer):
         # Saved after the last step, then again at the end of the epoch.
         if processes.on_main((folder / name).exists):
             return
-        if not all(processes.gather(are_finite(self.model))):
-            if processes.is_main():
-                say(f"no checkpoint at step {self.state.global_step}: the weights are not finite")
+        # What this process holds of the trained weights.
+        held = (getattr(one, "_local_tensor", one) for one in self.model.parameters() if one.requires_grad)
+        if not all(processes.gather(all(one.isfinite().all().item() for one in held))):
+            processes.on_main(lambda: say(f"{name} is not written: the weights are not finite"))
             return
         with processes.enter_on_main(staged(folder, name)) as self._staging:
             try:
@@ -205,12 +206,6 @@ class LengthOrder(LengthGroupedSampler):
     def set_epoch(self, epoch: int) -> None:
         """Draw the order of `epoch`, counted from 0."""
         self.generator.manual_seed(self.seed + epoch)
-
-
-def are_finite(model: nn.Module) -> bool:
-    """Whether the trained weights are, those that this process holds."""
-    held = (getattr(one, "_local_tensor", one) for one in model.parameters() if one.requires_grad)
-    return all(one.isfinite().all().item() for one in held)
 
 
 def order_by_epoch(sampler: Sampler | None, seed: int) -> Sampler | None:

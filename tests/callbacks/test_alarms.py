@@ -29,11 +29,11 @@ class Run:
     """The trainer's part: one logged step after another."""
 
     def __init__(self, folder, step=0, find=find_losses, **monitor):
-        self.folder, self.signals, self.alerts = folder, StopSignals(), []
+        self.folder, self.signals = folder, StopSignals()
         keep_rows(folder / "metrics.jsonl", step)  # as the writer of the metrics does
         keys = {"every_steps": 2, "stop_on_nonfinite": True, "stop_on": [], "ignore": []} | monitor
         monitor = Monitor(probe_rows=1, probe_tokens=1, **keys)
-        self.alarms = Alarms(folder, find, monitor, self.signals, lambda *alert: self.alerts.append(alert))
+        self.alarms = Alarms(folder, find, monitor, self.signals)
         self.alarms.on_train_begin(None, TrainerState(global_step=step), TrainerControl())
 
     def log(self, losses, start=1, **others):
@@ -48,11 +48,13 @@ class Run:
         return [(row["step"], row["name"]) for row in map(json.loads, lines)]
 
 
-def test_an_alarm_is_raised_once_also_by_a_run_that_is_resumed(tmp_path, capsys):
+def test_an_alarm_is_raised_once_also_by_a_run_that_is_resumed(tmp_path, capsys, monkeypatch):
+    alerts = []
+    monkeypatch.setattr("rlhf_exp.callbacks.alarms.alert", lambda *alert: alerts.append(alert))
     run = Run(tmp_path)
     run.log([0.5, 2, 2, 2, 0.1, 0.1, 0.1, 3, 2, 2])
     assert run.rows() == [(2, "loss_2"), (8, "loss_3")]
-    assert [title for title, _ in run.alerts] == ["loss_2 at step 2", "loss_3 at step 8"]
+    assert [title for title, _ in alerts] == ["loss_2 at step 2", "loss_3 at step 8"]
     assert "alarm        loss_2 at step 2: high, since step 2; try seed=1" in capsys.readouterr().out.splitlines()
     assert run.signals.alarm is None
     again = Run(tmp_path, step=6)

@@ -112,4 +112,4 @@ def test_weights_that_are_not_finite_never_replace_the_last_good_checkpoint(tmp_
     trainer.add_callback(Spoil())
     trainer.train()
     assert names(tmp_path) == ["checkpoint-1"]
-    assert "rlhf_exp: no checkpoint at step 2: the weights are not finite\n" in capsys.readouterr().err
+    assert "rlhf_exp: checkpoint-2 is not written: the weights are not finite\n" in capsys.readouterr().err
