@@ -4,7 +4,7 @@
     ->  {"findings": [{"name": "kl_drift", "severity": "warning", "steps": [120, 300], "evidence": "...",
                        "cause": "...", "remedy": "algo.args.beta=0.1", "score": 2.1, "sureness": {"text": ...}}],
          "health": "warning", "checked": ["kl_drift", ...], "uncalibrated": [...], "missing": {rule: [series]},
-         "changed": ["..."]}
+         "changed": ["..."], "ignored": ["kl_drift"]}    # found, but named in monitor.ignore
 
 A new finding is one function in a file of rules/ (rule.py says what it returns). Imports no ML library.
 """
@@ -42,11 +42,13 @@ def diagnose(
     run = Signals(metrics, evaluation, config, room, samples or [])
     calibration, parameters = calibration or load_calibration(), _count_parameters(config)
     found = _apply_rules(run)
-    findings = [
+    above = [
         _describe(of, finding, run, calibration, parameters)
         for of, finding in sorted(found, key=lambda pair: SEVERITIES.index(pair[0].severity))
         if of.severity == "info" or calibration.is_above(of.name, finding.score)
     ]
+    muted = config.get("monitor", {}).get("ignore", [])
+    findings = [finding for finding in above if finding["name"] not in muted]
     worst = findings[0]["severity"] if findings else "ok"
     known = {of.name for of, finding in found if of.severity == "info" or of.name in calibration.thresholds}
     exact = {of.name for of, finding in found if finding.score == float("inf")}
@@ -57,6 +59,7 @@ def diagnose(
         "uncalibrated": [of.name for of, _ in found if of.name not in known | exact],
         "missing": {of.name: lacking for of in RULES if of.of(run.algorithm) and (lacking := _list_missing(of, run))},
         "changed": list_changes(run),
+        "ignored": [finding["name"] for finding in above if finding["name"] in muted],
     }
 
 
