@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(arguments: list[str]) -> int:
-    cfg, _ = compose_command("audit", ["algo=none"], arguments)
+    chosen = any(text.startswith(("algo=", "experiment=")) for text in arguments)
+    cfg, _ = compose_command("audit", [] if chosen else ["algo=none"], arguments)
     prepare_hub(cfg)
     # After the command line was checked: transformers and torch take seconds.
     from rlhf_exp.describe.rows import load_tokenizer

@@ -50,7 +50,7 @@ class Bench:
 
     def grade(self, texts: Sequence[str], rows: Sequence[Row] | None = None) -> list[Any]:
         grade: Any = self.experiment.task.grade
-        return [grade(text, row) for text, row in zip(texts, rows or self.rows, strict=True)]
+        return [grade(text, row) for text, row in zip(texts, self.rows if rows is None else rows, strict=True)]
 
     def mark(self, texts: Sequence[str | None]) -> list[bool]:
         """Whether each text gets full marks on its row; rows without a text are left out."""
@@ -63,7 +63,7 @@ class Bench:
             return []
         weights, tokenizer = self.experiment.cfg.reward.weights, self.experiment.tokenizer
         ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for text in texts]
-        scores = score_completions(self.experiment.rewards, list(rows or self.rows), list(texts), ids)
+        scores = score_completions(self.experiment.rewards, list(self.rows if rows is None else rows), list(texts), ids)
         return [sum((weights[name] or 0.0) * value for name, value in one.items()) for one in scores]
 
     @property
@@ -126,7 +126,9 @@ def oracle_max(bench: Bench) -> Check:
     """Right answers get full marks. Of those that this module writes itself only a warning is given."""
     name, right = "oracle_max", bench.mark(bench.found.golds)
     if not right:
-        return Check(name, "skipped", "no right answers are known; a demonstration of each row would say them")
+        known = any(bench.found.answers)
+        why = "no form in which the answers were written gets full marks" if known else "no right answers are known"
+        return Check(name, "warned" if known else "skipped", f"{why}; demonstrations would show how they are read")
     share = wilson(sum(right), len(right))
     wrong = next((text for text, ok in zip(bench.golds[0], right, strict=True) if not ok), "")
     evidence = f"{sum(right)} of {len(right)} right answers get full marks"
@@ -151,10 +153,10 @@ def floor_gap(bench: Bench) -> Check:
         broken["another row's answer"] = [answer and form.format(answer) for answer in others]
     marks = {what: bench.mark(texts) for what, texts in broken.items()}
     shares = {what: wilson(sum(right), len(right)) for what, right in marks.items() if right}
-    worst = max(shares, key=lambda what: shares[what]["value"])
-    status: Any = "passed" if not any(map(any, marks.values())) else "warned"
-    if any(_is_above(share, SMALL) for what, share in shares.items() if what != "another row's answer"):
-        status = "failed"
+    sure = {what: share for what, share in shares.items() if what != "another row's answer"}
+    failed = any(_is_above(share, SMALL) for share in sure.values())
+    status: Any = "failed" if failed else "warned" if any(map(any, marks.values())) else "passed"
+    worst = max(sure if failed else shares, key=lambda what: shares[what]["value"])
     evidence = f"full marks for none of: {', '.join(shares)}"
     if status != "passed":
         evidence = f"full marks for {worst} on {sum(marks[worst])} of {len(marks[worst])} rows"
@@ -182,7 +184,7 @@ def verifier_determinism(bench: Bench) -> Check:
         changed += sum(abs(before[i] - one) > 1e-6 for i, one in zip(order, after, strict=True))
         what.append("rewards")
     if not what:
-        return Check("verifier_determinism", "skipped", "a reward model's last digits depend on its batch")
+        return Check("verifier_determinism", "skipped", "there is no grader, and no reward that a model does not give")
     evidence = f"{changed} of {len(what) * len(texts)} {' and '.join(what)} differ the second time, in another order"
     return Check(
         "verifier_determinism", "failed" if changed else "passed", evidence, {"changed": changed, "n": len(texts)}
@@ -203,11 +205,14 @@ def reward_reachability(bench: Bench) -> Check:
     if len({*start, *gold, *others}) > 1:
         evidence = f"all {len(start)} completions of the start model earn {start[0]:g}, other texts earn other rewards"
         return Check("reward_reachability", "warned", evidence, figures, _teach_first(bench))
-    same = next(iter([*start, *others]))
-    evidence = f"all {len(start) + len(gold) + len(others)} texts earn {same:g}, also right answers and nonsense"
+    evidence = (
+        f"all {len(start) + len(gold) + len(others)} texts earn {others[0]:g}{', right answers too' * bool(gold)}"
+    )
     is_control = set(bench.experiment.cfg.reward.weights) == {"constant"}
-    status: Any = "warned" if is_control else "failed"
-    return Check("reward_reachability", status, f"{evidence}{' (a control)' * is_control}", figures, ["reward=outcome"])
+    status: Any = "failed" if gold and not is_control else "warned"
+    return Check(
+        "reward_reachability", status, f"{evidence}{' (a control)' * is_control}", figures, _reward_outcome(bench)
+    )
 
 
 def adversarial_floor(bench: Bench) -> Check:
@@ -235,9 +240,12 @@ def gameability_gap(bench: Bench) -> Check:
     earns = fmean(earned[best][row] for row in measured)
     evidence = f"the best text without work, {best!r}, earns {earns:.3g}, the start model {earns - gap['value']:.3g}"
     status: Any = "warned" if _is_above(gap, 0) else "passed"
-    remedy = ["reward=outcome"] if bench.experiment.task.grade is not None else []
     return Check(
-        "gameability_gap", status, f"{evidence} (difference {_figures(gap)})", {"gap": gap, "text": best}, remedy
+        "gameability_gap",
+        status,
+        f"{evidence} (difference {_figures(gap)})",
+        {"gap": gap, "text": best},
+        _reward_outcome(bench),
     )
 
 
@@ -303,6 +311,11 @@ def _teach_first(bench: Bench) -> list[str]:
     graded = REWARDS["graduated"].is_readable(cfg.task) and "graduated" not in cfg.reward.weights
     shown = getattr(cfg.task, "demonstrates", False) and bench.experiment.task.grade is not None
     return ["algo=sft"] * shown + ["reward=graduated"] * graded
+
+
+def _reward_outcome(bench: Bench) -> list[str]:
+    cfg = bench.experiment.cfg
+    return ["reward=outcome"] * (cfg.task.graded and "outcome" not in cfg.reward.weights)
 
 
 def _is_above(share: Interval, limit: float) -> bool:
