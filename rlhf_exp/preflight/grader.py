@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -143,10 +143,7 @@ def floor_gap(bench: Bench) -> Check:
     """No marks for an empty answer, the prompt alone, or a corrupted right answer. For another row's answer a warning:
     several answers may be right."""
     form, answers = bench.found.form, bench.found.answers
-    broken: dict[str, Sequence[str | None]] = {
-        "nothing": bench.attacks["nothing"],
-        "the prompt": bench.attacks["the prompt"],
-    }
+    broken: dict[str, Sequence[str | None]] = {what: bench.attacks[what] for what in ("nothing", "the prompt")}
     if form is not None:
         others = [b if b != a else None for a, b in zip(answers, [*answers[1:], *answers[:1]], strict=True)]
         broken["a corrupted answer"] = [answer and form.format(corrupt(answer)) for answer in answers]
@@ -166,60 +163,50 @@ def floor_gap(bench: Bench) -> Check:
 def verifier_determinism(bench: Bench) -> Check:
     """The same completion gets the same verdict again, and in another order; so do the rewards."""
     texts, rows = bench.golds
-    tried = [(one.text, bench.experiment.task.eval[one.row]) for one in bench.start[:ROWS]]
-    texts, rows = (
-        [*texts, *(text for text, _ in tried)] or bench.attacks["the prompt"],
-        [*rows, *(row for _, row in tried)],
-    )
-    rows = rows or bench.rows
+    texts, rows = [*texts, *bench.attacks["the prompt"]], [*rows, *bench.rows]
+    for one in bench.start[:ROWS]:
+        texts.append(one.text)
+        rows.append(bench.experiment.task.eval[one.row])
     order = Random(0).sample(range(len(texts)), len(texts))
-    mixed, mixed_rows = [texts[i] for i in order], [rows[i] for i in order]
-    changed, what = 0, []
+    values: dict[str, Callable[[list[str], list[Row]], list[Any]]] = {}
     if bench.experiment.task.grade is not None:
-        first, again = bench.grade(texts, rows), bench.grade(mixed, mixed_rows)
-        changed += sum(first[i] != one for i, one in zip(order, again, strict=True))
-        what.append("grades")
+        values["grades"] = bench.grade
     if bench.experiment.rewards and bench.experiment.cfg.reward.path is None:  # a model's last digits follow its batch
-        before, after = bench.reward(texts, rows), bench.reward(mixed, mixed_rows)
-        changed += sum(abs(before[i] - one) > 1e-6 for i, one in zip(order, after, strict=True))
-        what.append("rewards")
-    if not what:
+        values["rewards"] = lambda texts, rows: [round(value, 6) for value in bench.reward(texts, rows)]
+    if not values:
         return Check("verifier_determinism", "skipped", "there is no grader, and no reward that a model does not give")
-    evidence = f"{changed} of {len(what) * len(texts)} {' and '.join(what)} differ the second time, in another order"
-    return Check(
-        "verifier_determinism", "failed" if changed else "passed", evidence, {"changed": changed, "n": len(texts)}
-    )
+    changed = 0
+    for value in values.values():
+        first, again = value(texts, rows), value([texts[i] for i in order], [rows[i] for i in order])
+        changed += sum(first[i] != one for i, one in zip(order, again, strict=True))
+    n, status = len(values) * len(texts), _choose(changed > 0, "failed")
+    evidence = f"{changed} of {n} {' and '.join(values)} differ the second time, in another order"
+    return Check("verifier_determinism", status, evidence, {"changed": changed, "n": n})
 
 
 def reward_reachability(bench: Bench) -> Check:
     """Some completions earn more than others: among those of the start model, right answers, and texts that know
     nothing."""
-    start = [one.reward or 0.0 for one in bench.start]
-    gold = bench.reward(*bench.golds)
+    name, start, gold = "reward_reachability", [one.reward or 0.0 for one in bench.start], bench.reward(*bench.golds)
     others = [value for texts in bench.attacks.values() for value in bench.reward(texts)]
-    figures = {"start": sorted({min(start), max(start)}) if start else None, "n": [len(start), len(gold), len(others)]}
-    every = [*start, *gold] if start else [*gold, *others]
-    if len({*start}) > 1 or (not start and len({*every}) > 1):
-        low, high = min(every), max(every)
-        return Check("reward_reachability", "passed", f"rewards from {low:g} to {high:g}", figures)
-    if len({*start, *gold, *others}) > 1:
-        evidence = f"all {len(start)} completions of the start model earn {start[0]:g}, other texts earn other rewards"
-        return Check("reward_reachability", "warned", evidence, figures, _teach_first(bench))
-    evidence = (
-        f"all {len(start) + len(gold) + len(others)} texts earn {others[0]:g}{', right answers too' * bool(gold)}"
-    )
+    figures = {"start": len({*start}), "gold": len({*gold}), "others": len({*others})}  # different values
+    own, every = start or [*gold, *others], [*start, *gold, *others]
+    if len({*own}) > 1:
+        return Check(name, "passed", f"rewards from {min(every):g} to {max(every):g}", figures)
+    if len({*every}) > 1:
+        evidence = f"all {len(start)} completions of the start model earn {start[0]:g}, other texts other rewards"
+        return Check(name, "warned", evidence, figures, _teach_first(bench))
     is_control = set(bench.experiment.cfg.reward.weights) == {"constant"}
+    evidence = f"all {len(every)} texts earn {every[0]:g}{', right answers too' * bool(gold)}"
     status: Any = "failed" if gold and not is_control else "warned"
-    return Check(
-        "reward_reachability", status, f"{evidence}{' (a control)' * is_control}", figures, _reward_outcome(bench)
-    )
+    return Check(name, status, f"{evidence}{' (a control)' * is_control}", figures, _reward_outcome(bench))
 
 
 def adversarial_floor(bench: Bench) -> Check:
     """No text without work on its row gets full marks on more than a small share of the rows."""
     shares = {what: share_interval(bench.mark(texts)) for what, texts in bench.attacks.items()}
     best = max(shares, key=lambda what: shares[what]["value"])
-    status: Any = "warned" if _is_above(shares[best], SMALL) else "passed"
+    status = _choose(_is_above(shares[best], SMALL))
     evidence = f"of {len(shares)} texts without work the best, {best!r}, is right on {_percent(shares[best])}"
     return Check("adversarial_floor", status, evidence, {"full_marks": shares})
 
@@ -239,24 +226,17 @@ def gameability_gap(bench: Bench) -> Check:
     gap = mean_interval([earned[best][row] - fmean(start[row]) for row in measured])
     earns = fmean(earned[best][row] for row in measured)
     evidence = f"the best text without work, {best!r}, earns {earns:.3g}, the start model {earns - gap['value']:.3g}"
-    status: Any = "warned" if _is_above(gap, 0) else "passed"
-    return Check(
-        "gameability_gap",
-        status,
-        f"{evidence} (difference {_figures(gap)})",
-        {"gap": gap, "text": best},
-        _reward_outcome(bench),
-    )
+    evidence += f" (difference {_figures(gap)})"
+    figures, status = {"gap": gap, "text": best}, _choose(_is_above(gap, 0))
+    return Check("gameability_gap", status, evidence, figures, _reward_outcome(bench))
 
 
 def headroom(bench: Bench) -> Check:
     """What the start model's accuracy leaves to gain."""
-    right = bench.group(lambda one: one.is_correct)
-    accuracy = share_interval([fmean(row) for row in right], max(map(len, right)))
-    left = _complement(accuracy)
-    status: Any = "warned" if left["high"] is not None and left["high"] < SMALL else "passed"
-    evidence = f"the start model is right on {_percent(accuracy)}: {_percent(left)} to gain"
-    return Check("headroom", status, evidence, {"headroom": left})
+    wrong = bench.group(lambda one: not one.is_correct)
+    left = share_interval([fmean(row) for row in wrong], max(map(len, wrong)))
+    evidence = f"the start model is wrong on {_percent(left)}"
+    return Check("headroom", _choose(left["high"] < SMALL), evidence, {"headroom": left})  # type: ignore[operator]
 
 
 def variance(bench: Bench) -> Check:
@@ -265,9 +245,8 @@ def variance(bench: Bench) -> Check:
     if not groups:
         return Check("variance", "skipped", "one completion per row; eval.start_completions=8 would show it")
     spread = mean_interval([float(np.std(row, ddof=1)) for row in groups])
-    status: Any = "passed" if spread["value"] > 0 else "warned"
     evidence = f"rewards of a prompt's completions have a standard deviation of {_figures(spread)}"
-    return Check("variance", status, evidence, {"std": spread}, _teach_first(bench))
+    return Check("variance", _choose(spread["value"] == 0), evidence, {"std": spread}, _teach_first(bench))
 
 
 def training_signal(bench: Bench) -> Check:
@@ -281,14 +260,11 @@ def training_signal(bench: Bench) -> Check:
     share, is_bound = expect_signal([sum(row) for row in right], [len(row) for row in right], size)
     never = not any(map(any, right))
     few = share["high"] is not None and share["high"] < ENOUGH
-    most = "at most " * is_bound
-    evidence = f"{most}{_percent(share)} of groups of {size} will hold right and wrong completions"
+    evidence = f"{'at most ' * is_bound}{_percent(share)} of groups of {size} will hold right and wrong completions"
     if never:
         evidence = f"the start model is right on none of {sum(map(len, right))} completions; {evidence}"
     remedy = _teach_first(bench) if never else [f"algo.args.num_generations={2 * size}"]
-    return Check(
-        "training_signal", "warned" if few or never else "passed", evidence, {"share": share, "G": size}, remedy
-    )
+    return Check("training_signal", _choose(few or never), evidence, {"share": share, "G": size}, remedy)
 
 
 CHECKS: dict[str, tuple[Callable[[Bench], Check], tuple[str, ...]]] = {
@@ -322,19 +298,14 @@ def _is_above(share: Interval, limit: float) -> bool:
     return share["low"] is not None and share["low"] > limit
 
 
-def _complement(share: Interval) -> Interval:
-    low, high = (None if end is None else 1 - end for end in (share["high"], share["low"]))
-    return {"value": 1 - share["value"], "low": low, "high": high}
+def _choose(is_sick: bool, sick: Literal["failed", "warned"] = "warned") -> Literal["passed", "failed", "warned"]:
+    return sick if is_sick else "passed"
 
 
 def _percent(share: Interval) -> str:
     """12% (5 to 25%), the 95% interval in brackets."""
-    if share["low"] is None or share["high"] is None:
-        return f"{share['value']:.0%}"
-    return f"{share['value']:.0%} ({100 * share['low']:.0f} to {share['high']:.0%})"
+    return f"{share['value']:.0%} ({100 * (share['low'] or 0):.0f} to {share['high'] or 0:.0%})"
 
 
 def _figures(of: Interval) -> str:
-    if of["low"] is None or of["high"] is None:
-        return f"{of['value']:.3g}"
-    return f"{of['value']:.3g}, {of['low']:.3g} to {of['high']:.3g}"
+    return f"{of['value']:.3g}" + ("" if of["low"] is None else f", {of['low']:.3g} to {of['high']:.3g}")
