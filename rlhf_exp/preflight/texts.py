@@ -1,0 +1,145 @@
+"""Checks the rows and their texts: lengths, ends, the same rows in both splits, and pairs that may displace.
+
+check_texts(experiment, completions)      # of the start model, as just measured
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+from trl.chat_template_utils import is_chat_template_prefix_preserving, is_chat_template_stop_token_trained
+
+from rlhf_exp.evaluation.completions import Completion
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.loading import load_policy
+from rlhf_exp.models.scoring import Model, pad
+from rlhf_exp.preflight.check import Check
+from rlhf_exp.tasks import Row
+from rlhf_exp.tasks.tokens import encode_prompts, encode_row
+
+ROWS = 64
+"""How many rows are encoded, and how many pairs are scored."""
+OVERLAP = 0.05
+"""The share of held-out rows among the training rows from which held-out figures say nothing; below it is a warning:
+public data sets repeat some rows."""
+SHOWN = 5
+
+
+def check_texts(experiment: Experiment, completions: Sequence[Completion]) -> list[Check]:
+    """Every check of this module that applies to the run."""
+    row, found = experiment.cfg.algo.row, [check_splits(experiment)]
+    if not row.online:
+        found.append(check_ends(experiment))
+    if not row.scores:
+        found += [check_lengths(experiment), check_end_of_text(experiment, completions)]
+    if row.has_implicit_rewards and not row.unpaired:
+        rows = experiment.task.train[:ROWS]
+        found.append(rank_pairs(load_policy(experiment.model), experiment.tokenizer, rows))
+    return found
+
+
+def check_lengths(experiment: Experiment) -> Check:
+    """The room for completions, and how many of the rows to learn from TRL cuts off at `max_length`."""
+    room, most = experiment.folder.record["context_room"], experiment.cfg.algo.args.get("max_length")
+    said = f"the longest prompt leaves {room} tokens for max_tokens={experiment.cfg.max_tokens}"
+    if experiment.cfg.algo.row.online or most is None:
+        return Check("lengths", "passed", said, {"room": room})
+    sizes = [len(prompt) + max(map(len, answers)) for prompt, *answers in _encode(experiment)]
+    cut = sum(size > most for size in sizes)
+    said += f"; of {len(sizes)} rows {cut} are longer than algo.args.max_length={most}, and lose their end"
+    status: Any = "warned" if cut else "passed"
+    return Check("lengths", status, said, {"room": room, "cut": cut}, [f"algo.args.max_length={max(sizes)}"])
+
+
+def check_ends(experiment: Experiment) -> Check:
+    """Whether answers to learn from end in an end token, and begin where the prompt that is sampled on ends."""
+    tokenizer, rows = experiment.tokenizer, experiment.task.train[:ROWS]
+    ends = list_ends(experiment)
+    encoded, prompts = _encode(experiment), encode_prompts(tokenizer, rows)
+    of_template = {}
+    if tokenizer.chat_template is not None:
+        whole = {"stop_token_trained": is_chat_template_stop_token_trained, "prefix": is_chat_template_prefix_preserving}
+        of_template = {name: check(tokenizer) for name, check in whole.items()}
+    answers = [answer for _, *answers in encoded for answer in answers]
+    endless = sum(not ends & set(answer[-2:]) for answer in answers)  # a template may write a line's end after it
+    moved = sum(len(prompt) != len(ids) for (prompt, *_), ids in zip(encoded, prompts, strict=True))
+    masked = experiment.cfg.algo.args.get("assistant_only_loss") and not of_template.get("stop_token_trained", True)
+    said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of {len(prompts)} prompts change"
+    said += " once an answer follows" + ("; the template leaves the end token out of the loss" if masked else "")
+    status: Any = "failed" if endless or masked else "warned" if moved else "passed"
+    return Check("stop_token", status, said, {"endless": endless, "moved": moved} | of_template)
+
+
+def check_end_of_text(experiment: Experiment, completions: Sequence[Completion]) -> Check:
+    """Whether a completion can end: the model knows the end token, and the start model ever writes it."""
+    size, own = experiment.model.config.get_text_config().vocab_size, experiment.tokenizer.eos_token_id
+    ends, sampled = list_ends(experiment), [one for one in completions if one.decoding == "sampled"]
+    ended = sum(not one.truncated for one in sampled)
+    figures = {"ended": ended, "completions": len(sampled), "end_tokens": sorted(ends), "of_tokenizer": own}
+    said = f"{ended} of {len(sampled)} completions of the start model end within max_tokens={experiment.cfg.max_tokens}"
+    if own is None or own >= size:
+        said = f"the tokenizer's end token is {own}, and the model has tokens 0 to {size - 1}"
+        return Check("end_of_text", "failed", said, figures)
+    if ends - {own}:
+        said += f"; the model's generation config names {sorted(ends - {own})}, and the tokenizer {own}: both end one"
+    larger = [f"max_tokens={2 * experiment.cfg.max_tokens}"]
+    return Check("end_of_text", "passed" if ended else "warned", said, figures, larger)
+
+
+def check_splits(experiment: Experiment) -> Check:
+    """Whether held-out rows are among the training rows, whatever their case, their punctuation and the order of a list of numbers."""
+    task = experiment.task
+    train = {_normalise(row["prompt"]) for row in task.train}
+    held_out = [*task.eval, *task.pairs]
+    same = [row["id"] for row in held_out if _normalise(row["prompt"]) in train]
+    said = f"{len(same)} of {len(held_out)} held-out rows are among the {len(task.train)} training rows"
+    said += f", such as {same[0]}" if same else ""
+    status: Any = "failed" if len(same) > OVERLAP * len(held_out) else "warned" if same else "passed"
+    return Check("splits_are_disjoint", status, said, {"same": len(same), "held_out": len(held_out), "ids": same[:SHOWN]})
+
+
+@torch.no_grad()
+def rank_pairs(model: Model, tokenizer: Any, rows: list[Row]) -> Check:
+    """The pairs on which dpo is most likely to lower both answers: those with the highest CHES score.
+
+    With h(y) the sum of the last hidden states that predict the tokens of y: <h(chosen), h(rejected)> - |h(chosen)|^2,
+    here of means instead of sums, since lengths differ (Razin et al. 2024, arXiv:2410.08847, definition 2 and its
+    length-normalised form). Above 0 the rejected answer points along the chosen one further than that itself does.
+    """
+    scores = []
+    for row in rows:
+        prompt, *answers = encode_row(tokenizer, row["prompt"], row["chosen"], row["rejected"])
+        inputs = pad([prompt + answer for answer in answers], tokenizer.pad_token_id, model.device)
+        states = model.base_model(**inputs).last_hidden_state.double()
+        chosen, rejected = (states[i, len(prompt) - 1 :][: len(ids)].mean(0) for i, ids in enumerate(answers))
+        scores.append(float(chosen @ rejected - chosen @ chosen))
+    worst = sorted(range(len(rows)), key=scores.__getitem__, reverse=True)[:SHOWN]
+    above = sum(score > 0 for score in scores)
+    said = f"of {len(rows)} pairs {above} have a CHES score above 0, so that dpo may lower both of their answers"
+    figures = {"above_0": above, "pairs": len(rows), "mean": sum(scores) / len(scores)}
+    figures |= {"worst": {rows[i].get("id", i): scores[i] for i in worst}}
+    return Check("pairs_that_displace", "warned" if 2 * above > len(rows) else "passed", said, figures)
+
+
+def list_ends(experiment: Experiment) -> set[int]:
+    """The end tokens of the tokenizer and of the model's generation config."""
+    try:
+        declared = GenerationConfig.from_pretrained(experiment.model.weights).eos_token_id
+    except OSError:  # it has none
+        declared = experiment.model.config.get_text_config().eos_token_id
+    return {*(declared if isinstance(declared, list) else [declared]), experiment.tokenizer.eos_token_id} - {None}
+
+
+def _encode(experiment: Experiment) -> list[tuple[list[int], ...]]:
+    names = [name for name in experiment.cfg.algo.row.form.columns if name not in ("prompt", "label")]
+    rows = experiment.task.train[:ROWS]
+    return [encode_row(experiment.tokenizer, row["prompt"], *(row[name] for name in names)) for row in rows]
+
+
+def _normalise(prompt: Any) -> str:
+    """The words of a prompt without case and punctuation, and the numbers of a list in order."""
+    text = prompt if isinstance(prompt, str) else " ".join(message["content"] for message in prompt)
+    words = " ".join(re.findall(r"\w+", text.casefold()))
+    return re.sub(r"\b\d+(?: \d+)+\b", lambda run: " ".join(sorted(run[0].split())), words)
