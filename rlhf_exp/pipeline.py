@@ -25,6 +25,7 @@ from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator, Val
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
+from rlhf_exp.preflight import run_preflight
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json
@@ -134,6 +135,11 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
     evaluator = (ScorerEvaluator if cfg.algo.row.scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
+    if cfg.algo.row.trains and cfg.resume is None and cfg.preflight != "off":
+        with folder.phase("preflight"):
+            run_preflight(experiment, evaluator.measured["baseline"].completions)
+    if cfg.preflight == "only":
+        return
     if isinstance(evaluator, PolicyEvaluator) and getattr(cfg.task, "baselines", False):
         with folder.phase("baselines"):
             evaluator.measure_baselines()
@@ -190,6 +196,7 @@ def _list_facts(cfg: Config) -> dict[str, Any]:
         "max_tokens": cfg.max_tokens,
         "inputs": hash_inputs(cfg),
         "scale": cfg.scale.name,
+        "preflight": cfg.preflight,
         "device": f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device,
     }
 

@@ -22,7 +22,7 @@ LAYERS = (
     ("experiment",),  # what it is made of is below, who takes it above
     ("callbacks", "trainers"),
     ("evaluation",),
-    ("diagnose", "report"),
+    ("preflight", "diagnose", "report"),
     ("chat", "sample", "describe", "dry_run"),
     ("train",),
     ("pipeline",),

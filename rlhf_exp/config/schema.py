@@ -271,6 +271,7 @@ class Config:
     seed: Annotated[int, Within(SEED)]
     max_tokens: Annotated[int, Within(TOKENS)]
     train_tokens: Annotated[int | None, Within(">= 1, <= 1000000000000000")]
+    preflight: Literal["on", "off", "only"]
     dry_run: bool
     resume: str | None
     skip_finished: bool

@@ -26,6 +26,7 @@ STAGES = {
     "sample": "draws completions of the start model to learn from",
     "baseline": "measures the start model on held-out rows",
     "baselines": "samples its weights in other ways, which training has to beat: task.baselines",
+    "preflight": "checks the grader, the data and memory; preflight=off skips it",
     "train": "builds the trainer and trains; metrics.jsonl has every logged step",
     "evaluate": "measures the trained model on the same rows",
     "report": "draws the curves and writes the report",

@@ -24,7 +24,7 @@ from rlhf_exp.runs.settings import find_differences
 # wrote no manifest.
 WRITTEN = ("run.json", "metrics.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl", "policies.jsonl",
            "preferences.jsonl", "errors.json", "data.json", "diagnosis.json", "error.log", "report.md", "report.html",
-           "plots", "model", "rows", "start_model", "samples", "wandb_id", "tensorboard")  # fmt: skip
+           "preflight.json", "plots", "model", "rows", "start_model", "samples", "wandb_id", "tensorboard")  # fmt: skip
 SHOWN = 3  # settings in a message
 
 
@@ -39,7 +39,7 @@ def check_run_folder(cfg: Config) -> list[str]:
     key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
     if owner := find_owner(Path(folder)):
         return [f"{key}={folder}: a run is going on in it ({owner})"]
-    return _check_output(Path(folder), cfg.skip_finished) if cfg.resume is None else _check_resume(Path(folder))
+    return _check_output(Path(folder), cfg) if cfg.resume is None else _check_resume(Path(folder))
 
 
 def plan_job(cfg: Config) -> Plan:
@@ -51,7 +51,7 @@ def plan_job(cfg: Config) -> Plan:
     """
     folder = Path(cfg.output_dir)
     with refusing_damage(folder):
-        status = read_record(folder).get("status")
+        status = _read_status(folder, cfg)
         if status in (None, "refused"):
             return Plan.START
         resumes = status != "finished" and find_checkpoint(folder).path is not None
@@ -88,6 +88,12 @@ def start_anew(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def _read_status(folder: Path, cfg: Config) -> str | None:
+    """The status of the run in the folder; None if it holds no more than a preflight, which a whole run replaces."""
+    record = read_record(folder)
+    return None if record.get("preflight") == "only" != cfg.preflight else record.get("status")
+
+
 def _check_resume(folder: Path) -> list[str]:
     if not (folder / "run.json").is_file():
         return [f"resume={folder}: not a run's folder, it has no run.json"]
@@ -98,11 +104,11 @@ def _check_resume(folder: Path) -> list[str]:
     return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and another output_dir"]
 
 
-def _check_output(folder: Path, skip_finished: bool) -> list[str]:
+def _check_output(folder: Path, cfg: Config) -> list[str]:
     """Whether a run in the folder would be lost; a run that was refused, or ended before it saved anything, has nothing
     to lose. With `skip_finished`, `plan_job` decides."""
-    status = read_record(folder).get("status")
-    if skip_finished or status in (None, "refused"):
+    status = _read_status(folder, cfg)
+    if cfg.skip_finished or status in (None, "refused"):
         return []
     checkpoint = find_checkpoint(folder, by_size=True).path
     if checkpoint is None and status != "finished" and not (folder / "model").exists():

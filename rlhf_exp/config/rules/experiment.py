@@ -123,6 +123,8 @@ def check_hub(cfg: Config) -> list[Problem]:
         return found
     if not cfg.algo.row.trains:
         found.append(conflict(cfg, "hub.push", f"algo={cfg.algo.name} trains nothing that could be pushed"))
+    elif cfg.preflight == "only":
+        found.append(conflict(cfg, "hub.push", "preflight=only trains nothing that could be pushed"))
     elif cfg.hub.repo is None:
         found.append(conflict(cfg, "hub.push", "needs hub.repo=ORG/NAME"))
     path = cfg.model.path

@@ -1,0 +1,83 @@
+"""Checks before training: the grader, the data and its text, memory. One table, preflight.json, and a refusal.
+
+    run_preflight(experiment, completions)      # between the start model's measurement and training
+    record_checks(experiment, more)             # later checks, of the first steps
+
+The completions are those just measured; nothing is sampled here.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rlhf_exp import processes
+from rlhf_exp.config.checks import choose_remedy
+from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.evaluation.completions import Completion
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.preflight.check import Check
+from rlhf_exp.preflight.grader import check_grader
+from rlhf_exp.runs.folder import write_json
+
+FILE = "preflight.json"
+
+
+def run_preflight(experiment: Experiment, completions: Sequence[Completion]) -> None:
+    """Run every check that comes before the first step, on all processes.
+
+    Args:
+        completions: of the start model, judged; empty for a reward model.
+
+    Raises:
+        ConfigError: a check failed.
+    """
+    record_checks(experiment, processes.on_main(lambda: check_grader(experiment, completions)))
+
+
+def record_checks(experiment: Experiment, checks: Sequence[Check]) -> None:
+    """Print the checks as a table, add them to preflight.json, and refuse the run if one failed.
+
+    Raises:
+        ConfigError: a line for each failed check, with what to change.
+    """
+    path, config = experiment.folder.path / FILE, asdict(experiment.cfg)
+    found = [describe_check(check, config) for check in checks]
+    before = json.loads(path.read_text(encoding="utf-8"))["checks"] if path.exists() else []
+    kept = [one for one in before if one["name"] not in {check.name for check in checks}]
+    processes.barrier()  # every process has read the file
+    write_json(path, {"checks": kept + found})
+    if found:
+        print(format_checks(found), flush=True)
+    refuse_failed(found)
+
+
+def describe_check(check: Check, config: dict[str, Any]) -> dict[str, Any]:
+    """The check as preflight.json has it, its remedy the first override that the resolved config accepts, or null."""
+    return check._asdict() | {"remedy": choose_remedy(config, check.remedy)}
+
+
+def refuse_failed(found: Sequence[dict[str, Any]]) -> None:
+    """Refuse the run if a check failed.
+
+    Raises:
+        ConfigError: a line for each failed check.
+    """
+    failed = [one for one in found if one["status"] == "failed"]
+    if failed:
+        raise ConfigError([f"preflight, {one['name']}: {one['evidence']}; {advise(one)}preflight=off skips the checks"
+                           for one in failed])  # fmt: skip
+
+
+def advise(one: dict[str, Any]) -> str:
+    """`use REMEDY; `, or nothing without a remedy."""
+    return f"use {one['remedy']}; " if one["remedy"] else ""
+
+
+def format_checks(found: Sequence[dict[str, Any]]) -> str:
+    """A line for each check, name, status and evidence, for a terminal."""
+    width = max((len(one["name"]) for one in found), default=0)
+    lines = [f"  {one['name']:<{width}}  {one['status']:<7}  {one['evidence']}" for one in found]
+    lines = [f"{line}; try {one['remedy']}" if one["remedy"] and one["status"] != "passed" else line
+             for line, one in zip(lines, found, strict=True)]  # fmt: skip
+    return printable("\n".join(lines))
