@@ -1,6 +1,6 @@
 """Checks the first optimizer steps as they are taken: does training change what it should, and nothing else?
 
-    trainer.add_callback(FirstSteps(trainer, experiment, record))     # record(checks) prints and writes them
+    trainer.add_callback(FirstSteps(trainer, experiment))     # adds its checks to preflight.json
 
 Nothing that is computed changes: no random number is drawn, and the passes of these checks do not count as training's.
 A tensor is judged once it has had gradients at learning rates whose sum its precision resolves: warm-ups begin at 0, a
@@ -8,19 +8,21 @@ LoRA's A has no gradient while its B is 0, nor has the policy while only PPO's c
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from transformers import TrainerCallback, TrainerState
 
+from rlhf_exp import processes
 from rlhf_exp.algorithms import PAIRS, TRL_SAMPLING
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
-from rlhf_exp.errors import ConfigError, FailedCheck
+from rlhf_exp.errors import FailedCheck
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, build_warpers
 from rlhf_exp.models.row_random import draw_uniforms, pick_tokens
 from rlhf_exp.models.scoring import completion_logits, evaluating
+from rlhf_exp.preflight import record_checks, write_checks
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.memory import try_longest_step
 
@@ -43,15 +45,15 @@ class FirstSteps(TrainerCallback):
     """Watches a run from its first step on. A resumed run was watched before, and weights of which each process has a
     part are not compared."""
 
-    def __init__(self, trainer: Any, experiment: Experiment, record: Callable[[list[Check]], None]) -> None:
-        self._trainer, self._experiment, self._record, self._cfg = trainer, experiment, record, experiment.cfg
+    def __init__(self, trainer: Any, experiment: Experiment) -> None:
+        self._trainer, self._experiment, self._cfg = trainer, experiment, experiment.cfg
         self._checks: dict[str, Check] = {}
         self._open: set[str] = set()  # checks that are not decided yet
         self._before: Sums = {}
         self._rates: dict[str, float] = {}
         """Of each tensor that had a gradient, the sum over those steps; infinite if the optimizer lacks it."""
         self._live = {"policy": 0, "critic": 0}
-        self._compared = {"rollouts": 0, "tokens": 0, "differ": 0}
+        self._compared = [0, 0.0, 0.0, 0.0]  # rollouts; tokens that differ, all, and their probability that is cut
         args = self._cfg.algo.args
         is_exact = self._cfg.device.use_cpu and self._cfg.model.dtype == "float32" and not args.get("bf16")
         self._rounding = 1e-3 if is_exact else 0.05
@@ -60,9 +62,7 @@ class FirstSteps(TrainerCallback):
         if state.global_step or self._cfg.scale.name in (*SHARDED, *DEEPSPEED):
             return
         if not self._cfg.device.use_cpu:
-            self._record([tried := try_longest_step(self._trainer, self._experiment)])
-            if tried.status == "failed":
-                raise ConfigError([f"preflight, {tried.name}: {tried.evidence}; preflight=off skips the checks"])
+            record_checks(self._experiment, [try_longest_step(self._trainer, self._experiment)])
         self._before = sum_tensors(self._trainer)
         self._open = {"parameters_change", "policy_is_reference"}
         if self._cfg.algo.row.online:
@@ -81,7 +81,7 @@ class FirstSteps(TrainerCallback):
         """The weights are still those that sampled a new rollout, and gradients are there."""
         if self._open:
             self._look_at_gradients(state.global_step + 1)
-        if "sampling_is_the_policy" in self._open and self._trainer.rollouts > self._compared["rollouts"]:
+        if "sampling_is_the_policy" in self._open and self._trainer.rollouts > self._compared[0]:
             self._compare_rollout()
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -103,7 +103,7 @@ class FirstSteps(TrainerCallback):
         if not self._open:
             finite = Check("gradients_are_finite", "passed", "all gradients of the first steps are finite")
             self._checks.setdefault(finite.name, finite)
-            self._record(list(self._checks.values()))
+            write_checks(self._experiment, list(self._checks.values()), "preflight: the first steps are fine")
 
     def _compare_start(self) -> None:
         """KL 0 and ratio 1 before the first update, and dpo's loss ln 2."""
@@ -164,31 +164,31 @@ class FirstSteps(TrainerCallback):
     def _compare_rollout(self) -> None:
         """The policy's weights and the completions' random numbers must give the newest rollout's tokens again. A
         sampler with older weights, other positions or another mask draws others."""
-        trainer, compared = self._trainer, self._compared
+        trainer = self._trainer
         rows = list(zip(*trainer.newest_rollout, strict=True))[:ROWS]
         sampling = Sampling(1, trainer.temperature, trainer.top_p, trainer.top_k or 0)
-        model, kept, warp = trainer.accelerator.unwrap_model(trainer.model), [], build_warpers(sampling)
+        model, warp, new = trainer.accelerator.unwrap_model(trainer.model), build_warpers(sampling), [0.0, 0.0, 0.0]
         with torch.no_grad(), trainer.policy_alone(), trainer.meter.paused(), evaluating(model):
             found = completion_logits(model, rows, trainer._tokenizer.pad_token_id)
         for key, (_, ids), logits in zip(trainer.row_keys, rows, found, strict=False):
             warped: torch.Tensor = warp(None, logits.float())  # type: ignore[arg-type]
             drawn = pick_tokens(warped, draw_uniforms([key], len(ids))[0].to(warped.device))
-            compared["differ"] += int((drawn.cpu() != torch.tensor(ids)).sum())
-            compared["tokens"] += len(ids)
-            probabilities = (logits.float() / sampling.temperature).softmax(-1)
-            kept += probabilities.masked_fill(~warped.isfinite(), 0.0).sum(-1).tolist()
-        compared["rollouts"] = trainer.rollouts
-        most = 3 + (2e-3 if self._rounding < 0.01 else 0.05) * compared["tokens"]
-        said = f"{compared['differ']} of {compared['tokens']:,} tokens of {compared['rollouts']} rollouts are not those that"
-        said += " the policy's weights draw"
-        if sampling.truncates:  # the policy's probability of a token over that with which it is sampled
-            said += f"; top-p and top-k keep {sum(kept) / len(kept):.3f} of the probability, which is the mean ratio of"
-            said += " scored to sampled probabilities: a sampled KL can be negative"
-        if compared["differ"] > most:
+            cut = (logits.float() / sampling.temperature).softmax(-1).masked_fill(warped.isfinite(), 0.0)
+            counted = float((drawn.cpu() != torch.tensor(ids)).sum()), len(ids), float(cut.sum())
+            new = [total + one for total, one in zip(new, counted, strict=True)]
+        sums = zip(self._compared[1:], processes.sum_over_ranks(new), strict=True)
+        self._compared = [trainer.rollouts, *(total + one for total, one in sums)]
+        rollouts, differ, tokens, lost = self._compared
+        figures = {"rollouts": rollouts, "differ": differ, "tokens": tokens, "kept_mass": 1 - lost / tokens}
+        said = f"{differ:.0f} of {tokens:,.0f} tokens of {rollouts} rollouts are not those that the policy's weights draw"
+        if sampling.truncates:
+            said += f"; top-p and top-k keep {1 - lost / tokens:.3f} of the probability, the mean ratio of scored to"
+            said += " sampled probabilities: a sampled KL can be negative"
+        if differ > 3 + (2e-3 if self._rounding < 0.01 else 0.05) * tokens:
             said += "; sampling has other weights, positions or another mask than training"
-            self._close("sampling_is_the_policy", "failed", said, compared)
-        elif compared["rollouts"] >= ROLLOUTS:
-            self._close("sampling_is_the_policy", "passed", said, compared | {"kept_mass": sum(kept) / len(kept)})
+            self._close("sampling_is_the_policy", "failed", said, figures)
+        elif rollouts >= ROLLOUTS:
+            self._close("sampling_is_the_policy", "passed", said, figures)
 
 
 def sum_tensors(trainer: Any) -> Sums:

@@ -40,8 +40,8 @@ def describe_changes(needed: dict[str, float]) -> str:
     return "; ".join(f"{change} needs {size / 1e9:.2f} GB" for change, size in needed.items())
 
 
-def estimate_peaks(experiment: Experiment) -> dict[str, float]:
-    """Bytes at the peak, of the run as it is (""), and by each override that would lower it, the smallest first."""
+def estimate_peaks(experiment: Experiment, phase: str | None = None) -> dict[str, float]:
+    """Bytes at the peak, or that of a phase: of the run as it is (""), and by each override that would lower it, the smallest first."""
     cfg, args, shape = experiment.cfg, experiment.args, experiment.model.config
     lengths = measure_lengths(cfg, experiment.tokenizer, experiment.task)
     model, trained = build_on_meta(cfg, deepcopy(shape))
@@ -50,7 +50,7 @@ def estimate_peaks(experiment: Experiment) -> dict[str, float]:
         own, longest = copy(args), lengths.longest - cfg.max_tokens + changed.max_tokens
         vars(own).update(of_args)
         phases = estimate_memory(changed, own, model, trained, lengths.prompt, longest)
-        return max(sum(parts.values()) for parts in phases.values())
+        return max(sum(parts.values()) for name, parts in phases.items() if phase in (name, None))
 
     found, batch = {}, args.per_device_train_batch_size
     if batch > 1:
@@ -86,7 +86,7 @@ def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
             trainer.accelerator.backward(loss)
             moments += [torch.empty_like(p) for p in model.parameters() if p.requires_grad for _ in range(2)]
     except torch.cuda.OutOfMemoryError:
-        needed = estimate_peaks(experiment)
+        needed = estimate_peaks(experiment, "training")
         said = f"{what} does not fit; estimated as it is {needed.pop('') / 1e9:.2f} GB; {describe_changes(needed)}"
         return Check("longest_step", "failed", said, {"rows": rows, "changes": needed}, [*needed])
     finally:

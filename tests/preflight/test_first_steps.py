@@ -1,13 +1,15 @@
 """The checks of the first steps: each fails on a trainer that breaks just what it checks, and else all pass."""
 
-import copy
+import json
+from dataclasses import replace
 
 import pytest
-import torch
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.errors import FailedCheck
+from rlhf_exp.preflight import FILE
 from rlhf_exp.preflight.first_steps import FirstSteps
+from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.trainers import build_trainer
 from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build_experiment, reward_length_of_7
 
@@ -112,15 +114,16 @@ def watch(folder, algo, *overrides):
         folder, *UNTRAINED, *QUIET, *small, *STEPS, *overrides, rows=ROWS.get(algo, PROMPTS),
         reward=reward_length_of_7 if algo in ROLLOUTS_OF_8 else None,
     )  # fmt: skip
+    experiment = replace(experiment, folder=RunFolder.create(folder, {}))
     trainer = build_trainer(experiment)
     ComputeMeter().watch(trainer)
-    checks = []
-    trainer.add_callback(FirstSteps(trainer, experiment, checks.extend))
+    trainer.add_callback(FirstSteps(trainer, experiment))
+    ended = None
     try:
         trainer.train()
     except FailedCheck as error:
-        return {check.name: check for check in checks}, str(error)
-    return {check.name: check for check in checks}, None
+        ended = str(error)
+    return {one["name"]: one for one in json.loads((folder / FILE).read_text())["checks"]}, ended
 
 
 @pytest.mark.parametrize(
@@ -137,15 +140,15 @@ def watch(folder, algo, *overrides):
 def test_all_checks_pass_on_every_algorithm(tmp_path, algo, overrides):
     checks, error = watch(tmp_path, algo, *overrides)
     assert error is None
-    found = {name: check.status for name, check in checks.items()}
+    found = {name: check["status"] for name, check in checks.items()}
     expected = {"parameters_change": "passed", "gradients_are_finite": "passed", "policy_is_reference": "passed"}
     expected |= {"policy_is_reference": "skipped"} if algo in NOT_COMPARED else {}
     expected |= {"sampling_is_the_policy": "passed"} if algo in ROLLOUTS_OF_8 else {}
     assert found == expected, checks
     if "+algo.args.top_p=0.8" in overrides:
-        figures = checks["sampling_is_the_policy"].figures
+        figures = checks["sampling_is_the_policy"]["figures"]
         assert 0.8 <= figures["kept_mass"] < 1 and figures["differ"] == 0
-        assert f"keep {figures['kept_mass']:.3f} of the probability" in checks["sampling_is_the_policy"].evidence
+        assert f"keep {figures['kept_mass']:.3f} of the probability" in checks["sampling_is_the_policy"]["evidence"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +169,7 @@ def test_all_checks_pass_on_every_algorithm(tmp_path, algo, overrides):
 def test_a_trainer_that_breaks_one_thing_ends_the_run_by_that_check(tmp_path, algo, trainer, overrides, broken, said):
     (tmp_path / "broken.py").write_text(BROKEN, encoding="utf-8")
     checks, error = watch(tmp_path, algo, f"algo.trainer={tmp_path}/broken.py:{trainer}", *overrides)
-    assert checks[broken].status == "failed", checks
-    assert [name for name, check in checks.items() if check.status == "failed"] == [broken]
+    assert checks[broken]["status"] == "failed", checks
+    assert [name for name, check in checks.items() if check["status"] == "failed"] == [broken]
     assert error.startswith(f"preflight, {broken}: ") and said in error
     assert error.endswith("; preflight=off skips the checks")
