@@ -38,6 +38,8 @@ long as both are the start model."""
 ENGINES = ("use_vllm", "use_transformers_continuous_batching")
 """They sample with random numbers of their own."""
 
+REFERENCE = "reference."
+
 Sums = dict[str, tuple[float, ...]]
 
 
@@ -159,7 +161,7 @@ class FirstSteps(TrainerCallback):
     def _should_change(self, name: str) -> bool:
         """Of an adapter's model its own tensors and those that are saved with it, else all; never the reference."""
         is_own = "lora_" in name or ".modules_to_save." in name or _part(name) == "critic"
-        return not name.startswith("reference.") and (self._cfg.peft.lora is None or is_own)
+        return not name.startswith(REFERENCE) and (self._cfg.peft.lora is None or is_own)
 
     def _compare_rollout(self) -> None:
         """The policy's weights and the completions' random numbers must give the newest rollout's tokens again. A
@@ -180,7 +182,7 @@ class FirstSteps(TrainerCallback):
         self._compared = [trainer.rollouts, *(total + one for total, one in sums)]
         rollouts, differ, tokens, lost = self._compared
         figures = {"rollouts": rollouts, "differ": differ, "tokens": tokens, "kept_mass": 1 - lost / tokens}
-        said = f"{differ:.0f} of {tokens:,.0f} tokens of {rollouts} rollouts are not those that the policy's weights draw"
+        said = f"{differ:.0f} of {tokens:,.0f} tokens of {rollouts} rollouts are not those that the policy draws"
         if sampling.truncates:
             said += f"; top-p and top-k keep {1 - lost / tokens:.3f} of the probability, the mean ratio of scored to"
             said += " sampled probabilities: a sampled KL can be negative"
@@ -201,10 +203,10 @@ def sum_tensors(trainer: Any) -> Sums:
 
 
 def _name_tensors(trainer: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    follows = getattr(trainer.args, "sync_ref_model", False)
-    for prefix, model in (("", trainer.model), ("reference.", None if follows else getattr(trainer, "ref_model", None))):
-        for name, tensor in model.named_parameters() if model is not None else ():
-            yield prefix + name, tensor.detach()
+    yield from ((name, tensor.detach()) for name, tensor in trainer.model.named_parameters())
+    reference = getattr(trainer, "ref_model", None)
+    if reference is not None and not getattr(trainer.args, "sync_ref_model", False):
+        yield from ((f"{REFERENCE}{name}", tensor.detach()) for name, tensor in reference.named_parameters())
 
 
 def _part(name: str) -> str:

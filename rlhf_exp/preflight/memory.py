@@ -33,7 +33,8 @@ def check_memory(experiment: Experiment) -> Check:
     if peak <= free:
         return Check("memory", "passed", said, figures)
     said += f"; {describe_changes(needed)}"
-    return Check("memory", "failed" if peak > MARGIN * free else "warned", said, figures | {"changes": needed}, [*needed])
+    status: Any = "failed" if peak > MARGIN * free else "warned"
+    return Check("memory", status, said, figures | {"changes": needed}, [*needed])
 
 
 def describe_changes(needed: dict[str, float]) -> str:
@@ -41,7 +42,8 @@ def describe_changes(needed: dict[str, float]) -> str:
 
 
 def estimate_peaks(experiment: Experiment, phase: str | None = None) -> dict[str, float]:
-    """Bytes at the peak, or that of a phase: of the run as it is (""), and by each override that would lower it, the smallest first."""
+    """Bytes at the peak, or that of a phase: of the run as it is (""), and by each override that would lower it, the
+    smallest first."""
     cfg, args, shape = experiment.cfg, experiment.args, experiment.model.config
     lengths = measure_lengths(cfg, experiment.tokenizer, experiment.task)
     model, trained = build_on_meta(cfg, deepcopy(shape))
@@ -108,7 +110,8 @@ def _collate_longest(trainer: Any, rows: int) -> Any:
 
 def _make_rollout(trainer: Any, rows: int) -> dict[str, torch.Tensor]:
     """A batch of completions of the whole budget, each after the longest prompt."""
-    prompts = encode_prompts(trainer._tokenizer, [{"prompt": text} for text in trainer.train_dataset[:SEARCHED]["prompt"]])
+    texts = [{"prompt": text} for text in trainer.train_dataset[:SEARCHED]["prompt"]]
+    prompts = encode_prompts(trainer._tokenizer, texts)
     width = trainer.max_completion_length
     ids, zeros = torch.tensor([max(prompts, key=len)] * rows), torch.zeros(rows, width)
     advantages = zeros if hasattr(trainer, "critic") else zeros[:, 0]  # PPO's are of tokens

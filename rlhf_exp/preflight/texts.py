@@ -58,14 +58,12 @@ def check_ends(experiment: Experiment) -> Check:
     tokenizer, rows = experiment.tokenizer, experiment.task.train[:ROWS]
     ends = list_ends(experiment)
     encoded, prompts = _encode(experiment), encode_prompts(tokenizer, rows)
-    of_template = {}
-    if tokenizer.chat_template is not None:
-        whole = {"stop_token_trained": is_chat_template_stop_token_trained, "prefix": is_chat_template_prefix_preserving}
-        of_template = {name: check(tokenizer) for name, check in whole.items()}
+    checks = (is_chat_template_stop_token_trained, is_chat_template_prefix_preserving)
+    of_template = {} if tokenizer.chat_template is None else {check.__name__: check(tokenizer) for check in checks}
     answers = [answer for _, *answers in encoded for answer in answers]
     endless = sum(not ends & set(answer[-2:]) for answer in answers)  # a template may write a line's end after it
     moved = sum(len(prompt) != len(ids) for (prompt, *_), ids in zip(encoded, prompts, strict=True))
-    masked = experiment.cfg.algo.args.get("assistant_only_loss") and not of_template.get("stop_token_trained", True)
+    masked = experiment.cfg.algo.args.get("assistant_only_loss") and not of_template.get(checks[0].__name__, True)
     said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of {len(prompts)} prompts change"
     said += " once an answer follows" + ("; the template leaves the end token out of the loss" if masked else "")
     status: Any = "failed" if endless or masked else "warned" if moved else "passed"
@@ -85,11 +83,11 @@ def check_end_of_text(experiment: Experiment, completions: Sequence[Completion])
     if ends - {own}:
         said += f"; the model's generation config names {sorted(ends - {own})}, and the tokenizer {own}: both end one"
     larger = [f"max_tokens={2 * experiment.cfg.max_tokens}"]
-    return Check("end_of_text", "passed" if ended else "warned", said, figures, larger)
+    return Check("end_of_text", "passed" if ended else "warned", said, figures, [] if ended else larger)
 
 
 def check_splits(experiment: Experiment) -> Check:
-    """Whether held-out rows are among the training rows, whatever their case, their punctuation and the order of a list of numbers."""
+    """Whether held-out rows are among the training rows, whatever their case, punctuation and order of numbers."""
     task = experiment.task
     train = {_normalise(row["prompt"]) for row in task.train}
     held_out = [*task.eval, *task.pairs]
@@ -97,7 +95,7 @@ def check_splits(experiment: Experiment) -> Check:
     said = f"{len(same)} of {len(held_out)} held-out rows are among the {len(task.train)} training rows"
     said += f", such as {same[0]}" if same else ""
     status: Any = "failed" if len(same) > OVERLAP * len(held_out) else "warned" if same else "passed"
-    return Check("splits_are_disjoint", status, said, {"same": len(same), "held_out": len(held_out), "ids": same[:SHOWN]})
+    return Check("splits_are_disjoint", status, said, {"same": len(same), "of": len(held_out), "ids": same[:SHOWN]})
 
 
 @torch.no_grad()
@@ -118,8 +116,8 @@ def rank_pairs(model: Model, tokenizer: Any, rows: list[Row]) -> Check:
     worst = sorted(range(len(rows)), key=scores.__getitem__, reverse=True)[:SHOWN]
     above = sum(score > 0 for score in scores)
     said = f"of {len(rows)} pairs {above} have a CHES score above 0, so that dpo may lower both of their answers"
-    figures = {"above_0": above, "pairs": len(rows), "mean": sum(scores) / len(scores)}
-    figures |= {"worst": {rows[i].get("id", i): scores[i] for i in worst}}
+    of_worst = {rows[i].get("id", i): scores[i] for i in worst}
+    figures = {"above_0": above, "pairs": len(rows), "mean": sum(scores) / len(scores), "worst": of_worst}
     return Check("pairs_that_displace", "warned" if 2 * above > len(rows) else "passed", said, figures)
 
 

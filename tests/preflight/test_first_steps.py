@@ -18,6 +18,7 @@ PAIRS = [row | {"chosen": " <think> 8 * 7", "rejected": f" <think> {i} + 3"} for
 UNPAIRED = [row | {"completion": f" <think> {i} * 7", "label": i % 2 == 0} for i, row in enumerate(PROMPTS)]
 ROWS = {"sft": UNPAIRED, "dpo": PAIRS, "kto": UNPAIRED, "reward_model": PAIRS}
 STEPS = ["++algo.args.max_steps=9", "++algo.args.learning_rate=0.01", "++algo.args.warmup_steps=2", "max_tokens=16"]
+EPOCHS = ["algo.args.num_iterations=2", "++algo.args.max_steps=12"]
 LORA = ["peft=lora", "peft.lora.r=2"]
 NOT_COMPARED = {"sft": "no figure", "reward_model": "no figure"}
 
@@ -132,7 +133,7 @@ def watch(folder, algo, *overrides):
         *((algo, []) for algo in ("sft", "dpo", "kto", "reward_model", "grpo", "rloo", "ppo")),
         ("ppo", ["algo.critic=separate", "algo.critic_warmup_steps=3"]),
         *((algo, LORA) for algo in ("sft", "dpo", "reward_model", "grpo", "ppo")),
-        ("grpo", ["algo.args.num_iterations=2", "++algo.args.max_steps=12", "algo.args.temperature=0.7", "+algo.args.top_p=0.8"]),
+        ("grpo", [*EPOCHS, "algo.args.temperature=0.7", "+algo.args.top_p=0.8"]),
         ("grpo", ["generation=trl"]),
         ("dpo", ["algo.args.precompute_ref_log_probs=false"]),
     ],

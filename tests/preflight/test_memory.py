@@ -49,7 +49,8 @@ def test_the_longest_step_leaves_everything_as_it_was(tmp_path, algo):
     check = try_longest_step(trainer, experiment)
     assert check.status == "passed" and rows
     if experiment.cfg.algo.row.online:
-        assert {shape[1] for shape in rows} == {max(len(trainer._tokenizer(r["prompt"]).input_ids) for r in PROMPTS) + 16}
+        longest = max(len(trainer._tokenizer(row["prompt"]).input_ids) for row in PROMPTS)
+        assert {shape[1] for shape in rows} == {longest + 16}
     assert torch.equal(torch.get_rng_state(), random)
     assert all(p.grad is None for p in trainer.model.parameters())
     assert all(torch.equal(weights[name], value) for name, value in trainer.model.state_dict().items())
