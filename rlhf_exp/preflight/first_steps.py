@@ -39,8 +39,7 @@ ENGINES = ("use_vllm", "use_transformers_continuous_batching")
 """They sample with random numbers of their own."""
 
 REFERENCE = "reference."
-
-Sums = dict[str, tuple[float, ...]]
+"""Before the names of its tensors."""
 
 
 class FirstSteps(TrainerCallback):
@@ -51,7 +50,7 @@ class FirstSteps(TrainerCallback):
         self._trainer, self._experiment, self._cfg = trainer, experiment, experiment.cfg
         self._checks: dict[str, Check] = {}
         self._open: set[str] = set()  # checks that are not decided yet
-        self._before: Sums = {}
+        self._before: dict[str, list[float]] = {}
         self._rates: dict[str, float] = {}
         """Of each tensor that had a gradient, the sum over those steps; infinite if the optimizer lacks it."""
         self._live = {"policy": 0, "critic": 0}
@@ -134,7 +133,8 @@ class FirstSteps(TrainerCallback):
                 self._rates[name] = self._rates.get(name, 0.0) + rate
             live |= {_part(name)} if 0 < rate < math.inf else set()
         self._live = {part: n + (part in live) for part, n in self._live.items()}
-        if bad := [name for (name, _), size in zip(named, sizes, strict=True) if not math.isfinite(size)]:
+        bad = [name for (name, _), size in zip(named, sizes, strict=True) if not math.isfinite(size)]
+        if bad and not self._cfg.algo.args.get("fp16"):  # its loss scale is found by gradients that overflow
             lower = f"algo.args.learning_rate={self._cfg.algo.args['learning_rate'] / 10:g}"
             said = f"at step {step} {_list(bad)} of {len(named)} are not finite; try {lower}"
             self._close("gradients_are_finite", "failed", said, {"step": step}, [lower])
@@ -193,13 +193,13 @@ class FirstSteps(TrainerCallback):
             self._close("sampling_is_the_policy", "passed", said, figures)
 
 
-def sum_tensors(trainer: Any) -> Sums:
+def sum_tensors(trainer: Any) -> dict[str, list[float]]:
     """The sum and the norm of each tensor of the policy, and of a reference that does not follow it, in float64: the
     norm too, since equal steps up and down can cancel in the sum."""
     norm = torch.linalg.vector_norm
     found = {name: [p.sum(dtype=torch.float64), *([norm(p, dtype=torch.float64)] if p.is_floating_point() else [])]
              for name, p in _name_tensors(trainer)}  # fmt: skip
-    return {name: tuple(torch.stack(values).tolist()) for name, values in found.items()}
+    return {name: torch.stack(values).tolist() for name, values in found.items()}
 
 
 def _name_tensors(trainer: Any) -> Iterator[tuple[str, torch.Tensor]]:

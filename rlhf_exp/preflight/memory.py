@@ -28,45 +28,35 @@ ADAPTER = Lora(r=8, lora_alpha=16, lora_dropout=0.0, target_modules="all-linear"
 def check_memory(experiment: Experiment) -> Check:
     """Whether the estimated peak fits into what is free; else what it would be after each change that lowers it."""
     needed, (free, place) = estimate_peaks(experiment), find_memory(experiment.cfg)
-    peak = needed.pop("")
-    said, figures = f"about {peak / 1e9:.2f} GB at the peak, of {place}", {"needed": peak, "free": free}
-    if peak <= free:
-        return Check("memory", "passed", said, figures)
-    said += f"; {describe_changes(needed)}"
-    status: Any = "failed" if peak > MARGIN * free else "warned"
-    return Check("memory", status, said, figures | {"changes": needed}, [*needed])
-
-
-def describe_changes(needed: dict[str, float]) -> str:
-    return "; ".join(f"{change} needs {size / 1e9:.2f} GB" for change, size in needed.items())
+    said = f"about {needed[''] / 1e9:.2f} GB at the peak, of {place}"
+    if needed[""] <= free:
+        return Check("memory", "passed", said, {"needed": needed[""], "free": free})
+    return _refuse("memory", "failed" if needed[""] > MARGIN * free else "warned", said, needed)
 
 
 def estimate_peaks(experiment: Experiment, phase: str | None = None) -> dict[str, float]:
     """Bytes at the peak, or that of a phase: of the run as it is (""), and by each override that would lower it, the
     smallest first."""
-    cfg, args, shape = experiment.cfg, experiment.args, experiment.model.config
+    cfg, args, batch = experiment.cfg, experiment.args, experiment.args.per_device_train_batch_size
     lengths = measure_lengths(cfg, experiment.tokenizer, experiment.task)
-    model, trained = build_on_meta(cfg, deepcopy(shape))
+    model, trained = build_on_meta(cfg, deepcopy(experiment.model.config))
 
     def estimate(changed: Any = cfg, trained: int = trained, **of_args: Any) -> float:
-        own, longest = copy(args), lengths.longest - cfg.max_tokens + changed.max_tokens
+        own, shorter = copy(args), (cfg.max_tokens - changed.max_tokens) * cfg.algo.row.online
         vars(own).update(of_args)
-        phases = estimate_memory(changed, own, model, trained, lengths.prompt, longest)
+        phases = estimate_memory(changed, own, model, trained, lengths.prompt, lengths.longest - shorter)
         return max(sum(parts.values()) for name, parts in phases.items() if phase in (name, None))
 
-    found, batch = {}, args.per_device_train_batch_size
-    if batch > 1:
-        name = "per_device_train_batch_size"
-        found[f"algo.args.{name}={batch // 2}"] = estimate(**{name: batch // 2})
-    if not args.activation_checkpointing:
-        found["algo.args.activation_checkpointing=true"] = estimate(activation_checkpointing=True)
-    if cfg.algo.row.online and cfg.max_tokens > 1:
-        found[f"max_tokens={cfg.max_tokens // 2}"] = estimate(replace(cfg, max_tokens=cfg.max_tokens // 2))
-    if not cfg.peft.quantization:
-        peft = replace(cfg.peft, name="qlora", lora=cfg.peft.lora or ADAPTER, own_reference=False)
-        adapters = build_on_meta(replace(cfg, peft=peft), deepcopy(shape))[1]
-        in_4_bits = replace(cfg, peft=replace(peft, quantization={"load_in_4bit": True}))
-        found["peft=qlora"] = estimate(in_4_bits, adapters)
+    half, budget, four = max(1, batch // 2), max(1, cfg.max_tokens // 2), {"load_in_4bit": True}
+    peft = replace(cfg.peft, name="qlora", lora=cfg.peft.lora or ADAPTER, own_reference=False, quantization=four)
+    in_4_bits = replace(cfg, peft=peft)
+    adapters = build_on_meta(in_4_bits, deepcopy(experiment.model.config))[1]
+    found = {
+        f"algo.args.per_device_train_batch_size={half}": estimate(per_device_train_batch_size=half),
+        "algo.args.activation_checkpointing=true": estimate(activation_checkpointing=True),
+        f"max_tokens={budget}": estimate(replace(cfg, max_tokens=budget)),
+        "peft=qlora": estimate(in_4_bits, adapters),
+    }
     peak = estimate()
     return {"": peak} | {change: size for size, change in sorted((s, c) for c, s in found.items()) if size < peak}
 
@@ -88,9 +78,7 @@ def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
             trainer.accelerator.backward(loss)
             moments += [torch.empty_like(p) for p in model.parameters() if p.requires_grad for _ in range(2)]
     except torch.cuda.OutOfMemoryError:
-        needed = estimate_peaks(experiment, "training")
-        said = f"{what} does not fit; estimated as it is {needed.pop('') / 1e9:.2f} GB; {describe_changes(needed)}"
-        return Check("longest_step", "failed", said, {"rows": rows, "changes": needed}, [*needed])
+        return _refuse("longest_step", "failed", f"{what} does not fit", estimate_peaks(experiment, "training"))
     finally:
         moments.clear()
         model.zero_grad(set_to_none=True)
@@ -98,6 +86,13 @@ def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
         vars(trainer).clear()
         vars(trainer).update(kept)
     return Check("longest_step", "passed", f"{what} fits into memory", {"rows": rows})
+
+
+def _refuse(name: str, status: Any, said: str, needed: dict[str, float]) -> Check:
+    """The check with what each change is estimated to need."""
+    said += "".join(f"; {change or 'as it is'} needs {size / 1e9:.2f} GB" for change, size in needed.items())
+    peak = needed.pop("")
+    return Check(name, status, said, {"needed": peak, "changes": needed}, [*needed])
 
 
 def _collate_longest(trainer: Any, rows: int) -> Any:

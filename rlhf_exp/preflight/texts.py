@@ -11,6 +11,7 @@ import torch
 from transformers import GenerationConfig
 from trl.chat_template_utils import is_chat_template_prefix_preserving, is_chat_template_stop_token_trained
 
+from rlhf_exp.config.values import show
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy
@@ -29,61 +30,56 @@ SHOWN = 5
 
 def check_texts(experiment: Experiment, completions: Sequence[Completion]) -> list[Check]:
     """Every check of this module that applies to the run."""
-    row, found = experiment.cfg.algo.row, [check_splits(experiment)]
-    if not row.online:
-        found.append(check_ends(experiment))
+    row = experiment.cfg.algo.row
+    found = [check_splits(experiment), *([] if row.online else check_answers(experiment))]
     if not row.scores:
-        found += [check_lengths(experiment), check_end_of_text(experiment, completions)]
+        found.append(check_end_of_text(experiment, completions))
     if row.has_implicit_rewards and not row.unpaired:
-        rows = experiment.task.train[:ROWS]
-        found.append(rank_pairs(load_policy(experiment.model), experiment.tokenizer, rows))
+        found.append(rank_pairs(load_policy(experiment.model), experiment.tokenizer, experiment.task.train[:ROWS]))
     return found
 
 
-def check_lengths(experiment: Experiment) -> Check:
-    """The room for completions, and how many of the rows to learn from TRL cuts off at `max_length`."""
-    room, most = experiment.folder.record["context_room"], experiment.cfg.algo.args.get("max_length")
-    said = f"the longest prompt leaves {room} tokens for max_tokens={experiment.cfg.max_tokens}"
-    if experiment.cfg.algo.row.online or most is None:
-        return Check("lengths", "passed", said, {"room": room})
-    sizes = [len(prompt) + max(map(len, answers)) for prompt, *answers in _encode(experiment)]
-    cut = sum(size > most for size in sizes)
-    said += f"; of {len(sizes)} rows {cut} are longer than algo.args.max_length={most}, and lose their end"
-    status: Any = "warned" if cut else "passed"
-    return Check("lengths", status, said, {"room": room, "cut": cut}, [f"algo.args.max_length={max(sizes)}"])
-
-
-def check_ends(experiment: Experiment) -> Check:
-    """Whether answers to learn from end in an end token, and begin where the prompt that is sampled on ends."""
-    tokenizer, rows = experiment.tokenizer, experiment.task.train[:ROWS]
-    ends = list_ends(experiment)
-    encoded, prompts = _encode(experiment), encode_prompts(tokenizer, rows)
-    checks = (is_chat_template_stop_token_trained, is_chat_template_prefix_preserving)
-    of_template = {} if tokenizer.chat_template is None else {check.__name__: check(tokenizer) for check in checks}
-    answers = [answer for _, *answers in encoded for answer in answers]
+def check_answers(experiment: Experiment) -> list[Check]:
+    """Of the rows to learn from: how many TRL cuts off at `max_length`; whether the answers end in an end token, and
+    begin where the prompt that is sampled on ends."""
+    tokenizer, rows, args = experiment.tokenizer, experiment.task.train[:ROWS], experiment.cfg.algo.args
+    names = [name for name in experiment.cfg.algo.row.form.columns if name not in ("prompt", "label")]
+    encoded = [encode_row(tokenizer, row["prompt"], *(row[name] for name in names)) for row in rows]
+    sizes, most = [len(prompt) + max(map(len, answers)) for prompt, *answers in encoded], args.get("max_length")
+    cut = sum(most is not None and size > most for size in sizes)
+    said = f"{cut} of {len(rows)} rows are longer than algo.args.max_length={show(most)}, and lose their end"
+    longer = [f"algo.args.max_length={max(sizes)}"]
+    found = [Check("max_length", "warned" if cut else "passed", said, {"cut": cut}, longer)]
+    ends, answers = list_ends(experiment), [answer for _, *answers in encoded for answer in answers]
     endless = sum(not ends & set(answer[-2:]) for answer in answers)  # a template may write a line's end after it
-    moved = sum(len(prompt) != len(ids) for (prompt, *_), ids in zip(encoded, prompts, strict=True))
-    masked = experiment.cfg.algo.args.get("assistant_only_loss") and not of_template.get(checks[0].__name__, True)
-    said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of {len(prompts)} prompts change"
+    moved = sum(len(one[0]) != len(ids) for one, ids in zip(encoded, encode_prompts(tokenizer, rows), strict=True))
+    checks = (is_chat_template_stop_token_trained, is_chat_template_prefix_preserving)
+    facts = {} if tokenizer.chat_template is None else {check.__name__: check(tokenizer) for check in checks}
+    masked = args.get("assistant_only_loss") and not facts.get(checks[0].__name__, True)
+    said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of {len(rows)} prompts change"
     said += " once an answer follows" + ("; the template leaves the end token out of the loss" if masked else "")
     status: Any = "failed" if endless or masked else "warned" if moved else "passed"
-    return Check("stop_token", status, said, {"endless": endless, "moved": moved} | of_template)
+    return [*found, Check("stop_token", status, said, {"endless": endless, "moved": moved} | facts)]
 
 
 def check_end_of_text(experiment: Experiment, completions: Sequence[Completion]) -> Check:
-    """Whether a completion can end: the model knows the end token, and the start model ever writes it."""
-    size, own = experiment.model.config.get_text_config().vocab_size, experiment.tokenizer.eos_token_id
-    ends, sampled = list_ends(experiment), [one for one in completions if one.decoding == "sampled"]
-    ended = sum(not one.truncated for one in sampled)
-    figures = {"ended": ended, "completions": len(sampled), "end_tokens": sorted(ends), "of_tokenizer": own}
-    said = f"{ended} of {len(sampled)} completions of the start model end within max_tokens={experiment.cfg.max_tokens}"
+    """Whether a completion can end: the model knows the end token, and the start model ever writes it in its budget."""
+    size, budget = experiment.model.config.get_text_config().vocab_size, experiment.cfg.max_tokens
+    own = experiment.tokenizer.eos_token_id
+    ends, ended = list_ends(experiment), [not one.truncated for one in completions if one.decoding == "sampled"]
+    figures = {"ended": sum(ended), "completions": len(ended), "end_tokens": sorted(ends), "of_tokenizer": own}
+    figures["room"] = experiment.folder.record["context_room"]
     if own is None or own >= size:
         said = f"the tokenizer's end token is {own}, and the model has tokens 0 to {size - 1}"
         return Check("end_of_text", "failed", said, figures)
+    said = (
+        f"{sum(ended)} of {len(ended)} completions of the start model end within max_tokens={budget}, and the longest"
+    )
+    said += f" prompt leaves room for {figures['room']}"
     if ends - {own}:
         said += f"; the model's generation config names {sorted(ends - {own})}, and the tokenizer {own}: both end one"
-    larger = [f"max_tokens={2 * experiment.cfg.max_tokens}"]
-    return Check("end_of_text", "passed" if ended else "warned", said, figures, [] if ended else larger)
+    more = [] if any(ended) else [f"max_tokens={2 * budget}"]
+    return Check("end_of_text", "warned" if more else "passed", said, figures, more)
 
 
 def check_splits(experiment: Experiment) -> Check:
@@ -128,12 +124,6 @@ def list_ends(experiment: Experiment) -> set[int]:
     except OSError:  # it has none
         declared = experiment.model.config.get_text_config().eos_token_id
     return {*(declared if isinstance(declared, list) else [declared]), experiment.tokenizer.eos_token_id} - {None}
-
-
-def _encode(experiment: Experiment) -> list[tuple[list[int], ...]]:
-    names = [name for name in experiment.cfg.algo.row.form.columns if name not in ("prompt", "label")]
-    rows = experiment.task.train[:ROWS]
-    return [encode_row(experiment.tokenizer, row["prompt"], *(row[name] for name in names)) for row in rows]
 
 
 def _normalise(prompt: Any) -> str:

@@ -106,6 +106,13 @@ class OtherRatio(PPOTrainer):
 '''
 
 
+SHORT = [
+    "algo=grpo", "device=cpu", "device.threads=1", "max_tokens=24", "eval.rows=8", "eval.most_rows=8",
+    "eval.start_completions=1", "task.baselines=false", "algo.args.per_device_train_batch_size=16",
+    "algo.args.gradient_accumulation_steps=1", "algo.args.num_generations=4", "algo.args.max_steps=6",
+]  # fmt: skip
+
+
 def watch(folder, algo, *overrides):
     """The checks of a short run by name, and its trainer; raises what ended it."""
     small = [f"algo={algo}", "algo.args.per_device_train_batch_size=8"]
@@ -174,3 +181,18 @@ def test_a_trainer_that_breaks_one_thing_ends_the_run_by_that_check(tmp_path, al
     assert [name for name, check in checks.items() if check["status"] == "failed"] == [broken]
     assert error.startswith(f"preflight, {broken}: ") and said in error
     assert error.endswith("; preflight=off skips the checks")
+
+
+def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_readable_folder(launch, workplace):
+    (workplace / "broken.py").write_text(BROKEN, encoding="utf-8")
+    done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=frozen")
+    assert done.returncode == 1
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("rlhf_exp: failed: FailedCheck: preflight, parameters_change: 46 of 94 tensors changed, and 47 should")
+    record = json.loads((workplace / "frozen" / "run.json").read_text())
+    assert record["status"] == "failed" and "parameters_change" in record["error"]
+    checks = {one["name"]: one["status"] for one in json.loads((workplace / "frozen" / FILE).read_text())["checks"]}
+    assert checks["parameters_change"] == "failed" and checks["memory"] == "passed"
+    assert (workplace / "frozen" / "report.html").is_file()
+    done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=off", "preflight=off")
+    assert done.returncode == 0 and not (workplace / "off" / FILE).exists()

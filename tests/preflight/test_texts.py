@@ -34,11 +34,11 @@ def check(folder, algo, *overrides, rows=PROMPTS, held_out=HELD_OUT, ended=3, ch
 @pytest.mark.parametrize(
     ("algo", "rows", "names"),
     [
-        ("grpo", PROMPTS, {"lengths", "end_of_text"}),
-        ("sft", UNPAIRED, {"lengths", "end_of_text", "stop_token"}),
-        ("kto", UNPAIRED, {"lengths", "end_of_text", "stop_token"}),
-        ("dpo", PAIRS, {"lengths", "end_of_text", "stop_token", "pairs_that_displace"}),
-        ("reward_model", PAIRS, {"stop_token"}),
+        ("grpo", PROMPTS, {"end_of_text"}),
+        ("sft", UNPAIRED, {"max_length", "end_of_text", "stop_token"}),
+        ("kto", UNPAIRED, {"max_length", "end_of_text", "stop_token"}),
+        ("dpo", PAIRS, {"max_length", "end_of_text", "stop_token", "pairs_that_displace"}),
+        ("reward_model", PAIRS, {"max_length", "stop_token"}),
     ],
 )
 def test_rows_in_order_pass_what_applies_to_the_algorithm(tmp_path, algo, rows, names):
@@ -58,9 +58,9 @@ def test_held_out_rows_among_the_training_rows_are_refused_and_few_are_a_warning
 
 
 def test_rows_longer_than_max_length_are_a_warning_with_the_length_that_takes_them(tmp_path):
-    found = check(tmp_path, "sft", "algo.args.max_length=10", rows=UNPAIRED)["lengths"]
+    found = check(tmp_path, "sft", "algo.args.max_length=10", rows=UNPAIRED)["max_length"]
     assert found.status == "warned" and found.figures["cut"] == len(UNPAIRED)
-    fits = check(tmp_path, "sft", found.remedy[0], rows=UNPAIRED)["lengths"]
+    fits = check(tmp_path, "sft", found.remedy[0], rows=UNPAIRED)["max_length"]
     assert fits.status == "passed"
 
 
