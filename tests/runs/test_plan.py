@@ -1,3 +1,4 @@
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -99,3 +100,10 @@ def test_a_run_that_ended_before_its_first_checkpoint_is_started_anew_where_it_l
     (tmp_path / "run.json").write_text(text)
     assert refuse(f"resume={tmp_path}").startswith(f"resume={tmp_path}: has no checkpoint yet; ")
     assert compose_config([f"output_dir={tmp_path}"], [check_run_folder]).output_dir == str(tmp_path)
+
+
+def test_a_whole_run_replaces_what_preflight_alone_has_left(place):
+    folder = place("finished", "preflight=only")
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(record | {"preflight": "only"}))
+    assert (plan(), plan("preflight=only")) == (Plan.START, Plan.SKIP)

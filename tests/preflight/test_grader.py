@@ -1,0 +1,172 @@
+"""Each check on a healthy task, and on one in which just that is broken."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.evaluation.completions import Completion
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.untrained import build_byte_tokenizer
+from rlhf_exp.preflight import describe_check
+from rlhf_exp.preflight.grader import CHECKS, check_grader
+from rlhf_exp.rewards import build_rewards
+from rlhf_exp.tasks import load_task
+
+ROWS = 80
+FILE = """
+import itertools
+calls = itertools.count()
+
+def right(completion, row):
+    return completion.strip() == row["answer"]
+
+def wrong_gold(completion, row):
+    return completion.strip() == row["answer"] and int(row["answer"]) % 2 == 0
+
+def generous(completion, row):
+    return right(completion, row) or not completion.strip()
+
+def forgetful(completion, row):
+    return right(completion, row) and next(calls) % 3 > 0
+
+def constant(completion, row):
+    return right(completion, row) or completion.strip() == "1"
+
+def free(completions, **columns):
+    return [float("+" not in text) for text in completions]
+
+def flat(completions, **columns):
+    return [0.5] * len(completions)
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """`experiment(checker, *overrides)`: sums with their answers as demonstrations, and a checker of FILE."""
+    (tmp_path / "mine.py").write_text(FILE)
+    rows = [
+        {"prompt": f"{a} + {b} =", "answer": str(a + b), "shown": str(a + b)}
+        for a in range(20, 45)
+        for b in range(50, 54)
+    ]
+    (tmp_path / "rows").mkdir()
+    for split, of in (("train", rows[ROWS:]), ("test", rows[:ROWS])):
+        (tmp_path / "rows" / f"{split}.jsonl").write_text("\n".join(map(json.dumps, of)))
+
+    def make(checker="right", *overrides):
+        keys = ["task=file", f"task.path={tmp_path}/rows", "task.answer_column=answer",
+                "task.completion_column=shown", f"task.checker={tmp_path}/mine.py:{checker}",
+                "model=tiny_gpt2"]  # fmt: skip
+        cfg = compose_config([*keys, "max_tokens=16", f"output_dir={tmp_path}/run", *overrides])
+        tokenizer = build_byte_tokenizer()
+        tokenizer.model_max_length = 512
+        task = load_task(cfg, tokenizer)
+        return Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task))
+
+    make.file = tmp_path / "mine.py"
+    return make
+
+
+def complete(experiment, right=lambda row, place: place == 0, k=4):
+    """The start model's completions: `right` says which are."""
+    done = []
+    for i, row in enumerate(experiment.task.eval):
+        for place in range(k):
+            text = row["answer"] if right(i, place) else "7"
+            grade = experiment.task.grade(text, row)
+            done.append(Completion(i, place, "sampled", [1], False, 0.0, None, None, text, {"outcome": grade.outcome},
+                                   {"outcome": grade.score}, grade.score))  # fmt: skip
+    return done
+
+
+def check(experiment, completions=None):
+    found = check_grader(experiment, complete(experiment) if completions is None else completions)
+    assert [one.name for one in found] == list(CHECKS)
+    return {one.name: one for one in found}
+
+
+def sick(found, *status):
+    return {name for name, one in found.items() if one.status in (status or ("failed", "warned"))}
+
+
+def test_a_healthy_task_passes_every_check(experiment):
+    found = check(experiment())
+    assert {one.status for one in found.values()} == {"passed"}
+    assert found["oracle_max"].figures["full_marks"]["value"] == 1
+    assert found["headroom"].figures["headroom"]["value"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("checker", "name"),
+    [("wrong_gold", "oracle_max"), ("generous", "floor_gap"), ("forgetful", "verifier_determinism")],
+)
+def test_a_broken_grader_fails_the_check_of_it(experiment, checker, name):
+    broken = experiment(checker)
+    found = check(broken, complete(experiment()))
+    assert name in sick(found, "failed") <= {name, "oracle_max"}
+    offline = replace(broken, cfg=replace(broken.cfg, algo=compose_config(["algo=sft"]).algo))
+    assert found[name].status == "failed" and check(offline, complete(experiment()))[name].status == "warned"
+
+
+def test_a_constant_that_gets_full_marks_is_a_warning(experiment):
+    found = check(experiment("constant"))
+    assert sick(found) == {"adversarial_floor", "gameability_gap"} and not sick(found, "failed")
+    assert "'always 1', is right on 100%" in found["adversarial_floor"].evidence
+
+
+def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
+    mine = experiment("right", f"+reward.functions.free={experiment.file}:free", "+reward.weights.free=0.5")
+    found = check(mine)["gameability_gap"]
+    assert found.status == "warned" and found.figures["gap"]["low"] == 0.25
+
+
+def test_rewards_that_differ_nowhere_fail_and_those_of_the_start_model_alone_warn(experiment):
+    flat = experiment(
+        "right", "reward=none", f"+reward.functions.flat={experiment.file}:flat", "+reward.weights.flat=1"
+    )
+    same = [replace(one, reward=0.5) for one in complete(flat)]
+    assert sick(check(flat, same), "failed") == {"reward_reachability"}
+    constant = experiment("right", "reward=constant")
+    assert check(constant, [replace(one, reward=1.0) for one in same])["reward_reachability"].status == "warned"
+
+
+def test_a_start_model_that_is_never_right_is_told_to_learn_from_demonstrations_first(experiment):
+    mine = experiment()
+    found = check(mine, complete(mine, right=lambda row, place: False))
+    assert sick(found) == {"reward_reachability", "variance", "training_signal"} and not sick(found, "failed")
+    assert found["training_signal"].figures["share"]["value"] == 0 < found["training_signal"].figures["share"]["high"]
+    assert found["training_signal"].remedy[0] == "algo=sft"
+
+
+def test_a_start_model_that_is_always_right_leaves_nothing_to_gain(experiment):
+    mine = experiment()
+    assert "headroom" in sick(check(mine, complete(mine, right=lambda row, place: True)))
+
+
+def test_without_a_grader_or_a_measurement_checks_say_why_they_are_skipped():
+    cfg = compose_config(["task=brevity", "task@task.of=countdown", "eval.rows=12"])
+    tokenizer = build_byte_tokenizer()
+    task = load_task(cfg, tokenizer)
+    found = check(Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task)), [])
+    assert sick(found, "passed") == {"verifier_determinism", "reward_reachability"}
+    assert found["oracle_max"].evidence == "the task has no grader"
+    assert found["gameability_gap"].evidence == "the start model was not measured"
+
+
+def test_countdown_knows_right_answers_though_its_demonstrations_may_give_up():
+    cfg = compose_config(["task=countdown", "eval.rows=40"])
+    tokenizer = build_byte_tokenizer()
+    task = load_task(cfg, tokenizer)
+    found = check(Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task)), [])
+    assert found["oracle_max"].status == "passed" and found["oracle_max"].figures["full_marks"]["low"] > 0.85
+
+
+def test_a_remedy_is_one_that_the_config_accepts(experiment):
+    from dataclasses import asdict
+
+    mine = experiment()
+    found = check(mine, complete(mine, right=lambda row, place: row == 0 and place == 0))["training_signal"]
+    assert found.status == "warned"
+    assert describe_check(found, asdict(mine.cfg))["remedy"] in (*found.remedy, None)
