@@ -47,7 +47,8 @@ def estimate_peaks(experiment: Experiment, phase: str | None = None) -> dict[str
         phases = estimate_memory(changed, own, model, trained, lengths.prompt, lengths.longest - shorter)
         return max(sum(parts.values()) for name, parts in phases.items() if phase in (name, None))
 
-    half, budget, four = max(1, batch // 2), max(1, cfg.max_tokens // 2), {"load_in_4bit": True}
+    half, budget = max(1, batch // 2), max(1, cfg.max_tokens // 2)
+    four: dict[str, bool | str] = {"load_in_4bit": True}
     peft = replace(cfg.peft, name="qlora", lora=cfg.peft.lora or ADAPTER, own_reference=False, quantization=four)
     in_4_bits = replace(cfg, peft=peft)
     adapters = build_on_meta(in_4_bits, deepcopy(experiment.model.config))[1]

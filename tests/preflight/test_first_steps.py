@@ -188,7 +188,9 @@ def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_read
     done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=frozen")
     assert done.returncode == 1
     line = done.stderr.strip().splitlines()[-1]
-    assert line.startswith("rlhf_exp: failed: FailedCheck: preflight, parameters_change: 46 of 94 tensors changed, and 47 should")
+    assert line.startswith(
+        "rlhf_exp: failed: FailedCheck: preflight, parameters_change: 46 of 94 tensors changed, and 47 should"
+    )
     record = json.loads((workplace / "frozen" / "run.json").read_text())
     assert record["status"] == "failed" and "parameters_change" in record["error"]
     checks = {one["name"]: one["status"] for one in json.loads((workplace / "frozen" / FILE).read_text())["checks"]}
