@@ -79,6 +79,10 @@ class NonFiniteLoss(RuntimeError):
     """Training produced NaN or infinity: further steps would only destroy the weights."""
 
 
+class FailedCheck(RuntimeError):
+    """A check of the first steps failed: training does not do what the config says."""
+
+
 class Stop(KeyboardInterrupt):
     """A signal asks the run to end. Being a KeyboardInterrupt, it passes every `except Exception`."""
 

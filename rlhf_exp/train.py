@@ -21,6 +21,7 @@ from rlhf_exp.errors import AlarmStop, Stop
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
+from rlhf_exp.preflight.first_steps import FirstSteps
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.load import load_run
@@ -95,6 +96,8 @@ def add_callbacks(
         trainer.add_callback(QuietProgress())
     if experiment.cfg.algo.args.get("use_vllm") and isinstance(trainer, ResumableRollouts):
         trainer.add_callback(EngineCallback(trainer))
+    if experiment.cfg.preflight == "on":
+        trainer.add_callback(FirstSteps(trainer, experiment))
     meter = ComputeMeter(experiment.cfg.train_tokens)
     meter.watch(trainer)
     callbacks.insert(0, SaveAndStop(signals))

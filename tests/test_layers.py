@@ -22,8 +22,9 @@ LAYERS = (
     ("experiment",),  # what it is made of is below, who takes it above
     ("callbacks", "trainers"),
     ("evaluation",),
-    ("preflight", "diagnose", "report"),
+    ("diagnose", "report"),
     ("chat", "sample", "describe", "dry_run"),
+    ("preflight",),  # it estimates memory as a dry run does
     ("train",),
     ("pipeline",),
     ("launch",),

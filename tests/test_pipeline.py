@@ -57,7 +57,7 @@ def test_run_json_says_what_ran_and_what_it_cost(finished):
     assert (record["algo"], record["task"], record["model"], record["seed"]) == ("grpo", "countdown", "tiny", 0)
     assert record["steps"] == 4 and record["prompt_tokens"] == 4 * 16 * 7
     assert record["completion_tokens"] == record["work"]["decode_passes"]
-    assert set(record["seconds"]) == {"load", "baseline", "train", "evaluate", "report"}
+    assert set(record["seconds"]) == {"load", "baseline", "preflight", "train", "evaluate", "report"}
     assert record["peak_memory_mb"] > 100 and record["versions"]["trl"]
 
 
@@ -109,7 +109,7 @@ def test_the_terminal_shows_each_stage_once_then_the_figures_and_where_the_repor
     lines = shown.splitlines()
     assert lines[0] == f"grpo on countdown, model tiny, seed 0: {folder.name}"
     stages = [line.split()[0] for line in lines if line.startswith("[")]
-    assert stages == ["[start]", "[load]", "[baseline]", "[train]", "[evaluate]", "[report]"]
+    assert stages == ["[start]", "[load]", "[baseline]", "[preflight]", "[train]", "[evaluate]", "[report]"]
     assert stderr == ""
     for word in ("accuracy", "baseline", "trained", "difference", "peak memory", "health", "report.html"):
         assert word in shown

@@ -1,7 +1,7 @@
 """Checks before training: the grader, the data and its text, memory. One table, preflight.json, and a refusal.
 
     run_preflight(experiment, completions)      # between the start model's measurement and training
-    record_checks(experiment, more)             # later checks, of the first steps
+    FirstSteps(trainer, experiment)             # a callback that checks the first steps (first_steps.py)
 
 The completions are those just measured; nothing is sampled here.
 """
@@ -18,6 +18,8 @@ from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.grader import check_grader
+from rlhf_exp.preflight.memory import check_memory
+from rlhf_exp.preflight.texts import check_texts
 from rlhf_exp.runs.folder import write_json
 
 FILE = "preflight.json"
@@ -32,7 +34,12 @@ def run_preflight(experiment: Experiment, completions: Sequence[Completion]) -> 
     Raises:
         ConfigError: a check failed.
     """
-    record_checks(experiment, processes.on_main(lambda: check_grader(experiment, completions)))
+
+    def check() -> list[Check]:
+        texts = check_texts(experiment, completions)
+        return [*check_grader(experiment, completions), *texts, check_memory(experiment)]
+
+    record_checks(experiment, processes.on_main(check))
 
 
 def record_checks(experiment: Experiment, checks: Sequence[Check]) -> None:
@@ -41,6 +48,12 @@ def record_checks(experiment: Experiment, checks: Sequence[Check]) -> None:
     Raises:
         ConfigError: a line for each failed check, with what to change.
     """
+    refuse_failed(write_checks(experiment, checks))
+
+
+def write_checks(experiment: Experiment, checks: Sequence[Check], summary: str | None = None) -> list[dict[str, Any]]:
+    """Add the checks to preflight.json and print them, as a table, or as the `summary` if there is nothing to tell;
+    returns them as they are written. All processes call it together."""
     path, config = experiment.folder.path / FILE, asdict(experiment.cfg)
     found = [describe_check(check, config) for check in checks]
     before = json.loads(path.read_text(encoding="utf-8"))["checks"] if path.exists() else []
@@ -48,8 +61,9 @@ def record_checks(experiment: Experiment, checks: Sequence[Check]) -> None:
     processes.barrier()  # every process has read the file
     write_json(path, {"checks": kept + found})
     if found:
-        print(format_checks(found), flush=True)
-    refuse_failed(found)
+        is_fine = all(one["status"] in ("passed", "skipped") for one in found)
+        print(summary if summary and is_fine else format_checks(found), flush=True)
+    return found
 
 
 def describe_check(check: Check, config: dict[str, Any]) -> dict[str, Any]:

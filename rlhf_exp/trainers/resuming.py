@@ -160,6 +160,9 @@ class RowRandomRollouts(AnyTrainer):
 class ResumableRollouts(RowRandomRollouts, Resumable):
     """The same for trainers that sample: GRPO, PPO and RLOO."""
 
+    newest_rollout: tuple[list[list[int]], list[list[int]]]
+    """The token ids of its prompts and completions on this process, in the order of `row_keys`."""
+
     _save_is_due = False
 
     def _take_progress(self) -> dict[str, Any]:
@@ -171,8 +174,9 @@ class ResumableRollouts(RowRandomRollouts, Resumable):
 
     def _generate(self, prompts: list) -> tuple:
         generated = super()._generate(prompts)
+        self.newest_rollout = generated[:2]
         if self.meter is not None:
-            self.meter.count_rollout(*generated[:2])
+            self.meter.count_rollout(*self.newest_rollout)
         return generated
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:

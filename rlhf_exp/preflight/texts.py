@@ -1,0 +1,133 @@
+"""Checks the rows and their texts: lengths, ends, the same rows in both splits, and pairs that may displace.
+
+check_texts(experiment, completions)      # of the start model, as just measured
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+from trl.chat_template_utils import is_chat_template_prefix_preserving, is_chat_template_stop_token_trained
+
+from rlhf_exp.config.values import show
+from rlhf_exp.evaluation.completions import Completion
+from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.loading import load_policy
+from rlhf_exp.models.scoring import Model, pad
+from rlhf_exp.preflight.check import Check
+from rlhf_exp.tasks import Row
+from rlhf_exp.tasks.tokens import encode_prompts, encode_row
+
+ROWS = 64
+"""How many rows are encoded, and how many pairs are scored."""
+OVERLAP = 0.05
+"""The share of held-out rows among the training rows from which held-out figures say nothing; below it is a warning:
+public data sets repeat some rows."""
+SHOWN = 5
+
+
+def check_texts(experiment: Experiment, completions: Sequence[Completion]) -> list[Check]:
+    """Every check of this module that applies to the run."""
+    row = experiment.cfg.algo.row
+    found = [check_splits(experiment), *([] if row.online else check_answers(experiment))]
+    if not row.scores:
+        found.append(check_end_of_text(experiment, completions))
+    if row.has_implicit_rewards and not row.unpaired:
+        found.append(rank_pairs(load_policy(experiment.model), experiment.tokenizer, experiment.task.train[:ROWS]))
+    return found
+
+
+def check_answers(experiment: Experiment) -> list[Check]:
+    """Of the rows to learn from: how many TRL cuts off at `max_length`; whether the answers end in an end token, and
+    begin where the prompt that is sampled on ends."""
+    tokenizer, rows, args = experiment.tokenizer, experiment.task.train[:ROWS], experiment.cfg.algo.args
+    names = [name for name in experiment.cfg.algo.row.form.columns if name not in ("prompt", "label")]
+    encoded = [encode_row(tokenizer, row["prompt"], *(row[name] for name in names)) for row in rows]
+    sizes, most = [len(prompt) + max(map(len, answers)) for prompt, *answers in encoded], args.get("max_length")
+    cut = sum(most is not None and size > most for size in sizes)
+    said = f"{cut} of {len(rows)} rows are longer than algo.args.max_length={show(most)}, and lose their end"
+    longer = [f"algo.args.max_length={max(sizes)}"]
+    found = [Check("max_length", "warned" if cut else "passed", said, {"cut": cut}, longer)]
+    ends, answers = list_ends(experiment), [answer for _, *answers in encoded for answer in answers]
+    endless = sum(not ends & set(answer[-2:]) for answer in answers)  # a template may write a line's end after it
+    moved = sum(len(one[0]) != len(ids) for one, ids in zip(encoded, encode_prompts(tokenizer, rows), strict=True))
+    checks = (is_chat_template_stop_token_trained, is_chat_template_prefix_preserving)
+    facts = {} if tokenizer.chat_template is None else {check.__name__: check(tokenizer) for check in checks}
+    masked = args.get("assistant_only_loss") and not facts.get(checks[0].__name__, True)
+    said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of {len(rows)} prompts change"
+    said += " once an answer follows" + ("; the template leaves the end token out of the loss" if masked else "")
+    status: Any = "failed" if endless or masked else "warned" if moved else "passed"
+    return [*found, Check("stop_token", status, said, {"endless": endless, "moved": moved} | facts)]
+
+
+def check_end_of_text(experiment: Experiment, completions: Sequence[Completion]) -> Check:
+    """Whether a completion can end: the model knows the end token, and the start model ever writes it in its budget."""
+    size, budget = experiment.model.config.get_text_config().vocab_size, experiment.cfg.max_tokens
+    own = experiment.tokenizer.eos_token_id
+    ends, ended = list_ends(experiment), [not one.truncated for one in completions if one.decoding == "sampled"]
+    figures = {"ended": sum(ended), "completions": len(ended), "end_tokens": sorted(ends), "of_tokenizer": own}
+    figures["room"] = experiment.folder.record["context_room"]
+    if own is None or own >= size:
+        said = f"the tokenizer's end token is {own}, and the model has tokens 0 to {size - 1}"
+        return Check("end_of_text", "failed", said, figures)
+    said = (
+        f"{sum(ended)} of {len(ended)} completions of the start model end within max_tokens={budget}, and the longest"
+    )
+    said += f" prompt leaves room for {figures['room']}"
+    if ends - {own}:
+        said += f"; the model's generation config names {sorted(ends - {own})}, and the tokenizer {own}: both end one"
+    more = [] if any(ended) else [f"max_tokens={2 * budget}"]
+    return Check("end_of_text", "warned" if more else "passed", said, figures, more)
+
+
+def check_splits(experiment: Experiment) -> Check:
+    """Whether held-out rows are among the training rows, whatever their case, punctuation and order of numbers."""
+    task = experiment.task
+    train = {_normalise(row["prompt"]) for row in task.train}
+    held_out = [*task.eval, *task.pairs]
+    same = [row["id"] for row in held_out if _normalise(row["prompt"]) in train]
+    said = f"{len(same)} of {len(held_out)} held-out rows are among the {len(task.train)} training rows"
+    said += f", such as {same[0]}" if same else ""
+    status: Any = "failed" if len(same) > OVERLAP * len(held_out) else "warned" if same else "passed"
+    return Check("splits_are_disjoint", status, said, {"same": len(same), "of": len(held_out), "ids": same[:SHOWN]})
+
+
+@torch.no_grad()
+def rank_pairs(model: Model, tokenizer: Any, rows: list[Row]) -> Check:
+    """The pairs on which dpo is most likely to lower both answers: those with the highest CHES score.
+
+    With h(y) the sum of the last hidden states that predict the tokens of y: <h(chosen), h(rejected)> - |h(chosen)|^2,
+    here of means instead of sums, since lengths differ (Razin et al. 2024, arXiv:2410.08847, definition 2 and its
+    length-normalised form). Above 0 the rejected answer points along the chosen one further than that itself does.
+    """
+    scores = []
+    for row in rows:
+        prompt, *answers = encode_row(tokenizer, row["prompt"], row["chosen"], row["rejected"])
+        inputs = pad([prompt + answer for answer in answers], tokenizer.pad_token_id, model.device)
+        states = model.base_model(**inputs).last_hidden_state.double()
+        chosen, rejected = (states[i, len(prompt) - 1 :][: len(ids)].mean(0) for i, ids in enumerate(answers))
+        scores.append(float(chosen @ rejected - chosen @ chosen))
+    worst = sorted(range(len(rows)), key=scores.__getitem__, reverse=True)[:SHOWN]
+    above = sum(score > 0 for score in scores)
+    said = f"of {len(rows)} pairs {above} have a CHES score above 0, so that dpo may lower both of their answers"
+    of_worst = {rows[i].get("id", i): scores[i] for i in worst}
+    figures = {"above_0": above, "pairs": len(rows), "mean": sum(scores) / len(scores), "worst": of_worst}
+    return Check("pairs_that_displace", "warned" if 2 * above > len(rows) else "passed", said, figures)
+
+
+def list_ends(experiment: Experiment) -> set[int]:
+    """The end tokens of the tokenizer and of the model's generation config."""
+    try:
+        declared = GenerationConfig.from_pretrained(experiment.model.weights).eos_token_id
+    except OSError:  # it has none
+        declared = experiment.model.config.get_text_config().eos_token_id
+    return {*(declared if isinstance(declared, list) else [declared]), experiment.tokenizer.eos_token_id} - {None}
+
+
+def _normalise(prompt: Any) -> str:
+    """The words of a prompt without case and punctuation, and the numbers of a list in order."""
+    text = prompt if isinstance(prompt, str) else " ".join(message["content"] for message in prompt)
+    words = " ".join(re.findall(r"\w+", text.casefold()))
+    return re.sub(r"\b\d+(?: \d+)+\b", lambda run: " ".join(sorted(run[0].split())), words)

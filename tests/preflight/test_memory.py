@@ -1,0 +1,71 @@
+"""The estimate against what is free, and the step of the longest rows."""
+
+import copy
+
+import pytest
+import torch
+
+from rlhf_exp.preflight import memory
+from rlhf_exp.preflight.memory import check_memory, try_longest_step
+from rlhf_exp.trainers import build_trainer
+from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build_experiment, reward_length_of_7
+from tests.preflight.test_first_steps import PROMPTS, ROWS
+
+
+def make(folder, algo, *overrides):
+    of_algo = [*ROLLOUTS_OF_8[algo], "reward=outcome"] if algo in ROLLOUTS_OF_8 else [f"algo={algo}"]
+    reward = reward_length_of_7 if algo in ROLLOUTS_OF_8 else None
+    overrides = [*UNTRAINED, *QUIET, *of_algo, "max_tokens=16", *overrides]
+    return build_experiment(folder, *overrides, rows=ROWS.get(algo, PROMPTS), reward=reward)
+
+
+def test_what_does_not_fit_is_refused_with_what_each_change_would_need(tmp_path, monkeypatch):
+    experiment = make(tmp_path, "grpo")
+    fits = check_memory(experiment)
+    assert fits.status == "passed" and fits.remedy == []
+    peak = fits.figures["needed"]
+    for free, status in ((0.9 * peak, "warned"), (0.5 * peak, "failed")):
+        monkeypatch.setattr(memory, "find_memory", lambda cfg, free=free: (free, "the memory of a test"))
+        check = check_memory(experiment)
+        assert check.status == status
+    changes = check.figures["changes"]
+    assert check.remedy == sorted(changes, key=changes.get)
+    # Of one layer nothing is saved by computing it again.
+    assert set(changes) == {"algo.args.per_device_train_batch_size=4", "max_tokens=8", "peft=qlora"}
+    assert max(changes.values()) < peak
+    assert "of the memory of a test; " in check.evidence and "peft=qlora needs 0.0" in check.evidence
+    assert "peft=qlora" not in check_memory(make(tmp_path, "sft", "peft=qlora")).remedy
+
+
+@pytest.mark.parametrize("algo", ["sft", "dpo", "kto", "reward_model", "grpo", "rloo", "ppo"])
+def test_the_longest_step_leaves_everything_as_it_was(tmp_path, algo):
+    experiment = make(tmp_path, algo)
+    trainer = build_trainer(experiment)
+    trainer._metrics["train"]["kept"].append(1.0)
+    weights = copy.deepcopy(trainer.model.state_dict())
+    random, attributes = torch.get_rng_state(), dict(vars(trainer))
+    rows = []
+    trainer.model.get_input_embeddings().register_forward_pre_hook(lambda module, args: rows.append(args[0].shape))
+    check = try_longest_step(trainer, experiment)
+    assert check.status == "passed" and rows
+    if experiment.cfg.algo.row.online:
+        longest = max(len(trainer._tokenizer(row["prompt"]).input_ids) for row in PROMPTS)
+        assert {shape[1] for shape in rows} == {longest + 16}
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(p.grad is None for p in trainer.model.parameters())
+    assert all(torch.equal(weights[name], value) for name, value in trainer.model.state_dict().items())
+    assert vars(trainer) == attributes and trainer._metrics["train"] == {"kept": [1.0]}
+
+
+def test_a_step_that_runs_out_of_memory_says_what_to_change(tmp_path, monkeypatch):
+    experiment = make(tmp_path, "dpo", "algo.args.per_device_train_batch_size=8")
+    trainer = build_trainer(experiment)
+
+    def run_out(*args, **kwargs):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(trainer, "compute_loss", run_out)
+    check = try_longest_step(trainer, experiment)
+    assert check.status == "failed" and "a step of 8 of the longest rows does not fit" in check.evidence
+    assert "peft=qlora" in check.remedy and "algo.args.per_device_train_batch_size=4" in check.remedy
+    assert "max_tokens=8" not in check.remedy  # its rows are given

@@ -1,0 +1,115 @@
+"""The checks of rows and texts: each fails, or warns, on data that break just what it checks."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlhf_exp.preflight import texts
+from rlhf_exp.preflight.texts import check_texts, rank_pairs
+from tests.building import UNTRAINED, build_experiment, build_random
+from tests.preflight.test_first_steps import PAIRS, PROMPTS, UNPAIRED
+
+HELD_OUT = [{"id": f"h{i}", "prompt": f"use {i + 2} 7 9 make 55 ."} for i in range(40)]
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.role == 'assistant' %}END{% endif %}{% endfor %}"
+)
+ASSISTANT = "{% if add_generation_prompt %}<assistant>{% endif %}"
+
+
+def check(folder, algo, *overrides, rows=PROMPTS, held_out=HELD_OUT, ended=3, change=None):
+    """The checks by name."""
+    experiment = build_experiment(folder, *UNTRAINED, "device=cpu", f"algo={algo}", *overrides, rows=rows)
+    experiment = replace(
+        experiment, task=replace(experiment.task, eval=held_out), folder=SimpleNamespace(record={"context_room": 100})
+    )
+    if change is not None:
+        change(experiment.tokenizer)
+    completions = [SimpleNamespace(decoding="sampled", truncated=i >= ended) for i in range(8)]
+    return {one.name: one for one in check_texts(experiment, [] if algo == "reward_model" else completions)}
+
+
+@pytest.mark.parametrize(
+    ("algo", "rows", "names"),
+    [
+        ("grpo", PROMPTS, {"end_of_text"}),
+        ("sft", UNPAIRED, {"max_length", "end_of_text", "stop_token"}),
+        ("kto", UNPAIRED, {"max_length", "end_of_text", "stop_token"}),
+        ("dpo", PAIRS, {"max_length", "end_of_text", "stop_token", "pairs_that_displace"}),
+        ("reward_model", PAIRS, {"max_length", "stop_token"}),
+    ],
+)
+def test_rows_in_order_pass_what_applies_to_the_algorithm(tmp_path, algo, rows, names):
+    checks = check(tmp_path, algo, rows=rows)
+    assert set(checks) == names | {"splits_are_disjoint"}
+    assert {one.status for name, one in checks.items() if name != "pairs_that_displace"} == {"passed"}
+
+
+def test_held_out_rows_among_the_training_rows_are_refused_and_few_are_a_warning(tmp_path):
+    same = {"id": "same", "prompt": "Use 7, 4 3: MAKE 53"}  # as "use 4 7 3 make 53 ."
+    found = check(tmp_path, "grpo", held_out=[*HELD_OUT, same])["splits_are_disjoint"]
+    assert found.status == "warned" and found.figures["ids"] == ["same"]
+    chat = {"id": "chat", "prompt": [{"role": "user", "content": same["prompt"]}]}
+    assert check(tmp_path, "grpo", held_out=[*HELD_OUT[:9], chat])["splits_are_disjoint"].status == "failed"
+    other = {"id": "other", "prompt": "use 4 53 3 make 7 ."}
+    assert check(tmp_path, "grpo", held_out=[other])["splits_are_disjoint"].status == "passed"
+
+
+def test_rows_longer_than_max_length_are_a_warning_with_the_length_that_takes_them(tmp_path):
+    found = check(tmp_path, "sft", "algo.args.max_length=10", rows=UNPAIRED)["max_length"]
+    assert found.status == "warned" and found.figures["cut"] == len(UNPAIRED)
+    fits = check(tmp_path, "sft", found.remedy[0], rows=UNPAIRED)["max_length"]
+    assert fits.status == "passed"
+
+
+def test_a_start_model_that_never_ends_is_a_warning_and_an_end_token_it_lacks_is_refused(tmp_path):
+    found = check(tmp_path, "grpo", "max_tokens=16", ended=0)["end_of_text"]
+    assert found.status == "warned" and found.remedy == ["max_tokens=32"]
+
+    def add_end(tokenizer):
+        tokenizer.add_special_tokens({"eos_token": "<new>"})
+
+    assert check(tmp_path, "grpo", change=add_end)["end_of_text"].status == "failed"
+
+
+def test_answers_without_an_end_token_are_refused(tmp_path):
+    """A chat template that writes another end than the model's."""
+    chat = [{"prompt": [{"role": "user", "content": row["prompt"]}],
+             "completion": [{"role": "assistant", "content": row["completion"]}]} for row in UNPAIRED]  # fmt: skip
+
+    def check_template(template):
+        change = lambda tokenizer: setattr(tokenizer, "chat_template", template)  # noqa: E731
+        return check(tmp_path, "sft", rows=chat, change=change)["stop_token"]
+
+    found = check_template(TEMPLATE + ASSISTANT)
+    assert found.status == "failed" and found.figures["endless"] == len(chat)
+    ends = TEMPLATE.replace("END", "{{ eos_token }}") + ASSISTANT
+    assert check_template(ends).status == "passed"
+    moved = check_template(ends.replace("<assistant>", "<assistant> make"))
+    assert moved.status == "warned" and moved.figures["moved"] == len(chat)
+
+
+def test_the_ches_score_is_that_of_the_paper_and_ranks_the_worst_pairs_first(tmp_path):
+    experiment = build_experiment(tmp_path, *UNTRAINED, "device=cpu", "algo=dpo", rows=PAIRS)
+    tokenizer = experiment.tokenizer
+    model = build_random("qwen3", tokenizer, AutoModelForCausalLM)
+    answers = [" 8 * 7", " <think> 8 * 7", " 3"]
+    rows = [PAIRS[0] | {"id": str(i), "rejected": answer} for i, answer in enumerate(answers)]
+    found = rank_pairs(model, tokenizer, rows)
+    scores = {}
+    for row in rows:
+        sums = []
+        for answer in (row["chosen"], row["rejected"]):
+            prompt = tokenizer(row["prompt"])["input_ids"]
+            whole = tokenizer(row["prompt"] + answer + tokenizer.eos_token)["input_ids"]
+            with torch.no_grad():
+                states = model(torch.tensor([whole]), output_hidden_states=True).hidden_states[-1][0]
+            sums.append(states[len(prompt) - 1 : -1].double().mean(0))
+        scores[row["id"]] = (sums[0] @ sums[1] - sums[0] @ sums[0]).item()
+    assert scores["1"] == 0  # both answers are the same
+    assert found.figures["worst"] == pytest.approx(scores, abs=1e-5)
+    assert list(found.figures["worst"]) == sorted(scores, key=scores.get, reverse=True)
+    assert found.status == ("warned" if 2 * sum(score > 0 for score in scores.values()) > 3 else "passed")
+    assert texts.ROWS >= len(rows)
