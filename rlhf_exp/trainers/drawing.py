@@ -3,13 +3,13 @@
     order = SignalOrder(sampler, ahead=1)       # in the place of TRL's sampler, a RepeatSampler
     order.record(rollout, passed)               # after each rollout: which of its completions are right
 
-A group of completions that are all right, or all wrong, has no advantage by the outcome. A prompt with pass rate p has
-another group with probability 1 - p^G - (1 - p)^G, its **expected signal**. Prompts of a rollout are drawn without
-replacement in proportion to it, but at least to FLOOR, so that each keeps being drawn.
+From a group of completions that are all right, or all wrong, nothing is learned about being right. A prompt with pass
+rate p gives another group with probability 1 - p^G - (1 - p)^G, its **expected signal**. Prompts of a rollout are drawn
+without replacement in proportion to it, but at least to FLOOR, so that each keeps being drawn.
 
 - The rate of a prompt is estimated by its own completions, which count KEPT times less with every rollout, since the
   policy changes, and by PRIOR further completions with the mean rate of all. So unmeasured prompts are alike, and the
-  first draws are uniform; measuring the start model on every prompt would cost more than it saves (docs/data.md).
+  first draws are uniform; measuring the start model on every prompt would cost more than it saves: docs/data_rules.md.
 - The data loader asks for rows before the completions of the latest rollouts are measured. Rollout r is always drawn
   by the rates after rollout r - 1 - `ahead`, however early the loader asks, and by random numbers for seed and r alone.
   So a resumed run draws as an uninterrupted one.

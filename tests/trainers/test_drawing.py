@@ -133,7 +133,7 @@ def test_without_it_the_trainer_has_trls_order(tmp_path):
         (["algo=grpo", "task.draw=signal"], "task.draw=signal: a prompt is drawn by its earlier completions, and "),
         (["algo=grpo", *SIGNAL, "reward=graduated"], "task.draw=signal: must know which completions are right; add "),
         (["algo=grpo", "task=brevity", *SIGNAL], "task.draw=signal: must know which completions are right; use a task"),
-        (["algo=grpo", *SIGNAL, "+algo.args.dataloader_num_workers=1"], "algo.args.dataloader_num_workers=1: not with "),
+        (["algo=grpo", *SIGNAL, "+algo.args.dataloader_num_workers=1"], "algo.args.dataloader_num_workers=1: not "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_by_pass_rates_is_refused_in_one_line(tmp_path, overrides, line):
