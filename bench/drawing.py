@@ -1,7 +1,7 @@
 """task.draw=signal against uniform drawing, at equal tokens: what GRPO learns on Countdown from a repeated set of rows.
 
     python bench/drawing.py                                      # three seeds of both, about five minutes on one core
-    python bench/drawing.py --seeds 5 --group 8 --out /tmp/drawing       # keeps the runs there
+    python bench/drawing.py --seeds 2 --numbers [2,3,4] --rows 128 --tokens 100000 --out /tmp/drawing    # keeps the runs
 
 The reward is 1 for a correct answer and 0 for any other, so that a group of equal rewards is one that is all right or
 all wrong. Each line is a run of the shipped model: held-out accuracy, groups without signal in all rollouts and in the
@@ -46,10 +46,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=256, help="rows to train on")
     parser.add_argument("--group", type=int, default=4, help="completions per prompt, of 64 in a rollout")
     parser.add_argument("--tokens", type=int, default=160_000, help="tokens that each run trains on")
+    parser.add_argument("--numbers", default="[3]", help="how many numbers a problem has, in training and held out")
     parser.add_argument("--out", type=Path, help="keep the runs here")
     args = parser.parse_args()
     out = args.out or Path(tempfile.mkdtemp())
-    shared = [f"task.train_rows={args.rows}", f"algo.args.num_generations={args.group}", f"eval.cache_dir={out}/cache"]
+    shared = [f"task.train_rows={args.rows}", f"task.numbers={args.numbers}", f"eval.cache_dir={out}/cache"]
+    shared.append(f"algo.args.num_generations={args.group}")
     lines = ["| draw | seed | accuracy | no signal | last third | steps | processor time |", "|" + "---|" * 7]
     accuracy: dict[str, list[np.ndarray]] = {arm: [] for arm in ARMS}
     seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
