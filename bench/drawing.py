@@ -1,7 +1,7 @@
 """task.draw=signal against uniform drawing, at equal tokens: what GRPO learns on Countdown from a repeated set of rows.
 
-    python bench/drawing.py                                      # three seeds of both, about five minutes on one core
-    python bench/drawing.py --seeds 2 --numbers [2,3,4] --rows 128 --tokens 100000 --out /tmp/drawing    # keeps the runs
+    python bench/drawing.py                          # three seeds of both, about six minutes on one core
+    python bench/drawing.py --seeds 2 --numbers [2,3,4] --rows 128 --tokens 100000
 
 The reward is 1 for a correct answer and 0 for any other, so that a group of equal rewards is one that is all right or
 all wrong. Each line is a run of the shipped model: held-out accuracy, groups without signal in all rollouts and in the
