@@ -32,8 +32,8 @@ SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
 
-LATER = ("algo.trainer",)
-"""Keys that runs of earlier versions do not have: null says the same."""
+LATER = {"algo.trainer": None, "task.draw": "uniform"}
+"""Keys that runs of earlier versions do not have, with the value that says the same."""
 
 
 def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
@@ -58,7 +58,7 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], li
 def list_settings(config: Mapping[str, Any]) -> dict[str, str]:
     """{"eval.rows": "512", ...}: the settings by dotted key, without those of MAY_DIFFER."""
     kept = {name: value for name, value in flatten(config).items() if value != {} and not name.startswith(MAY_DIFFER)}
-    return {name: str(value) for name, value in kept.items() if value is not None or name not in LATER}
+    return {name: str(value) for name, value in kept.items() if name not in LATER or value != LATER[name]}
 
 
 def find_differences(folder: Path, cfg: Config) -> dict[str, str]:

@@ -1,0 +1,8 @@
+"""What counts as another setting."""
+
+from rlhf_exp.runs.settings import list_settings
+
+
+def test_a_key_that_earlier_runs_lack_is_no_setting_while_it_says_the_same():
+    assert list_settings({"task": {"draw": "uniform"}, "algo": {"trainer": None}}) == {}
+    assert list_settings({"task": {"draw": "signal"}}) == {"task.draw": "signal"}
