@@ -1,0 +1,81 @@
+"""Runs the calibration, one run after the other, and leaves out what is finished; takes hours.
+
+    python bench/calibration/run.py                      # healthy runs and failures, seed by seed
+    python bench/calibration/run.py --only dpo kto --seeds 100 --root /tmp/pilot
+"""
+
+import argparse
+import json
+import time
+import traceback
+from pathlib import Path
+
+import torch
+from settings import FAILURES, HEALTHY, PREPARED, ROOT, SEEDS, SHARED
+
+from rlhf_exp import compose, pipeline, run
+from rlhf_exp.runs.folder import read_record
+
+OFF: list[str] = []
+"""What failures are run with: ["preflight=off"] once the key exists."""
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--root", type=Path, default=ROOT)
+    arguments.add_argument("--only", nargs="+", default=[])
+    arguments.add_argument("--seeds", nargs="+", type=int)
+    arguments.add_argument("--reverse", action="store_true")
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]  # a tenth of a run's time
+    for name, overrides in PREPARED.items():
+        execute([*overrides, "seed=0", f"output_dir={ROOT}/prepared/{name}"], ROOT / "prepared" / name)
+    plan = list_runs(given.seeds)
+    plan = [one for one in plan if not given.only or one[1] in given.only]
+    for number, (kind, name, seed, overrides) in enumerate(plan[::-1] if given.reverse else plan):
+        folder = given.root / kind / f"{name}-{seed}"
+        execute([*SHARED, *overrides, f"seed={seed}", f"eval.seed={seed}", f"output_dir={folder}"], folder)
+        print(f"STATE {time.strftime('%H:%M:%S')} {number + 1}/{len(plan)} {kind}/{name}-{seed}", flush=True)
+
+
+def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[str]]]:
+    """(kind, name, seed, overrides), seed by seed, healthy runs and failures in turn."""
+    plan = []
+    for seed in seeds or range(4):
+        healthy = [("healthy", name, seed, overrides) for name, overrides in HEALTHY.items()]
+        sick = [("failures", name, seed, [*failure.overrides, *OFF]) for name, failure in FAILURES.items()]
+        parts = [healthy if seeds or seed in SEEDS["healthy"] else [], sick]
+        whole = sorted((i / len(part), one) for part in parts for i, one in enumerate(part))
+        plan += [one for _, one in whole]
+    return plan
+
+
+def execute(overrides: list[str], folder: Path) -> None:
+    """One run; a mistake or an error in it is written down beside it, and the batch goes on."""
+    if read_record(folder).get("status") == "finished" or (folder / "failed.txt").exists():
+        return
+    began = time.process_time()
+    try:
+        run(compose([*overrides, f"eval.cache_dir={ROOT}/cache"]))
+        (folder / "cpu_seconds.json").write_text(json.dumps(time.process_time() - began), encoding="utf-8")
+    except Exception:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "failed.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        print(f"FAILED {folder}", flush=True)
+    for part in ("model", "checkpoints", "samples"):
+        if folder.parent.name != "prepared":
+            _remove(folder / part)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        for file in sorted(path.rglob("*"), reverse=True):
+            file.rmdir() if file.is_dir() else file.unlink()
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()
